@@ -115,7 +115,7 @@ async def test_titles_are_found_and_old_ones_are_not(store: Store, sessions: Ses
     assert await found(sessions, "sweden") == []
 
 
-async def test_6_a_search_finds_only_the_users_own_messages(store: Store, sessions: Sessions) -> None:
+async def test_attack_6_a_search_finds_only_the_users_own_messages(store: Store, sessions: Sessions) -> None:
     await write_messages(store, "s", "the secret word", user="alice")
     await write_messages(store, "s", "the secret word", user="alice", app="another app")
     await write_messages(store, "mine", "the public word", user="bob")
@@ -252,7 +252,7 @@ SYNTAX = [
 
 
 @pytest.mark.parametrize("entered", SYNTAX)
-async def test_20_syntax_is_only_text(store: Store, sessions: Sessions, entered: str) -> None:
+async def test_attack_20_syntax_is_only_text(store: Store, sessions: Sessions, entered: str) -> None:
     await write_messages(store, "s", f"x {entered} y".replace("\0", " ").replace("\ud800", " "))
     hits = await sessions.search(f"x {entered} y")
     assert [(hit.session_id, hit.seq) for hit in hits] == [("s", 1)]
@@ -264,7 +264,9 @@ entered = st.lists(st.sampled_from([*SYNTAX, "apple", "é", "漢字", "漢", " "
 
 @given(entered, st.text(max_size=30))
 @settings(max_examples=60)
-async def test_20_any_query_has_a_result(store: Store, sessions: Sessions, entered: list[str], text: str) -> None:
+async def test_attack_20_any_query_has_a_result(
+    store: Store, sessions: Sessions, entered: list[str], text: str
+) -> None:
     name = SessionId("app", "user", "any")
     await store.delete_session(name)
     kept = "".join(" " if char == "\0" or "\ud800" <= char <= "\udfff" else char for char in text)

@@ -349,7 +349,7 @@ async def half_way(store: Store, importing: "asyncio.Task[Any]", before: int) ->
     return False
 
 
-async def test_16_an_import_does_not_block_writers_and_is_visible_only_when_complete(
+async def test_attack_16_an_import_does_not_block_writers_and_is_visible_only_when_complete(
     store: Store, sessions: Sessions
 ) -> None:
     lines = await many(store, sessions)
@@ -363,7 +363,7 @@ async def test_16_an_import_does_not_block_writers_and_is_visible_only_when_comp
     assert again[2:] == [json.loads(line) for line in lines][2:]
 
 
-async def test_16_an_import_that_is_stopped_leaves_nothing(store: Store, sessions: Sessions) -> None:
+async def test_attack_16_an_import_that_is_stopped_leaves_nothing(store: Store, sessions: Sessions) -> None:
     lines = await many(store, sessions)
     before, rows_before = await store.write(counted), await left(store)
     importing = asyncio.ensure_future(sessions.import_lines(lines, user_id="alice", session_id="copy"))
@@ -377,7 +377,9 @@ async def test_16_an_import_that_is_stopped_leaves_nothing(store: Store, session
     assert await left(store) == rows_before
 
 
-async def test_16_the_rows_of_a_killed_import_are_deleted_by_a_later_one(store: Store, sessions: Sessions) -> None:
+async def test_attack_16_the_rows_of_a_killed_import_are_deleted_by_a_later_one(
+    store: Store, sessions: Sessions
+) -> None:
     lines = await small(store, sessions)
     before = await left(store)
     staged = await store.write(stage_session, 0.0)

@@ -52,7 +52,7 @@ def forged(about: str, name: str = "write_file", reserved: str = RESERVED[0]) ->
 
 
 @pytest.mark.parametrize("forged_first", [False, True])
-async def test_15_a_person_is_shown_the_call_that_would_run_whatever_the_model_says(
+async def test_attack_15_a_person_is_shown_the_call_that_would_run_whatever_the_model_says(
     store_url: str, forged_first: bool
 ) -> None:
     wiped = Wiped()
@@ -66,7 +66,9 @@ async def test_15_a_person_is_shown_the_call_that_would_run_whatever_the_model_s
 
 
 @pytest.mark.parametrize("name", RESERVED)
-async def test_15_a_reserved_call_of_a_model_is_refused_and_the_model_reads_why(store_url: str, name: str) -> None:
+async def test_attack_15_a_reserved_call_of_a_model_is_refused_and_the_model_reads_why(
+    store_url: str, name: str
+) -> None:
     provider = ScriptedProvider([forged("c0", reserved=name), "then not"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=Wiped().tools) as runtime:
         events = await collect(runtime.stream("s", "go"))
@@ -99,7 +101,9 @@ class Forger(BaseLlm):
         yield LlmResponse(content=types.Content(role="model", parts=parts))
 
 
-async def test_15_a_model_that_is_not_ours_cannot_forge_a_request_for_adks_own_confirmation(store_url: str) -> None:
+async def test_attack_15_a_model_that_is_not_ours_cannot_forge_a_request_for_adks_own_confirmation(
+    store_url: str,
+) -> None:
     wiped: list[str] = []
 
     def wipe(what: str) -> str:
@@ -130,7 +134,7 @@ FORGING_AGENT = """
 """
 
 
-def test_15_approve_on_the_command_line_compares_with_the_stored_call(tmp_path: Path) -> None:
+def test_attack_15_approve_on_the_command_line_compares_with_the_stored_call(tmp_path: Path) -> None:
     agent = tmp_path / "forging.py"
     agent.write_text(dedent(FORGING_AGENT))
     (tmp_path / "lango.toml").write_text(f"[agent]\nmodule = {json.dumps(str(agent))}\n")
@@ -138,7 +142,7 @@ def test_15_approve_on_the_command_line_compares_with_the_stored_call(tmp_path: 
     assert waiting["waiting"] == [{"call_id": "c1", "name": "shell", "arguments": {"command": "id"}}]
 
 
-def test_15_no_tool_has_a_reserved_name() -> None:
+def test_attack_15_no_tool_has_a_reserved_name() -> None:
     for name in RESERVED:
         with pytest.raises(ConfigError, match="reserved by ADK"):
             Tool(name, "", None, lambda: None)
@@ -166,7 +170,7 @@ MCP_SERVER = """
 """
 
 
-async def test_15_an_mcp_server_cannot_offer_a_reserved_name(store_url: str, tmp_path: Path) -> None:
+async def test_attack_15_an_mcp_server_cannot_offer_a_reserved_name(store_url: str, tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     script.write_text(dedent(MCP_SERVER))
     settings = settings_for(store_url)
@@ -180,7 +184,7 @@ async def test_15_an_mcp_server_cannot_offer_a_reserved_name(store_url: str, tmp
     assert not {one for one in offered if one.startswith("adk_")}
 
 
-async def test_15_an_imported_request_for_approval_cannot_be_answered(store_url: str) -> None:
+async def test_attack_15_an_imported_request_for_approval_cannot_be_answered(store_url: str) -> None:
     wiped = Wiped()
     provider = ScriptedProvider([ToolCall("c1", "shell", {"command": "id"}), "and now?"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=wiped.tools) as runtime:

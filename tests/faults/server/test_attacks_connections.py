@@ -61,7 +61,7 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     ["/v1/chat/completions", "/agui", "/v1/sessions", "/v1/sessions/s/messages", "/run", "/run_sse"],
 )
 @pytest.mark.parametrize("length", [f"Content-Length: {MEGABYTE // 2}", "Transfer-Encoding: chunked"])
-def test_18_who_has_no_key_is_refused_before_the_body_is_read(keyed: Server, path: str, length: str) -> None:
+def test_attack_18_who_has_no_key_is_refused_before_the_body_is_read(keyed: Server, path: str, length: str) -> None:
     head = f"POST {path} HTTP/1.1\nHost: localhost\nContent-Type: application/json\n{length}\n\n"
     with opened(keyed, head) as connection:  # nothing of the body is sent: who waits for it waits for ever
         status, answer = answer_on(connection)
@@ -69,7 +69,7 @@ def test_18_who_has_no_key_is_refused_before_the_body_is_read(keyed: Server, pat
     assert "connection: close" in answer.lower()
 
 
-def test_18_an_import_without_a_key_is_refused_before_it_is_read(keyed: Server) -> None:
+def test_attack_18_an_import_without_a_key_is_refused_before_it_is_read(keyed: Server) -> None:
     kind = "Content-Type: application/x-ndjson"
     head = f"POST /v1/sessions/import HTTP/1.1\nHost: localhost\n{kind}\nContent-Length: {50 * MEGABYTE}\n\n"
     with opened(keyed, head) as connection:
@@ -86,12 +86,12 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("head", ["", "GET /healthz HT", "GET /healthz HTTP/1.1\nHost: localhost\n"])
-def test_18_a_head_that_does_not_end_is_cut_off(hasty: Server, head: str) -> None:
+def test_attack_18_a_head_that_does_not_end_is_cut_off(hasty: Server, head: str) -> None:
     with opened(hasty, head) as connection:
         assert answer_on(connection) == (0, "")
 
 
-def test_18_a_head_in_small_pieces_is_cut_off_too(hasty: Server) -> None:
+def test_attack_18_a_head_in_small_pieces_is_cut_off_too(hasty: Server) -> None:
     with opened(hasty, "GET /healthz HTTP/1.1\n") as connection, suppress(ConnectionError):
         connection.settimeout(0.05)
         for _ in attempts("the head was never cut off"):  # a byte a time: each in good time, and the end never comes
@@ -101,7 +101,7 @@ def test_18_a_head_in_small_pieces_is_cut_off_too(hasty: Server) -> None:
                     break
 
 
-def test_18_a_second_head_on_the_same_connection_has_the_same_limit(hasty: Server) -> None:
+def test_attack_18_a_second_head_on_the_same_connection_has_the_same_limit(hasty: Server) -> None:
     with opened(hasty, "GET /healthz HTTP/1.1\nHost: localhost\n\n") as connection:
         answered = b""
         while not answered.endswith(b"}"):
@@ -110,7 +110,7 @@ def test_18_a_second_head_on_the_same_connection_has_the_same_limit(hasty: Serve
         assert answer_on(connection) == (0, "")
 
 
-def test_18_a_body_that_does_not_come_is_answered_with_408(hasty: Server) -> None:
+def test_attack_18_a_body_that_does_not_come_is_answered_with_408(hasty: Server) -> None:
     head = "POST /v1/sessions HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Length: 1000\n\n{"
     with opened(hasty, head) as connection:
         status, answer = answer_on(connection)
@@ -118,7 +118,7 @@ def test_18_a_body_that_does_not_come_is_answered_with_408(hasty: Server) -> Non
     assert "body_timeout_s" in answer
 
 
-def test_18_a_stream_is_not_a_slow_client(hasty: Server) -> None:
+def test_attack_18_a_stream_is_not_a_slow_client(hasty: Server) -> None:
     with (
         httpx.Client(base_url=f"http://127.0.0.1:{hasty.port}", timeout=PATIENCE_S) as client,
         client.stream("GET", "/v1/live") as live,
@@ -131,7 +131,7 @@ def test_18_a_stream_is_not_a_slow_client(hasty: Server) -> None:
                 pass
 
 
-def test_18_too_many_connections_are_refused_and_health_checks_are_answered(tmp_path: Path) -> None:
+def test_attack_18_too_many_connections_are_refused_and_health_checks_are_answered(tmp_path: Path) -> None:
     limits = "max_connections = 5\nhead_timeout_s = 600"
     with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", server=limits) as server, ExitStack() as held:
         for _ in range(5):
@@ -162,7 +162,7 @@ def test_18_too_many_connections_are_refused_and_health_checks_are_answered(tmp_
                     break
 
 
-def test_18_one_client_cannot_take_all_connections() -> None:
+def test_attack_18_one_client_cannot_take_all_connections() -> None:
     limits = ConnectionLimits.from_settings(ServerSettings(max_connections=100, max_connections_per_client=3))
     assert limits.allows("192.0.2.1", ["192.0.2.1"] * 2 + ["192.0.2.2"] * 3)
     assert not limits.allows("192.0.2.1", ["192.0.2.1"] * 3)
@@ -224,7 +224,7 @@ async def streams(server: Server, secret: str) -> AsyncGenerator[list["asyncio.T
         await asyncio.wait(tasks)
 
 
-async def test_19_streams_end_when_their_key_is_revoked(tmp_path: Path) -> None:
+async def test_attack_19_streams_end_when_their_key_is_revoked(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/lango.db"
     configure(tmp_path, url)
     alice, bob = [lango("keys", "add", "--user", user, cwd=tmp_path).stdout.strip() for user in ("alice", "bob")]
@@ -238,7 +238,7 @@ async def test_19_streams_end_when_their_key_is_revoked(tmp_path: Path) -> None:
             assert not any(task.done() for task in of_bob), "whose key holds reads on"
 
 
-async def test_19_streams_end_when_their_token_expires(tmp_path: Path) -> None:
+async def test_attack_19_streams_end_when_their_token_expires(tmp_path: Path) -> None:
     key = rsa_key()
     with (
         issuing(key) as issuer,

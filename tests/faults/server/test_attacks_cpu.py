@@ -317,5 +317,5 @@ ATTACKS["an_output_that_is_deep"] = _output({"deep": 100_000})
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ATTACKS)
-async def test_16_no_input_holds_the_event_loop(watched: Watched, name: str) -> None:
+async def test_attack_16_no_input_holds_the_event_loop(watched: Watched, name: str) -> None:
     await check_loop_stays_free(watched, ATTACKS[name])

@@ -340,11 +340,11 @@ REMEMBERING["many_imported_notes"] = _import(message(1, "hi"), *notes(30_000, "a
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ATTACKS)
-async def test_16_no_conversation_holds_the_event_loop(watched: Watched, name: str) -> None:
+async def test_attack_16_no_conversation_holds_the_event_loop(watched: Watched, name: str) -> None:
     await check_loop_stays_free(watched, ATTACKS[name])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", REMEMBERING)
-async def test_16_no_note_holds_the_event_loop(remembering: Watched, name: str) -> None:
+async def test_attack_16_no_note_holds_the_event_loop(remembering: Watched, name: str) -> None:
     await check_loop_stays_free(remembering, REMEMBERING[name])

@@ -55,21 +55,21 @@ def raw(server: Server, request: str) -> tuple[int, bytes]:
         "%ed%a0%80",
     ],
 )
-def test_25_no_file_but_the_uis_own_is_served(server: Server, path: str) -> None:
+def test_attack_25_no_file_but_the_uis_own_is_served(server: Server, path: str) -> None:
     status, answer = raw(server, f"GET /dev-ui/{path}")
     assert status in (400, 404), answer[:200]
     assert b"root:" not in answer
     assert b"import " not in answer
 
 
-def test_25_the_ui_does_not_tell_which_files_there_are(server: Server, tmp_path: Path) -> None:
+def test_attack_25_the_ui_does_not_tell_which_files_there_are(server: Server, tmp_path: Path) -> None:
     (tmp_path / "there.css").write_text("x")
     answers = [raw(server, f"GET /dev-ui/{tmp_path}/{name}.css") for name in ("there", "nowhere")]
     assert answers[0][0] == answers[1][0]
     assert answers[0][1].endswith(b"\r\n\r\n")
 
 
-def test_25_every_route_knows_its_caller_or_serves_what_is_everybodys() -> None:
+def test_attack_25_every_route_knows_its_caller_or_serves_what_is_everybodys() -> None:
     app = create_app(Settings.model_validate({"server": {"adk_ui": True}}))
     unknown: list[str] = []
     for route in app.routes:
@@ -102,7 +102,7 @@ WRITES = [
 
 
 @pytest.mark.parametrize(("method", "path"), WRITES)
-def test_25_what_would_write_files_or_run_code_is_not_here(server: Server, method: str, path: str) -> None:
+def test_attack_25_what_would_write_files_or_run_code_is_not_here(server: Server, method: str, path: str) -> None:
     folder = server.log.parent
     before = sorted(file.name for file in folder.iterdir())
     status, answer = raw(server, f"{method} {path}")
@@ -111,7 +111,7 @@ def test_25_what_would_write_files_or_run_code_is_not_here(server: Server, metho
     assert sorted(file.name for file in folder.iterdir()) == before
 
 
-async def test_25_with_keys_no_user_is_reached_by_adks_rest_but_ones_own(tmp_path: Path) -> None:
+async def test_attack_25_with_keys_no_user_is_reached_by_adks_rest_but_ones_own(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/lango.db"
     async with Store(url) as store:
         alice, bob = [(await add_api_key(store, user))[1] for user in ("alice", "bob")]

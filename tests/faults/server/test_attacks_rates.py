@@ -43,7 +43,7 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
         yield Keyed(server, url)
 
 
-async def test_24_many_requests_at_one_instant_are_no_more_than_are_allowed(keyed: Keyed) -> None:
+async def test_attack_24_many_requests_at_one_instant_are_no_more_than_are_allowed(keyed: Keyed) -> None:
     """Each with another forged address, half of them for what is not there."""
     secret = await keyed.key("alice")
     async with keyed.server.client(Authorization=f"Bearer {secret}") as client:
@@ -63,7 +63,7 @@ async def test_24_many_requests_at_one_instant_are_no_more_than_are_allowed(keye
         assert (await client.get("/v1/sessions")).status_code == 200, "another key has a count of its own"
 
 
-async def test_24_a_socket_is_no_way_around(keyed: Keyed) -> None:
+async def test_attack_24_a_socket_is_no_way_around(keyed: Keyed) -> None:
     secret = await keyed.key("bob")
     url = f"ws://127.0.0.1:{keyed.server.port}/v1/ws"
     async with connect(url, additional_headers={"Authorization": f"Bearer {secret}"}) as socket:
@@ -75,7 +75,7 @@ async def test_24_a_socket_is_no_way_around(keyed: Keyed) -> None:
     assert len(limited) == 2 * LIMIT + 1, "the handshake counts, too"
 
 
-async def test_24_sockets_are_connections_of_their_client(keyed: Keyed) -> None:
+async def test_attack_24_sockets_are_connections_of_their_client(keyed: Keyed) -> None:
     secret = await keyed.key("carol", None)
     said = {"Authorization": f"Bearer {secret}"}
     async with AsyncExitStack() as held:
@@ -90,7 +90,9 @@ async def test_24_sockets_are_connections_of_their_client(keyed: Keyed) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_24_a_limit_never_sticks_and_no_clock_moves_it(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_attack_24_a_limit_never_sticks_and_no_clock_moves_it(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now, wall = 1_000.0, 1_794_702_400.0
     clocks = SimpleNamespace(monotonic=lambda: now, time=lambda: wall)
     monkeypatch.setattr(auth, "time", clocks)
@@ -120,7 +122,7 @@ async def test_24_a_limit_never_sticks_and_no_clock_moves_it(sqlite_url: str, mo
         assert all(sum(at <= other < at + 60 for other in admitted) <= LIMIT for at in admitted), "in any minute"
 
 
-def test_24_all_addresses_of_one_network_are_one_client() -> None:
+def test_attack_24_all_addresses_of_one_network_are_one_client() -> None:
     limits = ConnectionLimits.from_settings(ServerSettings(max_connections=1_000, max_connections_per_client=3))
     mine = [f"2001:db8:1:2::{number:x}" for number in range(1, 4)]
     assert not limits.allows("2001:db8:1:2:ffff::9", mine)

@@ -67,7 +67,7 @@ async def write_message(store: Store, name: SessionId, text: str) -> None:
     await store.append(session.key, name, session.revision, entry)
 
 
-async def test_20_users_with_hostile_ids_see_their_own_alone(postgres_url: str) -> None:
+async def test_attack_20_users_with_hostile_ids_see_their_own_alone(postgres_url: str) -> None:
     async with Store(postgres_url) as store:
         for number, user in enumerate(HOSTILE):
             await write_message(store, SessionId("app", user, "s"), f"the canary of number{number}x")
@@ -81,7 +81,7 @@ async def test_20_users_with_hostile_ids_see_their_own_alone(postgres_url: str) 
 
 
 @pytest.mark.parametrize("bad", ["a\0b", "\ud800", "x" * 513, "x" * 1_000_000])
-async def test_20_an_unstorable_id_belongs_to_no_session(postgres_url: str, bad: str) -> None:
+async def test_attack_20_an_unstorable_id_belongs_to_no_session(postgres_url: str, bad: str) -> None:
     async with Store(postgres_url) as store:
         for name in (SessionId("app", "u", bad), SessionId("app", bad, "s"), SessionId(bad, "u", "s")):
             assert await store.read(find_session, name) is None
@@ -115,14 +115,14 @@ async def test_20_an_unstorable_id_belongs_to_no_session(postgres_url: str, bad:
         "\0",
     ],
 )
-async def test_20_a_search_has_no_syntax(postgres_url: str, query: str) -> None:
+async def test_attack_20_a_search_has_no_syntax(postgres_url: str, query: str) -> None:
     async with Store(postgres_url) as store:
         await write_message(store, SessionId("app", "alice", "s"), "canary mine")
         await write_message(store, SessionId("app", "bob", "s"), "canary theirs")
         assert all("theirs" not in hit.text for hit in await store.search("app", "alice", query))
 
 
-async def test_20_schemas_with_similar_names_are_separate(postgres_url: str, admin: Any) -> None:
+async def test_attack_20_schemas_with_similar_names_are_separate(postgres_url: str, admin: Any) -> None:
     plain = postgres_url
     for url in (plain, plain.replace("test_", "TEST_"), plain.replace("test_", "Test_")):
         async with Store(url) as store:
@@ -136,12 +136,14 @@ async def test_20_schemas_with_similar_names_are_separate(postgres_url: str, adm
 @pytest.mark.parametrize(
     "schema", ["x" * 64, "pg_temp", "pg_catalog", "information_schema", 'a"b', "a,public", "a b", "é"]
 )
-def test_20_a_schema_name_that_would_be_truncated_or_reserved_is_refused(postgres_server: str, schema: str) -> None:
+def test_attack_20_a_schema_name_that_would_be_truncated_or_reserved_is_refused(
+    postgres_server: str, schema: str
+) -> None:
     with pytest.raises(StoreUrlError):
         open_database(f"{postgres_server}&schema={schema}")
 
 
-async def test_20_a_hostile_schema_in_the_path_of_a_role_is_not_used(postgres_url: str, admin: Any) -> None:
+async def test_attack_20_a_hostile_schema_in_the_path_of_a_role_is_not_used(postgres_url: str, admin: Any) -> None:
     async with Store(postgres_url) as store:
         await store.write(create_session, SessionId("app", "u", "ours"), None, time.time())
     evil = f"evil_{schema_of(postgres_url)}"
@@ -172,7 +174,7 @@ async def small_url(postgres_url: str, admin: Any) -> AsyncIterator[str]:
     await admin.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-async def test_20_a_role_that_may_only_read_and_write_rows_is_enough(small_url: str, admin: Any) -> None:
+async def test_attack_20_a_role_that_may_only_read_and_write_rows_is_enough(small_url: str, admin: Any) -> None:
     async with Store(small_url) as store:
         await write_message(store, SessionId("app", "u", "s"), "hello canary")
         assert await store.search("app", "u", "canary")
@@ -184,7 +186,7 @@ async def test_20_a_role_that_may_only_read_and_write_rows_is_enough(small_url: 
     assert SECRET not in str(refused.value)
 
 
-async def test_20_a_lock_of_another_role_does_not_block_startup(postgres_url: str, admin: Any) -> None:
+async def test_attack_20_a_lock_of_another_role_does_not_block_startup(postgres_url: str, admin: Any) -> None:
     async with Store(postgres_url) as store:
         await store.write(create_session, SessionId("app", "u", "s"), None, time.time())
     await admin.execute("SELECT pg_advisory_lock($1)", zlib.crc32(schema_of(postgres_url).encode()))
@@ -192,7 +194,7 @@ async def test_20_a_lock_of_another_role_does_not_block_startup(postgres_url: st
         assert await store.read(find_session, SessionId("app", "u", "s"))
 
 
-async def test_20_a_statement_timeout_counts_as_an_outage(postgres_url: str, admin: Any) -> None:
+async def test_attack_20_a_statement_timeout_counts_as_an_outage(postgres_url: str, admin: Any) -> None:
     """Another transaction holds the row, and the server gives a statement 100 ms."""
     name = SessionId("app", "u", "s")
     async with Store(postgres_url) as store:
@@ -210,7 +212,7 @@ async def test_20_a_statement_timeout_counts_as_an_outage(postgres_url: str, adm
 
 
 @pytest.mark.parametrize("payload", ["abc {}", "{} '; DROP", "9" * 5000 + " {}", "-1 {}", "\u0663 {}", "1e9 {}"])
-async def test_20_a_forged_notification_is_harmless(
+async def test_attack_20_a_forged_notification_is_harmless(
     postgres_url: str, admin: Any, payload: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Store(postgres_url) as store:
@@ -244,7 +246,7 @@ URLS = [
 
 
 @pytest.mark.parametrize("url", URLS)
-async def test_20_no_error_shows_a_password(url: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_attack_20_no_error_shows_a_password(url: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises((StoreError, StoreUrlError)) as refused:
         async with Store(url, wait_s=0.0) as store:
             await store.read(list_sessions)
@@ -253,7 +255,7 @@ async def test_20_no_error_shows_a_password(url: str, caplog: pytest.LogCaptureF
     assert SECRET not in caplog.text
 
 
-def test_20_doctor_shows_no_password(tmp_path: Path) -> None:
+def test_attack_20_doctor_shows_no_password(tmp_path: Path) -> None:
     (tmp_path / "lango.toml").write_text(f'[store]\nurl = "{URLS[3]}"\n')
     output = lango("doctor", "--offline", cwd=tmp_path)
     assert "FAIL store" in output.stdout
@@ -263,7 +265,7 @@ def test_20_doctor_shows_no_password(tmp_path: Path) -> None:
 # -- a server on it ---------------------------------------------------------------------------------------------------
 
 
-async def test_20_clients_that_do_not_read_hold_no_connection_of_the_store(
+async def test_attack_20_clients_that_do_not_read_hold_no_connection_of_the_store(
     postgres_url: str, tmp_path: Path, admin: Any
 ) -> None:
     """Thirty streams are open, three times the size of the pool, and other requests are served at once."""

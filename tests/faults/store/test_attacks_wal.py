@@ -82,7 +82,7 @@ async def stored(database: Path) -> int:
         return len(await store.read(list_sessions))
 
 
-async def test_21_the_log_of_a_killed_process_is_read_completely(database: Path) -> None:
+async def test_attack_21_the_log_of_a_killed_process_is_read_completely(database: Path) -> None:
     assert await stored(database) == SESSIONS
 
 
@@ -139,7 +139,7 @@ HARMS = [
 
 
 @pytest.mark.parametrize("harm", HARMS)
-async def test_21_a_damaged_log_is_refused_each_time_it_is_opened(
+async def test_attack_21_a_damaged_log_is_refused_each_time_it_is_opened(
     database: Path, originals: list[Path], harm: Harm
 ) -> None:
     harm(database, originals[1])
@@ -149,13 +149,13 @@ async def test_21_a_damaged_log_is_refused_each_time_it_is_opened(
         assert str(database.parent) not in str(refused.value)
 
 
-async def test_21_a_damaged_or_missing_index_loses_nothing(database: Path) -> None:
+async def test_attack_21_a_damaged_or_missing_index_loses_nothing(database: Path) -> None:
     """SQLite rebuilds it from the log."""
     flip(index_of(database), 0, 32_768)
     assert await stored(database) == SESSIONS
 
 
-async def test_21_an_index_of_another_database_is_not_trusted(database: Path, originals: list[Path]) -> None:
+async def test_attack_21_an_index_of_another_database_is_not_trusted(database: Path, originals: list[Path]) -> None:
     shutil.copy(index_of(originals[1]), index_of(database))
     with pytest.raises(StoreDamaged, match="do not belong together"):
         await stored(database)
@@ -163,7 +163,7 @@ async def test_21_an_index_of_another_database_is_not_trusted(database: Path, or
     assert await stored(database) == SESSIONS
 
 
-async def test_21_a_log_that_names_another_store_is_refused_without_an_index(
+async def test_attack_21_a_log_that_names_another_store_is_refused_without_an_index(
     database: Path, originals: list[Path], tmp_path: Path
 ) -> None:
     """The first page, with the store's number, is in the log whenever the database grows."""
@@ -178,14 +178,14 @@ async def test_21_a_log_that_names_another_store_is_refused_without_an_index(
     assert problem_of(str(database)) == "belongs to another database"
 
 
-async def test_21_a_transaction_cut_by_a_power_failure_is_not_damage(database: Path) -> None:
+async def test_attack_21_a_transaction_cut_by_a_power_failure_is_not_damage(database: Path) -> None:
     """Only the last transaction can be: it was not synced, nor confirmed to its client. The index is lost, too."""
     index_of(database).unlink()
     flip(log_of(database), log_of(database).stat().st_size - 100)
     assert await stored(database) == SESSIONS - 1
 
 
-async def test_21_a_file_that_is_being_written_from_its_log_is_not_damaged(tmp_path: Path) -> None:
+async def test_attack_21_a_file_that_is_being_written_from_its_log_is_not_damaged(tmp_path: Path) -> None:
     """SQLite writes the first page first: the header says how many pages there will be, and the file is still short."""
     database = tmp_path / "lango.db"
     async with Store(f"sqlite:///{tmp_path}/open.db") as store:
@@ -201,7 +201,7 @@ async def test_21_a_file_that_is_being_written_from_its_log_is_not_damaged(tmp_p
     assert await stored(database) == 1
 
 
-async def test_21_frames_of_an_earlier_log_are_not_damage(tmp_path: Path) -> None:
+async def test_attack_21_frames_of_an_earlier_log_are_not_damage(tmp_path: Path) -> None:
     """A log is overwritten from its beginning once it is checkpointed: later frames are old."""
     database = tmp_path / "lango.db"
     async with Store(f"sqlite:///{database}") as store:
@@ -220,7 +220,7 @@ async def test_21_frames_of_an_earlier_log_are_not_damage(tmp_path: Path) -> Non
     assert await stored(copy / "lango.db") == 41
 
 
-async def test_21_two_stores_in_one_process_keep_their_locks(database: Path) -> None:
+async def test_attack_21_two_stores_in_one_process_keep_their_locks(database: Path) -> None:
     async with Store(f"sqlite:///{database}") as first, Store(f"sqlite:///{database}") as second:
         await first.write(create_session, SessionId("lango", "user", "first"), None, time.time())
         await second.write(create_session, SessionId("lango", "user", "second"), None, time.time())
@@ -228,7 +228,7 @@ async def test_21_two_stores_in_one_process_keep_their_locks(database: Path) -> 
 
 
 @pytest.mark.parametrize("harm", [_delete, _cut, _empty])
-async def test_21_a_log_that_is_deleted_in_use_is_detected(database: Path, harm: Harm) -> None:
+async def test_attack_21_a_log_that_is_deleted_in_use_is_detected(database: Path, harm: Harm) -> None:
     async with Store(f"sqlite:///{database}") as store:
         for number in range(10):
             await store.write(create_session, SessionId("lango", "user", f"more{number}"), None, time.time())
@@ -241,7 +241,7 @@ async def test_21_a_log_that_is_deleted_in_use_is_detected(database: Path, harm:
                 await store.write(create_session, SessionId("lango", "user", "late"), None, time.time())
 
 
-def test_21_doctor_explains_how_to_recover(database: Path) -> None:
+def test_attack_21_doctor_explains_how_to_recover(database: Path) -> None:
     _middle(database, database)
     folder = database.parent
     (folder / "lango.toml").write_text('[store]\nurl = "sqlite:///lango.db"\n')
@@ -256,7 +256,7 @@ def test_21_doctor_explains_how_to_recover(database: Path) -> None:
     assert "nothing was changed" in lango("db", "accept-loss", cwd=folder).stdout
 
 
-def test_21_doctor_finds_a_damaged_page(database: Path) -> None:
+def test_attack_21_doctor_finds_a_damaged_page(database: Path) -> None:
     """The page belongs to an index that listing sessions does not read: only looking at every page finds it."""
     folder = database.parent
     (folder / "lango.toml").write_text('[store]\nurl = "sqlite:///lango.db"\n')

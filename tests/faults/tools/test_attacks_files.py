@@ -70,7 +70,7 @@ def swapping(swap: Callable[[], None]) -> Generator[None]:
         thief.join()
 
 
-async def test_22_a_file_that_turns_into_a_link_or_the_store_is_never_read_or_written(
+async def test_attack_22_a_file_that_turns_into_a_link_or_the_store_is_never_read_or_written(
     workspace: Workspace, root: Path, outside: Path
 ) -> None:
     tools = named(workspace)
@@ -102,7 +102,7 @@ async def test_22_a_file_that_turns_into_a_link_or_the_store_is_never_read_or_wr
     assert (root / "data" / "chats.sqlite").read_text() == SECRET
 
 
-async def test_22_a_moved_file_or_folder_stays_protected(workspace: Workspace, root: Path) -> None:
+async def test_attack_22_a_moved_file_or_folder_stays_protected(workspace: Workspace, root: Path) -> None:
     tools = named(workspace)
     (root / "data").rename(root / "innocent")
     for path in ("innocent/chats.sqlite", "innocent/chats.sqlite-wal"):
@@ -117,7 +117,7 @@ async def test_22_a_moved_file_or_folder_stays_protected(workspace: Workspace, r
     assert "notes.txt" in workspace.hidden()
 
 
-async def test_22_a_folder_swapped_with_the_protected_one_is_never_written(tmp_path: Path) -> None:
+async def test_attack_22_a_folder_swapped_with_the_protected_one_is_never_written(tmp_path: Path) -> None:
     root = tmp_path / "workspace"
     (root / "agent").mkdir(parents=True)
     (root / "other").mkdir()
@@ -161,7 +161,7 @@ def locked(file: Path, start: int, length: int) -> bool:
     return "locked" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-async def test_22_reading_a_hard_link_to_the_store_keeps_its_locks(root: Path, tmp_path: Path) -> None:
+async def test_attack_22_reading_a_hard_link_to_the_store_keeps_its_locks(root: Path, tmp_path: Path) -> None:
     """Closing any descriptor of a file drops all locks of the process on it, including SQLite's."""
     database = tmp_path / "lango.db"
     protected = (database, tmp_path / "lango.db-wal", tmp_path / "lango.db-shm")
@@ -180,7 +180,7 @@ async def test_22_reading_a_hard_link_to_the_store_keeps_its_locks(root: Path, t
         assert locked(tmp_path / "lango.db-shm", 128, 1)
 
 
-def test_22_clearing_setuid_affects_nothing_outside(workspace: Workspace, root: Path, outside: Path) -> None:
+def test_attack_22_clearing_setuid_affects_nothing_outside(workspace: Workspace, root: Path, outside: Path) -> None:
     """A file with setuid is swapped for a link to another file meanwhile."""
     target, spare, link = root / "tool", root / "spare", root / "link"
 
@@ -198,7 +198,7 @@ def test_22_clearing_setuid_affects_nothing_outside(workspace: Workspace, root: 
     assert stat.S_IMODE((outside / "secret.txt").stat().st_mode) == 0o600
 
 
-def test_22_setuid_is_cleared_at_any_depth(workspace: Workspace, root: Path) -> None:
+def test_attack_22_setuid_is_cleared_at_any_depth(workspace: Workspace, root: Path) -> None:
     """Folders can be nested deeper than any path can name, and than a walk can hold open."""
     shallow = root / "shallow"
     shallow.write_text("x")

@@ -209,7 +209,7 @@ async def test_list_and_search(tools: dict[str, Tool], root: Path) -> None:
     assert (len(many["matches"]), many["more"]) == (MAX_MATCHES, True)
 
 
-async def test_16_an_expression_is_compiled_only_in_a_child_process(
+async def test_attack_16_an_expression_is_compiled_only_in_a_child_process(
     tools: dict[str, Tool], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "trap.txt").write_text("\u0101\n")

@@ -79,7 +79,7 @@ async def call(tools: dict[str, Tool], tool: str, **arguments: Any) -> ToolOutco
 
 
 @pytest.mark.parametrize("path", HIDDEN)
-async def test_17_file_tools_neither_read_nor_write_protected_files(
+async def test_attack_17_file_tools_neither_read_nor_write_protected_files(
     tools: dict[str, Tool], root: Path, path: str
 ) -> None:
     before = (root / path).read_bytes()
@@ -91,7 +91,7 @@ async def test_17_file_tools_neither_read_nor_write_protected_files(
     assert (root / path).read_bytes() == before
 
 
-async def test_17_file_tools_do_not_list_or_find_protected_files(tools: dict[str, Tool], root: Path) -> None:
+async def test_attack_17_file_tools_do_not_list_or_find_protected_files(tools: dict[str, Tool], root: Path) -> None:
     listed = await call(tools, "list_files", recursive=True)
     shown = {entry["path"] for entry in listed.result["entries"]}
     assert not shown & {*HIDDEN}
@@ -99,7 +99,7 @@ async def test_17_file_tools_do_not_list_or_find_protected_files(tools: dict[str
     assert not (await call(tools, "write_file", path="deep/er/.git/hooks/post-commit", content="#!/bin/sh")).ok
 
 
-async def test_17_another_name_of_a_protected_file_is_refused(tools: dict[str, Tool], root: Path) -> None:
+async def test_attack_17_another_name_of_a_protected_file_is_refused(tools: dict[str, Tool], root: Path) -> None:
     for number, path in enumerate(
         ("data/chats.sqlite", "conf/other.toml")
     ):  # the second one is text, and could be read
@@ -114,7 +114,7 @@ async def test_17_another_name_of_a_protected_file_is_refused(tools: dict[str, T
 
 
 @boxed
-async def test_17_a_sandboxed_command_neither_reads_nor_writes_protected_files(
+async def test_attack_17_a_sandboxed_command_neither_reads_nor_writes_protected_files(
     tools: dict[str, Tool], root: Path
 ) -> None:
     (root / "deep" / ".env.link").symlink_to(root / "deep" / "hidden-by-link")
@@ -141,7 +141,7 @@ async def test_a_command_leaves_no_setuid_file_behind(tools: dict[str, Tool], ro
 
 
 @pytest.mark.parametrize("name", ["write_file", "edit_file", "shell"])
-async def test_17_a_store_in_a_writable_workspace_is_refused_at_the_start(root: Path, name: str) -> None:
+async def test_attack_17_a_store_in_a_writable_workspace_is_refused_at_the_start(root: Path, name: str) -> None:
     settings = made_settings(root, store_in_workspace=False)
     only = settings.model_copy(update={"tools": settings.tools.model_copy(update={"enabled": [name]})})
     with pytest.raises(ConfigError, match=r"tools\.workspace"):
@@ -151,7 +151,7 @@ async def test_17_a_store_in_a_writable_workspace_is_refused_at_the_start(root: 
     assert protected_files(reading), "what only reads may be near it"
 
 
-async def test_17_the_runtime_protects_its_own_files_from_tools(root: Path) -> None:
+async def test_attack_17_the_runtime_protects_its_own_files_from_tools(root: Path) -> None:
     settings = made_settings(root)
     own = settings.model_copy(
         update={
@@ -170,7 +170,7 @@ async def test_17_the_runtime_protects_its_own_files_from_tools(root: Path) -> N
     assert all("private" in results[f"c{n}"]["error"] for n in (0, 1)), results
 
 
-def test_17_the_default_workspace_is_a_separate_folder(tmp_path: Path) -> None:
+def test_attack_17_the_default_workspace_is_a_separate_folder(tmp_path: Path) -> None:
     (tmp_path / "lango.toml").write_text('[tools]\nenabled = ["shell", "write_file"]\n')
     done = lango("doctor", "--offline", cwd=tmp_path)
     assert "Traceback" not in done.stderr

@@ -286,20 +286,20 @@ HOSTILE_PAGES = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE_PAGES)
-async def test_16_a_hostile_page_is_converted_in_a_child_process_or_fails(server: Server, name: str) -> None:
+async def test_attack_16_a_hostile_page_is_converted_in_a_child_process_or_fails(server: Server, name: str) -> None:
     server.page("/", HOSTILE_PAGES[name], Content_Type="text/html")
     outcome = await fetch(allowed(server), f"http://127.0.0.1:{server.port}/")
     assert outcome.ok or "the page's HTML cannot be read: it took" in outcome.result["error"], outcome.result
 
 
-async def test_16_a_page_that_takes_too_long_is_aborted(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_attack_16_a_page_that_takes_too_long_is_aborted(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lango.tools.builtin.web.READ_TIMEOUT_S", 0.0)
     server.page("/", "<p>Hello", Content_Type="text/html")
     outcome = await fetch(allowed(server), f"http://127.0.0.1:{server.port}/")
     assert outcome.result["error"] == "the page's HTML cannot be read: it took more than 0 s"
 
 
-async def test_16_one_bad_address_leaves_a_page_readable(server: Server) -> None:
+async def test_attack_16_one_bad_address_leaves_a_page_readable(server: Server) -> None:
     server.page("/", '<p>One <a href="http://[bad">bad</a> <a href="/good">good</a>', Content_Type="text/html")
     server.page("/moved", status="302 Found", Location="http://[bad")
     outcome = await fetch(allowed(server), f"http://127.0.0.1:{server.port}/")
@@ -308,14 +308,14 @@ async def test_16_one_bad_address_leaves_a_page_readable(server: Server) -> None
 
 
 @pytest.mark.parametrize("charset", ["punycode", "idna", "unicode_escape", "rot13", "zlib", "nothing", "utf-7"])
-async def test_16_only_known_charsets_are_decoded(server: Server, charset: str) -> None:
+async def test_attack_16_only_known_charsets_are_decoded(server: Server, charset: str) -> None:
     server.page("/head", "a-" + "é" * 100, Content_Type=f"text/plain; charset={charset}")
     server.page("/meta", f'<meta charset="{charset}"><p>{"é" * 100}', Content_Type="text/html")
     for path, text in (("/head", "a-" + "é" * 100), ("/meta", "é" * 100)):
         assert (await fetch(allowed(server), f"http://127.0.0.1:{server.port}{path}")).result["text"] == text
 
 
-async def test_16_common_charsets_are_decoded(server: Server) -> None:
+async def test_attack_16_common_charsets_are_decoded(server: Server) -> None:
     for charset, text in {
         "windows-1251": "привет",
         "koi8-r": "привет",

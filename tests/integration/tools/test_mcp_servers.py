@@ -149,7 +149,7 @@ def patterned() -> Checked:
 """
 
 
-async def test_16_a_tool_with_a_schema_above_a_limit_is_dropped_without_the_others(
+async def test_attack_16_a_tool_with_a_schema_above_a_limit_is_dropped_without_the_others(
     tmp_path: Path, opened: list[McpToolset], caplog: pytest.LogCaptureFixture
 ) -> None:
     script = tmp_path / "hostile.py"

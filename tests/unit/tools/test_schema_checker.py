@@ -47,7 +47,7 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", TOO_MUCH)
-async def test_16_a_schema_above_a_limit_is_rejected_with_the_limit(name: str) -> None:
+async def test_attack_16_a_schema_above_a_limit_is_rejected_with_the_limit(name: str) -> None:
     schema, limit = TOO_MUCH[name]
     with pytest.raises(ConfigError, match=f"tool odd: .*{limit}"):
         Tool("odd", "", schema, print)
@@ -57,7 +57,7 @@ async def test_16_a_schema_above_a_limit_is_rejected_with_the_limit(name: str) -
         await read_client_tools([("fine", "", properties()), ("odd", "", schema)])
 
 
-async def test_16_the_tools_of_one_client_share_a_size_limit() -> None:
+async def test_attack_16_the_tools_of_one_client_share_a_size_limit() -> None:
     schema = properties(a={"description": "x" * 40_000})
     few = MAX_CHARACTERS // 40_000 - 1
     assert len(await read_client_tools([(f"t{at}", "", schema) for at in range(few)])) == few
@@ -84,7 +84,7 @@ def chain(levels: int, last: Any) -> Any:
     return json.loads('{"next":' * levels + json.dumps(last) + "}" * levels)
 
 
-def test_16_a_check_with_too_many_steps_is_rejected() -> None:
+def test_attack_16_a_check_with_too_many_steps_is_rejected() -> None:
     assert not problem(properties(a=LIST), {"a": lists(8)})
     # each level doubles the work: 2 ** 50 steps would never end
     assert "too large to be checked" in problem(properties(a=LIST), {"a": lists(50)})
@@ -98,7 +98,7 @@ def test_a_schema_that_contains_itself_is_checked_as_deep_as_the_arguments_go() 
 
 
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^((?=a)a+)+$", r"^(a+)+\1$", "^(a|aa)+$", "(.*)*x"])
-def test_16_patterns_match_in_linear_time(pattern: str) -> None:
+def test_attack_16_patterns_match_in_linear_time(pattern: str) -> None:
     # the letters double the time of a backtracking engine: 5,000 of them would never end
     assert problem(properties(a={"type": "string", "pattern": pattern}), {"a": "a" * 5_000 + "!"})
 
@@ -128,7 +128,7 @@ def test_a_property_named_pattern_is_not_a_pattern() -> None:
     assert has_patterns(properties(a={"patternProperties": {"x": {}}}))
 
 
-async def test_16_the_event_loop_is_free_while_client_tools_are_made() -> None:
+async def test_attack_16_the_event_loop_is_free_while_client_tools_are_made() -> None:
     schema = properties(**{f"p{at}": {"type": "string", "minLength": at} for at in range(300)})
     making = asyncio.ensure_future(read_client_tools([(f"t{at}", "", schema) for at in range(20)]))
     ticks = 0
