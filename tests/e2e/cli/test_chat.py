@@ -246,10 +246,10 @@ def test_fork_and_rewind(chat: Terminal) -> None:
     chat.wait_prompt()
     chat.ask(f"/resume {second}", "> plant plums and cherries", "... the beginning")
     chat.ask(f"/resume {first}", "> plant pears", "> plant plums\n")
-    chat.ask("/rewind x", "how many turns")
+    chat.ask("/rewind x", "takes a number of turns")
     chat.ask("/rewind 99", "there are only 3 turns")
     listed = chat.ask("/sessions")
-    assert listed.count("plant apples") == 2, "both are called by their first words"
+    assert listed.count("plant apples") == 2, "both have their first words as title"
 
 
 async def test_memory(chat: Terminal, folder: Path) -> None:
