@@ -70,7 +70,7 @@ async def test_t1_a_call_reaches_the_handler_and_its_result_the_model(stored: bo
     events = await chat.ask("How is it in Bonn?")
     assert events[-1].is_final_response()
     [spec] = provider.requests[0].tools
-    assert (spec.name, spec.description, dict(spec.parameters)) == ("weather", "Tell the weather.", weather.schema)
+    assert (spec.name, spec.description, dict(spec.parameters)) == ("weather", "Return the weather.", weather.schema)
     assert results(provider) == {"c1": {"city": "Bonn", "country": "DE", "asked_by": "alice", "state": "C"}}
     if service:
         await service.close()
