@@ -69,7 +69,7 @@ async def test_s10_a_stale_writer_in_another_process_gets_adks_error(store_url: 
         session = await load(service)
         await service.append_event(session, numbered_event("here", 1))
         other.send("write now")
-        assert other.recv().startswith("StaleSessionError: session 'shared' was written by somebody else")
+        assert other.recv().startswith("StaleSessionError: session 'shared' was written by another writer")
         assert other.recv() == 2, "loaded again, it can write"
         texts = [event.content.parts[0].text for event in (await load(service)).events]
     other.join()
