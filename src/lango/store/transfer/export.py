@@ -1,5 +1,7 @@
 """Read a session as export lines, a page at a time."""
 
+from collections.abc import Iterator
+
 from msgspec import Struct, field
 
 from lango.errors import SessionNotFound
@@ -120,9 +122,10 @@ def _message(export: ExportState, row: Row) -> str:
     return row_to_line("message", columns, [value for place, value in enumerate(row) if place != _TOTAL])
 
 
-def turn_lines(export: ExportState) -> list[str]:
-    """Return the lines of the turns that had ended when the export began."""
-    return export.count([row_to_line("turn", _TURN_NAMES, row) for row in export.turns])
+def turn_lines(export: ExportState) -> Iterator[str]:
+    """Write the turns that had ended when the export began, each when it is asked for: there may be thousands."""
+    for row in export.turns:
+        yield from export.count([row_to_line("turn", _TURN_NAMES, row)])
 
 
 def tool_journal_lines(export: ExportState, call_ids: list[str]) -> Operation[list[str]]:
