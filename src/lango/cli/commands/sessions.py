@@ -63,9 +63,9 @@ def show(
         from lango.store.sessions.window import read_session_events
 
         record = await session_by_id(opened, session_id, app, user)
-        _, stored = await opened.read(read_session_events, record.name) or (record, [])
+        _, events = await opened.read(read_session_events, record.name) or (record, [])
         live = list(live_ranges(record.last_seq, record.rewinds))
-        return [(stored.seq, stored.message) for stored in stored if stored.message and is_live(stored.seq, live)]
+        return [(stored.seq, stored.message) for stored in events if stored.message and is_live(stored.seq, live)]
 
     for seq, message in run_on_store(store_url(config, store), read):
         if as_json:
