@@ -166,7 +166,7 @@ class Runtime:
         if history:
             turn_input = await asyncio.to_thread(self._engine.inputs.results_after_history, history, results)
         else:
-            turn_input = await self._engine.inputs.client_results(name, results)
+            turn_input = await self._engine.inputs.client_results(name, results, idempotency_key)
         self._engine.inputs.add_client_tools(turn_input, client_tools)
         turn = await self._accept_input(name, turn_input, idempotency_key, at_revision)
         turn.detached = True

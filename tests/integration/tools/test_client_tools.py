@@ -211,6 +211,9 @@ async def test_results_of_the_same_request_are_taken_once(store_url: str) -> Non
         turns = await asyncio.gather(*two)
         assert turns[0].turn.turn == turns[1].turn.turn
         assert [text_of(await collect(turn.follow())) for turn in turns] == ["thanks", "thanks"]
+        again = await runtime.submit_results("s", given, idempotency_key="same")
+        assert again.turn.turn == turns[0].turn.turn, "also after the turn has ended"
+        assert text_of(await collect(again.follow())) == "thanks"
         with pytest.raises(CallNotWaiting):
             await give(runtime, c1={"color": "blue"})
         with pytest.raises(CallNotWaiting):

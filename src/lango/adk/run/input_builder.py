@@ -23,6 +23,7 @@ from lango.store.sessions.sessions import find_session
 from lango.store.turns.approvals import ApprovalAnswer
 from lango.store.turns.client_calls import ClientCall, read_client_calls
 from lango.store.turns.tool_journal import DECIDED_BY_POLICY, read_journal_entry
+from lango.store.turns.turns import find_by_idempotency_key
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import tools_by_name
 from lango.turns.turn_input import TurnInput
@@ -58,13 +59,18 @@ class InputBuilder:
         stored = self.results_to_store({call_id: results[call_id] for call_id in open_ids if call_id in results})
         turn_input.entry = replace(turn_input.entry, client_results=stored)
 
-    async def client_results(self, name: SessionId, results: ClientResults) -> TurnInput:
+    async def client_results(
+        self, name: SessionId, results: ClientResults, idempotency_key: str | None = None
+    ) -> TurnInput:
         """Build the input that brings results of open client calls. Raise `CallNotWaiting` if none of them is open.
 
-        If the results are stored and their turn failed, the turn is tried again from there.
+        If the results are stored and their turn failed, the turn is tried again from there. If a turn with this
+        idempotency key is stored, the request is repeated, and needs no open call.
         """
         open_calls = [open_call for open_call in await self.open_client_calls(name) if open_call.call.id in results]
         if not open_calls:
+            if idempotency_key is not None and await self._is_stored(name, idempotency_key):
+                return self._build_mark(f"e-{uuid.uuid4()}")
             return await self.retry_results(name, results)
         calls = [open_call.call for open_call in open_calls]
         stored = self.results_to_store({call.id: results[call.id] for call in calls})
@@ -96,9 +102,17 @@ class InputBuilder:
         if results_event is None:
             ids = ", ".join(sorted(call_ids))
             raise CallNotWaiting(f"no call {ids} waits for a result in session {name.id!r} (any more)")
-        mark = Event(author=self._root.name, invocation_id=results_event.invocation_id)
+        return self._build_mark(results_event.invocation_id, results_event)
+
+    def _build_mark(self, invocation_id: str, continued: Event | None = None) -> TurnInput:
+        """Build an input without content: it continues from an event that is stored."""
+        mark = Event(author=self._root.name, invocation_id=invocation_id)
         complete_event(mark, self._root.name)
-        return TurnInput(results_event, event_to_entry(mark), is_retry=True)
+        return TurnInput(continued or mark, event_to_entry(mark), is_retry=True)
+
+    async def _is_stored(self, name: SessionId, idempotency_key: str) -> bool:
+        session = await self._store.read(find_session, name)
+        return bool(session and await self._store.read(find_by_idempotency_key, session.key, idempotency_key))
 
     async def open_client_calls(self, name: SessionId) -> list[ClientCall]:
         """Return the calls of a session that wait for a result from the client."""
