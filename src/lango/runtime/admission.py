@@ -13,7 +13,7 @@ from contextvars import ContextVar
 
 from msgspec import Struct
 
-_LATE_S = 0.1
+_LATE_S = 0.05
 """The loop is late when a timer fires so long after it was due."""
 _CALM_S = 0.5
 """How long the loop must have been on time before another turn is admitted: a turn costs most after it has begun."""

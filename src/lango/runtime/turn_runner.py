@@ -58,6 +58,7 @@ class TurnRunner:
             running.emit(Queued(running.next_id(), place))
 
         try:
+            await self._engine.preload_adk()
             async with self._admission.admitted(emit_place):
                 await self._emit_events(running, turn_input, run)
             outcome = "done"

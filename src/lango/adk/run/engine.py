@@ -135,7 +135,7 @@ class AdkEngine:
         """Load local models now, so that the first turn does not wait for it."""
         await self._models.load()
 
-    async def _preload_adk(self) -> None:
+    async def preload_adk(self) -> None:
         """Import what ADK imports in its first run: once, and in a thread."""
         if self._imported is None:
             self._imported = asyncio.ensure_future(asyncio.to_thread(preload_adk))
@@ -184,7 +184,6 @@ class AdkEngine:
         await self._check_pending(name, turn_input, run)
         if turn_input.brings_client_results and (run.progress.awaits_approval or run.progress.awaits_client):
             return  # the model continues when nothing is pending any more
-        await self._preload_adk()
         run.state.session_id = name.id
         message = turn_input.event.content or types.Content()
         continues = turn_input.answered_call_id or turn_input.brings_client_results or turn_input.is_retry
