@@ -38,7 +38,10 @@ LangoError
 │   ├── AgentNotFound          a transfer to an agent that does not exist, twice
 │   ├── TurnLimit              too many model calls, or the same tool call repeated
 │   ├── TurnTimeout            no progress for too long, or too long in all
-│   ├── TurnCancelled          the user or the server stopped it
+│   ├── TurnCancelled          the user stopped it
+│   ├── TurnReleased           its process stopped: the turn goes on in another one
+│   ├── TurnAbandoned          its process died each time it was run, as often as allowed
+│   ├── TurnDiverged           run again, it asked for another step than its record has
 │   └── EmptyAnswer            the model returned no text, or its provider blocked it
 ├── ToolError                  a tool call failed: a result for the model
 │   ├── InvalidArguments       they do not match the tool's schema; the handler did not run
@@ -230,7 +233,19 @@ class TurnTimeout(TurnFailed):
 
 
 class TurnCancelled(TurnFailed):
-    """The user or the server stopped the turn."""
+    """The user stopped the turn."""
+
+
+class TurnReleased(TurnFailed):
+    """The process stopped before the end of the turn, which another process goes on with; follow it there."""
+
+
+class TurnAbandoned(TurnFailed):
+    """The turn was run as often as `agent.max_attempts` allows, and its process died each time."""
+
+
+class TurnDiverged(TurnFailed):
+    """A turn that went on after a crash asked for another step than its record has; it is not continued."""
 
 
 class EmptyAnswer(TurnFailed):

@@ -100,6 +100,28 @@ class ApprovalNeeded(Struct, frozen=True, tag_field="type", tag="approval"):
     """After this time the call counts as rejected; None: it never expires."""
 
 
+class Resumed(Struct, frozen=True, tag_field="type", tag="resumed"):
+    """The turn goes on after its process died or stopped, or after a failure: what is stored is not done again."""
+
+    type: ClassVar[str] = "resumed"
+    id: int
+    reason: Literal["crash", "handover", "failure"]
+    attempt: int = 0
+    """How often it was run again after a crash or a failure."""
+
+
+class TextWithdrawn(Struct, frozen=True, tag_field="type", tag="text_withdrawn"):
+    """Text of a model response that was never stored is withdrawn: the model is called again.
+
+    It is the text, and the thoughts, of `author` in the events after `after_id`.
+    """
+
+    type: ClassVar[str] = "text_withdrawn"
+    id: int
+    after_id: int
+    author: str = ""
+
+
 class TurnError(Struct, frozen=True, tag_field="type", tag="error"):
     """The turn failed, and its stream ends here; or, if not fatal, a tool call failed."""
 
@@ -123,7 +145,19 @@ class TurnDone(Struct, frozen=True, tag_field="type", tag="done"):
     finish_reason: str = ""
 
 
-TurnEvent = Accepted | Queued | TextDelta | ThoughtDelta | ToolStart | ToolEnd | ApprovalNeeded | TurnError | TurnDone
+TurnEvent = (
+    Accepted
+    | Queued
+    | TextDelta
+    | ThoughtDelta
+    | ToolStart
+    | ToolEnd
+    | ApprovalNeeded
+    | Resumed
+    | TextWithdrawn
+    | TurnError
+    | TurnDone
+)
 _KIND_BY_TYPE: dict[str, type[TurnEvent]] = {kind.type: kind for kind in get_args(TurnEvent)}
 
 

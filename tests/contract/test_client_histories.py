@@ -14,7 +14,7 @@ from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.window import read_session_events
 from lango.store.turns.client_calls import read_client_calls
 from lango.store.turns.lease import lease_turn
-from lango.store.turns.turns import QueuedTurn
+from lango.store.turns.turns import OpenTurn
 from tests.contract.test_idempotency import user_message
 
 NAME = SessionId("app", "alice", "s")
@@ -77,7 +77,7 @@ async def test_a_resent_history_is_queued_with_its_message(store: Store, session
 async def test_a_queued_history_of_a_dead_process_is_stored(store: Store, session: SessionRecord) -> None:
     ahead = await store.submit_turn(session, user_message("ahead"), "me")
     waiting = await store.submit_turn(session, carrying("now", 2), "gone")
-    gone = QueuedTurn(waiting.turn, "queued", "gone", 0)
+    gone = OpenTurn(waiting.turn, "queued", "gone", 0)
     assert not await store.interrupt_turn(session, gone), "it keeps its place while another turn runs"
     await store.end_turn(session.name, ahead, "done")
     assert await store.interrupt_turn(session, gone)

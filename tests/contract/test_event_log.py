@@ -8,7 +8,7 @@ import pytest
 from lango.errors import EventsGone, FencedWrite
 from lango.events import TextDelta, TurnDone
 from lango.messages import Message
-from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, Turn
+from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord, Store, Turn
 from lango.store.codec.event_ids import IDS_PER_TURN, turn_of_event
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import create_session, find_session, list_session_page
@@ -175,7 +175,7 @@ async def test_missing_final_events_are_appended_from_stored_messages(store: Sto
 async def test_an_interrupted_turn_ends_with_an_error(store: Store) -> None:
     session, turn = await running(store)
     await store.write(append_log_events, session.key, 1, [log_event(1, "half an ans")])
-    assert await store.interrupt_turn(session, QueuedTurn(turn.turn, "running", "owner", 0))
+    assert await store.interrupt_turn(session, OpenTurn(turn.turn, "running", "owner", 0))
     await store.write(append_final_events, session.key, 1)
     *_, last = (await store.read(read_event_log, session.key, 1)).events
     assert last.final
@@ -187,7 +187,7 @@ async def test_a_turn_of_a_dead_process_is_done_if_its_answer_is_stored(store: S
     session, turn = await running(store)
     await answer(store, session, turn, "a step")
     await answer(store, session, turn, "the end", id_="end", ends_turn=True)
-    assert await store.interrupt_turn(session, QueuedTurn(turn.turn, "running", "owner", 0))
+    assert await store.interrupt_turn(session, OpenTurn(turn.turn, "running", "owner", 0))
     await store.write(append_final_events, session.key, 1)
     *_, last = (await store.read(read_event_log, session.key, 1)).events
     assert (last.final, last.event.type) == (True, "done")
@@ -199,13 +199,13 @@ async def test_a_turn_of_a_dead_process_is_done_if_its_answer_is_stored(store: S
 
 async def test_an_answer_marks_only_its_own_turn_and_only_while_it_runs(store: Store) -> None:
     session, late = await running(store)
-    assert await store.interrupt_turn(session, QueuedTurn(late.turn, "running", "owner", 0))
+    assert await store.interrupt_turn(session, OpenTurn(late.turn, "running", "owner", 0))
     with pytest.raises(FencedWrite):
         await answer(store, session, late, "too late", ends_turn=True)
     _, newer = await running(store)
     with pytest.raises(FencedWrite):
         await answer(store, session, late, "much too late", id_="later", ends_turn=True)
-    assert await store.interrupt_turn(session, QueuedTurn(newer.turn, "running", "owner", 0))
+    assert await store.interrupt_turn(session, OpenTurn(newer.turn, "running", "owner", 0))
     records = [await store.read(read_turn, one.session_key, one.turn) for one in (late, newer)]
     assert [record and record.status for record in records] == ["interrupted", "interrupted"]
 

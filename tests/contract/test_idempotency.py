@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from lango.errors import IdempotencyKeyReused
 from lango.messages import Message, ToolCall
 from lango.runtime.sessions import Sessions
-from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, Turn
+from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord, Store, Turn
 from lango.store.codec.records import ClientResult
 from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind
@@ -110,7 +110,7 @@ async def test_another_message_is_refused_after_the_process_of_the_first_died(
 ) -> None:
     await store.submit_turn(session, user_message("ahead"), "gone")
     turn = await store.submit_turn(session, user_message("1"), "gone", idempotency_key="k")
-    for gone in (QueuedTurn(1, "running", "gone", 0), QueuedTurn(turn.turn, "queued", "gone", 0)):
+    for gone in (OpenTurn(1, "running", "gone", 0), OpenTurn(turn.turn, "queued", "gone", 0)):
         assert await store.interrupt_turn(session, gone)
     assert await everything(store) == ["ahead", "1"], "what waited is part of the conversation"
     await is_that_of(store, session, turn.turn, user_message("1"), user_message("2"))

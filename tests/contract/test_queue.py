@@ -10,7 +10,7 @@ import pytest
 from lango.errors import FencedWrite
 from lango.events import TextDelta
 from lango.messages import Message, ToolCall
-from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, StoredEvent, Turn
+from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord, Store, StoredEvent, Turn
 from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.codec.records import CONFIRMATION_CALL
 from lango.store.sessions.sessions import check_epoch, create_session, find_session
@@ -59,8 +59,8 @@ async def stored_texts(store: Store) -> list[tuple[str, str]]:
     return [(one.message.role, one.message.content) for one in await everything(store) if one.message]
 
 
-def gone(turn: Turn, owner: str = "gone") -> QueuedTurn:
-    return QueuedTurn(turn.turn, turn.status, owner, 0)
+def gone(turn: Turn, owner: str = "gone") -> OpenTurn:
+    return OpenTurn(turn.turn, turn.status, owner, 0)
 
 
 async def test_a_queued_turn_keeps_its_place_while_another_one_runs(store: Store, session: SessionRecord) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession, TurnRunning
 from lango.messages import Message, ToolCall
-from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, StoredEvent, Turn
+from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord, Store, StoredEvent, Turn
 from lango.store.codec.records import CONFIRMATION_CALL
 from lango.store.lifecycle import fork as forks
 from lango.store.sessions.sessions import create_session, find_session
@@ -366,7 +366,7 @@ async def test_a7_the_next_message_is_queued_in_order_and_is_not_lost(writer: Wr
     assert [one.message.content for one in await everything(store) if one.message] == ["1", "2", "3"]
 
 
-async def ahead(store: Store, turn: Turn) -> list[QueuedTurn]:
+async def ahead(store: Store, turn: Turn) -> list[OpenTurn]:
     found = await store.write(lease_turn, turn.session_key, NAME, turn.turn, time.time())
     assert isinstance(found, list)
     return found

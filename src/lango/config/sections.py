@@ -63,6 +63,13 @@ class AgentSettings(Section):
     their clients see their place."""
     when_busy: Literal["wait", "refuse", "interrupt"] = "wait"
     """How a message to a busy session is handled: it waits, is refused, or interrupts the running turn."""
+    on_crash: Literal["resume", "stop"] = "resume"
+    """What happens to the turns of a process that died: they go on in another one, or end as interrupted."""
+    max_attempts: Annotated[int, Field(gt=0)] = 3
+    """How often a turn is run again after a crash, or after a provider or the store failed, before it ends with an
+    error."""
+    retry_delay_s: Annotated[float, Field(ge=0)] = 1.0
+    """The delay before the second of these attempts; it doubles with each further one."""
     module: str | None = None
     """A file or package with an ADK `root_agent` or `app`, used instead of the settings above."""
     sub_agents: dict[Identifier, SubAgentSettings] = {}

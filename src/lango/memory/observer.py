@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from lango.config import MemorySettings
-from lango.errors import NothingNoted, StoreError
+from lango.errors import NothingNoted
 from lango.memory import note_format, transcript
 from lango.memory.note_model import MemoryModel, TokensUsed
 from lango.memory.quote import observation_tokens
@@ -19,16 +19,15 @@ from lango.store.memory.observer_lease import (
     ObserverLease,
     acquire_observer_lease,
     release_observer_lease,
-    renew_observer_lease,
     store_batch,
     take_over_observer_lease,
 )
 from lango.store.memory.user_facts import Fact, read_facts
+from lango.turns.lease_holder import LeaseHolder
 from lango.turns.liveness import OwnerIsGone
 
 _log = logging.getLogger("lango.memory")
 
-HEARTBEAT_S = 2.0
 MAX_BATCHES = 10
 """Batches observed after one turn: a long session whose memory is new catches up over its next turns."""
 FIRST_PAUSE_S = 30.0
@@ -45,14 +44,15 @@ class Observer:
         settings: MemorySettings,
         limits: MemoryThresholds,
         model: MemoryModel,
-        owner: str,
+        leases: LeaseHolder,
         is_gone: OwnerIsGone,
     ) -> None:
         self._store = store
         self._settings = settings
         self._limits = limits
         self._model = model
-        self._owner = owner
+        self._leases = leases
+        self._owner = leases.owner.name
         self._is_gone = is_gone
         self._pauses: dict[SessionId, tuple[float, float]] = {}  # when each ends, and its length
 
@@ -93,26 +93,16 @@ class Observer:
         """Hold the lease of a session during the body; yield None if another observer holds it."""
         lease = await self._store.write(acquire_observer_lease, session.key, self._owner)
         if lease is not None and not lease.held:
-            gone = self._is_gone(session.key, -lease.epoch, lease.owner, lease.heartbeat)
+            gone = self._is_gone(lease.owner, lease.heartbeat)
             lease = await self._store.write(take_over_observer_lease, lease, self._owner) if gone else None
         if lease is None:
             yield None
             return
-        heartbeat = asyncio.create_task(self._heartbeat(lease))
-        try:
-            yield lease
-        finally:
-            heartbeat.cancel()
-            await asyncio.shield(self._store.write(release_observer_lease, lease))
-
-    async def _heartbeat(self, lease: ObserverLease) -> None:
-        while True:
-            await asyncio.sleep(HEARTBEAT_S)
+        with self._leases.held():
             try:
-                if not await self._store.write(renew_observer_lease, lease):
-                    return  # the lease is lost: the store will reject the batch
-            except StoreError as error:
-                _log.warning("an observer could not renew its lease: %s", error)
+                yield lease
+            finally:
+                await asyncio.shield(self._store.write(release_observer_lease, lease))
 
     async def _observe_batches(self, name: SessionId, lease: ObserverLease) -> None:
         for _ in range(MAX_BATCHES):

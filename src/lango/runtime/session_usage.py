@@ -15,12 +15,12 @@ from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, count_tokens, kept
 from lango.memory import quote
 from lango.messages import Message
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
+from lango.store.codec.records import Status
 from lango.store.engine.database import Operation
 from lango.store.memory.observations import SessionMemory, read_window_with_memory
 from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_window
 from lango.store.turns import turn_usage
-from lango.store.turns.turns import Status
 
 DEFAULT_TURNS = 100
 _MAX_CACHED_SESSIONS = 500

@@ -11,15 +11,14 @@ from lango.events import TurnError, TurnEvent
 from lango.store import SessionRecord, Store, Turn
 from lango.store.turns import lease
 from lango.store.turns.event_log import append_final_events, read_event_log
-from lango.store.turns.queue import read_open_turns
 from lango.store.turns.turns import read_turn, read_turn_texts
 from lango.turns import lease_holder
-from lango.turns.lease_holder import interrupt_dead_turns
 from lango.turns.liveness import OwnerIsGone
 from lango.turns.running_turn import RunningTurn
 
 _LATE_EVENTS_S = 2.0
 """How long after the end of a turn its own process may still store its last events."""
+_OPEN = ("queued", "running")
 _log = logging.getLogger("lango.runtime")
 
 
@@ -53,23 +52,29 @@ async def end_unrun_turn(store: Store, session: SessionRecord, turn: Turn) -> No
 
 async def replay_turn(running: RunningTurn, store: Store, is_gone: OwnerIsGone) -> None:
     """Emit the events of a turn that ran before, or runs in another process, to a repeated request."""
-    session, turn = running.session, running.turn
-    while (record := await store.read(read_turn, turn.session_key, turn.turn)) and record.status in (
-        "queued",
-        "running",
-    ):
-        queued = await store.read(read_open_turns, session.key, turn.turn + 1)
-        if not await interrupt_dead_turns(store, session, queued, is_gone):
-            await asyncio.sleep(lease_holder.POLL_S)
+    turn = running.turn
+    async with store.watch_queue(turn) as wait_for_queue:
+        while (record := await store.read(read_turn, turn.session_key, turn.turn)) and record.status in _OPEN:
+            await wait_for_queue(lease_holder.POLL_S)
     if record is None:
         raise SessionNotFound("the session was deleted meanwhile")
     answers = await store.read(read_turn_texts, turn.session_key, turn.turn)
     running.answer = "".join(stored.message.content for stored in answers if stored.message)
-    late = record.status != "interrupted" and not is_gone(session.key, turn.turn, record.owner, record.heartbeat)
+    late = record.status != "interrupted" and not is_gone(record.owner, record.heartbeat)
     async for event in _read_event_log(store, turn, running.events[-1].id, _LATE_EVENTS_S if late else 0):
         if isinstance(event, TurnError) and event.fatal:
             running.error = error_by_name(event.error, event.message)
         running.emit(event)
+
+
+async def read_logged_events(store: Store, turn: Turn) -> list[TurnEvent]:
+    """Read the events of an open turn that are in the event log."""
+    events: list[TurnEvent] = []
+    while page := (
+        await store.read(read_event_log, turn.session_key, turn.turn, events[-1].id if events else 0)
+    ).events:
+        events += [logged.event for logged in page]
+    return events
 
 
 async def _read_event_log(store: Store, turn: Turn, after_id: int, late_s: float) -> AsyncGenerator[TurnEvent, None]:

@@ -1,6 +1,7 @@
 """Run a leased turn to its end, within its time limits and in its own span."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -8,21 +9,38 @@ from typing import Any
 from lango.adk.model.direct_text import model_progress
 from lango.adk.run.engine import AdkEngine, TurnRun
 from lango.config import AgentSettings
-from lango.errors import AgentFailed, LangoError, StoreError, TurnCancelled, TurnTimeout
+from lango.errors import (
+    AgentFailed,
+    LangoError,
+    ProviderProtocolError,
+    ProviderTimeout,
+    ProviderUnavailable,
+    StoreError,
+    StoreUnavailable,
+    TurnCancelled,
+    TurnReleased,
+    TurnTimeout,
+)
 from lango.events import Queued, TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnEvent
 from lango.runtime.admission import Admission
 from lango.runtime.prices import turn_usage
+from lango.runtime.resumed_events import ResumedEvents
 from lango.runtime.turn_recovery import retry_until_stored
 from lango.store import Store
 from lango.store.engine.outages import wait_for_database
+from lango.store.turns.lease import release_turn
 from lango.store.turns.turns import Outcome
 from lango.telemetry.traces import run_in_span
-from lango.turns.lease_holder import finish_despite_cancel, renew_lease
+from lango.turns.lease_holder import finish_despite_cancel
 from lango.turns.running_turn import RunningTurn, to_lango_error
 from lango.turns.turn_input import TurnInput
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
+_log = logging.getLogger("lango.runtime")
+
+_TRANSIENT = (ProviderUnavailable, ProviderTimeout, ProviderProtocolError, StoreUnavailable)
+"""Failures after which a turn is run again, if something of it was done before."""
 _TOOL_GRACE_S = 10.0
 _TEXT_INTERVAL_S = 1.0  # pieces of text come often: they restart the timer at most this often
 
@@ -38,8 +56,10 @@ class TurnRunner:
         admission: Admission,
         spawn: Spawn,
         on_approval_request: Callable[[], None],
+        owner: str,
     ) -> None:
         """`on_approval_request` is called when a turn ended with an approval request."""
+        self._owner = owner
         self._agent = agent
         self._store = store
         self._engine = engine
@@ -47,10 +67,23 @@ class TurnRunner:
         self._spawn = spawn
         self._on_approval_request = on_approval_request
 
-    async def run(self, running: RunningTurn, turn_input: TurnInput) -> None:
-        """Run a leased turn; whatever happens, its end is stored and emitted."""
-        run = self._engine.begin(running.turn, turn_input, running.next_id, running.emit)
-        heartbeat = self._spawn(renew_lease(running, self._store))
+    async def run(self, running: RunningTurn, turn_input: TurnInput, first_seq: int | None = None) -> bool:
+        """Run a leased turn. Return False if it failed for a while, and is to be run again.
+
+        Otherwise its end is stored and emitted, or its lease is released because the process stops. `first_seq` is the
+        message of its input, if the turn was run before: it goes on from what is stored after that.
+        """
+        recorded = await self._engine.read_record(running.turn, first_seq) if first_seq is not None else None
+        run = self._engine.begin(
+            running.session.name,
+            running.turn,
+            turn_input,
+            running.next_id,
+            running.emit,
+            recorded,
+            first_seq,
+            running.step_gate,
+        )
         outcome: Outcome = "failed"
         error: LangoError | None = None
 
@@ -60,6 +93,7 @@ class TurnRunner:
         try:
             await self._engine.preload_adk()
             async with self._admission.admitted(emit_place):
+                running.is_running = True
                 await self._emit_events(running, turn_input, run)
             outcome = "done"
         except asyncio.CancelledError as cancelled:
@@ -73,9 +107,31 @@ class TurnRunner:
             outcome, error = "cancelled" if isinstance(failed, TurnCancelled) else "failed", to_lango_error(failed)
             if outcome == "failed" and run.corrected_transfer is not None:
                 error.__cause__ = run.corrected_transfer
-        finally:
-            heartbeat.cancel()
+        if isinstance(running.stop_reason, TurnReleased):
+            await finish_despite_cancel(self.release(running))
+            return True
+        if error is not None and self._may_run_again(running, error):
+            _log.warning("turn %s of session %s is run again: %s", running.turn.turn, running.session.name.id, error)
+            return False
+        running.is_ending = True
         await finish_despite_cancel(self._end_turn(running, run, outcome, error))
+        return True
+
+    def _may_run_again(self, running: RunningTurn, error: LangoError) -> bool:
+        """Whether a turn failed for a while, after something was done: what is stored need not be done again."""
+        if not isinstance(error, _TRANSIENT) or running.attempts + 1 >= self._agent.max_attempts:
+            return False
+        return any(isinstance(event, TextDelta | ToolStart | ToolEnd) for event in running.events)
+
+    async def release(self, running: RunningTurn) -> None:
+        """Give the lease of a turn back, so that another process goes on with it."""
+        running.is_ending = True
+        assert running.stop_reason
+        try:
+            await self._store.write(release_turn, running.turn.session_key, running.turn.turn, self._owner)
+        except StoreError as error:  # its owner is gone soon, and its turns are taken over then
+            _log.warning("turn %s could not be released: %s", running.turn.turn, error)
+        running.fail(running.stop_reason)
 
     async def _emit_events(self, running: RunningTurn, turn_input: TurnInput, run: TurnRun) -> None:
         if running.superseded:
@@ -89,10 +145,14 @@ class TurnRunner:
             ):
                 idle_timeout = IdleTimeout(idle, agent, run.state.time_limits_s)
                 model_progress.set(idle_timeout.note_progress)
+                emitter = running
+                if run.state.recorded is not None:
+                    emitter = ResumedEvents(running, running.events)
+                    run.state.on_model_call = emitter.begin_model_call
 
                 def emit(event: TurnEvent) -> None:
                     self._admission.has_streamed = True
-                    running.emit(event)
+                    emitter.emit(event)
                     idle_timeout.restart(event)
 
                 run.state.emit = emit  # the plugin emits the starts of tools

@@ -2,6 +2,6 @@
 
 from lango.store.codec.records import AppendResult, NewEvent, SessionId, SessionRecord, StoredEvent
 from lango.store.store import Store
-from lango.store.turns.turns import QueuedTurn, Turn
+from lango.store.turns.turns import OpenTurn, Turn
 
-__all__ = ["AppendResult", "NewEvent", "QueuedTurn", "SessionId", "SessionRecord", "Store", "StoredEvent", "Turn"]
+__all__ = ["AppendResult", "NewEvent", "OpenTurn", "SessionId", "SessionRecord", "Store", "StoredEvent", "Turn"]

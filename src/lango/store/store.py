@@ -139,6 +139,7 @@ class Store:
         wait: bool = True,
         answer: ApprovalAnswer | None = None,
         at_revision: int | None = None,
+        request: Mapping[str, Any] | None = None,
     ) -> turns.Turn:
         """Store a turn with its input; it starts, or is queued behind the open turns; see `turns.submit`."""
         write = self.write_long if entry.preceding else self.write
@@ -153,6 +154,7 @@ class Store:
             queue=wait,
             answer=answer,
             at_revision=at_revision,
+            request=request,
         )
 
     async def end_turn(
@@ -169,8 +171,8 @@ class Store:
         self._database.notify_changed(turn.session_key, elsewhere=withdrawn)
         return withdrawn
 
-    async def interrupt_turn(self, session: SessionRecord, abandoned: turns.QueuedTurn) -> bool:
-        """End the first open turn of a session, whose process died; False: it is not the first, or it is alive."""
+    async def interrupt_turn(self, session: SessionRecord, abandoned: turns.OpenTurn) -> bool:
+        """End the first open turn of a session, whose owner is gone; False: it is not the first, or was taken over."""
         interrupted = await self.write(lease.interrupt_turn, session.key, session.name, abandoned, time.time())
         self._database.notify_changed(session.key, elsewhere=interrupted)
         return interrupted

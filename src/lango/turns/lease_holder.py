@@ -1,35 +1,100 @@
-"""Acquire and renew the lease of a turn, and interrupt turns whose owner is gone.
+"""Hold the leases of a runtime: send its heartbeat, and notice leases that were cancelled or lost.
 
-Leases are stored by `lango.store.turns.lease`; whether an owner is gone is decided by `lango.turns.liveness`.
+Leases are stored by `lango.store.turns.lease`; whether another owner is gone is decided by `lango.turns.liveness`.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from lango.errors import CallNotWaiting, FencedWrite, LangoError, TurnCancelled
-from lango.store import QueuedTurn, SessionRecord, Store, Turn
+from lango.errors import CallNotWaiting, LangoError, TurnCancelled, TurnReleased
+from lango.store import OpenTurn, SessionRecord, Store, Turn
 from lango.store.turns import lease
-from lango.turns.liveness import OwnerIsGone
+from lango.turns.liveness import Owner, OwnerIsGone
 from lango.turns.running_turn import RunningTurn
 
-HEARTBEAT_S = 2.0
+HEARTBEAT_S = 1.0
 POLL_S = 0.5
 _log = logging.getLogger("lango.runtime")
 T = TypeVar("T")
 
 
-async def acquire_lease(running: RunningTurn, store: Store, is_gone: OwnerIsGone) -> None:
-    """Wait until a turn is first in its session's queue, and lease it. Interrupt earlier turns whose owner is gone."""
+class LeaseHolder:
+    """Sends the heartbeat of an owner while it holds anything, and stops turns whose lease is cancelled or lost."""
+
+    def __init__(self, store: Store, owner: Owner, running: Callable[[], Sequence[RunningTurn]]) -> None:
+        """`running` returns the turns of this owner."""
+        self.owner = owner
+        self._store = store
+        self._running = running
+        self._held = 0
+        self._task: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Send heartbeats during the body: it holds a lease, or waits for one."""
+        self._held += 1
+        if self._task is None:
+            self._task = asyncio.create_task(self._send_heartbeats())
+        try:
+            yield
+        finally:
+            self._held -= 1
+
+    async def close(self) -> None:
+        """Stop the heartbeat, and delete it from the store."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        self.owner.release()
+        try:
+            await self._store.write(lease.forget_owner, self.owner.name)
+        except LangoError as error:
+            _log.warning("the heartbeat of this process could not be deleted: %s", error)
+
+    async def _send_heartbeats(self) -> None:
+        try:
+            while self._held:
+                known = {running for running in self._running() if running.turn.epoch is not None}
+                try:
+                    leases = await self._store.write(lease.beat, self.owner.name)
+                except LangoError as error:
+                    _log.warning("the heartbeat of this process failed: %s", error)
+                else:
+                    self._stop_cancelled({(held.session_key, held.turn): held for held in leases}, known)
+                await asyncio.sleep(HEARTBEAT_S)
+        finally:
+            self._task = None
+
+    def _stop_cancelled(self, leases: dict[tuple[int, int], lease.HeldLease], known: set[RunningTurn]) -> None:
+        for running in known:
+            turn = running.turn
+            held = leases.get((turn.session_key, turn.turn))
+            if running.finished or running.is_ending or turn.repeated:
+                continue
+            if held is None or held.epoch != turn.epoch:
+                running.stop(TurnReleased("another process took this turn over, and goes on with it"))
+            elif held.cancel_requested:
+                running.stop(TurnCancelled("the turn was stopped"))
+
+
+async def acquire_lease(running: RunningTurn, store: Store, owner: str, check_owners: Callable[[], None]) -> None:
+    """Wait until a turn is first in its session's queue, and lease it.
+
+    `check_owners` is called while open turns are ahead: their owners may be gone.
+    """
     if running.turn.epoch is not None:
         return
     session = running.session
     async with store.watch_queue(running.turn) as wait_for_queue:
         while True:
             leased, left = await finish_despite_cancel(
-                store.write(lease.lease_turn, running.turn.session_key, session.name, running.turn.turn, time.time())
+                store.write(
+                    lease.lease_turn, running.turn.session_key, session.name, running.turn.turn, owner, time.time()
+                )
             )
             if isinstance(leased, Turn) and leased.epoch is not None:
                 running.turn = leased
@@ -37,28 +102,28 @@ async def acquire_lease(running: RunningTurn, store: Store, is_gone: OwnerIsGone
                 raise asyncio.CancelledError
             if isinstance(leased, Turn):
                 break
-            if not await interrupt_dead_turns(store, session, leased, is_gone):
-                await wait_for_queue(POLL_S)
+            check_owners()
+            await wait_for_queue(POLL_S)
     match leased.status:
-        case "running":
+        case "running" if leased.epoch is not None:
             return
         case "failed":
             raise CallNotWaiting("the conversation continued before the turn of the client's result")
         case "cancelled":
             raise TurnCancelled("the message was taken back before its turn came")
         case _:
-            raise FencedWrite("another process took this turn over")
+            raise TurnReleased("another process took this turn over, and goes on with it")
 
 
 async def interrupt_dead_turns(
-    store: Store, session: SessionRecord, turns: Sequence[QueuedTurn], is_gone: OwnerIsGone
+    store: Store, session: SessionRecord, turns: Sequence[OpenTurn], is_gone: OwnerIsGone
 ) -> int:
     """Interrupt the turns at the head of a session's queue whose owner is gone; return how many.
 
     `turns` is the head of the queue, in order. A turn behind a live one stays, even if its owner is gone.
     """
-    # of every turn, even behind a live one: each call records the turn's heartbeat
-    gone = [is_gone(session.key, queued.turn, queued.owner, queued.heartbeat) for queued in turns]
+    # of every turn, even behind a live one: each call records the owner's heartbeat
+    gone = [is_gone(queued.owner, queued.heartbeat) for queued in turns]
     count = 0
     for queued, is_dead in zip(turns, gone, strict=True):
         if not is_dead or not await store.interrupt_turn(session, queued):
@@ -66,21 +131,6 @@ async def interrupt_dead_turns(
         _log.warning("interrupted turn %s of session %s: its process is gone", queued.turn, session.name.id)
         count += 1
     return count
-
-
-async def renew_lease(running: RunningTurn, store: Store) -> None:
-    """Send heartbeats for a turn, and stop it if it was cancelled or taken over by another process."""
-    while running.stop_reason is None:
-        await asyncio.sleep(HEARTBEAT_S)
-        try:
-            lease_state = await store.write(lease.renew_lease, running.turn)
-        except LangoError as error:
-            _log.warning("the heartbeat of turn %s failed: %s", running.turn.turn, error)
-            continue
-        if lease_state == "cancelled":
-            running.stop(TurnCancelled("the turn was stopped"))
-        elif lease_state == "lost":
-            running.stop(FencedWrite("another process took this turn over"))
 
 
 async def finish_despite_cancel(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:

@@ -1,8 +1,8 @@
-"""Decide whether the process that owns a turn is still alive.
+"""Decide whether the process that holds leases is still alive: the only place that does.
 
-The heartbeat of a turn decides: if it does not grow for long enough, by our own monotonic clock, the owner is gone,
-whether it is dead, suspended or cut off. A process of this machine that no longer exists is gone at once. This process
-itself is alive, however long it could not send heartbeats.
+Its heartbeat decides: if it does not grow for long enough, by our own monotonic clock, the owner is gone, whether it is
+dead, suspended or cut off. A process of this machine that no longer exists is gone at once, and so is one that released
+what it held. This process itself is alive, however long it could not send heartbeats.
 """
 
 import functools
@@ -13,17 +13,17 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-GONE_AFTER_S = 15.0
-_MAX_TRACKED_TURNS = 1_000
+GONE_AFTER_S = 4.0
+_MAX_TRACKED = 1_000
 
 _live_tokens: set[str] = set()
 
-OwnerIsGone = Callable[[int, int, str, int], bool]
-"""Whether the process of a turn is gone: takes the session's key, the turn, its owner and its heartbeat."""
+OwnerIsGone = Callable[[str, int], bool]
+"""Whether an owner is gone: takes its name and its heartbeat."""
 
 
 class Owner:
-    """The identity of a runtime, which owns the turns that it runs."""
+    """The identity of a runtime, which owns the turns that it runs or has queued."""
 
     def __init__(self) -> None:
         self._token = uuid.uuid4().hex
@@ -42,26 +42,26 @@ class LivenessMonitor:
         """`back_at` returns when the database last came back: before that, no process could send heartbeats."""
         self._gone_after_s = gone_after_s
         self._back_at = back_at
-        self._last_heartbeats: dict[tuple[int, int], tuple[int, float]] = {}
+        self._last_heartbeats: dict[str, tuple[int, float]] = {}
 
-    def is_gone(self, session_key: int, turn: int, owner: str, heartbeat: int) -> bool:
-        """Whether the process that owns a turn is gone: dead, or without a heartbeat for too long."""
-        known = _known_locally(owner)
+    def is_gone(self, owner: str, heartbeat: int) -> bool:
+        """Whether an owner is gone: dead, or without a heartbeat for too long. A released turn has no owner."""
+        known = True if not owner else _known_locally(owner)
         if known is not None:
             return known
-        last, since = self._last_heartbeats.get((session_key, turn), (-1, 0.0))
+        last, since = self._last_heartbeats.get(owner, (None, 0.0))
         if last != heartbeat:
             self._drop_stale()
-            self._last_heartbeats[session_key, turn] = (heartbeat, time.monotonic())
+            self._last_heartbeats[owner] = (heartbeat, time.monotonic())
             return False
         return time.monotonic() - max(since, self._back_at()) > self._gone_after_s
 
     def _drop_stale(self) -> None:
-        """Forget turns that were not checked for a long time: they are over."""
-        if len(self._last_heartbeats) < _MAX_TRACKED_TURNS:
+        """Forget owners whose heartbeat has not grown for a long time."""
+        if len(self._last_heartbeats) < _MAX_TRACKED:
             return
         since = time.monotonic() - 10 * self._gone_after_s
-        self._last_heartbeats = {key: last for key, last in self._last_heartbeats.items() if last[1] > since}
+        self._last_heartbeats = {owner: last for owner, last in self._last_heartbeats.items() if last[1] > since}
 
 
 def _known_locally(owner: str) -> bool | None:

@@ -1,17 +1,18 @@
 """Keep a running turn in memory: its events, its readers, its end."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from lango.errors import EventsGone, LangoError, TurnCancelled, TurnFailed
+from lango.errors import EventsGone, LangoError, TurnCancelled, TurnFailed, TurnReleased
 from lango.events import TextDelta, ThoughtDelta, TurnError, TurnEvent
 from lango.store import SessionRecord, Turn
 from lango.store.codec import event_ids
 from lango.store.turns import event_log
 from lango.turns.notifier import Notifier
+from lango.turns.step_gate import StepGate
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,6 +41,20 @@ class RunningTurn(Struct, eq=False):
     """The turn runs to its end without readers."""
     trace_id: str = ""
     """The id of the turn's trace; empty without tracing."""
+    attempts: int = 0
+    """How often it was run again after a crash or a failure."""
+    taken_over: bool = False
+    """Another process accepted it."""
+    resumed: bool = False
+    """An earlier run of this turn was interrupted: this one goes on from what is stored."""
+    step_gate: StepGate = field(default_factory=StepGate)
+    """Passed by each step of the turn: it is closed while the process stops."""
+    is_running: bool = False
+    """Its agent runs; before, it is queued or waits to be admitted."""
+    is_ending: bool = False
+    """Its end is being stored: its lease is about to be given back."""
+    logged: int = 0
+    """How many of the first events an earlier process has written to the event log."""
     changed: Notifier = field(default_factory=Notifier)
     urgent_changed: Notifier = field(default_factory=Notifier)
     """Notified for events other than pieces of text."""
@@ -50,6 +65,12 @@ class RunningTurn(Struct, eq=False):
         """Return the next event id, larger than every earlier one of the session."""
         self._event_count += 1
         return event_ids.event_id(self.turn.turn, self._event_count)
+
+    def restore(self, events: Sequence[TurnEvent]) -> None:
+        """Begin with the events of an earlier run, which are in the event log."""
+        self.events[:] = events
+        self.logged = self._last_urgent = len(events)
+        self._event_count = event_ids.number_of_event(events[-1].id) if events else 0
 
     def emit(self, event: TurnEvent) -> None:
         """Add an event for every reader."""
@@ -70,9 +91,10 @@ class RunningTurn(Struct, eq=False):
         self.changed.notify()
 
     def fail(self, error: BaseException) -> None:
-        """Emit the error that the turn ends with."""
+        """Emit the error that the turn ends with; not if another process goes on with it."""
         self.error = to_lango_error(error)
-        self.emit(TurnError(self.next_id(), type(self.error).__name__, str(self.error)))
+        if not isinstance(self.error, TurnReleased):
+            self.emit(TurnError(self.next_id(), type(self.error).__name__, str(self.error)))
 
     def stop(self, why: LangoError) -> None:
         """Stop the turn, once: a second cancellation would interrupt the cleanup of the first."""
@@ -84,7 +106,8 @@ class RunningTurn(Struct, eq=False):
     async def follow(self, after_id: int = 0) -> AsyncGenerator[TurnEvent, None]:
         """Yield the events after an id, to the end of the turn.
 
-        Raise `EventsGone` if the turn ran before, its events are deleted, and only its messages are left.
+        Raise `EventsGone` if the turn ran before, its events are deleted, and only its messages are left;
+        `TurnReleased` if another process goes on with the turn.
         """
         read = 0
         while True:
@@ -96,6 +119,8 @@ class RunningTurn(Struct, eq=False):
                 if event.id > after_id:
                     yield event
             if self.finished:
+                if isinstance(self.error, TurnReleased):
+                    raise self.error
                 return
             await self.changed.wait()
 

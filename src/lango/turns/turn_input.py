@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 
 from lango.config import ServerSettings
 from lango.errors import AttachmentRefused
@@ -28,6 +28,21 @@ class TurnInput(Struct):
     """The tools that the client runs itself in this turn, by name."""
     is_retry: bool = False
     """The client's results are stored, and the turn that brought them failed before the model answered."""
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What came with the input and is not in its message: another process needs it to run the turn."""
+        about: dict[str, Any] = {}
+        if self.client_tools:
+            about["client_tools"] = [
+                {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+                for tool in self.client_tools.values()
+            ]
+        if self.approval_answer is not None:
+            about["approval_answer"] = to_builtins(self.approval_answer)
+        if self.is_retry:
+            about["retry_of"] = self.event.id
+        return about
 
     @property
     def brings_client_results(self) -> bool:

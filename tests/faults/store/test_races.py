@@ -15,7 +15,7 @@ import pytest
 
 from lango.events import TextDelta
 from lango.messages import Message, ToolCall
-from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord, Store, Turn
+from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord, Store, Turn
 from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.engine.database import Operation
 from lango.store.engine.postgres_notify import channel_name
@@ -126,7 +126,7 @@ async def test_a_tool_does_not_start_while_its_turn_is_taken_over(
     starting = held_before(
         "SET status = 'started'", lambda: tool_journal.record_start(session.key, zombie.epoch or 0, "c1", time.time())
     )
-    gone = QueuedTurn(zombie.turn, "running", "gone", 0)
+    gone = OpenTurn(zombie.turn, "running", "gone", 0)
     began, interrupted = await together(store, postgres_url, starting, lambda: store.interrupt_turn(session, gone))
     found = await store.read(read_session_events, NAME)
     assert found

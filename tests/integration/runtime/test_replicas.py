@@ -12,7 +12,7 @@ from lango.errors import TurnFailed
 from lango.events import ToolStart
 from lango.messages import Message, ToolCall
 from lango.runtime.runtime import Runtime
-from lango.store import NewEvent, QueuedTurn, SessionId, SessionRecord
+from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.turns.lease import lease_turn, renew_lease
 from lango.store.turns.turns import read_turn
@@ -126,7 +126,7 @@ async def test_writes_of_a_process_that_lost_its_lease_are_refused(store_url: st
         session = await session_of(other)
         heartbeat = await other.store.read(read_turn, session.key, 1)
         assert heartbeat is not None
-        assert await other.store.interrupt_turn(session, QueuedTurn(1, "running", heartbeat.owner, heartbeat.heartbeat))
+        assert await other.store.interrupt_turn(session, OpenTurn(1, "running", heartbeat.owner, heartbeat.heartbeat))
         assert await other.run("s", "what happened?") == "I see"
         gate.may_end.set()
         events = await collect(turn.follow())

@@ -24,6 +24,12 @@ def defers_response(tool: BaseTool) -> bool:
     return tool.is_long_running or tool._defers_response  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
+def is_node_tool(tool: BaseTool) -> bool:
+    """Whether a tool runs a node of a workflow. If ADK has not imported the class, there is no such tool."""
+    module = sys.modules.get("google.adk.tools._node_tool")
+    return module is not None and isinstance(tool, module.NodeTool)
+
+
 def has_replaced_run(tool: BaseTool) -> bool:
     """Whether `replace_run` was called for this tool."""
     return "run_async" in vars(tool)

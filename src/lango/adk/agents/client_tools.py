@@ -131,7 +131,7 @@ def results_content(calls: Sequence[ToolCall], results: Mapping[str, ClientResul
     return types.Content(role="user", parts=[types.Part(function_response=response) for response in responses])
 
 
-def _as_user_content(event: Event) -> Event:
+def as_user_content(event: Event) -> Event:
     """Restore the role of an event that brings results: rows do not store that it was the user's."""
     parts = event.content.parts if event.content else []
     return event.model_copy(update={"content": types.Content(role="user", parts=parts)})
@@ -142,7 +142,7 @@ def find_unanswered_results(events: Sequence[Event], call_ids: Collection[str]) 
     for event in reversed(events):
         result_ids = {response.id for response in event.get_function_responses()}
         if event.author == "user":
-            return _as_user_content(event) if result_ids and result_ids <= {*call_ids} else None
+            return as_user_content(event) if result_ids and result_ids <= {*call_ids} else None
         if event.content and not (result_ids or event.get_function_calls() or event.error_code):
             return None
     return None

@@ -24,8 +24,10 @@ from lango.adk.run.input_builder import InputBuilder
 from lango.adk.run.plugin import RuntimePlugin
 from lango.adk.run.runner import run_adk
 from lango.adk.run.runtime_tools import runtime_tool
-from lango.adk.run.turn_state import TurnState, current_turn, note_toolset_failure
-from lango.adk.services.request_context import input_event, writing_epoch
+from lango.adk.run.turn_state import TurnState, note_toolset_failure
+from lango.adk.services.recorded_run import RecordedRun
+from lango.adk.services.request_context import current_turn
+from lango.adk.services.rows_to_events import stored_to_events
 from lango.adk.services.session_service import SqlSessionService
 from lango.config import Settings
 from lango.errors import AgentFailed, AgentNotFound, ApprovalExpired, EmptyAnswer, LangoError
@@ -35,10 +37,15 @@ from lango.memory import Memory, Observer, thresholds_for
 from lango.providers import Provider
 from lango.providers.protocol import ThoughtDelta
 from lango.store import SessionId, Store, Turn
+from lango.store.engine.database import LARGEST
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.approvals import ApprovalRequest, read_approval_requests
+from lango.store.turns.tool_journal import read_turn_entries
+from lango.store.turns.turns import read_turn_record
 from lango.tools import Tool
+from lango.turns.lease_holder import LeaseHolder
 from lango.turns.liveness import OwnerIsGone
+from lango.turns.step_gate import StepGate
 from lango.turns.turn_input import TurnInput
 from lango.turns.turn_progress import NextId, TurnProgress
 
@@ -121,14 +128,14 @@ class AdkEngine:
         rules = model.window_rules if isinstance(model, ProviderLlm) else WindowRules(*self._window_limits)
         return replace(rules, with_memory=memory.enabled, with_facts=memory.enabled and memory.user_facts)
 
-    def memory(self, owner: str, is_gone: OwnerIsGone) -> Memory:
+    def memory(self, leases: LeaseHolder, is_gone: OwnerIsGone) -> Memory:
         """Make the memory of sessions and users; it observes nothing while `memory.enabled` is off."""
         settings = self._settings.memory
         if self._memory_model is None:
             return Memory(self._store, self.app_name, None)
         agent_context, model = self._memory_model
         limits = thresholds_for(settings, self._window_limits[0], agent_context, model.context_tokens)
-        observer = Observer(self._store, settings, limits, model, owner, is_gone)
+        observer = Observer(self._store, settings, limits, model, leases, is_gone)
         return Memory(self._store, self.app_name, observer, settings.close_wait_s)
 
     async def load(self) -> None:
@@ -146,13 +153,38 @@ class AdkEngine:
         await self._runner.close()
         await self._models.close()
 
-    def begin(self, turn: Turn, turn_input: TurnInput, next_id: NextId, emit: Callable[[TurnEvent], None]) -> TurnRun:
-        """Prepare a turn. Call it in the task that runs the turn: ADK's tasks inherit its context variables."""
+    async def read_record(self, turn: Turn, first_seq: int) -> RecordedRun:
+        """Read what an earlier run of a turn stored."""
+        stored = await self._store.read(read_turn_record, turn, first_seq)
+        entries = await self._store.read(read_turn_entries, turn)
+        return RecordedRun(stored, stored_to_events(stored, self._root.name), entries)
+
+    def begin(
+        self,
+        name: SessionId,
+        turn: Turn,
+        turn_input: TurnInput,
+        next_id: NextId,
+        emit: Callable[[TurnEvent], None],
+        recorded: RecordedRun | None = None,
+        first_seq: int | None = None,
+        step_gate: StepGate | None = None,
+    ) -> TurnRun:
+        """Prepare a turn. Call it in the task that runs the turn: ADK's tasks inherit its context variables.
+
+        `recorded` is what an earlier run stored after the input, which is the message `first_seq`.
+        """
         root = self._root
         progress = TurnProgress(next_id)
         state = TurnState(
             store=self._store,
             turn=turn,
+            session_id=name.id,
+            input_event=turn_input.event,
+            recorded=recorded,
+            step_gate=step_gate or StepGate(),
+            first_seq=first_seq if recorded is not None else None,
+            used_call_ids=set(recorded.call_ids) if recorded is not None else set(),
             max_model_calls=self._settings.agent.max_turns,
             decide=lambda tool: decision_for(tool, self._settings.tools),
             agent_names=lambda agent: transfer_targets(root, agent),
@@ -166,8 +198,6 @@ class AdkEngine:
         )
         state.text_sink_for = lambda agent, branch: self._text_sink(agent, branch, progress, state)
         current_turn.set(state)
-        writing_epoch.set(turn.epoch)
-        input_event.set(turn_input.event)
         return TurnRun(progress, state)
 
     def _text_sink(self, agent: str, branch: str, progress: TurnProgress, state: TurnState) -> TextSink | None:
@@ -184,7 +214,6 @@ class AdkEngine:
         await self._check_pending(name, turn_input, run)
         if turn_input.brings_client_results and (run.progress.awaits_approval or run.progress.awaits_client):
             return  # the model continues when nothing is pending any more
-        run.state.session_id = name.id
         message = turn_input.event.content or types.Content()
         continues = turn_input.answered_call_id or turn_input.brings_client_results or turn_input.is_retry
         invocation_id = None if continues else turn_input.event.invocation_id
@@ -194,13 +223,16 @@ class AdkEngine:
                     yield event
             failure = _transfer_failure(run.state)
             if failure is None:
+                if run.state.recorded is not None:
+                    run.state.recorded.check_complete()
                 run.progress.awaits_client = run.progress.awaits_client or bool(run.state.client_calls)
                 _require_answer(run)
                 return
             if run.corrected_transfer is not None or not run.state.valid_agents:
                 raise failure
             run.corrected_transfer = failure
-            invocation_id = None  # a new invocation: ADK skips messages that an invocation has already processed
+            # a new invocation: ADK skips messages that an invocation has already processed
+            invocation_id = f"{turn_input.event.invocation_id}-2"
             correction_text = transfer_correction(run.state.bad_transfer or "", run.state.valid_agents)
             run.state.bad_transfer = None
             message = types.Content(role="user", parts=[types.Part(text=correction_text)])
@@ -216,7 +248,9 @@ class AdkEngine:
         if turn_input.answered_call_id and pending.pop(turn_input.answered_call_id, None) is None:
             raise ApprovalExpired(f"the conversation went on before call {turn_input.answered_call_id!r} was approved")
         run.progress.awaits_approval = turn_input.event.invocation_id in {other for _, other in pending.values()}
-        run.progress.awaits_client = bool(await self.inputs.open_client_calls(name))
+        before = LARGEST if run.state.first_seq is None else run.state.first_seq
+        open_calls = await self.inputs.open_client_calls(name)
+        run.progress.awaits_client = any(open_call.made_by.seq < before for open_call in open_calls)
         run.state.has_other_pending = run.progress.awaits_approval or run.progress.awaits_client
 
     async def _run_once(

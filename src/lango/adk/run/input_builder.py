@@ -6,25 +6,34 @@ from typing import Any
 
 from google.adk.events import Event, EventActions
 from google.genai import types
+from msgspec import convert
 from msgspec.structs import replace
 
-from lango.adk.agents.client_tools import check_tool_names, find_unanswered_results, results_content, results_to_store
+from lango.adk.agents.client_tools import (
+    as_user_content,
+    check_tool_names,
+    find_unanswered_results,
+    results_content,
+    results_to_store,
+)
 from lango.adk.agents.tree import walk_agents
 from lango.adk.run.client_history import history_to_entries
 from lango.adk.services.events_to_rows import complete_event, event_to_entry
 from lango.adk.services.message_parts import attachments_to_parts
+from lango.adk.services.rows_to_events import stored_to_events
 from lango.adk.services.session_service import SqlSessionService
-from lango.errors import ApprovalExpired, CallNotWaiting
+from lango.errors import ApprovalExpired, CallNotWaiting, TurnDiverged
 from lango.messages import Attachment, Message, ToolCall
-from lango.store import SessionId, Store
+from lango.store import SessionId, SessionRecord, Store
 from lango.store.codec.records import CONFIRMATION_CALL, ClientResult
 from lango.store.codec.rows import approval_subject
+from lango.store.sessions.open_calls import find_event, message_at
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.approvals import ApprovalAnswer
 from lango.store.turns.client_calls import ClientCall, read_client_calls
 from lango.store.turns.tool_journal import DECIDED_BY_POLICY, read_journal_entry
-from lango.store.turns.turns import find_by_idempotency_key
-from lango.tools import Tool
+from lango.store.turns.turns import TurnRecord, find_by_idempotency_key
+from lango.tools import Tool, client_tool
 from lango.tools.client_tool_definitions import tools_by_name
 from lango.turns.turn_input import TurnInput
 
@@ -113,6 +122,33 @@ class InputBuilder:
     async def _is_stored(self, name: SessionId, idempotency_key: str) -> bool:
         session = await self._store.read(find_session, name)
         return bool(session and await self._store.read(find_by_idempotency_key, session.key, idempotency_key))
+
+    async def stored_input(self, session: SessionRecord, record: TurnRecord) -> TurnInput:
+        """Build the input of a turn that another process accepted, from what is stored."""
+        assert record.first_seq is not None
+        request = record.request
+        stored = await self._store.read(message_at, session.key, record.first_seq)
+        if stored is None:
+            raise TurnDiverged(f"the input of the turn is not in session {session.name.id!r} any more")
+        if "retry_of" in request:
+            results_event = await self._store.read(find_event, session.key, request["retry_of"])
+            assert results_event
+            [event, mark] = stored_to_events([results_event, stored], self._root.name)
+            turn_input = TurnInput(as_user_content(event), event_to_entry(mark), is_retry=True)
+        else:
+            [event] = stored_to_events([stored], self._root.name)
+            if results := event.get_function_responses():
+                event = as_user_content(event)
+            turn_input = TurnInput(event, event_to_entry(event))
+            if results and "approval_answer" not in request:
+                given = {result.id or "": ClientResult(result.response or {}) for result in results}
+                turn_input.entry = replace(turn_input.entry, client_results=given)
+        if "approval_answer" in request:
+            turn_input.approval_answer = convert(request["approval_answer"], ApprovalAnswer)
+            turn_input.answered_call_id = turn_input.approval_answer.call_id
+        tools = [client_tool(**members) for members in request.get("client_tools", ())]
+        turn_input.client_tools = tools_by_name(tools)
+        return turn_input
 
     async def open_client_calls(self, name: SessionId) -> list[ClientCall]:
         """Return the calls of a session that wait for a result from the client."""

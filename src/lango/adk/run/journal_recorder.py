@@ -20,7 +20,7 @@ from lango.tools.results import error_text, to_result
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_RECHECK_LEASE_AFTER_S = 5.0  # well before another process takes a turn without heartbeats over
+_RECHECK_LEASE_AFTER_S = 2.0  # well before another process takes a turn without heartbeats over
 
 
 async def record_start(state: TurnState, call_id: str) -> bool:
@@ -29,9 +29,7 @@ async def record_start(state: TurnState, call_id: str) -> bool:
     A process that was suspended meanwhile may have lost the turn: it checks its lease again before the tool runs.
     """
     checked_at = time.monotonic()
-    is_first = await state.store.write(
-        tool_journal.record_start, state.turn.session_key, state.turn.epoch, call_id, time.time()
-    )
+    is_first = await state.store.write(tool_journal.record_start, state.turn, call_id, time.time())
     while time.monotonic() - checked_at > _RECHECK_LEASE_AFTER_S:
         checked_at = time.monotonic()
         await state.store.write(check_epoch, state.turn.session_key, state.turn.epoch)
@@ -45,17 +43,15 @@ async def record_result(
     duration_s = time.monotonic() - state.started_at.pop(call_id)
     if call_id in context.actions.requested_tool_confirmations:
         # the tool itself requested approval: it has done nothing yet, and will be called again
-        await state.store.write(
-            tool_journal.record_result, state.turn.session_key, state.turn.epoch, call_id, None, time.time(), "unknown"
-        )
+        await state.store.write(tool_journal.record_result, state.turn, call_id, None, time.time(), "unknown")
         return None
+    actions = context.actions.model_dump(mode="json", exclude_defaults=True)
     if not result and defers_response(tool):
+        await state.store.write(tool_journal.record_result, state.turn, call_id, None, time.time(), actions=actions)
         return None
     state.durations_s[call_id] = duration_s
     plain = _to_json_object(result)
-    await state.store.write(
-        tool_journal.record_result, state.turn.session_key, state.turn.epoch, call_id, plain, time.time()
-    )
+    await state.store.write(tool_journal.record_result, state.turn, call_id, plain, time.time(), actions=actions)
     # a result that is JSON is not replaced: the agent's own callbacks come later, and expect their own objects
     return None if plain in (result, {"result": result}) or _holds_media(result) else dict(plain)
 
@@ -66,9 +62,7 @@ async def record_error(state: TurnState, call_id: str, error: BaseException) -> 
         return None  # the row stays `started`: the outcome is unknown
     result = {"error": error_text(error)}
     state.durations_s[call_id] = time.monotonic() - state.started_at.pop(call_id)
-    await state.store.write(
-        tool_journal.record_result, state.turn.session_key, state.turn.epoch, call_id, result, time.time()
-    )
+    await state.store.write(tool_journal.record_result, state.turn, call_id, result, time.time())
     return result
 
 

@@ -28,6 +28,7 @@ from lango.adk.model.quoted_memory import insert_memory
 from lango.adk.run.approval_gate import approval_decision, check_approved_arguments, require_approval
 from lango.adk.run.journal_recorder import record_error, record_result, record_start
 from lango.adk.run.model_call_stats import ModelCallStats
+from lango.adk.run.replay import enter_tool, record_nested_response, replayed_response, replayed_result, runs_agents
 from lango.adk.run.runtime_tools import guard_tool
 from lango.adk.run.turn_limits import (
     WARN_AT_SHARE,
@@ -38,7 +39,7 @@ from lango.adk.run.turn_limits import (
     is_unknown_tool,
     remove_tools,
 )
-from lango.adk.run.turn_state import TurnState, current_turn
+from lango.adk.run.turn_state import TurnState, current_state
 from lango.adk.services.request_context import LoadSummary, last_load, warn_left_out
 from lango.errors import ClientToolRefused, TurnLimit
 from lango.events import ToolStart
@@ -60,7 +61,7 @@ class RuntimePlugin(BasePlugin):
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
         """Prepare a model call, and limit how many a turn makes: the last one gets no tools and must answer."""
-        state = current_turn.get()
+        state = current_state()
         if state is None:
             return None
         # an agent that is called as a tool has its own session, and its text is only a tool result
@@ -70,6 +71,8 @@ class RuntimePlugin(BasePlugin):
             None if in_agent_tool else state.text_sink_for(callback_context.agent_name, callback_context.branch or ""),
         )
         state.model_calls += 1
+        if (known := replayed_response(state, callback_context, nested=in_agent_tool)) is not None:
+            return known
         limit = state.max_model_calls
         if state.model_calls > limit:
             state.failure = TurnLimit(f"the turn took more than {limit} model calls (setting agent.max_turns)")
@@ -77,6 +80,7 @@ class RuntimePlugin(BasePlugin):
         if state.toolset_error is not None:
             state.failure = state.toolset_error
             return LlmResponse(error_code="TOOLS_LOST", error_message=str(state.toolset_error))
+        await _begin_model_call(state, callback_context, nested=in_agent_tool)
         state.model_call_stats.append(call := ModelCallStats(llm_request.model or "", callback_context.agent_name))
         _current_call.set(call)
         if state.offers_client_tools(callback_context) and not has_answer_schema(llm_request):
@@ -105,7 +109,7 @@ class RuntimePlugin(BasePlugin):
 
         Names that ADK reserves are replaced. Ids are made unique in the session: some models count from 1.
         """
-        state = current_turn.get()
+        state = current_state()
         parts = (llm_response.content and llm_response.content.parts) or []
         rename_reserved_calls(llm_response)
         if state is not None and not llm_response.partial:
@@ -115,6 +119,9 @@ class RuntimePlugin(BasePlugin):
             make_call_ids_unique(calls, state.used_call_ids, callback_context.session)
             if state.offers_client_tools(callback_context):
                 state.client_calls |= mark_client_calls(llm_response, state.client_tools)
+            if callback_context.session.id != state.session_id:
+                await record_nested_response(state, callback_context, llm_response)
+                state.step_gate.leave()
         return None
 
     @override
@@ -122,18 +129,28 @@ class RuntimePlugin(BasePlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
         """Decide whether a tool runs, and journal its start; a returned result is used instead of running it."""
-        state = current_turn.get()
+        state = current_state()
         call_id = tool_context.function_call_id
         if state is None or not call_id:
             return None
         if state.client_calls and tool_context.session.id == state.session_id:
             tool_context.actions.skip_summarization = True  # the model continues with the client's results
+        enter_tool(tool, call_id)
+        known = None
+        if state.recorded is not None:
+            known = await replayed_result(state, state.recorded, call_id, tool, tool_args, tool_context)
+        if known is not None and (tool.name == TRANSFER_TOOL or is_unknown_tool(tool)):
+            return known
         if isinstance(tool, ClientTool):
             state.emit(ToolStart(state.next_id(), call_id, tool.name, tool_args, tool_context.agent_name))
-            return None if call_id in state.client_calls else check_call(state, tool, tool_args, tool_context)
+            if call_id in state.client_calls:
+                return None
+            return known or check_call(state, tool, tool_args, tool_context)
         if tool.name == TRANSFER_TOOL:
             return check_transfer(state, tool_args, tool_context)
-        result = await _journal_and_admit(state, call_id, tool, tool_args, tool_context)
+        result = known
+        if known is None:
+            result = await _journal_and_admit(state, call_id, tool, tool_args, tool_context)
         waits = call_id in tool_context.actions.requested_tool_confirmations
         if not waits and (call_id in state.own_call_ids or tool_context.tool_confirmation is not None):
             state.emit(ToolStart(state.next_id(), call_id, tool.name, tool_args, tool_context.agent_name))
@@ -144,22 +161,42 @@ class RuntimePlugin(BasePlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
     ) -> dict[str, Any] | None:
         """Journal the result before it becomes a message."""
-        state = current_turn.get()
+        state = current_state()
         call_id = tool_context.function_call_id or ""
         if state is None or call_id not in state.started_at:
             return None
-        return await record_result(state, call_id, tool, tool_context, result)
+        try:
+            return await record_result(state, call_id, tool, tool_context, result)
+        finally:
+            _leave_tool(state, tool)
 
     @override
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: BaseException
     ) -> dict[str, Any] | None:
         """Journal the error of a tool, and make it the result that the model reads."""
-        state = current_turn.get()
+        state = current_state()
         call_id = tool_context.function_call_id or ""
         if state is None or call_id not in state.started_at:
             return None
-        return await record_error(state, call_id, error)
+        try:
+            return await record_error(state, call_id, error)
+        finally:
+            _leave_tool(state, tool)
+
+
+def _leave_tool(state: TurnState, tool: BaseTool) -> None:
+    if not runs_agents(tool):
+        state.step_gate.leave()
+
+
+async def _begin_model_call(state: TurnState, context: CallbackContext, *, nested: bool) -> None:
+    """Begin a model call that really happens, unless the process stops."""
+    if nested:
+        await state.step_gate.enter()
+    else:
+        await state.begin_model_call(context.branch or "", context.agent_name)
+        state.on_model_call(context.agent_name)
 
 
 async def _journal_and_admit(
@@ -176,19 +213,14 @@ async def _journal_and_admit(
         return changed
     decision = approval_decision(state, tool, context)
     await state.store.write(
-        record_intent,
-        state.turn.session_key,
-        state.turn.epoch,
-        call_id,
-        tool.name,
-        effect_of(tool),
-        fingerprint,
-        time.time(),
-        decision,
+        record_intent, state.turn, call_id, tool.name, effect_of(tool), fingerprint, time.time(), decision
     )
     if refused := require_approval(state, tool, context):
         return refused
-    if not await record_start(state, call_id):
+    if not runs_agents(tool):  # their own steps pass the gate
+        await state.step_gate.enter()
+    if not await record_start(state, call_id) and call_id not in state.runs_again:
+        _leave_tool(state, tool)
         return {"error": "not run: this call was begun before"}
     state.started_at[call_id] = time.monotonic()
     state.time_limits_s[call_id] = time_limit_s(tool, state.tool_timeout_s)

@@ -8,7 +8,7 @@ from google.adk.tools import BaseTool, ToolContext
 from lango.adk.agents.adk_internals import has_replaced_run, replace_run
 from lango.adk.agents.adk_tool import AdkTool, time_limit_s
 from lango.adk.agents.callback_guard import is_adk_control_flow
-from lango.adk.run.turn_state import current_turn
+from lango.adk.run.turn_state import current_state
 from lango.store.turns import tool_journal
 from lango.tools import Tool, ToolOutcome
 from lango.tools.builtin.enabled_tools import HOW_TO_READ
@@ -28,15 +28,14 @@ async def _always_allow(*_: Any) -> None:
 
 async def _store_full_result(call_id: str, outcome: ToolOutcome) -> None:
     """Store a result that the model reads clipped."""
-    state = current_turn.get()
+    state = current_state()
     if state is not None and outcome.whole is not None:
-        turn = state.turn
-        await state.store.write(tool_journal.store_full_result, turn.session_key, turn.epoch, call_id, outcome.whole)
+        await state.store.write(tool_journal.store_full_result, state.turn, call_id, outcome.whole)
 
 
 async def read_full_result(call_id: str, offset: int, limit: int) -> str | None:
     """Read a piece of a clipped result of the current turn's session."""
-    state = current_turn.get()
+    state = current_state()
     if state is None:
         return None
     return await state.store.read(tool_journal.read_full_result, state.turn.session_key, call_id, offset, limit)
@@ -49,7 +48,7 @@ def guard_tool(tool: BaseTool) -> None:
     run = tool.run_async
 
     async def bounded(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
-        state = current_turn.get()
+        state = current_state()
         if state is None:
             return await run(args=args, tool_context=tool_context)
         task = asyncio.ensure_future(

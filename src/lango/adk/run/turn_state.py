@@ -2,26 +2,25 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.tools import BaseTool, ToolContext
-from msgspec import Struct, field
+from msgspec import field
 
 from lango.adk.model.direct_text import TextSink
 from lango.adk.run.model_call_stats import ModelCallStats
+from lango.adk.services.request_context import TurnContext, current_turn
 from lango.errors import LangoError
 from lango.events import TurnEvent
-from lango.store import Store, Turn
+from lango.store import Store
 from lango.tools import Tool
 from lango.tools.approval_policy import Decision
 
 
-class TurnState(Struct):
+class TurnState(TurnContext, kw_only=True):
     """The state of one turn, for the callbacks of the plugin."""
 
     store: Store
-    turn: Turn
     max_model_calls: int
     decide: Callable[[BaseTool], Decision]
     agent_names: Callable[[str], list[str]]
@@ -49,7 +48,12 @@ class TurnState(Struct):
     time_limits_s: dict[str, float | None] = field(default_factory=dict[str, float | None])
     """The time limit of each call; None: an agent that is a tool may take as long as the turn."""
     call_counts: Counter[str] = field(default_factory=Counter[str])
-    session_id: str = ""
+    runs_again: set[str] = field(default_factory=set[str])
+    """Calls that an earlier run started and did not finish, and that are harmless to run again."""
+    nested_calls: Counter[str] = field(default_factory=Counter[str])
+    """How many model calls each agent inside a tool has made, by tool call, agent and branch."""
+    on_model_call: Callable[[str], None] = field(default=lambda agent: None)
+    """Called before the model of an agent is called: text of an earlier call may have to be withdrawn."""
     text_sink_for: Callable[[str, str], TextSink | None] = field(default=lambda agent, branch: None)
     """Returns the function that emits the text of an agent in a branch; None: the text comes as ADK events."""
     model_call_stats: list[ModelCallStats] = field(default_factory=list[ModelCallStats])
@@ -64,10 +68,13 @@ class TurnState(Struct):
         return bool(self.client_tools) and context.session.id == self.session_id and not context.branch
 
 
-current_turn: ContextVar[TurnState | None] = ContextVar("lango_turn", default=None)
+def current_state() -> TurnState | None:
+    """Return the state of the turn that this code runs in; None: it runs in none."""
+    turn = current_turn.get()
+    return turn if isinstance(turn, TurnState) else None
 
 
 def note_toolset_failure(error: LangoError) -> None:
     """Make the current turn fail at its next model call, because an agent's toolset could not be loaded."""
-    if (state := current_turn.get()) is not None:
+    if (state := current_state()) is not None:
         state.toolset_error = error

@@ -1,15 +1,50 @@
-"""Share context variables of the current turn and load between session service, model and plugin."""
+"""Share the turn that a run belongs to, and what a load left out, between session service, model and plugin."""
 
 import logging
 from contextvars import ContextVar
 from typing import NamedTuple
 
 from google.adk.events import Event
+from msgspec import Struct, field
 
-writing_epoch: ContextVar[int | None] = ContextVar("lango_epoch", default=None)
-"""The epoch of the turn that writes, if a turn does: a turn that lost its lease cannot write any more."""
-input_event: ContextVar[Event | None] = ContextVar("lango_message", default=None)
-"""The user's message, stored together with its turn: ADK appends it again, which must not store it twice."""
+from lango.adk.services.recorded_run import RecordedRun
+from lango.store import Turn
+from lango.turns.step_gate import StepGate
+
+
+class TurnContext(Struct, kw_only=True):
+    """What the session service knows of the turn that writes."""
+
+    turn: Turn
+    """Its epoch fences its writes: a turn that lost its lease cannot write any more."""
+    session_id: str = ""
+    input_event: Event | None = None
+    """The turn's input, stored together with the turn: ADK appends it again, which must not store it twice."""
+    recorded: RecordedRun | None = None
+    """What an earlier run of this turn stored; None: this is its first run."""
+    first_seq: int | None = None
+    """The message of the input, if an earlier run stored more after it."""
+    calls_under_way: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """The branches and agents whose model is being called."""
+    step_gate: StepGate = field(default_factory=StepGate)
+    """Passed before each step: it is closed while the process stops."""
+
+    async def begin_model_call(self, branch: str, agent: str) -> None:
+        """Begin to call the model of an agent, unless the process stops."""
+        await self.step_gate.enter()
+        self.calls_under_way.add((branch, agent))
+
+    def end_model_call(self, event: Event) -> None:
+        """Note that the response to a model call is stored."""
+        if event.content is None and not event.error_code:
+            return
+        lane = event.branch or "", event.author
+        if lane in self.calls_under_way:
+            self.calls_under_way.discard(lane)
+            self.step_gate.leave()
+
+
+current_turn: ContextVar[TurnContext | None] = ContextVar("lango_turn", default=None)
 
 
 class LoadSummary(NamedTuple):

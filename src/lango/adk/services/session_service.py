@@ -13,10 +13,12 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events import Event
 from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+from msgspec.structs import replace
 from typing_extensions import override
 
 from lango.adk.services.events_to_rows import DEFAULT_AGENT_NAME, complete_event, event_to_entry
-from lango.adk.services.request_context import LoadSummary, input_event, last_load, warn_left_out, writing_epoch
+from lango.adk.services.recorded_run import FROM_CODE
+from lango.adk.services.request_context import LoadSummary, TurnContext, current_turn, last_load, warn_left_out
 from lango.adk.services.rows_to_events import stored_to_events
 from lango.adk.services.stored_session import (
     SessionVersion,
@@ -138,16 +140,18 @@ class SqlSessionService(BaseSessionService):
         newest = config.num_recent_events if config else None
         since = config.after_timestamp if config else None
         recalled = SessionMemory()
+        turn = _turn_of(session_id)
+        until = turn.first_seq if turn else None  # a turn that is run again starts from the events before it
         if self._budget_tokens is None:
             found = await self._store.read(read_session_events, name, newest, since)
         elif self._memory:
             remembered = await self._store.read(
-                read_window_with_memory, name, self._budget_tokens, with_facts=self._user_facts
+                read_window_with_memory, name, self._budget_tokens, with_facts=self._user_facts, until=until
             )
             found = remembered and remembered[:2]
             recalled = remembered[2] if remembered else recalled
         else:
-            found = await self._store.read(read_session_window, name, self._budget_tokens, self._max_messages)
+            found = await self._store.read(read_session_window, name, self._budget_tokens, self._max_messages, until)
         if found is None:
             return None
         record, stored = found
@@ -157,7 +161,10 @@ class SqlSessionService(BaseSessionService):
             stored = _apply_config(stored, newest, since)
         has_all_calls = not record.rewinds and len([row for row in stored if row.message]) == record.last_seq
         last_load.set(LoadSummary(left_out, self._warn, has_all_calls, sum(row.clipped_tokens for row in stored)))
-        return session_from_record(record, stored_to_events(stored, self._root_agent_name), recalled)
+        session = session_from_record(record, stored_to_events(stored, self._root_agent_name), recalled)
+        if until is not None and (newest_record := await self._store.read(find_session, name)):
+            set_version(session, version_of_record(newest_record))
+        return session
 
     def _count_left_out(self, record: SessionRecord, stored: list[StoredEvent], first_seq: int) -> int:
         """Count the messages that did not fit the budget; those before `first_seq` are quoted as memory."""
@@ -195,7 +202,11 @@ class SqlSessionService(BaseSessionService):
         """Store an event, then add it to the session in memory. If it raises, neither has happened."""
         if event.author == "user":
             prepare_for_requests(session)
-        if event.partial or _is_stored_already(session, event):
+        turn = _turn_of(session.id)
+        if event.partial or (turn is not None and _is_input(turn, session, event)):
+            return event
+        if turn is not None and turn.recorded is not None and (is_message := turn.recorded.take(event)) is not None:
+            show_event(session, event, as_event=is_message or self._budget_tokens is None)
             return event
         # tasks that share a session object append in turn: concurrent appends would make each other stale
         lock_key = (id(asyncio.get_running_loop()), id(session))
@@ -209,12 +220,22 @@ class SqlSessionService(BaseSessionService):
             if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
                 await self._complete_rewind(version.key, session, event)
             entry = event_to_entry(event, self._approval_expires_s)
+            if turn is not None and _is_from_code(turn, event) and entry.extra is not None:
+                entry = replace(entry, extra={**entry.extra, FROM_CODE: True})
             ends_turn = self._ends_turn is not None and self._ends_turn(event)
             key, name, revision, last_seq = version
             appended = await self._store.append(
-                key, name, revision, entry, epoch=writing_epoch.get(), ends_turn=ends_turn, last_seq=last_seq
+                key,
+                name,
+                revision,
+                entry,
+                epoch=turn.turn.epoch if turn else None,
+                ends_turn=ends_turn,
+                last_seq=last_seq,
             )
             set_version(session, SessionVersion(key, name, appended.revision, appended.seq))
+            if turn is not None:
+                turn.end_model_call(event)
             shown = appended.repeated and any(shown.id == event.id for shown in session.events)
             show_event(
                 session, event, as_event=not shown and (entry.message is not None or self._budget_tokens is None)
@@ -267,14 +288,28 @@ class SqlSessionService(BaseSessionService):
         return version_of_record(record)
 
 
-def _is_stored_already(session: Session, event: Event) -> bool:
-    stored = input_event.get()
+def _turn_of(session_id: str) -> TurnContext | None:
+    """Return the turn that this run belongs to, if it runs in this session."""
+    turn = current_turn.get()
+    return turn if turn is not None and turn.session_id in ("", session_id) else None
+
+
+def _is_input(turn: TurnContext, session: Session, event: Event) -> bool:
+    """Whether this is the input of the turn, which is stored already."""
+    stored = turn.input_event
     return (
         stored is not None
         and event.author == "user"
         and event.content == stored.content
         and any(shown.id == stored.id for shown in session.events)
     )
+
+
+def _is_from_code(turn: TurnContext, event: Event) -> bool:
+    """Whether an event with content is neither a model's response nor a result: the user's own code made it."""
+    if event.author == "user" or not (event.content or event.error_code) or event.get_function_responses():
+        return False
+    return (event.branch or "", event.author) not in turn.calls_under_way
 
 
 def _apply_config(stored: list[StoredEvent], newest: int | None, since: float | None) -> list[StoredEvent]:

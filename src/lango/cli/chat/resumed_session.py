@@ -101,11 +101,8 @@ async def last_turn_notice(runtime: "Runtime", session: "SessionRecord") -> str:
     if not newest or record is None:
         return ""
     if record.status in ("running", "queued"):
-        if LivenessMonitor().is_gone(session.key, newest, record.owner, record.heartbeat):
-            return (
-                "the last turn was interrupted: its process died. The stored part is shown; "
-                "send the message again for a new answer"
-            )
+        if LivenessMonitor().is_gone(record.owner, record.heartbeat):
+            return "the process of the last turn died: the turn goes on now. Its stored part is shown"
         return "a turn of this session runs in another process: your messages are queued behind it"
     failed: Mapping[str, str] = record.extra.get("error") or {}
     match record.status:

@@ -20,7 +20,9 @@ from lango.events import (
     Accepted,
     ApprovalNeeded,
     Queued,
+    Resumed,
     TextDelta,
+    TextWithdrawn,
     ThoughtDelta,
     ToolEnd,
     ToolStart,
@@ -77,6 +79,8 @@ class TurnView:
                 self._end_text()
             case TurnError():
                 self._show_error(event)
+            case Resumed() | TextWithdrawn():
+                pass
             case _:
                 assert_never(event)
         self._schedule_draw(0.0)

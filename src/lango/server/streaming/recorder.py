@@ -70,9 +70,11 @@ class Recorder:
     A reader holds only its position in `logged`: a slow one delays no other reader and keeps nothing in memory.
     """
 
-    def __init__(self, log: EventLogWriter, running: RunningTurn) -> None:
+    def __init__(self, log: EventLogWriter, running: RunningTurn, owner: str) -> None:
+        """`owner` is this process: if another one takes the turn over, its events are no longer stored."""
         self.running = running
-        self.logged: list[LoggedEvent] = []
+        self._owner = owner
+        self.logged = [LoggedEvent.of(event) for event in running.events[: running.logged]]
         self.closed = False
         """No more events are added; any that are missing at the end are in the store."""
         self.started_at = time.monotonic()
@@ -90,7 +92,7 @@ class Recorder:
 
     async def _write(self) -> None:
         running, loop = self.running, asyncio.get_running_loop()
-        read, text_sent_at = 0, 0.0  # the first text is sent at once
+        read, text_sent_at = running.logged, 0.0  # the first text is sent at once
         while True:
             while read == len(running.events) and not running.finished:
                 await running.changed.wait()
@@ -121,7 +123,7 @@ class Recorder:
         while True:
             try:
                 return await self._log_writer.append(
-                    EventBatch(self.running.session.key, self.running.turn.turn, logged)
+                    EventBatch(self.running.session.key, self.running.turn.turn, logged, self._owner)
                 )
             except StoreError as error:
                 if loop.time() > deadline:

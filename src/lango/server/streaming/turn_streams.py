@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from lango.errors import SessionNotFound, Stopping, StoreError, TurnCancelled
+from lango.errors import SessionNotFound, Stopping, StoreError
 from lango.messages import Attachment, Message
 from lango.runtime.runtime import Runtime
 from lango.server.security.auth import Caller
@@ -20,10 +20,9 @@ from lango.store import SessionRecord
 from lango.store.api_keys import spend_tokens
 from lango.store.codec.event_ids import turn_of_event
 from lango.store.turns.event_log import LoggedEvent, LogPage, append_final_events, read_event_log
-from lango.store.turns.queue import find_newest_turn, find_next_turn, read_open_turns
+from lango.store.turns.queue import find_newest_turn, find_next_turn
 from lango.store.turns.turns import TurnRecord, read_turn
 from lango.tools import Tool
-from lango.turns.lease_holder import interrupt_dead_turns
 from lango.turns.liveness import LivenessMonitor
 from lango.turns.running_turn import RunningTurn
 
@@ -57,6 +56,7 @@ class TurnStreams:
         self._stopping = asyncio.Event()
         self.session_watch = SessionWatch(runtime.store, runtime.app_name)
         self.is_closing = False
+        runtime.follow_resumed(self._record_resumed)
 
     # -- accepting ------------------------------------------------------------------------------------------------
 
@@ -126,10 +126,10 @@ class TurnStreams:
         if self.is_closing:
             raise Stopping("the server is about to stop: try again in a moment")
 
-    def _start_recording(self, running: RunningTurn, caller: Caller) -> TurnRef:
+    def _start_recording(self, running: RunningTurn, caller: Caller | None) -> TurnRef:
         key = running.session.key, running.turn.turn
         if key not in self._recorders and not running.turn.repeated:
-            recorder = Recorder(self._event_log, running)
+            recorder = Recorder(self._event_log, running, self._runtime.owner)
             self._recorders[key] = recorder
             task = asyncio.create_task(self._record(recorder, caller))
             self._tasks.add(task)
@@ -137,7 +137,10 @@ class TurnStreams:
             self.session_watch.notify(running.session, queued=running.turn.status == "queued")
         return TurnRef(running.session, running.turn.turn)
 
-    async def _record(self, recorder: Recorder, caller: Caller) -> None:
+    def _record_resumed(self, running: RunningTurn) -> None:
+        self._start_recording(running, None)
+
+    async def _record(self, recorder: Recorder, caller: Caller | None) -> None:
         session, turn = recorder.running.session, recorder.running.turn.turn
         log_fields: dict[str, object] = {"session": session.name.id, "turn": turn}
         if recorder.running.trace_id:
@@ -160,12 +163,12 @@ class TurnStreams:
             extra=log_fields | {"status": status},
         )
 
-    async def _count_usage(self, recorder: Recorder, caller: Caller) -> TurnRecord | None:
+    async def _count_usage(self, recorder: Recorder, caller: Caller | None) -> TurnRecord | None:
         """Add the usage of a turn to the metrics and to the caller's quota."""
         try:
             record = await self.store.read(read_turn, recorder.running.turn.session_key, recorder.running.turn.turn)
             self._metrics.count_turn(recorder, record)
-            if caller.quota and record and (usage := record.extra.get("usage")):
+            if caller and caller.quota and record and (usage := record.extra.get("usage")):
                 await self.store.write(spend_tokens, caller.quota.id, usage["input"] + usage["output"], time.time())
         except StoreError as error:
             _log.warning("turn %s could not be counted: %s", recorder.running.turn.turn, error)
@@ -237,13 +240,12 @@ class TurnStreams:
             wait_s = min(1.5 * wait_s, _MAX_POLL_S)
 
     async def _close_abandoned(self, turn: TurnRef, page: LogPage, over_at: float | None) -> bool:
-        """Append the final events of a turn whose process died, or logged none; True: there is more to read."""
+        """Append the final events of an ended turn whose process logged none; True: there is more to read."""
         record = page.turn
         assert record
-        gone = self._liveness.is_gone(turn.session.key, turn.turn, record.owner, record.heartbeat)
         if record.status in ("queued", "running"):
-            ahead = await self.store.read(read_open_turns, turn.session.key, turn.turn + 1) if gone else ()
-            return await interrupt_dead_turns(self.store, turn.session, ahead, self._liveness.is_gone) > 0
+            return False  # the runtime of some process goes on with it
+        gone = self._liveness.is_gone(record.owner, record.heartbeat)
         late = over_at is not None and time.monotonic() - over_at > _END_GRACE_S
         if gone or late or record.status == "interrupted":
             await self.store.write(append_final_events, turn.session.key, turn.turn)
@@ -267,13 +269,10 @@ class TurnStreams:
         return list(self._recorders.values())
 
     async def drain(self, limit_s: float) -> None:
-        """Refuse new messages, let running turns finish, cancel those that take too long, and end every stream."""
+        """Refuse new messages, let the steps under way end, hand the turns over, and end every stream."""
         self.is_closing = True
         self.session_watch.notify_all()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=limit_s)
-        for recorder in self.recorders:
-            recorder.running.stop(TurnCancelled("the server was stopped"))
+        await self._runtime.hand_over(limit_s)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLEANUP_S)
         self._stopping.set()

@@ -17,6 +17,11 @@ def rebuilt_id(turn: int, number: int) -> int:
     return event_id(turn, FIRST_REBUILT + number)
 
 
+def number_of_event(event_id: int) -> int:
+    """Return the number of an event within its turn."""
+    return event_id % IDS_PER_TURN
+
+
 def turn_of_event(event_id: int) -> int:
     """Return the turn that an event belongs to."""
     return event_id // IDS_PER_TURN

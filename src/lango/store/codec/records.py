@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -187,3 +187,19 @@ def as_datetime(seconds: float) -> datetime:
 
 CONFIRMATION_CALL = "adk_request_confirmation"
 """The name of the calls with which ADK requests approval."""
+
+
+Status = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
+
+
+class Turn(Struct, frozen=True):
+    """A turn; while it runs, every write carries its `epoch`."""
+
+    session_key: int
+    turn: int
+    epoch: int | None = None
+    status: Status = "running"
+    repeated: bool = False
+    """An earlier request with the same idempotency key made it."""
+    first_epoch: int | None = None
+    """The epoch of its first run: the tool journal keeps its entries under this one."""

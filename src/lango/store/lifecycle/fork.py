@@ -87,7 +87,7 @@ def fork_session(
     yield from _set_session(key, session, point, clean_title(title) or (yield from _title(session, point)))
     yield from _reopen_calls(key, session, point)
     yield from observations.copy_to_fork(key, session.key, point)
-    yield from close_open_calls(key, new, session.revision, now, 0, forked=True)
+    yield from close_open_calls(key, new, session.revision, now, forked=True)
     made = yield from sessions.find_session(new)
     assert made
     return (yield from with_first_words(made))

@@ -289,10 +289,10 @@ def _clip_ranges(ranges: Iterable[Range], first: int, last: int) -> list[Range]:
 
 
 def read_window_with_memory(
-    name: SessionId, budget_tokens: int, *, with_facts: bool = False
+    name: SessionId, budget_tokens: int, *, with_facts: bool = False, until: int | None = None
 ) -> Operation[WindowWithMemory | None]:
-    """Read a session, its observations, and the messages that fit the budget beside them."""
-    session = yield from sessions.find_session(name)
+    """Read a session, its observations, and the messages that fit the budget beside them; `until`: as it was then."""
+    session = yield from window.find_session_at(name, until)
     if session is None:
         return None
     recalled = yield from read_memory(session)
@@ -302,7 +302,9 @@ def read_window_with_memory(
     spent = recalled.tokens + sum(count_tokens(fact) + 4 for fact in recalled.facts)
     if spent:
         spent = min(spent + QUOTE_TOKENS, budget_tokens // 2)
-    stored = yield from window.read_window(session, budget_tokens - spent, first_seq=recalled.floor_seq)
+    stored = yield from window.read_window(
+        session, budget_tokens - spent, first_seq=recalled.floor_seq, as_it_was=until is not None
+    )
     return session, stored, recalled
 
 

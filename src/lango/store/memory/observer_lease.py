@@ -26,29 +26,28 @@ INSERT INTO observations (session_key, batch, number, first_seq, last_seq, prior
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 """
 _ACQUIRE = """
-INSERT INTO observer_leases (session_key, owner, epoch, heartbeat) VALUES ($1, $2, 1, 1)
-ON CONFLICT (session_key) DO UPDATE
-SET owner = excluded.owner, epoch = observer_leases.epoch + 1, heartbeat = observer_leases.heartbeat + 1
+INSERT INTO observer_leases (session_key, owner, epoch) VALUES ($1, $2, 1)
+ON CONFLICT (session_key) DO UPDATE SET owner = excluded.owner, epoch = observer_leases.epoch + 1
 WHERE observer_leases.owner IS NULL OR observer_leases.owner = excluded.owner RETURNING epoch
 """
-_HOLDER = "SELECT owner, epoch, heartbeat FROM observer_leases WHERE session_key = $1"
-_TAKE_OVER = """
-UPDATE observer_leases SET owner = $1, epoch = epoch + 1, heartbeat = heartbeat + 1
-WHERE session_key = $2 AND epoch = $3 AND heartbeat = $4 RETURNING epoch
+_HOLDER = """
+SELECT l.owner, l.epoch, o.heartbeat FROM observer_leases l LEFT JOIN owners o ON o.owner = l.owner
+WHERE l.session_key = $1
 """
-_HEARTBEAT = """
-UPDATE observer_leases SET heartbeat = heartbeat + 1 WHERE session_key = $1 AND epoch = $2 RETURNING epoch
-"""
-_RELEASE = "UPDATE observer_leases SET owner = NULL, heartbeat = heartbeat + 1 WHERE session_key = $1 AND epoch = $2"
+_TAKE_OVER = (
+    "UPDATE observer_leases SET owner = $1, epoch = epoch + 1 WHERE session_key = $2 AND epoch = $3 RETURNING epoch"
+)
+_IS_HELD = "SELECT epoch FROM observer_leases WHERE session_key = $1 AND epoch = $2 AND owner IS NOT NULL"
+_RELEASE = "UPDATE observer_leases SET owner = NULL WHERE session_key = $1 AND epoch = $2"
 
 
 class ObserverLease(Struct, frozen=True):
-    """The right to observe a session; `heartbeat` is set if another owner holds it."""
+    """The right to observe a session; `heartbeat` is that of another owner that holds it."""
 
     session_key: int
     epoch: int
     owner: str
-    heartbeat: int = 0
+    heartbeat: int = -1
     held: bool = True
     """False: another owner holds it."""
 
@@ -75,19 +74,14 @@ def acquire_observer_lease(key: int, owner: str) -> Operation[ObserverLease | No
     for [number] in (yield _ACQUIRE, (key, owner)):
         return ObserverLease(key, number, owner)
     [[held_by, number, last_heartbeat]] = yield _HOLDER, (key,)
-    return ObserverLease(key, number, held_by or "", last_heartbeat, held=False)
+    return ObserverLease(key, number, held_by or "", -1 if last_heartbeat is None else last_heartbeat, held=False)
 
 
 def take_over_observer_lease(abandoned: ObserverLease, owner: str) -> Operation[ObserverLease | None]:
-    """Take over the lease of an owner that died; None: its heartbeat has changed."""
-    for [number] in (yield _TAKE_OVER, (owner, abandoned.session_key, abandoned.epoch, abandoned.heartbeat)):
+    """Take over the lease of an owner that is gone; None: another one took it over meanwhile."""
+    for [number] in (yield _TAKE_OVER, (owner, abandoned.session_key, abandoned.epoch)):
         return ObserverLease(abandoned.session_key, number, owner)
     return None
-
-
-def renew_observer_lease(lease: ObserverLease) -> Operation[bool]:
-    """Renew a lease; False: it was lost."""
-    return bool((yield _HEARTBEAT, (lease.session_key, lease.epoch)))
 
 
 def release_observer_lease(lease: ObserverLease) -> Operation[None]:
@@ -98,7 +92,7 @@ def release_observer_lease(lease: ObserverLease) -> Operation[None]:
 def add_batch(lease: ObserverLease, batch: Batch) -> Operation[int | None]:
     """Store a batch and return its number; None: the lease was lost, or the session was deleted."""
     key = lease.session_key
-    if (yield from lock_session(key)) is None or not (yield _HEARTBEAT, (key, lease.epoch)):
+    if (yield from lock_session(key)) is None or not (yield _IS_HELD, (key, lease.epoch)):
         return None
     return (yield from insert_batch(key, batch))
 

@@ -5,13 +5,14 @@ from typing import Literal
 
 from lango.history import count_tokens
 from lango.messages import Message, ToolCall
-from lango.store.codec.ids import call_key
+from lango.store.codec.ids import call_key, shorten
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import NewEvent, StoredEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, approval_subject, calls_from_json, row_to_event
 from lango.store.engine.database import Operation, ReturningWrite
 
 _MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
+_BY_EVENT_ID = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND event_id = $2"  # noqa: S608
 _COPIED_EXTRA = ("branch", "isolation_scope")
 _CLOSING_ID = re.compile(r"(closed|client|no)-\d+-\d+")
 
@@ -40,6 +41,12 @@ _CLOSE_CALL = ReturningWrite(
 def message_at(key: int, seq: int) -> Operation[StoredEvent | None]:
     """Read a message of a session or of its lineage."""
     rows = yield _MESSAGE, (key, seq)
+    return row_to_event(rows[0]) if rows else None
+
+
+def find_event(key: int, event_id: str) -> Operation[StoredEvent | None]:
+    """Find a message of a session or of its lineage by the id of its event."""
+    rows = yield _BY_EVENT_ID, (key, shorten(event_id))
     return row_to_event(rows[0]) if rows else None
 
 

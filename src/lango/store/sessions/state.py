@@ -33,7 +33,7 @@ _FIRST_OF_INVOCATION = "SELECT MIN(seq) FROM messages_with_lineage WHERE session
 _DELTAS_UP_TO = """
 SELECT state_delta, seq, 0, 0 FROM messages_with_lineage
 WHERE session_key = $1 AND seq <= $2 AND state_delta IS NOT NULL
-UNION ALL SELECT state_delta, seq, 1, revision FROM state_events_with_lineage WHERE session_key = $1 AND seq <= $2
+UNION ALL SELECT state_delta, seq, 1, revision FROM state_events_with_lineage WHERE session_key = $1 AND seq <= $3
 ORDER BY 2, 3, 4
 """
 
@@ -66,9 +66,12 @@ def set_session_state(key: int, state: Mapping[str, Any]) -> Operation[None]:
     yield _SET_SESSION_STATE, (key, dumps(state))
 
 
-def read_state_at(key: int, seq: int) -> Operation[dict[str, Any]]:
-    """Replay the session's own state as it was when message `seq` was the newest."""
-    rows = yield _DELTAS_UP_TO, (key, seq)
+def read_state_at(key: int, seq: int, *, before_state_events: bool = False) -> Operation[dict[str, Any]]:
+    """Replay the session's own state as it was when message `seq` was the newest.
+
+    With `before_state_events`, leave out the events after that message that only changed state.
+    """
+    rows = yield _DELTAS_UP_TO, (key, seq, seq - 1 if before_state_events else seq)
     state: dict[str, Any] = {}
     for text, *_ in rows:
         state |= split_scopes(loads(text))[0]

@@ -33,11 +33,16 @@ from lango.store.sessions.lineage import (
     total_tokens_at,
 )
 from lango.store.sessions.sessions import find_session
+from lango.store.sessions.state import APP_PREFIX, USER_PREFIX, read_state_at
 
 _RECENT = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND created_at >= $4
 ORDER BY seq DESC LIMIT $5
 """  # noqa: S608 - constants
+_LAST_USER_MESSAGE = "SELECT MAX(seq) FROM messages_with_lineage WHERE session_key = $1 AND seq <= $2 AND role = 'user'"
+_CALLS_ANSWERED_LATER = """
+SELECT call_seq FROM messages WHERE session_key = $1 AND seq > $2 AND call_seq IS NOT NULL AND call_seq <= $2
+"""
 _STATE_EVENTS = f"""
 SELECT {STATE_COLUMNS} FROM state_events_with_lineage
 WHERE session_key = $1 AND revision > 0 AND revision <= $2 AND created_at >= $3 ORDER BY revision DESC LIMIT $4
@@ -85,11 +90,30 @@ def read_session_events(
 
 
 def read_session_window(
-    name: SessionId, budget_tokens: int, max_messages: int | None = None
+    name: SessionId, budget_tokens: int, max_messages: int | None = None, until: int | None = None
 ) -> Operation[tuple[SessionRecord, list[StoredEvent]] | None]:
-    """Read a session with the newest messages that fit a token budget, at most `max_messages`."""
+    """Read a session with the newest messages that fit a token budget, at most `max_messages`.
+
+    With `until`, read it as it was when that message was the newest.
+    """
+    session = yield from find_session_at(name, until)
+    if session is None:
+        return None
+    as_it_was = until is not None
+    return session, (yield from read_window(session, budget_tokens, max_messages, as_it_was=as_it_was))
+
+
+def find_session_at(name: SessionId, until: int | None) -> Operation[SessionRecord | None]:
+    """Find a session as it was when the message `until` was the newest; None: as it is now."""
     session = yield from find_session(name)
-    return None if session is None else (session, (yield from read_window(session, budget_tokens, max_messages)))
+    if session is None or until is None:
+        return session
+    user_seq = session.user_seq
+    if user_seq > until:
+        [[user_seq]] = yield _LAST_USER_MESSAGE, (session.key, until)
+    shared = {name: value for name, value in session.state.items() if name.startswith((USER_PREFIX, APP_PREFIX))}
+    state = shared | (yield from read_state_at(session.key, until, before_state_events=True))
+    return replace(session, last_seq=until, user_seq=user_seq or 0, state=state)
 
 
 def read_events(
@@ -131,11 +155,17 @@ def _recent_rows(session: SessionRecord, since: float, limit: int) -> Operation[
 
 
 def read_window(
-    session: SessionRecord, budget_tokens: int, max_messages: int | None = None, first_seq: int = 1
+    session: SessionRecord,
+    budget_tokens: int,
+    max_messages: int | None = None,
+    first_seq: int = 1,
+    *,
+    as_it_was: bool = False,
 ) -> Operation[list[StoredEvent]]:
     """Read the newest messages that fit the budget, and older ones that a request needs.
 
-    Messages before `first_seq` are observed, and are not read. Where not everything fits, results and arguments of
+    Messages before `first_seq` are observed, and are not read. `as_it_was`: the record is an earlier state of the
+    session (`find_session_at`). Where not everything fits, results and arguments of
     finished calls are clipped to their share of the budget.
     """
     ranges = list(live_ranges(session.last_seq, session.rewinds))
@@ -152,7 +182,7 @@ def read_window(
         if not fitting or fitting[0][_SEQ] > first:  # cut here
             rows = _drop_partial_start(rows) or (yield from _newest_message_with_call(session, ranges))
             break
-    rows = yield from _with_required_rows(session, ranges, rows)
+    rows = yield from _with_required_rows(session, ranges, rows, as_it_was=as_it_was)
     stored = [row_to_event(row) for row in rows]
     tokens = [_plausible_tokens(row) for row in rows]
     if sum(tokens) <= budget_tokens:
@@ -255,7 +285,9 @@ def _seq_of_call_row(result: Row) -> int:
     return result[_SEQ] - 1 if result[_CALL_SEQ] is None else result[_CALL_SEQ]
 
 
-def _with_required_rows(session: SessionRecord, ranges: Sequence[Range], rows: list[Row]) -> Operation[list[Row]]:
+def _with_required_rows(
+    session: SessionRecord, ranges: Sequence[Range], rows: list[Row], *, as_it_was: bool
+) -> Operation[list[Row]]:
     """Add the rows before the window that a request needs.
 
     These are the calls that wait for a result, the calls whose result lies in the window, and, while a turn is under
@@ -264,7 +296,10 @@ def _with_required_rows(session: SessionRecord, ranges: Sequence[Range], rows: l
     if not rows or rows[0][_SEQ] == 1:
         return rows
     open_calls = yield _OPEN_CALLS, (session.key, session.user_seq)
-    wanted = {seq for [seq] in open_calls} | {row[_CALL_SEQ] for row in rows if row[_CALL_SEQ] is not None}
+    answered_later = (yield _CALLS_ANSWERED_LATER, (session.key, session.last_seq)) if as_it_was else []
+    wanted = {seq for [seq] in (*open_calls, *answered_later)} | {
+        row[_CALL_SEQ] for row in rows if row[_CALL_SEQ] is not None
+    }
     if rows[-1][_ROLE] in RESULT_ROLES or rows[-1][_CALLS]:
         wanted.add(session.user_seq)
     earlier: list[Row] = []

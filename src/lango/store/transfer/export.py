@@ -23,7 +23,7 @@ WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND revision <= $4 ORDER BY r
 """  # noqa: S608 - constants
 TURN_COLUMNS = (
     "turn, status, epoch, idempotency_key, created_at, started_at, ended_at, invocation_id, first_seq, input_tokens, "
-    "output_tokens, cached_tokens, model_calls, cost_usd, extra, digest"
+    "output_tokens, cached_tokens, model_calls, cost_usd, extra, digest, first_epoch, attempts, resumptions"
 )
 _TURNS = f"""
 SELECT {TURN_COLUMNS} FROM turns WHERE session_key = $1 AND status NOT IN ('queued', 'running') ORDER BY turn

@@ -149,7 +149,7 @@ class StateLine(_Line):
 class TurnLine(_Line):
     """An ended turn."""
 
-    json_columns: ClassVar[tuple[str, ...]] = ("extra",)
+    json_columns: ClassVar[tuple[str, ...]] = ("extra", "resumptions")
 
     kind: Literal["turn"] = "turn"
     turn: Number
@@ -168,6 +168,9 @@ class TurnLine(_Line):
     cost_usd: Cost | None = None
     extra: Object | None = None
     digest: Text | None = None
+    first_epoch: Count | None = None
+    attempts: Count = 0
+    resumptions: list[Object] | None = None
 
 
 class ToolJournalLine(_Line):

@@ -26,6 +26,7 @@ UPDATE sessions SET updated_at = $1, revision = $2, last_seq = $3, user_seq = $4
 WHERE session_key = $14
 """
 _FREE_NAME = "DELETE FROM sessions WHERE session_key = $1"
+_SET_FIRST_EPOCHS = "UPDATE turns SET first_epoch = epoch WHERE session_key = $1 AND first_epoch IS NULL"
 _ABANDONED = "SELECT user_id, id FROM sessions WHERE app_name = $1 AND created_at < $2"
 _TABLES = {
     "message": ("messages", MESSAGE_COLUMNS),
@@ -98,6 +99,7 @@ def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImpo
     placeholder = yield from sessions.insert(name, session.created_at)  # so that of two imports at once one is refused
     yield _FREE_NAME, (placeholder,)
     yield from insert_batch([("turn", row) for row in checked.turns])
+    yield _SET_FIRST_EPOCHS, (staged.key,)
     origin = session.forked_from
     yield (
         _SET,

@@ -20,7 +20,7 @@ KEPT_TURNS = 50
 """How many ended turns of a session keep their events; those of older turns are rebuilt from messages."""
 PAGE = 500
 
-_LOCK_TURN = LockingRead("SELECT status FROM turns WHERE session_key = $1 AND turn = $2", "UPDATE")
+_LOCK_TURN = LockingRead("SELECT status, owner FROM turns WHERE session_key = $1 AND turn = $2", "UPDATE")
 _LAST_EVENT = """
 SELECT s.session_key, e.id, e.final FROM sessions s LEFT JOIN event_log e ON e.session_key = s.session_key AND e.id =
     (SELECT MAX(id) FROM event_log WHERE session_key = $1 AND id >= $2 AND id < $3)
@@ -41,19 +41,20 @@ SELECT session_key, id, turn, type, data, final FROM given WHERE EXISTS (
     SELECT 1 FROM event_log last WHERE last.session_key = given.session_key AND last.final = 0 AND last.id < given.id
     AND last.id = (SELECT MAX(id) FROM event_log e WHERE e.session_key = given.session_key
                    AND e.id >= given.first_id AND e.id < given.end_id))
-    AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session_key = given.session_key AND t.turn = given.turn
-                    AND t.status = 'interrupted')
+    AND EXISTS (SELECT 1 FROM turns t WHERE t.session_key = given.session_key AND t.turn = given.turn
+                AND t.status <> 'interrupted' AND (given.owner IS NULL OR t.owner = given.owner))
 RETURNING session_key, id
 """
 _NEW_EVENTS: dict[Dialect, str] = {
     "sqlite": """
         SELECT value ->> 0 AS session_key, value ->> 1 AS id, value ->> 2 AS turn, value ->> 3 AS type,
-               value ->> 4 AS data, value ->> 5 AS final, value ->> 6 AS first_id, value ->> 7 AS end_id
+               value ->> 4 AS data, value ->> 5 AS final, value ->> 6 AS first_id, value ->> 7 AS end_id,
+               value ->> 8 AS owner
         FROM json_each($1)""",
     "postgres": """
         SELECT (value ->> 0)::bigint AS session_key, (value ->> 1)::bigint AS id, (value ->> 2)::bigint AS turn,
                value ->> 3 AS type, value ->> 4 AS data, (value ->> 5)::bigint AS final,
-               (value ->> 6)::bigint AS first_id, (value ->> 7)::bigint AS end_id
+               (value ->> 6)::bigint AS first_id, (value ->> 7)::bigint AS end_id, value ->> 8 AS owner
         FROM json_array_elements($1::text::json)""",
 }
 # as `_LOCK_TURN`, for all of them
@@ -105,11 +106,11 @@ class LogPage(Struct, frozen=True):
     """No event follows these."""
 
 
-def append_log_events(key: int, turn: int, events: Sequence[LoggedEvent]) -> Operation[bool]:
+def append_log_events(key: int, turn: int, events: Sequence[LoggedEvent], owner: str | None = None) -> Operation[bool]:
     """Append events to the log of their turn; False: it is closed, was taken over, or its session was deleted."""
-    status = yield _LOCK_TURN, (key, turn)
-    if status and status[0][0] == "interrupted":
-        return False
+    for status, held_by in (yield _LOCK_TURN, (key, turn)):
+        if status == "interrupted" or owner not in (None, held_by):
+            return False
     return (yield from _append_locked(key, turn, events))
 
 
@@ -132,6 +133,8 @@ class EventBatch(Struct, frozen=True):
     session_key: int
     turn: int
     events: Sequence[LoggedEvent]
+    owner: str | None = None
+    """The process that runs the turn: if another one has taken it over, the events are refused."""
 
 
 def append_log_batches(batches: Sequence[EventBatch], dialect: Dialect) -> Operation[list[bool]]:
@@ -141,9 +144,18 @@ def append_log_batches(batches: Sequence[EventBatch], dialect: Dialect) -> Opera
     """
     rows: list[tuple[Any, ...]] = []
     for batch in batches:
-        first, end = event_ids.id_range(batch.turn)
+        bounds = event_ids.id_range(batch.turn)
         rows += [
-            (batch.session_key, event.id, batch.turn, event.event.type, event.data, int(event.final), first, end)
+            (
+                batch.session_key,
+                event.id,
+                batch.turn,
+                event.event.type,
+                event.data,
+                int(event.final),
+                *bounds,
+                batch.owner,
+            )
             for event in batch.events
             if event.id > event_ids.event_id(batch.turn, 1)  # the first event of a turn also drops old ones
         ]
@@ -156,7 +168,7 @@ def append_log_batches(batches: Sequence[EventBatch], dialect: Dialect) -> Opera
     added: list[bool] = []
     for batch in batches:
         done = all((batch.session_key, event.id) in stored for event in batch.events)
-        added.append(done or (yield from append_log_events(batch.session_key, batch.turn, batch.events)))
+        added.append(done or (yield from append_log_events(batch.session_key, batch.turn, batch.events, batch.owner)))
     return added
 
 

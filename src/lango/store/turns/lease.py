@@ -1,36 +1,62 @@
-"""Lease queued turns, renew leases with heartbeats, and take over turns whose owner died."""
+"""Lease queued turns, keep leases by heartbeats, and take over turns whose owner is gone.
+
+A lease belongs to an owner: a runtime in a process, with one heartbeat for all that it holds. Each lease of a turn
+raises the session's epoch, which fences the writes of every earlier owner.
+"""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from lango.errors import SessionNotFound, TurnRunning
+from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import SessionId
 from lango.store.engine.database import Operation
-from lango.store.sessions.sessions import lock_session
+from lango.store.sessions.sessions import check_epoch, lock_session
 from lango.store.turns.queue import ANY_AHEAD, TURN, WITHDRAW, decode_input, read_open_turns
 from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.submit import NEW_EPOCH, accepts_results, append_input, start_turn
-from lango.store.turns.turns import QueuedTurn, Turn
+from lango.store.turns.turns import OpenTurn, Turn
 
-_HEARTBEAT = """
-UPDATE turns SET heartbeat = heartbeat + 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running'
-RETURNING cancel_requested
+ResumeReason = Literal["crash", "handover", "failure"]
+"""Why a turn went on: its process died, its process stopped and released it, or a provider or the store failed."""
+
+_BEAT = """
+INSERT INTO owners (owner, heartbeat) VALUES ($1, 1) ON CONFLICT (owner) DO UPDATE SET heartbeat = owners.heartbeat + 1
+"""
+_HELD = "SELECT session_key, turn, epoch, cancel_requested FROM turns WHERE owner = $1 AND status = 'running'"
+_FORGET = """
+DELETE FROM owners WHERE owner = $1 AND NOT EXISTS (
+    SELECT 1 FROM turns WHERE owner = $1 AND status IN ('queued', 'running'))
+"""
+_ORPHANS = """
+SELECT t.session_key, s.user_id, s.id, t.turn, t.status, t.owner, o.heartbeat
+FROM turns t JOIN sessions s ON s.session_key = t.session_key LEFT JOIN owners o ON o.owner = t.owner
+WHERE t.status IN ('queued', 'running') AND (t.owner IS NULL OR t.owner <> $1) AND s.app_name = $2
+ORDER BY t.session_key, t.turn
+"""
+_STATE = """
+SELECT status, owner, first_epoch, attempts, resumptions, cancel_requested FROM turns
+WHERE session_key = $1 AND turn = $2
+"""
+_ADOPT = "UPDATE turns SET owner = $1 WHERE session_key = $2 AND turn = $3"
+_TAKE_OVER = """
+UPDATE turns SET owner = $1, epoch = $2, attempts = $3, resumptions = $4 WHERE session_key = $5 AND turn = $6
+"""
+_RELEASE = """
+UPDATE turns SET owner = NULL WHERE session_key = $1 AND turn = $2 AND owner = $3 AND status IN ('queued', 'running')
 """
 _INTERRUPT = """
 UPDATE turns SET status = CASE WHEN answer_stored = 1 THEN 'done' ELSE 'interrupted' END, ended_at = $1,
     queued_input = NULL
-WHERE session_key = $2 AND turn = $3 AND heartbeat = $4 AND status IN ('queued', 'running') RETURNING turn
+WHERE session_key = $2 AND turn = $3 AND COALESCE(owner, '') = $4 AND status IN ('queued', 'running') RETURNING turn
 """
 _OPEN_TURNS_OF_OWNER = """
-SELECT turn, status, heartbeat FROM turns
+SELECT turn, status FROM turns
 WHERE session_key = $1 AND owner = $2 AND invocation_id = $3 AND status IN ('queued', 'running')
 """
-_SET_FIRST_SEQ = "UPDATE turns SET epoch = $1, first_seq = $2 WHERE session_key = $3 AND turn = $4"
-_HEARTBEAT_QUEUED = """
-UPDATE turns SET heartbeat = heartbeat + 1 WHERE session_key = $1 AND turn = $2 AND status = 'queued'
-"""
+_SET_FIRST_SEQ = "UPDATE turns SET epoch = $1, first_epoch = $1, first_seq = $2 WHERE session_key = $3 AND turn = $4"
 _RUNNING_BY_OWNER = "SELECT COALESCE(owner, ''), COUNT(*) FROM turns WHERE status = 'running' GROUP BY owner"
 # a queued turn is behind a running one: this join uses the index of running turns
 _COUNT_QUEUED = """
@@ -46,16 +72,62 @@ class LeaseCounts(Struct, frozen=True):
     queued: int
 
 
-def lease_turn(key: int, name: SessionId, turn: int, now: float) -> Operation[Turn | list[QueuedTurn]]:
+class HeldLease(Struct, frozen=True):
+    """The lease of a running turn, as the store has it."""
+
+    session_key: int
+    turn: int
+    epoch: int
+    cancel_requested: bool
+
+
+class Orphan(Struct, frozen=True):
+    """An open turn of another owner, which may be gone."""
+
+    session_key: int
+    user_id: str
+    session_id: str
+    open_turn: OpenTurn
+
+
+class TakenOver(Struct, frozen=True):
+    """A turn that was taken over: running, or queued and only adopted."""
+
+    turn: Turn
+    attempts: int = 0
+    """How often it was run again, this time included."""
+    cancel_requested: bool = False
+
+
+def beat(owner: str) -> Operation[list[HeldLease]]:
+    """Send the heartbeat of an owner, and return the leases that it still holds."""
+    yield _BEAT, (owner,)
+    return [HeldLease(key, turn, epoch, bool(cancel)) for key, turn, epoch, cancel in (yield _HELD, (owner,))]
+
+
+def forget_owner(owner: str) -> Operation[None]:
+    """Delete the heartbeat of an owner that holds no open turn."""
+    yield _FORGET, (owner,)
+
+
+def read_orphans(app_name: str, owner: str) -> Operation[list[Orphan]]:
+    """Read the open turns of an app that belong to other owners or to none, in order."""
+    rows = yield _ORPHANS, (owner, app_name)
+    return [
+        Orphan(key, user_id, id_, OpenTurn(turn, status, held_by or "", -1 if heartbeat is None else heartbeat))
+        for key, user_id, id_, turn, status, held_by, heartbeat in rows
+    ]
+
+
+def lease_turn(key: int, name: SessionId, turn: int, owner: str, now: float) -> Operation[Turn | list[OpenTurn]]:
     """Start a queued turn; if open turns are ahead of it, return these. Return a turn that is not queued as it is."""
     if (yield from lock_session(key)) is None:
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
-    [[status, epoch, message]] = yield TURN, (key, turn)
-    if status != "queued":
-        return Turn(key, turn, epoch if status == "running" else None, status)
+    [[status, epoch, message, held_by]] = yield TURN, (key, turn)
+    if status != "queued" or held_by != owner:
+        return Turn(key, turn, epoch if status == "running" and held_by == owner else None, status)
     queued_before = yield from read_open_turns(key, turn)
     if queued_before:
-        yield _HEARTBEAT_QUEUED, (key, turn)  # the process of a queued turn lives, too
         return queued_before
     entry = decode_input(message)
     if not (yield from accepts_results(key, entry)):
@@ -64,26 +136,73 @@ def lease_turn(key: int, name: SessionId, turn: int, now: float) -> Operation[Tu
     return (yield from start_turn(key, name, turn, entry, now))
 
 
-def interrupt_turn(key: int, name: SessionId, abandoned: QueuedTurn, now: float) -> Operation[bool]:
-    """End the first open turn of a session, whose process died: as interrupted, or as done if its last event is stored.
+def take_over(
+    key: int, abandoned: OpenTurn, owner: str, reason: ResumeReason, now: float
+) -> Operation[TakenOver | None]:
+    """Take a turn over from an owner that is gone; None: another owner has it meanwhile, or it ended.
 
-    Its calls are closed, and a new epoch fences writes of its process, should it only have paused. The message of a
-    queued turn is appended to the conversation. False: the turn is not the first, or its heartbeat has changed.
+    A running turn gets a new epoch. A queued one only changes its owner, and is leased when it is first.
+    """
+    if (yield from lock_session(key)) is None:
+        return None
+    rows = yield _STATE, (key, abandoned.turn)
+    for status, held_by, first_epoch, attempts, resumptions, cancel_requested in rows:
+        if status not in ("queued", "running") or (held_by or "") != abandoned.owner:
+            return None
+        if status == "queued":
+            yield _ADOPT, (owner, key, abandoned.turn)
+            return TakenOver(Turn(key, abandoned.turn, None, "queued"))
+        attempts += reason != "handover"
+        [[epoch, _]] = yield NEW_EPOCH, (key,)
+        history = _add_resumption(resumptions, reason, now)
+        yield _TAKE_OVER, (owner, epoch, attempts, history, key, abandoned.turn)
+        turn = Turn(key, abandoned.turn, epoch, first_epoch=first_epoch)
+        return TakenOver(turn, attempts, bool(cancel_requested))
+    return None
+
+
+def count_attempt(turn: Turn, now: float) -> Operation[int]:
+    """Count that its owner runs a turn again after a failure, and return how often it was run again so far."""
+    key = turn.session_key
+    yield from lock_session(key)
+    yield from check_epoch(key, turn.epoch)
+    [[_, owner, _, attempts, resumptions, _]] = yield _STATE, (key, turn.turn)
+    history = _add_resumption(resumptions, "failure", now)
+    yield _TAKE_OVER, (owner, turn.epoch, attempts + 1, history, key, turn.turn)
+    return attempts + 1
+
+
+def _add_resumption(resumptions: str | None, reason: ResumeReason, now: float) -> str:
+    earlier: list[dict[str, Any]] = loads(resumptions) if resumptions else []
+    return dumps([*earlier, {"at": now, "reason": reason}])
+
+
+def release_turn(key: int, turn: int, owner: str) -> Operation[None]:
+    """Give up an open turn, so that another owner takes it over at once."""
+    yield from lock_session(key)
+    yield _RELEASE, (key, turn, owner)
+
+
+def interrupt_turn(key: int, name: SessionId, abandoned: OpenTurn, now: float) -> Operation[bool]:
+    """End the first open turn of a session, whose owner is gone: as interrupted, or as done if its answer is stored.
+
+    Its calls are closed, and a new epoch fences writes of its owner, should it only have paused. The message of a
+    queued turn is appended to the conversation. False: the turn is not the first, or has another owner.
     """
     if (yield from lock_session(key)) is None or (yield ANY_AHEAD, (key, abandoned.turn)):
         return False
     rows = yield TURN, (key, abandoned.turn)
-    if not (yield _INTERRUPT, (now, key, abandoned.turn, abandoned.heartbeat)):
+    if not (yield _INTERRUPT, (now, key, abandoned.turn, abandoned.owner)):
         return False
-    [[_, _, message]] = rows
+    [[_, _, message, _]] = rows
     entry = decode_input(message) if message else None
     if entry and (yield from accepts_results(key, entry)):
         begun = yield from append_input(key, name, entry, now)
         yield _SET_FIRST_SEQ, (begun.epoch, begun.seq, key, abandoned.turn)
-        epoch, revision = begun.epoch, begun.revision
+        revision = begun.revision
     else:
-        [[epoch, revision]] = yield NEW_EPOCH, (key,)
-    yield from close_open_calls(key, name, revision, now, epoch - 1)
+        [[_, revision]] = yield NEW_EPOCH, (key,)
+    yield from close_open_calls(key, name, revision, now)
     return True
 
 
@@ -93,18 +212,10 @@ def abandon_turn(key: int, name: SessionId, owner: str, invocation_id: str, now:
     Raise `TurnRunning` while another turn is ahead of it.
     """
     yield from lock_session(key)
-    for turn, status, last_heartbeat in (yield _OPEN_TURNS_OF_OWNER, (key, owner, invocation_id)):
+    for turn, status in (yield _OPEN_TURNS_OF_OWNER, (key, owner, invocation_id)):
         if (yield from read_open_turns(key, turn)):
             raise TurnRunning(f"session {name.id!r} is busy with a turn before this one")
-        yield from interrupt_turn(key, name, QueuedTurn(turn, status, owner, last_heartbeat), now)
-
-
-def renew_lease(turn: Turn) -> Operation[Literal["alive", "cancelled", "lost"]]:
-    """Renew the lease of a running turn; return whether it was cancelled, or lost to another process."""
-    rows = yield _HEARTBEAT, (turn.session_key, turn.epoch)
-    if not rows:
-        return "lost"
-    return "cancelled" if rows[0][0] else "alive"
+        yield from interrupt_turn(key, name, OpenTurn(turn, status, owner), now)
 
 
 def count_leases() -> Operation[LeaseCounts]:

@@ -14,7 +14,7 @@ from lango.store.engine.database import LARGEST, Operation
 from lango.store.sessions.lineage import is_live, live_ranges
 from lango.store.sessions.sessions import find_running_turn, find_session, lock_session
 from lango.store.turns import approvals
-from lango.store.turns.turns import QueuedTurn, Turn
+from lango.store.turns.turns import OpenTurn, Turn
 
 _NEXT_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn > $2 ORDER BY turn LIMIT $3"
 _NEWEST_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn < $2 ORDER BY turn DESC LIMIT $3"
@@ -22,12 +22,12 @@ _TURNS_PER_QUERY = 50
 
 # from the first open turn on: the other turns of a long session are not scanned
 _OPEN_TURNS = """
-SELECT turn, status, owner, heartbeat FROM turns
-WHERE session_key = $1 AND turn < $2 AND status IN ('queued', 'running')
-    AND turn >= (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND status IN ('queued', 'running'))
-ORDER BY turn
+SELECT t.turn, t.status, t.owner, o.heartbeat FROM turns t LEFT JOIN owners o ON o.owner = t.owner
+WHERE t.session_key = $1 AND t.turn < $2 AND t.status IN ('queued', 'running')
+    AND t.turn >= (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND status IN ('queued', 'running'))
+ORDER BY t.turn
 """
-TURN = "SELECT status, epoch, queued_input FROM turns WHERE session_key = $1 AND turn = $2"
+TURN = "SELECT status, epoch, queued_input, owner FROM turns WHERE session_key = $1 AND turn = $2"
 ANY_AHEAD = "SELECT 1 FROM turns WHERE session_key = $1 AND turn < $2 AND status IN ('queued', 'running') LIMIT 1"
 WITHDRAW = """
 UPDATE turns SET status = 'cancelled', ended_at = $1, queued_input = NULL
@@ -132,13 +132,16 @@ def _first_live_turn(session: SessionRecord, turns_from: str, start: int) -> Ope
     return None
 
 
-def read_open_turns(key: int, before: int = LARGEST) -> Operation[list[QueuedTurn]]:
+def read_open_turns(key: int, before: int = LARGEST) -> Operation[list[OpenTurn]]:
     """Read the open turns before a turn, in order."""
     rows = yield _OPEN_TURNS, (key, before)
-    return [QueuedTurn(turn, status, owner or "", heartbeat) for turn, status, owner, heartbeat in rows]
+    return [
+        OpenTurn(turn, status, owner or "", -1 if heartbeat is None else heartbeat)
+        for turn, status, owner, heartbeat in rows
+    ]
 
 
-def read_session_with_open_turns(name: SessionId) -> Operation[tuple[SessionRecord | None, list[QueuedTurn]]]:
+def read_session_with_open_turns(name: SessionId) -> Operation[tuple[SessionRecord | None, list[OpenTurn]]]:
     """Read a session and its open turns."""
     session = yield from find_session(name)
     return session, (yield from read_open_turns(session.key)) if session else []
@@ -156,7 +159,7 @@ def withdraw_turn(turn: Turn, now: float) -> Operation[bool]:
     rows = yield TURN, (key, turn.turn)
     if not (yield WITHDRAW, (now, key, turn.turn)):
         return False
-    [[_, _, message]] = rows
+    [[_, _, message, _]] = rows
     yield from approvals.reopen(key, decode_input(message))
     return True
 

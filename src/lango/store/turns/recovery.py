@@ -33,6 +33,7 @@ FORKED_RESULT = (
 _OPEN = """
 SELECT seq, MIN(long_running), COUNT(approves_call_id) FROM open_calls WHERE session_key = $1 GROUP BY seq ORDER BY seq
 """
+_NEWEST_TURN = "SELECT COALESCE(MAX(first_epoch), 0) FROM turns WHERE session_key = $1"
 _OPEN_IDS = "SELECT call_id FROM open_calls WHERE session_key = $1 AND seq = $2 AND long_running = 0"
 
 
@@ -41,19 +42,19 @@ def close_open_calls(
     name: SessionId,
     revision: int,
     now: float,
-    epoch: int,
     *,
     forked: bool = False,
     close_approvals: bool = False,
 ) -> Operation[int]:
     """Append a result for every open call; return the new revision.
 
-    `epoch` is that of the turn that made them: the journal may have an older call of the same id. Long-running calls
-    stay open: their results may still come. `forked`: the calls were made in the source session, where they may still
-    run. With `close_approvals`, open approval requests are declined.
+    Long-running calls stay open: their results may still come. `forked`: the calls were made in the source session,
+    where they may still run. With `close_approvals`, open approval requests are declined.
     """
     rows = yield _OPEN, (key,)
     ranges = (yield from read_live_ranges(key)) if rows else []
+    # the journal may have an older call of the same id
+    [[epoch]] = (yield _NEWEST_TURN, (key,)) if rows and not forked else [[0]]
     for seq in [seq for seq, long_running, _ in rows if not long_running]:
         if not is_live(seq, ranges):
             continue  # removed by a rewind: the result would have no call

@@ -1,9 +1,13 @@
 """Store a turn with its input, and start it when no other turn is ahead."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from msgspec import Struct
 
 from lango.errors import CallNotWaiting, IdempotencyKeyReused, SessionNotFound, StaleSession, TurnRunning
 from lango.store.codec.ids import shorten
+from lango.store.codec.json_text import dumps
 from lango.store.codec.records import NewEvent, SessionId
 from lango.store.engine.database import Operation, RollBack
 from lango.store.sessions.append import append
@@ -20,13 +24,14 @@ WHERE m.session_key = $1 AND m.event_id = $2
 """
 _NEXT_NUMBER = "SELECT COALESCE(MAX(turn), 0) + 1 FROM turns WHERE session_key = $1"
 _INSERT = """
-INSERT INTO turns (session_key, turn, status, idempotency_key, owner, created_at, invocation_id, queued_input, digest)
-VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8)
+INSERT INTO turns (session_key, turn, status, idempotency_key, owner, created_at, invocation_id, queued_input, digest,
+    request)
+VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8, $9)
 """
 _NEW_INPUT = "UPDATE sessions SET epoch = epoch + 1, input_hash = $1 WHERE session_key = $2 RETURNING epoch, revision"
 NEW_EPOCH = "UPDATE sessions SET epoch = epoch + 1 WHERE session_key = $1 RETURNING epoch, revision"
 _SET_RUNNING = """
-UPDATE turns SET status = 'running', epoch = $1, started_at = $2, first_seq = $3, queued_input = NULL
+UPDATE turns SET status = 'running', epoch = $1, first_epoch = $1, started_at = $2, first_seq = $3, queued_input = NULL
 WHERE session_key = $4 AND turn = $5 AND status = 'queued' RETURNING turn
 """
 
@@ -42,13 +47,14 @@ def submit(
     queue: bool,
     answer: approvals.ApprovalAnswer | None = None,
     at_revision: int | None = None,
+    request: Mapping[str, Any] | None = None,
 ) -> Operation[Turn]:
     """Store a turn with its input, and start it if no open turn is ahead of it.
 
     Otherwise it is queued; without `queue`, raise `TurnRunning` and store nothing. An `answer` to an approval request
     must be in time. A repeated idempotency key returns the earlier turn; with another input, raise
     `IdempotencyKeyReused`. With `at_revision`, raise `StaleSession` unless the session has this revision and no open
-    turn.
+    turn. `request` is what came with the input, and is needed to run the turn in another process.
     """
     locked = yield from lock_session(key)
     if locked is None:
@@ -73,7 +79,8 @@ def submit(
         raise CallNotWaiting(f"a call of session {name.id!r} does not wait for its result any more")
     queued_input = encode_input(entry) if queued_before else None
     digest = input_digest(entry) if idempotency_key is not None else None
-    yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, queued_input, digest)
+    about = dumps(request) if request else None
+    yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, queued_input, digest, about)
     if queued_before:
         return Turn(key, turn, None, "queued")
     return (yield from start_turn(key, name, turn, entry, now))
@@ -99,7 +106,7 @@ def start_turn(key: int, name: SessionId, turn: int, entry: NewEvent, now: float
     begun = yield from append_input(key, name, entry, now)
     if not (yield _SET_RUNNING, (begun.epoch, now, begun.seq, key, turn)):
         raise RollBack(Turn(key, turn, None, "cancelled"))
-    return Turn(key, turn, begun.epoch)
+    return Turn(key, turn, begun.epoch, first_epoch=begun.epoch)
 
 
 class AppendedInput(Struct, frozen=True):
@@ -121,7 +128,7 @@ def append_input(key: int, name: SessionId, entry: NewEvent, now: float) -> Oper
         [[epoch, revision]] = yield NEW_EPOCH, (key,)
     # not so if it answers an approval request
     is_new_message = entry.message is not None and entry.message.role == "user"
-    revision = yield from close_open_calls(key, name, revision, now, epoch - 1, close_approvals=is_new_message)
+    revision = yield from close_open_calls(key, name, revision, now, close_approvals=is_new_message)
     if is_new_message:
         revision = yield from client_calls.close_unanswered(key, name, revision, now, entry.client_results)
     revision = yield from append_client_history(key, revision, entry.preceding)

@@ -11,15 +11,13 @@ from msgspec import Struct
 
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads, printable_text
-from lango.store.codec.records import StoredEvent
+from lango.store.codec.records import StoredEvent, Turn
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import check_epoch
 
 Effect = Literal["none", "idempotent", "once"]
 JournalStatus = Literal["intended", "started", "finished", "unknown"]
-_IS_CURRENT_EPOCH = (
-    "EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = tool_journal.session_key AND s.epoch = tool_journal.epoch)"
-)
+_IS_CURRENT = "EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = tool_journal.session_key AND s.epoch = {})"
 _INTEND = """
 INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at, approved,
     approved_by, approved_at)
@@ -31,12 +29,24 @@ UPDATE tool_journal SET status = 'started', started_at = $1
 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND status = 'intended' RETURNING call_id
 """
 _FINISH = f"""
-UPDATE tool_journal SET status = $1, finished_at = $2, result = $3
-WHERE session_key = $4 AND call_id = $5 AND epoch = $6 AND status = 'started' AND {_IS_CURRENT_EPOCH}
+UPDATE tool_journal SET status = $1, finished_at = $2, result = $3, actions = $4
+WHERE session_key = $5 AND call_id = $6 AND epoch = $7 AND status = 'started' AND {_IS_CURRENT.format("$8")}
 """  # noqa: S608 - constants
+_ADD_FINISHED = """
+INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at, finished_at,
+    result)
+SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS BIGINT), CAST($4 AS TEXT), 'none', 'finished', '',
+    CAST($5 AS DOUBLE PRECISION), CAST($5 AS DOUBLE PRECISION), CAST($6 AS TEXT)
+WHERE EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = $1 AND s.epoch = $7)
+ON CONFLICT (session_key, call_id, epoch) DO NOTHING
+"""
 _STORE_FULL_RESULT = f"""
-UPDATE tool_journal SET whole = $1 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND {_IS_CURRENT_EPOCH}
+UPDATE tool_journal SET whole = $1
+WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND {_IS_CURRENT.format("$5")}
 """  # noqa: S608
+_OF_TURN = """
+SELECT call_id, name, effect, status, arguments, result, actions FROM tool_journal WHERE session_key = $1 AND epoch = $2
+"""
 _READ_FULL_RESULT = """
 SELECT SUBSTR(whole, CAST($1 AS INTEGER), CAST($2 AS INTEGER)) FROM tool_journal_with_lineage
 WHERE session_key = $3 AND call_id = $4 AND whole IS NOT NULL ORDER BY epoch DESC LIMIT 1
@@ -57,7 +67,8 @@ FROM tool_journal_with_lineage WHERE session_key = $1
     AND call_id IN ({", ".join(f"${number + 2}" for number in range(_CALLS_PER_QUERY))}) ORDER BY epoch
 """  # noqa: S608 - constants
 _FIRST_SEQS = """
-SELECT epoch, first_seq FROM turns WHERE session_key = $1 AND epoch >= $2 AND epoch <= $3 AND first_seq IS NOT NULL
+SELECT first_epoch, first_seq FROM turns
+WHERE session_key = $1 AND first_epoch >= $2 AND first_epoch <= $3 AND first_seq IS NOT NULL
 """
 
 DECIDED_BY_POLICY = "policy"
@@ -94,9 +105,20 @@ class ApprovalDecision(Struct, frozen=True):
     decided_by: str
 
 
+class TurnEntry(Struct, frozen=True):
+    """The journal's record of a step of one turn: a tool call, a node of a workflow, or a model call in a tool."""
+
+    name: str
+    effect: Effect
+    status: JournalStatus
+    arguments: str
+    result: Any
+    actions: Mapping[str, Any]
+    """What the tool did besides its result: state, transfers, artifacts."""
+
+
 def record_intent(
-    key: int,
-    epoch: int | None,
+    turn: Turn,
     call_id: str,
     name: str,
     effect: Effect,
@@ -105,9 +127,10 @@ def record_intent(
     approval: ApprovalDecision | None = None,
 ) -> Operation[None]:
     """Record that a tool is about to run, and who approved it."""
-    yield from check_epoch(key, epoch)
+    key = turn.session_key
+    yield from check_epoch(key, turn.epoch)
     decision = (None, None, None) if approval is None else (1 if approval.approved else 0, approval.decided_by, now)
-    yield _INTEND, (key, call_key(call_id), epoch, name, effect, arguments, now, *decision)
+    yield _INTEND, (key, call_key(call_id), turn.first_epoch, name, effect, arguments, now, *decision)
 
 
 def record_approval(key: int, call_id: str, by: str, now: float, *, approved: bool) -> Operation[None]:
@@ -115,22 +138,40 @@ def record_approval(key: int, call_id: str, by: str, now: float, *, approved: bo
     yield _RECORD_APPROVAL, (1 if approved else 0, by, now, key, call_key(call_id))
 
 
-def record_start(key: int, epoch: int | None, call_id: str, now: float) -> Operation[bool]:
-    """Record that the tool starts; False: it was started before, and must not start again."""
-    yield from check_epoch(key, epoch)
-    return bool((yield _START, (now, key, call_key(call_id), epoch)))
+def record_start(turn: Turn, call_id: str, now: float) -> Operation[bool]:
+    """Record that the tool starts; False: it was started before."""
+    yield from check_epoch(turn.session_key, turn.epoch)
+    return bool((yield _START, (now, turn.session_key, call_key(call_id), turn.first_epoch)))
 
 
 def record_result(
-    key: int,
-    epoch: int | None,
+    turn: Turn,
     call_id: str,
-    result: Mapping[str, Any] | None,
+    result: Any,
     now: float,
     status: JournalStatus = "finished",
+    actions: Mapping[str, Any] | None = None,
 ) -> Operation[None]:
     """Record how the tool ended, with its result, before the result becomes a message; not if the lease was lost."""
-    yield _FINISH, (status, now, None if result is None else dumps(result), key, call_key(call_id), epoch)
+    values = status, now, None if result is None else dumps(result), dumps(actions) if actions else None
+    yield _FINISH, (*values, turn.session_key, call_key(call_id), turn.first_epoch, turn.epoch)
+
+
+def record_finished_step(turn: Turn, step_id: str, name: str, result: Any, now: float) -> Operation[None]:
+    """Record a step that has no effects and is known only when it has ended; not if the lease was lost."""
+    values = turn.session_key, call_key(step_id), turn.first_epoch, name, now, dumps(result), turn.epoch
+    yield _ADD_FINISHED, values
+
+
+def read_turn_entries(turn: Turn) -> Operation[dict[str, TurnEntry]]:
+    """Read the journal entries of one turn, by the `call_key` of their steps."""
+    rows = yield _OF_TURN, (turn.session_key, turn.first_epoch)
+    return {
+        call_id: TurnEntry(
+            name, effect, status, arguments, loads(result) if result else None, loads(actions) if actions else {}
+        )
+        for call_id, name, effect, status, arguments, result, actions in rows
+    }
 
 
 def read_journal_entry(key: int, call_id: str, since_epoch: int = 0) -> Operation[JournalEntry | None]:
@@ -160,23 +201,23 @@ def read_journal_entries(key: int, messages: Sequence[StoredEvent]) -> Operation
     }
 
 
-class _TurnEntry(Struct, frozen=True):
+class _EntryOfTurn(Struct, frozen=True):
     source_key: int
     epoch: int
     record: JournalEntry
 
 
-def _entries_of_calls(key: int, call_ids: list[str]) -> Operation[dict[str, list[_TurnEntry]]]:
+def _entries_of_calls(key: int, call_ids: list[str]) -> Operation[dict[str, list[_EntryOfTurn]]]:
     """Read every row of some calls, the oldest first."""
-    noted: dict[str, list[_TurnEntry]] = {}
+    noted: dict[str, list[_EntryOfTurn]] = {}
     for start in range(0, len(call_ids), _CALLS_PER_QUERY):
         some = call_ids[start : start + _CALLS_PER_QUERY]
         for source_key, epoch, *row in (yield _OF_CALLS, (key, *some, *(some[-1:] * (_CALLS_PER_QUERY - len(some))))):
-            noted.setdefault(row[0], []).append(_TurnEntry(source_key, epoch, _row_to_entry(row)))
+            noted.setdefault(row[0], []).append(_EntryOfTurn(source_key, epoch, _row_to_entry(row)))
     return noted
 
 
-def _first_seqs(notes: Sequence[_TurnEntry]) -> Operation[dict[tuple[int, int], int]]:
+def _first_seqs(notes: Sequence[_EntryOfTurn]) -> Operation[dict[tuple[int, int], int]]:
     """Read where the turns that noted something begin."""
     begins: dict[tuple[int, int], int] = {}
     for source_key in {note.source_key for note in notes}:
@@ -186,7 +227,7 @@ def _first_seqs(notes: Sequence[_TurnEntry]) -> Operation[dict[tuple[int, int], 
     return begins
 
 
-def _entry_of_message(seq: int, notes: Sequence[_TurnEntry], begins: Mapping[tuple[int, int], int]) -> JournalEntry:
+def _entry_of_message(seq: int, notes: Sequence[_EntryOfTurn], begins: Mapping[tuple[int, int], int]) -> JournalEntry:
     """Choose among entries of one call id: ids may repeat, and a later turn may run an approved call."""
     place = max(
         (n for n, entry in enumerate(notes) if begins.get((entry.source_key, entry.epoch), 0) <= seq), default=0
@@ -209,9 +250,10 @@ def _row_to_entry(row: Sequence[Any]) -> JournalEntry:
     )
 
 
-def store_full_result(key: int, epoch: int | None, call_id: str, text: str) -> Operation[None]:
+def store_full_result(turn: Turn, call_id: str, text: str) -> Operation[None]:
     """Store the full text of a result that the model sees clipped."""
-    yield _STORE_FULL_RESULT, (printable_text(text), key, call_key(call_id), epoch)
+    values = printable_text(text), turn.session_key, call_key(call_id), turn.first_epoch, turn.epoch
+    yield _STORE_FULL_RESULT, values
 
 
 def read_full_result(key: int, call_id: str, offset: int, limit: int) -> Operation[str | None]:

@@ -8,14 +8,13 @@ from msgspec import Struct, field
 from lango.events import Usage
 from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
-from lango.store.codec.records import SessionRecord
+from lango.store.codec.records import SessionRecord, Status
 from lango.store.engine.database import LARGEST, Operation, Row
 from lango.store.sessions.lineage import is_live, live_ranges, total_tokens_at
-from lango.store.turns.turns import Status
 
 # what the session had before a turn is in the running total of the turn's first message
 _TURNS = """
-SELECT t.turn, t.status, t.epoch, COALESCE(t.started_at, t.created_at), t.ended_at, t.first_seq,
+SELECT t.turn, t.status, t.first_epoch, COALESCE(t.started_at, t.created_at), t.ended_at, t.first_seq,
     m.total_tokens - m.tokens, t.input_tokens, t.output_tokens, t.cached_tokens, t.model_calls, t.cost_usd, t.extra
 FROM turns t LEFT JOIN messages m ON m.session_key = t.session_key AND m.seq = t.first_seq
 WHERE t.session_key = $1 AND t.turn < $2 ORDER BY t.turn DESC LIMIT $3

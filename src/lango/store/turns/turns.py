@@ -1,22 +1,21 @@
 """Read, end and cancel turns.
 
 One turn of a session runs at a time, the others are queued in order, and an epoch fences the writes of each. A turn is
-stored with its input before it runs. Its heartbeat grows while its process lives, so that no clocks are compared.
+stored with its input before it runs. Its owner is the process that runs it, or will (`lango.store.turns.lease`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import SessionId, StoredEvent
-from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
+from lango.store.codec.records import SessionId, Status, StoredEvent, Turn
+from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, row_to_event, row_to_state_event
 from lango.store.engine.database import LARGEST, Operation
 from lango.store.sessions.sessions import lock_session
 from lango.store.turns.recovery import close_open_calls
 
-Status = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
 Outcome = Literal["done", "failed", "cancelled", "interrupted"]
 BY_IDEMPOTENCY_KEY = "SELECT turn, status, epoch, digest FROM turns WHERE session_key = $1 AND idempotency_key = $2"
 _END = """
@@ -27,8 +26,9 @@ WHERE session_key = $9 AND epoch = $10 AND status = 'running' RETURNING
         AND w.status = 'queued' AND w.owner <> turns.owner)
 """
 _READ = """
-SELECT status, invocation_id, extra, owner, heartbeat, epoch, created_at, started_at
-FROM turns WHERE session_key = $1 AND turn = $2
+SELECT t.status, t.invocation_id, t.extra, t.owner, o.heartbeat, t.epoch, t.created_at, t.started_at, t.first_seq,
+    t.attempts, t.resumptions, t.request
+FROM turns t LEFT JOIN owners o ON o.owner = t.owner WHERE t.session_key = $1 AND t.turn = $2
 """
 # the range of a turn's messages; a turn without `first_seq` lies between its neighbours
 _MESSAGE_RANGE = """
@@ -42,20 +42,12 @@ FROM turns t WHERE t.session_key = $1 AND t.turn = $2
 _MESSAGES = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq > $2 AND seq < $3 ORDER BY seq
 """  # noqa: S608 - constants
+_STATE_EVENTS_SINCE = f"""
+SELECT {STATE_COLUMNS} FROM state_events WHERE session_key = $1 AND seq >= $2 ORDER BY seq, revision
+"""  # noqa: S608 - constants
 _CANCEL = """
 UPDATE turns SET cancel_requested = 1 WHERE session_key = $1 AND status = 'running' AND turn < $2 RETURNING turn
 """
-
-
-class Turn(Struct, frozen=True):
-    """A turn; while it runs, every write carries its `epoch`."""
-
-    session_key: int
-    turn: int
-    epoch: int | None = None
-    status: Status = "running"
-    repeated: bool = False
-    """An earlier request with the same idempotency key made it."""
 
 
 class TurnRecord(Struct, frozen=True):
@@ -65,11 +57,20 @@ class TurnRecord(Struct, frozen=True):
     invocation_id: str
     extra: Mapping[str, Any]
     owner: str = ""
-    heartbeat: int = 0
+    heartbeat: int = -1
+    """The owner's; -1: it has sent none."""
     epoch: int | None = None
     """None: it has not started."""
     was_queued: bool = False
     """Another turn was ahead of it when it was stored."""
+    first_seq: int | None = None
+    """The message that started it."""
+    attempts: int = 0
+    """How often it was run again after a crash or a failure."""
+    resumptions: Sequence[Mapping[str, Any]] = ()
+    """When and why it was resumed: `at` and `reason`."""
+    request: Mapping[str, Any] = {}
+    """What came with its input."""
 
 
 class EndResult(Struct, frozen=True):
@@ -81,13 +82,13 @@ class EndResult(Struct, frozen=True):
     """A turn of another owner is queued behind it."""
 
 
-class QueuedTurn(Struct, frozen=True):
-    """An open turn ahead of another turn of its session."""
+class OpenTurn(Struct, frozen=True):
+    """A queued or running turn, and the heartbeat of its owner; -1: the owner has sent none."""
 
     turn: int
     status: Status
     owner: str
-    heartbeat: int
+    heartbeat: int = -1
 
 
 def end_turn(
@@ -101,7 +102,7 @@ def end_turn(
     rows = yield _END, (outcome, now, dumps(extra) if extra else None, *spent, key, turn.epoch)
     if not rows or not locked:
         return EndResult(bool(rows))
-    yield from close_open_calls(key, name, locked.revision, now, turn.epoch or 0)
+    yield from close_open_calls(key, name, locked.revision, now)
     return EndResult(True, others_are_queued=rows[0][0] > 0)
 
 
@@ -114,9 +115,22 @@ def find_by_idempotency_key(key: int, idempotency_key: str) -> Operation[int | N
 def read_turn(key: int, turn: int) -> Operation[TurnRecord | None]:
     """Read the record of a turn."""
     rows = yield _READ, (key, turn)
-    for status, invocation_id, extra, owner, heartbeat, epoch, created_at, started_at in rows:
-        about: dict[str, Any] = loads(extra) if extra else {}
-        return TurnRecord(status, invocation_id or "", about, owner or "", heartbeat, epoch, started_at != created_at)
+    for row in rows:
+        status, invocation_id, extra, owner, heartbeat, epoch, created_at, started_at, first_seq, *resumed = row
+        attempts, resumptions, request = resumed
+        return TurnRecord(
+            status,
+            invocation_id or "",
+            loads(extra) if extra else {},
+            owner or "",
+            -1 if heartbeat is None else heartbeat,
+            epoch,
+            started_at != created_at,
+            first_seq,
+            attempts,
+            loads(resumptions) if resumptions else (),
+            loads(request) if request else {},
+        )
     return None
 
 
@@ -136,6 +150,15 @@ def read_turn_messages(key: int, turn: int) -> Operation[list[StoredEvent]]:
         own = {invocation_id, *ending.get("invocations", ())}
         return found if first else [event for event in found if event.invocation_id in own]
     return []
+
+
+def read_turn_record(turn: Turn, first_seq: int) -> Operation[list[StoredEvent]]:
+    """Read what is stored of a running turn after its input, also events that only change state, in order."""
+    messages = yield _MESSAGES, (turn.session_key, first_seq, LARGEST)
+    changes = yield _STATE_EVENTS_SINCE, (turn.session_key, first_seq)
+    # a state event follows the message that was the newest when it happened
+    found = [row_to_event(row) for row in messages] + [row_to_state_event(row) for row in changes]
+    return sorted(found, key=lambda event: (event.seq, event.message is None))
 
 
 def request_cancel(key: int, before: int | None = None) -> Operation[bool]:

@@ -37,7 +37,9 @@ from lango.events import (
     Accepted,
     ApprovalNeeded,
     Queued,
+    Resumed,
     TextDelta,
+    TextWithdrawn,
     ThoughtDelta,
     ToolEnd,
     ToolStart,
@@ -136,7 +138,7 @@ class RunEvents:
                 yield from self._close_message()
                 self._approvals_pending = event.status == "waiting_for_approval"
                 self._usage.append(_usage(event.usage))
-            case Accepted() | TurnError():
+            case Accepted() | TurnError() | Resumed() | TextWithdrawn():
                 pass
             case _ as unexpected:
                 assert_never(unexpected)

@@ -13,7 +13,9 @@ from lango.events import (
     Accepted,
     ApprovalNeeded,
     Queued,
+    Resumed,
     TextDelta,
+    TextWithdrawn,
     ThoughtDelta,
     ToolEnd,
     ToolStart,
@@ -83,7 +85,7 @@ class Completion:
                         raise turn_api_error(event)
                     case TurnDone() as event:
                         return self._body("".join(text), event)
-                    case None | Accepted() | Queued() | ThoughtDelta() | TurnError():
+                    case None | Accepted() | Queued() | ThoughtDelta() | TurnError() | Resumed() | TextWithdrawn():
                         pass
                     case _ as unexpected:
                         assert_never(unexpected)
@@ -120,7 +122,7 @@ class Completion:
                     kind = {"object": "chat.completion.chunk"}
                     yield _frame(self._head | kind | {"choices": [], "usage": _usage(event.usage)})
                 yield "data: [DONE]\n\n"
-            case Accepted() | ThoughtDelta() | TurnError():
+            case Accepted() | ThoughtDelta() | TurnError() | Resumed() | TextWithdrawn():
                 pass
             case _ as unexpected:
                 assert_never(unexpected)

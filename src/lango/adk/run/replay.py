@@ -1,0 +1,111 @@
+"""Answer model calls and tools of a turn that is run again from what its earlier run stored.
+
+What is stored, and how a step is recognised, is in `lango.adk.services.recorded_run`.
+"""
+
+import time
+from contextvars import ContextVar
+from typing import Any, cast
+
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.models.llm_response import LlmResponse
+from google.adk.tools import BaseTool, ToolContext
+from google.adk.tools.agent_tool import AgentTool
+from msgspec import json
+
+from lango.adk.agents.adk_internals import is_node_tool
+from lango.adk.agents.client_tools import mark_client_calls
+from lango.adk.run.model_call_stats import ModelCallStats
+from lango.adk.run.turn_limits import call_fingerprint
+from lango.adk.run.turn_state import TurnState
+from lango.adk.services.recorded_run import RecordedRun, restore_actions
+from lango.errors import TurnDiverged
+from lango.store.turns import tool_journal
+from lango.store.turns.recovery import UNKNOWN_RESULT
+
+_outer_calls: ContextVar[tuple[str, ...]] = ContextVar("lango_outer_calls", default=())
+"""The ids of the calls that this code runs inside of: agents that are called as tools."""
+
+
+def runs_agents(tool: BaseTool) -> bool:
+    """Whether a tool only runs agents or nodes, whose own steps are recorded: it is harmless to run it again."""
+    return isinstance(tool, AgentTool) or is_node_tool(tool)
+
+
+def enter_tool(tool: BaseTool, call_id: str) -> None:
+    """Note that the agents inside a tool run for this call."""
+    if runs_agents(tool):
+        _outer_calls.set((*_outer_calls.get(), call_id))
+
+
+def replayed_response(state: TurnState, context: CallbackContext, *, nested: bool) -> LlmResponse | None:
+    """Return the recorded response to a model call; None: the call was not made yet."""
+    agent, branch = context.agent_name, context.branch or ""
+    if nested:
+        return _nested_response(state, agent, branch)
+    if state.recorded is None or (response := state.recorded.next_response(agent, branch)) is None:
+        return None
+    for name, value in state.recorded.state_delta_of_response(agent, branch).items():
+        context.state[name] = value
+    call = ModelCallStats(response.model_version or "", agent)
+    call.end(response.model_version, response.usage_metadata)
+    state.model_call_stats.append(call)
+    if state.offers_client_tools(context):
+        state.client_calls |= mark_client_calls(response, state.client_tools)
+    return response
+
+
+def _nested_response(state: TurnState, agent: str, branch: str) -> LlmResponse | None:
+    """Return the recorded response to a model call inside a tool, and count the call."""
+    place = "/".join((*_outer_calls.get(), f"{agent}@{branch}"))
+    state.nested_calls[place] += 1
+    entry = state.recorded.entry(f"{place}#{state.nested_calls[place]}") if state.recorded else None
+    return LlmResponse.model_validate_json(json.encode(entry.result)) if entry else None
+
+
+async def record_nested_response(state: TurnState, context: CallbackContext, response: LlmResponse) -> None:
+    """Record the response to a model call inside a tool: its session is not stored."""
+    place = "/".join((*_outer_calls.get(), f"{context.agent_name}@{context.branch or ''}"))
+    members = json.decode(response.model_dump_json(exclude_none=True))
+    await state.store.write(
+        tool_journal.record_finished_step,
+        state.turn,
+        f"{place}#{state.nested_calls[place]}",
+        context.agent_name,
+        members,
+        time.time(),
+    )
+
+
+async def replayed_result(
+    state: TurnState,
+    recorded: RecordedRun,
+    call_id: str,
+    tool: BaseTool,
+    arguments: dict[str, Any],
+    context: ToolContext,
+) -> dict[str, Any] | None:
+    """Return the recorded result of a tool call; None: the tool runs, for the first time or harmlessly again."""
+    fingerprint = call_fingerprint(tool.name, arguments)
+    nested = context.session.id != state.session_id
+    if not nested and (known := recorded.next_result(call_id)) is not None:
+        state.call_counts[fingerprint] += 1
+        if known.actions is not None:
+            restore_actions(context.actions, known.actions)
+        return known.response
+    entry = recorded.entry(call_id)
+    if entry is None or entry.status in ("intended", "unknown"):
+        return None
+    if entry.arguments != fingerprint:
+        raise TurnDiverged(f"call {call_id!r} of {tool.name} has other arguments than in the first run: it is not run")
+    if entry.status == "finished":
+        state.call_counts[fingerprint] += 1
+        restore_actions(context.actions, entry.actions)
+        return cast("dict[str, Any]", entry.result or {})  # empty: the result comes later
+    if runs_agents(tool) or entry.effect != "once":
+        state.runs_again.add(call_id)
+        return None
+    state.call_counts[fingerprint] += 1
+    unknown = {"error": UNKNOWN_RESULT, "outcome": "unknown"}
+    await state.store.write(tool_journal.record_result, state.turn, call_id, unknown, time.time())
+    return unknown

@@ -1,0 +1,147 @@
+"""Run a turn, keep the store as it is after each commit, and go on from each of these states in a new runtime.
+
+A copy of the file after a commit is what a kill right after this commit leaves. The model answers by what it is sent,
+so a turn that goes on rightly ends with the same conversation as one that was never killed.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+from google.adk.models import BaseLlm, LlmRequest, LlmResponse
+from google.genai import types
+from msgspec import Struct, field
+
+from lango import open_runtime
+from lango.runtime.runtime import Runtime
+from lango.store import Store
+from tests.agents.parts import PATIENCE_S, collect, settings_for
+
+Step = str | dict[str, Any] | list[dict[str, Any]]
+"""What a model answers: a text, a call, or several calls."""
+
+
+class Journal(Struct):
+    """What really happened: model calls and effects of tools, in order."""
+
+    model_calls: list[str] = field(default_factory=list[str])
+    effects: list[str] = field(default_factory=list[str])
+
+
+class PlannedModel(BaseLlm):
+    """Answers step i of a plan, where i is the number of results of this plan's calls in the request."""
+
+    plan: list[Any] = []
+    agent: str = ""
+    journal: Any = None
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        calls = [step if isinstance(step, list) else [step] for step in self.plan if not isinstance(step, str)]
+        names = {call["name"] for step in calls for call in step}
+        parts = [part for content in llm_request.contents for part in content.parts or []]
+        results = sum(bool(part.function_response and part.function_response.name in names) for part in parts)
+        step_number = 0
+        while step_number < len(self.plan) - 1 and results > 0:
+            step = self.plan[step_number]
+            results -= len(step) if isinstance(step, list) else 1
+            step_number += 1
+        self.journal.model_calls.append(f"{self.agent} {step_number}")
+        step = self.plan[step_number]
+        if isinstance(step, str):
+            content = [types.Part(text=step)]
+        else:
+            content = [
+                types.Part(function_call=types.FunctionCall(name=call["name"], args=call.get("args", {})))
+                for call in (step if isinstance(step, list) else [step])
+            ]
+        yield LlmResponse(content=types.Content(role="model", parts=content), partial=False, turn_complete=True)
+
+
+class Run(Struct):
+    """A conversation as it is stored at the end, and what happened on the way."""
+
+    story: list[str]
+    status: str
+    journal: Journal
+
+
+MakeAgent = Callable[[Journal], Any]
+
+
+async def run_and_copy(make: MakeAgent, folder: Path, text: str = "go") -> tuple[Run, list[Path]]:
+    """Run a turn to its end; return it, and a copy of the store after each commit from its acceptance on."""
+    journal = Journal()
+    file = folder / "first.db"
+    copies: list[Path] = []
+    async with open_runtime(settings_for(f"sqlite:///{file}"), root_agent=make(journal)) as runtime:
+        database: Any = vars(runtime.store)["_database"]
+        write = database.write
+        copying = asyncio.Lock()
+
+        async def write_and_copy(*args: Any, **kwargs: Any) -> Any:
+            result = await write(*args, **kwargs)
+            async with copying:
+                copy = folder / f"after-{len(copies):03d}.db"
+                copies.append(copy)
+                await asyncio.to_thread(_copy, file, copy)
+            return result
+
+        await runtime.sessions.create("s")
+        database.write = write_and_copy
+        turn = await runtime.submit("s", text)
+        await collect(turn.follow())
+        database.write = write
+        run = Run(await story(runtime.store), await _status(runtime.store), journal)
+    return run, copies
+
+
+async def go_on(make: MakeAgent, copy: Path) -> Run:
+    """Open a runtime on a copy, wait until nothing is open any more, and return the conversation."""
+    journal = Journal()
+    async with open_runtime(settings_for(f"sqlite:///{copy}"), root_agent=make(journal)) as runtime:
+        await until_idle(runtime)
+        return Run(await story(runtime.store), await _status(runtime.store), journal)
+
+
+async def until_idle(runtime: Runtime) -> None:
+    """Wait until no turn is queued or running."""
+    async with asyncio.timeout(PATIENCE_S):
+        while await _rows(runtime.store, "SELECT 1 FROM turns WHERE status IN ('queued', 'running')"):
+            await asyncio.sleep(0.01)
+
+
+async def story(store: Store) -> list[str]:
+    """Return the conversation: each message with its author, text, calls and results, without ids."""
+    found = await _rows(store, "SELECT author, role, content, tool_calls FROM messages ORDER BY seq")
+    return [f"{author} {role}: {content} {_without_ids(calls)}".strip() for author, role, content, calls in found]
+
+
+def _without_ids(calls: str | None) -> str:
+    if not calls:
+        return ""
+    return json.dumps([{name: value for name, value in call.items() if name != "id"} for call in json.loads(calls)])
+
+
+async def _status(store: Store) -> str:
+    return ", ".join(status for [status] in await _rows(store, "SELECT status FROM turns ORDER BY turn"))
+
+
+async def _rows(store: Store, sql: str) -> list[Any]:
+    def operation() -> Any:
+        return (yield sql, ())
+
+    return [tuple(row) for row in await store.read(operation)]
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a database by SQLite's own backup, with the same library: another one would drop the locks of the file."""
+    reader, writer = apsw.Connection(str(source)), apsw.Connection(str(target))
+    with writer.backup("main", reader, "main") as backup:
+        backup.step()
+    reader.close()
+    writer.close()
