@@ -42,6 +42,7 @@ LangoError
 │   ├── TurnReleased           its process stopped: the turn goes on in another one
 │   ├── TurnAbandoned          its process died each time it was run, as often as allowed
 │   ├── TurnDiverged           run again, it asked for another step than its record has
+│   ├── NodeOutcomeUnknown     a workflow's node that must run once had started when its process died
 │   └── EmptyAnswer            the model returned no text, or its provider blocked it
 ├── ToolError                  a tool call failed: a result for the model
 │   ├── InvalidArguments       they do not match the tool's schema; the handler did not run
@@ -246,6 +247,10 @@ class TurnAbandoned(TurnFailed):
 
 class TurnDiverged(TurnFailed):
     """A turn that went on after a crash asked for another step than its record has; it is not continued."""
+
+
+class NodeOutcomeUnknown(TurnFailed):
+    """A node of a workflow that must run at most once had started when its process died; it is not run again."""
 
 
 class EmptyAnswer(TurnFailed):

@@ -6,18 +6,22 @@ so a turn that goes on rightly ends with the same conversation as one that was n
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
 import apsw
-from google.adk.models import BaseLlm, LlmRequest, LlmResponse
+from google.adk.models import BaseLlm
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from msgspec import Struct, field
 
 from lango import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.store import Store
+from lango.store.engine.database import Operation, Row
 from tests.agents.parts import PATIENCE_S, collect, settings_for
 
 Step = str | dict[str, Any] | list[dict[str, Any]]
@@ -30,35 +34,40 @@ class Journal(Struct):
     model_calls: list[str] = field(default_factory=list[str])
     effects: list[str] = field(default_factory=list[str])
 
+    @property
+    def calls_by_agent(self) -> Counter[str]:
+        return Counter(call.split()[0] for call in self.model_calls)
+
+    @property
+    def effects_by_name(self) -> Counter[str]:
+        return Counter(effect.split()[0] for effect in self.effects)
+
 
 class PlannedModel(BaseLlm):
     """Answers step i of a plan, where i is the number of results of this plan's calls in the request."""
 
-    plan: list[Any] = []
+    plan: Any = ()  # of `Step`
     agent: str = ""
     journal: Any = None
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        calls = [step if isinstance(step, list) else [step] for step in self.plan if not isinstance(step, str)]
-        names = {call["name"] for step in calls for call in step}
+        steps: list[list[Any]] = [step if isinstance(step, list) else [step] for step in self.plan]
+        names: set[str] = {call["name"] for step in steps for call in step if not isinstance(call, str)}
         parts = [part for content in llm_request.contents for part in content.parts or []]
         results = sum(bool(part.function_response and part.function_response.name in names) for part in parts)
-        step_number = 0
-        while step_number < len(self.plan) - 1 and results > 0:
-            step = self.plan[step_number]
-            results -= len(step) if isinstance(step, list) else 1
-            step_number += 1
-        self.journal.model_calls.append(f"{self.agent} {step_number}")
-        step = self.plan[step_number]
-        if isinstance(step, str):
-            content = [types.Part(text=step)]
-        else:
-            content = [
-                types.Part(function_call=types.FunctionCall(name=call["name"], args=call.get("args", {})))
-                for call in (step if isinstance(step, list) else [step])
-            ]
+        number = 0
+        while number < len(steps) - 1 and results > 0:
+            results -= len(steps[number])
+            number += 1
+        self.journal.model_calls.append(f"{self.agent} {number}")
+        content = [
+            types.Part(text=step)
+            if isinstance(step, str)
+            else types.Part(function_call=types.FunctionCall(name=step["name"], args=step["args"]))
+            for step in steps[number]
+        ]
         yield LlmResponse(content=types.Content(role="model", parts=content), partial=False, turn_complete=True)
 
 
@@ -67,7 +76,18 @@ class Run(Struct):
 
     story: list[str]
     status: str
+    event_ids: list[str]
     journal: Journal
+
+
+class LeftBehind(Struct):
+    """What a killed process left in the store."""
+
+    event_ids: list[str]
+    responses: Counter[str]
+    """How many model responses are stored, by agent."""
+    finished: Counter[str]
+    """How many tools and nodes have finished, by name."""
 
 
 MakeAgent = Callable[[Journal], Any]
@@ -96,7 +116,7 @@ async def run_and_copy(make: MakeAgent, folder: Path, text: str = "go") -> tuple
         turn = await runtime.submit("s", text)
         await collect(turn.follow())
         database.write = write
-        run = Run(await story(runtime.store), await _status(runtime.store), journal)
+        run = await _run(runtime.store, journal)
     return run, copies
 
 
@@ -105,7 +125,27 @@ async def go_on(make: MakeAgent, copy: Path) -> Run:
     journal = Journal()
     async with open_runtime(settings_for(f"sqlite:///{copy}"), root_agent=make(journal)) as runtime:
         await until_idle(runtime)
-        return Run(await story(runtime.store), await _status(runtime.store), journal)
+        return await _run(runtime.store, journal)
+
+
+async def left_behind(copy: Path) -> LeftBehind:
+    """Read what a kill left in a copy of the store."""
+    async with Store(f"sqlite:///{copy}") as store:
+        responses = await _rows(store, "SELECT author FROM messages WHERE role = 'assistant'")
+        journaled = await _rows(store, "SELECT name, call_id FROM tool_journal WHERE status = 'finished'")
+        nested = [name for name, step_id in journaled if "#" in step_id and "node:" not in step_id]
+        finished = [name for name, step_id in journaled if "#" not in step_id or "node:" in step_id]
+        return LeftBehind(
+            await _event_ids(store), Counter([author for [author] in responses] + nested), Counter(finished)
+        )
+
+
+async def _run(store: Store, journal: Journal) -> Run:
+    return Run(await story(store), await _status(store), await _event_ids(store), journal)
+
+
+async def _event_ids(store: Store) -> list[str]:
+    return [event_id for [event_id] in await _rows(store, "SELECT event_id FROM messages ORDER BY seq")]
 
 
 async def until_idle(runtime: Runtime) -> None:
@@ -132,7 +172,7 @@ async def _status(store: Store) -> str:
 
 
 async def _rows(store: Store, sql: str) -> list[Any]:
-    def operation() -> Any:
+    def operation() -> Operation[list[Row]]:
         return (yield sql, ())
 
     return [tuple(row) for row in await store.read(operation)]

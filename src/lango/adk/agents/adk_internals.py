@@ -3,14 +3,16 @@
 ADK 2.13 offers no other way for any of these. A contract test fails when one of them is gone.
 """
 
+import functools
 import importlib
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
-from google.adk.tools import BaseTool
+from google.adk.tools import BaseTool, ToolContext
 from google.genai import types
 
+_JOURNALED_MARK = "_lango_journaled"
 _OPTIONAL_MODULE = "google.adk.agents.remote_a2a_agent"
 
 
@@ -28,6 +30,35 @@ def is_node_tool(tool: BaseTool) -> bool:
     """Whether a tool runs a node of a workflow. If ADK has not imported the class, there is no such tool."""
     module = sys.modules.get("google.adk.tools._node_tool")
     return module is not None and isinstance(tool, module.NodeTool)
+
+
+NodeRun = Callable[..., "AsyncGenerator[Any, None]"]
+"""Runs a node: takes its context and its input, and yields what the node yields."""
+JournaledRun = Callable[[Callable[..., Any], str, NodeRun, Any, Any], "AsyncGenerator[Any, None]"]
+
+
+def journal_nodes(run_journaled: JournaledRun) -> None:
+    """Put a function around the run of every function node. It gets the node's function, its name and its own run.
+
+    A plugin cannot do it: ADK calls none around a node. A subclass cannot do it either: ADK makes the nodes itself.
+    """
+    from google.adk.workflow import FunctionNode
+
+    if "_run_impl" not in vars(FunctionNode) or hasattr(vars(FunctionNode)["_run_impl"], _JOURNALED_MARK):
+        return
+    run = vars(FunctionNode)["_run_impl"]
+
+    def journaled(node: Any, *, ctx: Any, node_input: Any) -> "AsyncGenerator[Any, None]":
+        return run_journaled(node._unwrapped_func, node.name, functools.partial(run, node), ctx, node_input)  # noqa: SLF001
+
+    setattr(journaled, _JOURNALED_MARK, True)
+    FunctionNode._run_impl = journaled  # noqa: SLF001 # pyright: ignore
+
+
+def tool_node_path(context: ToolContext) -> str | None:
+    """Return the path of the node that runs a tool without an agent; ADK gives its call another id in each run."""
+    node: Any = getattr(context, "_node", None)
+    return context.node_path if type(node).__name__ == "_ToolNode" else None
 
 
 def has_replaced_run(tool: BaseTool) -> bool:

@@ -20,6 +20,7 @@ from lango.adk.agents.transfers import missing_transfer_target, transfer_correct
 from lango.adk.agents.tree import final_answer_agent, is_final_answer, tools_of, walk_agents
 from lango.adk.model.direct_text import TextSink, agents_with_direct_text
 from lango.adk.model.provider_llm import ProviderLlm
+from lango.adk.run import workflow_nodes
 from lango.adk.run.input_builder import InputBuilder
 from lango.adk.run.plugin import RuntimePlugin
 from lango.adk.run.runner import run_adk
@@ -145,7 +146,7 @@ class AdkEngine:
     async def preload_adk(self) -> None:
         """Import what ADK imports in its first run: once, and in a thread."""
         if self._imported is None:
-            self._imported = asyncio.ensure_future(asyncio.to_thread(preload_adk))
+            self._imported = asyncio.ensure_future(asyncio.to_thread(_preload))
         await asyncio.shield(self._imported)
 
     async def close(self) -> None:
@@ -285,6 +286,11 @@ class AdkEngine:
         session = await self._store.read(find_session, name)
         open_now = await self._store.read(read_approval_requests, session) if session else []
         return {request.call_id: request for request in open_now}
+
+
+def _preload() -> None:
+    preload_adk()
+    workflow_nodes.install()
 
 
 def _describe_agent(agent: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools import BaseTool, ToolContext
 from typing_extensions import override
 
+from lango.adk.agents.adk_internals import tool_node_path
 from lango.adk.agents.adk_tool import effect_of, time_limit_s
 from lango.adk.agents.client_tools import ClientTool, add_client_tools, mark_client_calls
 from lango.adk.agents.transfers import TRANSFER_TOOL
@@ -70,29 +71,14 @@ class RuntimePlugin(BasePlugin):
             llm_request,
             None if in_agent_tool else state.text_sink_for(callback_context.agent_name, callback_context.branch or ""),
         )
-        state.model_calls += 1
-        if (known := replayed_response(state, callback_context, nested=in_agent_tool)) is not None:
-            return known
-        limit = state.max_model_calls
-        if state.model_calls > limit:
-            state.failure = TurnLimit(f"the turn took more than {limit} model calls (setting agent.max_turns)")
-            return LlmResponse(error_code="TURN_LIMIT", error_message=str(state.failure))
-        if state.toolset_error is not None:
-            state.failure = state.toolset_error
-            return LlmResponse(error_code="TOOLS_LOST", error_message=str(state.toolset_error))
+        answer = _count_model_call(state) or replayed_response(state, callback_context, nested=in_agent_tool)
+        if answer is not None:
+            return answer
         await _begin_model_call(state, callback_context, nested=in_agent_tool)
         state.model_call_stats.append(call := ModelCallStats(llm_request.model or "", callback_context.agent_name))
         _current_call.set(call)
-        if state.offers_client_tools(callback_context) and not has_answer_schema(llm_request):
-            try:
-                add_client_tools(llm_request, state.client_tools)
-            except ClientToolRefused as error:
-                state.failure = error
-                return LlmResponse(error_code="CLIENT_TOOL_REFUSED", error_message=str(error))
-        if state.model_calls == limit and limit > 1:
-            remove_tools(llm_request)
-        elif state.model_calls == max(1, int(limit * WARN_AT_SHARE)):
-            _log.warning("turn %s: %s of %s model calls are used", state.turn.turn, state.model_calls, limit)
+        if (refusal := _offer_tools(state, callback_context, llm_request)) is not None:
+            return refusal
         insert_memory(callback_context, llm_request)
         if in_agent_tool:
             last_load.set(LoadSummary())
@@ -130,26 +116,21 @@ class RuntimePlugin(BasePlugin):
     ) -> dict[str, Any] | None:
         """Decide whether a tool runs, and journal its start; a returned result is used instead of running it."""
         state = current_state()
-        call_id = tool_context.function_call_id
+        call_id = _stable_call_id(tool_context) if state is not None else None
         if state is None or not call_id:
             return None
         if state.client_calls and tool_context.session.id == state.session_id:
             tool_context.actions.skip_summarization = True  # the model continues with the client's results
         enter_tool(tool, call_id)
-        known = None
-        if state.recorded is not None:
-            known = await replayed_result(state, state.recorded, call_id, tool, tool_args, tool_context)
-        if known is not None and (tool.name == TRANSFER_TOOL or is_unknown_tool(tool)):
-            return known
+        result = await replayed_result(state, call_id, tool, tool_args, tool_context)
+        if tool.name == TRANSFER_TOOL:
+            return result or check_transfer(state, tool_args, tool_context)
         if isinstance(tool, ClientTool):
             state.emit(ToolStart(state.next_id(), call_id, tool.name, tool_args, tool_context.agent_name))
             if call_id in state.client_calls:
                 return None
-            return known or check_call(state, tool, tool_args, tool_context)
-        if tool.name == TRANSFER_TOOL:
-            return check_transfer(state, tool_args, tool_context)
-        result = known
-        if known is None:
+            return result or check_call(state, tool, tool_args, tool_context)
+        if result is None:
             result = await _journal_and_admit(state, call_id, tool, tool_args, tool_context)
         waits = call_id in tool_context.actions.requested_tool_confirmations
         if not waits and (call_id in state.own_call_ids or tool_context.tool_confirmation is not None):
@@ -188,6 +169,42 @@ class RuntimePlugin(BasePlugin):
 def _leave_tool(state: TurnState, tool: BaseTool) -> None:
     if not runs_agents(tool):
         state.step_gate.leave()
+
+
+def _stable_call_id(context: ToolContext) -> str | None:
+    """Return the id of a call, the same in every run of its turn."""
+    if (path := tool_node_path(context)) is not None:
+        context.function_call_id = f"node:{path}"
+    return context.function_call_id
+
+
+def _count_model_call(state: TurnState) -> LlmResponse | None:
+    """Count a model call; return an error instead of the response if the turn made too many."""
+    state.model_calls += 1
+    limit = state.max_model_calls
+    if state.model_calls <= limit:
+        return None
+    state.failure = TurnLimit(f"the turn took more than {limit} model calls (setting agent.max_turns)")
+    return LlmResponse(error_code="TURN_LIMIT", error_message=str(state.failure))
+
+
+def _offer_tools(state: TurnState, context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
+    """Add the client's tools to a request, or remove all from the last one; return an error if that is not possible."""
+    if state.toolset_error is not None:
+        state.failure = state.toolset_error
+        return LlmResponse(error_code="TOOLS_LOST", error_message=str(state.toolset_error))
+    if state.offers_client_tools(context) and not has_answer_schema(request):
+        try:
+            add_client_tools(request, state.client_tools)
+        except ClientToolRefused as error:
+            state.failure = error
+            return LlmResponse(error_code="CLIENT_TOOL_REFUSED", error_message=str(error))
+    limit = state.max_model_calls
+    if state.model_calls == limit and limit > 1:
+        remove_tools(request)
+    elif state.model_calls == max(1, int(limit * WARN_AT_SHARE)):
+        _log.warning("turn %s: %s of %s model calls are used", state.turn.turn, state.model_calls, limit)
+    return None
 
 
 async def _begin_model_call(state: TurnState, context: CallbackContext, *, nested: bool) -> None:

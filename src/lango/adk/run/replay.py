@@ -4,6 +4,7 @@ What is stored, and how a step is recognised, is in `lango.adk.services.recorded
 """
 
 import time
+import uuid
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -18,7 +19,7 @@ from lango.adk.agents.client_tools import mark_client_calls
 from lango.adk.run.model_call_stats import ModelCallStats
 from lango.adk.run.turn_limits import call_fingerprint
 from lango.adk.run.turn_state import TurnState
-from lango.adk.services.recorded_run import RecordedRun, restore_actions
+from lango.adk.services.recorded_run import restore_actions
 from lango.errors import TurnDiverged
 from lango.store.turns import tool_journal
 from lango.store.turns.recovery import UNKNOWN_RESULT
@@ -36,6 +37,11 @@ def enter_tool(tool: BaseTool, call_id: str) -> None:
     """Note that the agents inside a tool run for this call."""
     if runs_agents(tool):
         _outer_calls.set((*_outer_calls.get(), call_id))
+
+
+def nested_step_id(step_id: str) -> str:
+    """Return the id of a step, after the ids of the calls that it runs inside of."""
+    return "/".join((*_outer_calls.get(), step_id))
 
 
 def replayed_response(state: TurnState, context: CallbackContext, *, nested: bool) -> LlmResponse | None:
@@ -57,15 +63,21 @@ def replayed_response(state: TurnState, context: CallbackContext, *, nested: boo
 
 def _nested_response(state: TurnState, agent: str, branch: str) -> LlmResponse | None:
     """Return the recorded response to a model call inside a tool, and count the call."""
-    place = "/".join((*_outer_calls.get(), f"{agent}@{branch}"))
+    place = nested_step_id(f"{agent}@{branch}")
     state.nested_calls[place] += 1
     entry = state.recorded.entry(f"{place}#{state.nested_calls[place]}") if state.recorded else None
     return LlmResponse.model_validate_json(json.encode(entry.result)) if entry else None
 
 
 async def record_nested_response(state: TurnState, context: CallbackContext, response: LlmResponse) -> None:
-    """Record the response to a model call inside a tool: its session is not stored."""
-    place = "/".join((*_outer_calls.get(), f"{context.agent_name}@{context.branch or ''}"))
+    """Record the response to a model call inside a tool: its session is not stored.
+
+    Its calls get their ids now, as ADK would give them later: they are known by these when the turn is run again.
+    """
+    for part in (response.content and response.content.parts) or ():
+        if part.function_call is not None and not part.function_call.id:
+            part.function_call.id = f"adk-{uuid.uuid4()}"
+    place = nested_step_id(f"{context.agent_name}@{context.branch or ''}")
     members = json.decode(response.model_dump_json(exclude_none=True))
     await state.store.write(
         tool_journal.record_finished_step,
@@ -78,14 +90,12 @@ async def record_nested_response(state: TurnState, context: CallbackContext, res
 
 
 async def replayed_result(
-    state: TurnState,
-    recorded: RecordedRun,
-    call_id: str,
-    tool: BaseTool,
-    arguments: dict[str, Any],
-    context: ToolContext,
+    state: TurnState, call_id: str, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
 ) -> dict[str, Any] | None:
     """Return the recorded result of a tool call; None: the tool runs, for the first time or harmlessly again."""
+    recorded = state.recorded
+    if recorded is None:
+        return None
     fingerprint = call_fingerprint(tool.name, arguments)
     nested = context.session.id != state.session_id
     if not nested and (known := recorded.next_result(call_id)) is not None:

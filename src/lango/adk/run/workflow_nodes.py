@@ -1,0 +1,106 @@
+"""Journal the function nodes of a workflow like tools, so that a finished one never runs again after a crash.
+
+ADK has no callback around a node, so `lango.adk.agents.adk_internals` puts `run_journaled` around each function node. A
+node that had started and did not finish runs again, as ADK's users expect of a node, unless its function is marked with
+`once`: there is no model that could be told, so the turn stops.
+"""
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from google.adk.agents.context import Context
+from google.adk.events import Event, RequestInput
+from msgspec import json
+
+from lango.adk.agents.adk_internals import NodeRun, journal_nodes
+from lango.adk.run.replay import nested_step_id
+from lango.adk.run.turn_state import TurnState, current_state
+from lango.errors import NodeOutcomeUnknown, Unstorable
+from lango.store.turns import tool_journal
+from lango.store.turns.tool_journal import Effect, TurnEntry
+
+_EFFECT = "lango_effect"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def once(function: F) -> F:
+    """Mark the function of a workflow's node: it must never run twice, even if it is not known whether it ended."""
+    setattr(function, _EFFECT, "once")
+    return function
+
+
+def install() -> None:
+    """Journal function nodes from now on, in turns of a runtime only."""
+    journal_nodes(run_journaled)
+
+
+async def run_journaled(
+    function: Callable[..., Any], name: str, run: NodeRun, context: Context, node_input: Any
+) -> AsyncGenerator[Any, None]:
+    """Run a function node, or yield again what it yielded in an earlier run of this turn."""
+    state = current_state()
+    if state is None:
+        async with aclosing(run(ctx=context, node_input=node_input)) as items:
+            async for item in items:
+                yield item
+        return
+    step_id = nested_step_id(f"node:{context.node_path}#{context.attempt_count}")
+    entry = state.recorded.entry(step_id) if state.recorded is not None else None
+    if entry is not None and entry.status == "finished":
+        for item in _recorded_items(entry, context):
+            yield item
+        return
+    await _start(state, step_id, name, function, entry)
+    yielded: list[Any] = []
+    async with aclosing(run(ctx=context, node_input=node_input)) as items:
+        async for item in items:
+            yielded.append(_to_json(item))
+            yield item
+    result = {"items": yielded, "route": context.route}
+    if not any("output" in item.get("event", ()) for item in yielded):
+        result["output"] = context.output
+    try:
+        await state.store.write(tool_journal.record_result, state.turn, step_id, result, time.time())
+    except Unstorable:
+        return  # what it yielded cannot be stored: after a crash it runs again
+
+
+async def _start(
+    state: TurnState, step_id: str, name: str, function: Callable[..., Any], entry: TurnEntry | None
+) -> None:
+    effect: Effect = getattr(function, _EFFECT, "idempotent")
+    if entry is not None and entry.status == "started" and effect == "once":
+        raise NodeOutcomeUnknown(
+            f"node {name!r} had started when its process died, and is marked to run at most once: find out whether it "
+            "took effect, then send the message again"
+        )
+    await state.step_gate.enter()
+    state.step_gate.leave()  # it may run further nodes, which pass the gate themselves
+    await state.store.write(tool_journal.record_intent, state.turn, step_id, name, effect, "", time.time())
+    await state.store.write(tool_journal.record_start, state.turn, step_id, time.time())
+
+
+def _to_json(item: Any) -> Any:
+    if isinstance(item, Event):
+        return {"event": json.decode(item.model_dump_json(exclude_defaults=True))}
+    if isinstance(item, RequestInput):
+        return {"input": json.decode(item.model_dump_json(exclude_defaults=True))}
+    return {"value": item}
+
+
+def _recorded_items(entry: TurnEntry, context: Context) -> list[Any]:
+    if entry.result["route"] is not None:
+        context.route = entry.result["route"]
+    if entry.result.get("output") is not None:
+        context.output = entry.result["output"]
+    return [_from_json(item) for item in entry.result["items"]]
+
+
+def _from_json(item: dict[str, Any]) -> Any:
+    if "event" in item:
+        return Event.model_validate_json(json.encode(item["event"]))
+    if "input" in item:
+        return RequestInput.model_validate_json(json.encode(item["input"]))
+    return item["value"]
