@@ -1,5 +1,6 @@
 """A turn that is killed after any of its commits goes on, for every shape of agent."""
 
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ from google.adk.agents import (
     ParallelAgent,  # pyright: ignore[reportDeprecated]
     SequentialAgent,  # pyright: ignore[reportDeprecated]
 )
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events import Event
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.workflow import START, JoinNode, Workflow
+from typing_extensions import override
 
 from tests.support.kill_points import Journal, MakeAgent, PlannedModel, Step, go_on, left_behind, run_and_copy
 
@@ -45,7 +49,8 @@ def agent(journal: Journal, name: str, *plan: Step, tools: Any = (), **more: Any
 
 
 class Own(BaseAgent):
-    async def _run_async_impl(self, ctx: Any) -> Any:
+    @override
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         for sub in self.sub_agents:
             async for event in sub.run_async(ctx):
                 yield event
