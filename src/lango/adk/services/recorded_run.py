@@ -57,6 +57,8 @@ class RecordedRun:
         self._results: dict[str, _Recorded] = {}
         self._entries = entries
         for row, event in zip(stored, events, strict=True):
+            if _is_exception(event):
+                continue
             recorded = _Recorded(event, row.message is not None, bool((row.extra or {}).get(FROM_CODE)))
             self._lanes.setdefault(_lane(event), deque()).append(recorded)
             for result in event.get_function_responses():
@@ -136,6 +138,11 @@ def _lane(event: Event) -> _Lane:
 
 def _is_response(event: Event) -> bool:
     return bool(event.content or event.error_code) and not event.get_function_responses()
+
+
+def _is_exception(event: Event) -> bool:
+    """Whether ADK made an event of an exception, which ended the run: the step that raised it is done again."""
+    return bool(event.error_code) and not (event.content or event.finish_reason or event.usage_metadata)
 
 
 def _difference(event: Event, recorded: Event) -> str | None:
