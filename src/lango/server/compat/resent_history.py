@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from lango.history.pairing import parse_result_text
 from lango.messages import Message
 from lango.server.compat.client_view import VisibleMessage, visible_stored, visible_user_message
 from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
@@ -20,7 +21,6 @@ from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store import SessionId, SessionRecord
-from lango.store.codec.rows import parse_result_text
 from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_message_page
 from lango.store.turns import queue, turns
