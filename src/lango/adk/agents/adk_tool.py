@@ -135,11 +135,11 @@ async def confirm_unless_safe(
     return None if confirmation.confirmed else {"error": f"not run: {tool.name} was not approved"}
 
 
-def tool_from_adk(inner: BaseTool, *, level: Level = "dangerous", effect: Effect = "once") -> Tool:
+def tool_from_adk(inner: BaseTool) -> Tool:
     """Convert an ADK tool to a `Tool`, so that approvals, limits and checked results apply to it.
 
-    Its effects are unknown, so by default it needs approval and is never repeated. It runs only in an `AdkTool`, which
-    gives it ADK's context.
+    Its effects are unknown, so it needs approval and is never repeated. It runs only in an `AdkTool`, which gives it
+    ADK's context.
     """
 
     async def handler(arguments: dict[str, Any], /) -> Any:
@@ -151,7 +151,7 @@ def tool_from_adk(inner: BaseTool, *, level: Level = "dangerous", effect: Effect
     declaration = declaration_of(inner)
     schema: Any = declaration and (declaration.parameters_json_schema or declaration.parameters)
     parameters = json_schema_of(schema) if schema else None
-    return Tool(inner.name, inner.description, parameters, handler, level=level, effect=effect)
+    return Tool(inner.name, inner.description, parameters, handler, level="dangerous", effect="once")
 
 
 def _is_error(result: dict[str, Any]) -> bool:
