@@ -13,7 +13,7 @@ import pytest
 
 from lango.config import Settings
 from lango.messages import ToolCall
-from lango.tools import find_sandbox
+from lango.tools.builtin.sandbox import find_sandbox
 from tests.support.servers.scripted_server import scripted_server
 from tests.support.servers.served import serving
 
