@@ -9,8 +9,7 @@ from starlette.routing import Route
 
 from lango import Settings
 from lango.server.app import create_app
-from lango.server.security.auth import current_caller
-from lango.server.security.authenticated_route import AuthenticatedRoute
+from lango.server.security.auth import AuthenticatedRoute, current_caller
 from lango.store import Store
 from tests.agents.parts import add_api_key
 from tests.support.servers.served import PATIENCE_S, Server, send, serving

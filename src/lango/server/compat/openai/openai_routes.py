@@ -48,8 +48,7 @@ from lango.server.compat.openai.session_selection import submit_carried_history,
 from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError
 from lango.server.schemas import SESSION_ID, IdempotencyKey
-from lango.server.security.auth import CurrentCaller
-from lango.server.security.authenticated_route import route_with_error_body
+from lango.server.security.auth import CurrentCaller, route_with_error_body
 from lango.server.streaming.sse import FrameStreamResponse
 
 # an accepted turn is stored: a client that retries the request would send the message twice
