@@ -114,8 +114,12 @@ def check_all_answered(calls: Collection[str], answered: Collection[str]) -> Non
 
 async def results_key(context: ServerContext, session: SessionRecord, calls: Collection[str], *more: str) -> str:
     """Return an idempotency key for the results of some calls: the same results again are the same turn."""
-    about = "results", await _event_of_calls(context, session, calls), *sorted(calls), *more
-    return f"results-{hashlib.sha256(json.dumps(about).encode()).hexdigest()}"
+    return idempotency_key("results", await _event_of_calls(context, session, calls), *sorted(calls), *more)
+
+
+def idempotency_key(kind: str, *parts: str) -> str:
+    """Return an idempotency key that depends on all parts."""
+    return f"{kind}-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
 
 
 async def _event_of_calls(context: ServerContext, session: SessionRecord, calls: Collection[str]) -> str:
@@ -131,7 +135,26 @@ async def _event_of_calls(context: ServerContext, session: SessionRecord, calls:
     return ""
 
 
-async def unstored_messages(
+async def submit_user_messages(
+    context: ServerContext,
+    caller: Caller,
+    session_id: str,
+    user_messages: Sequence[Message],
+    newest: int,
+    key: str | None,
+    tools: Sequence[Tool],
+    results: Results,
+) -> TurnRef:
+    """Submit the user's last message as a turn, after those that the session does not hold yet."""
+    last = user_messages[-1]
+    history = await _unstored_messages(context, caller, session_id, user_messages, newest)
+    files = attachments_of_message(last)
+    return await context.turns.submit(
+        caller, session_id, last.content, key, files, client_tools=tools, results=results, history=history
+    )
+
+
+async def _unstored_messages(
     context: ServerContext, caller: Caller, session_id: str, user_messages: Sequence[Message], newest: int
 ) -> Sequence[Message]:
     """Return the user's messages before the last one that the session does not hold yet.
