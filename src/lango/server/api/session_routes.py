@@ -195,7 +195,7 @@ async def _with_bounded_lines(pieces: AsyncIterable[bytes], longest: int) -> Asy
     async for piece in pieces:
         first, *later = piece.split(b"\n")
         length += len(first)
-        if max(length, *map(len, later)) > longest if later else length > longest:
+        if max([length, *map(len, later)]) > longest:
             raise ApiError(413, "TooLarge", f"a line of the export has more than {longest} bytes")
         length = len(later[-1]) if later else length
         yield piece

@@ -90,9 +90,7 @@ def _not_agui(error: ValidationError, *place: str) -> ApiError:
 
 async def submit_run(context: ServerContext, caller: Caller, run_input: RunAgentInput) -> list[TurnRef]:
     """Submit the last message of a run, or its answers to interrupts of an earlier run."""
-    tools = await read_client_tools(
-        [(message.name, message.description, message.parameters) for message in run_input.tools or ()]
-    )
+    tools = await read_client_tools([(tool.name, tool.description, tool.parameters) for tool in run_input.tools or ()])
     await context.authenticator.check_token_quota(caller)
     thread_messages = [
         message for message in run_input.messages if not isinstance(message, ActivityMessage | ReasoningMessage)
@@ -127,18 +125,16 @@ async def _submit_answers(
 ) -> list[TurnRef]:
     """Submit answers to approval requests, after any results in the same run."""
     session = await context.get_session(caller, run_input.thread_id)
-    new = {answer.call.id for answer in await context.store.read(read_client_calls, session)} & results.keys()
-    turns = (
-        [await submit_results(context, caller, run_input.thread_id, results, new, tools, run_input.run_id)]
-        if new
-        else []
-    )
+    open_calls = {waiting.call.id for waiting in await context.store.read(read_client_calls, session)}
+    turns: list[TurnRef] = []
+    if new := open_calls & results.keys():
+        turns.append(await submit_results(context, caller, run_input.thread_id, results, new, tools, run_input.run_id))
     for answer in run_input.resume or ():
         approved = answer.status == "resolved" and _is_approved(answer.payload)
-        turn = context.turns.submit_approval(
+        turn = await context.turns.submit_approval(
             caller, run_input.thread_id, answer.interrupt_id, approved=approved, client_tools=tools
         )
-        turns.append(await turn)
+        turns.append(turn)
     return turns
 
 

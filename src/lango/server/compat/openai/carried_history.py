@@ -46,7 +46,7 @@ def read_history(sent: Sequence[ChatMessage], limits: ServerSettings) -> list[Me
         if message and (message.content or message.media or message.tool_calls):
             messages.append(_MessageWithResults(message))
             open_calls |= {call.id: (messages[-1], call) for call in message.tool_calls}
-    return [message for sent_message in messages for message in _flatten(sent_message)]
+    return [message for with_results in messages for message in _flatten(with_results)]
 
 
 def _to_tool_call(call: ChatCall) -> ToolCall:
@@ -73,7 +73,6 @@ def _attach_result(message: ChatMessage, open_calls: dict[str, tuple[_MessageWit
     return None
 
 
-def _flatten(message: _MessageWithResults) -> list[Message]:
-    return (
-        [message.message, Message("tool", tool_calls=tuple(message.results))] if message.results else [message.message]
-    )
+def _flatten(owner: _MessageWithResults) -> list[Message]:
+    results = [Message("tool", tool_calls=tuple(owner.results))] if owner.results else []
+    return [owner.message, *results]

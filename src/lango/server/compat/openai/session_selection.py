@@ -90,7 +90,7 @@ async def submit_carried_history(
     request: ChatRequest,
     tools: Sequence[Tool],
     key: str | None,
-    conversation: NamedConversation | None = None,
+    conversation: NamedConversation | None,
 ) -> TurnRef:
     """Submit a turn whose model reads exactly the history in the request."""
     messages = await asyncio.to_thread(read_history, request.messages, context.settings.server)
@@ -118,7 +118,8 @@ def _check_all_results(messages: Sequence[Message]) -> None:
         raise ApiError(
             400, "BadRequest", "messages: these tool messages answer no call before them; send it, or its X-Session-Id"
         )
-    check_all_answered(*([call.id for call in message.tool_calls] for message in messages[-2:]))
+    answer, results = messages[-2:]
+    check_all_answered([call.id for call in answer.tool_calls], [result.id for result in results.tool_calls])
 
 
 async def _continue_session(
