@@ -51,9 +51,9 @@ def label(model: str) -> str:
     """Return the name of a model for users, a local model's with its description."""
     if not model.startswith("local/"):
         return model
-    from lango.providers.local import LocalProvider
+    from lango.providers.local.known_models import local_model
 
-    return f"{model}: {LocalProvider().label(model.removeprefix('local/'))}"
+    return f"{model}: {local_model(model.removeprefix('local/')).label}"
 
 
 def _provider_names(configured: Mapping[str, ProviderSettings]) -> str:

@@ -125,9 +125,9 @@ async def _check_configured_model(settings: "Settings", model: str, offline: boo
     if failure := await check_model(settings, model, send=not offline):
         raise ProviderError(failure)
     if model.startswith("local/"):
-        from lango.providers.local import LocalProvider
+        from lango.providers.local.known_models import local_model
 
-        return LocalProvider().label(model.removeprefix("local/"))
+        return local_model(model.removeprefix("local/")).label
     return "the key is set; not contacted" if offline else "answers"
 
 
