@@ -11,7 +11,6 @@ from lango.server.json_body import large_response
 from lango.server.schemas import COMMON_ERRORS, RecordView, SessionIdPath
 from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
 from lango.store.memory import observations
-from lango.store.memory.observations import SessionMemory
 
 router = APIRouter(
     prefix="/v1",
@@ -99,7 +98,8 @@ async def read_memory(
 
     def shown() -> dict[str, Any]:
         notes = [
-            Observation.model_validate(note).model_dump(mode="json") for note in SessionMemory(tuple(batches)).as_json()
+            Observation.model_validate(note).model_dump(mode="json")
+            for note in observations.SessionMemory(tuple(batches)).as_json()
         ]
         return {"observed_seq": recalled.observed_seq, "tokens": recalled.tokens, "observations": notes}
 

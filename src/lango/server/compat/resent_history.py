@@ -23,9 +23,9 @@ from lango.store import SessionId, SessionRecord
 from lango.store.codec.rows import parse_result_text
 from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_message_page
-from lango.store.turns import queue, turns
 from lango.store.turns.client_calls import read_client_calls
-from lango.store.turns.turns import read_turn
+from lango.store.turns.queue import read_queued_messages
+from lango.store.turns.turns import find_by_idempotency_key, read_turn
 from lango.tools import Tool
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -93,7 +93,7 @@ async def submit_results(
     key = await results_key(context, session, new)
     for candidate in (key, await results_key(context, session, new, "again", attempt)):
         key = candidate
-        turn = await context.store.read(turns.find_by_idempotency_key, session.key, key)
+        turn = await context.store.read(find_by_idempotency_key, session.key, key)
         record = await context.store.read(read_turn, session.key, turn) if turn else None
         if turn and record and record.status in ("queued", "running", "done"):
             return TurnRef(session, turn)
@@ -173,10 +173,8 @@ async def _unstored_messages(
     if session is None:
         return user_messages[first:-1]
     page = await context.store.read(read_message_page, session, limit=_COMPARED_MESSAGES)
-    queued = await context.store.read(queue.read_queued_messages, session.key)
-    stored = [
-        visible_stored(message).message for message in (*page, *(queued_message.message for queued_message in queued))
-    ]
+    queued = await context.store.read(read_queued_messages, session.key)
+    stored = [visible_stored(message).message for message in (*page, *(entry.message for entry in queued))]
     stored_views = [message for message in stored if message.role == "user"]
     sent = [
         visible_user_message(message, map(file_fingerprint, attachments_of_message(message)))

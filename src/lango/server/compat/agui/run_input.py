@@ -30,8 +30,8 @@ from ag_ui.core import (
 )
 from pydantic import TypeAdapter, ValidationError
 
-from lango import messages
 from lango.messages import Attachment
+from lango.messages import Message as LangoMessage
 from lango.server.compat.inline_files import (
     attachments_of_message,
     file_fingerprint,
@@ -104,7 +104,7 @@ async def submit_run(context: ServerContext, caller: Caller, run_input: RunAgent
     if isinstance(last, ToolMessage):
         new = calls_answered_at_end(calls)
         return [await submit_results(context, caller, run_input.thread_id, results, new, tools, run_input.run_id)]
-    user_message = _to_user_message(last, last=True) if isinstance(last, UserMessage) else messages.Message("user")
+    user_message = _to_user_message(last, last=True) if isinstance(last, UserMessage) else LangoMessage("user")
     if not isinstance(last, UserMessage) or not (user_message.content or user_message.media):
         raise ApiError(
             400,
@@ -170,10 +170,10 @@ def _is_approved(payload: Any) -> bool:
             return False
 
 
-def _to_user_message(message: UserMessage, *, last: bool = False) -> messages.Message:
+def _to_user_message(message: UserMessage, *, last: bool = False) -> LangoMessage:
     """Return a user's message. Raise `ApiError` for an unreadable file in the last one."""
     if isinstance(message.content, str):
-        return messages.Message("user", message.content)
+        return LangoMessage("user", message.content)
     text = "".join(part.text for part in message.content if isinstance(part, TextPart))
     media = [part for part in message.content if not isinstance(part, TextPart)]
     return read_user_message(text, lambda: list(map(_file, count(1), media)), len(media), last=last)
