@@ -96,13 +96,16 @@ async def page(path: str) -> Response:
 
 _EMPTY: dict[str, Any] = {
     "builder": "",
+    "debug/trace/session/[^/]+": [],  # spans go to the collector of `[telemetry]`
     "eval-results": {"evalResultIds": []},
     "eval-sets": {"evalSetIds": []},
     "eval_results": [],
     "eval_sets": [],
     "metrics-info": {"metricsInfo": []},
     "tests": [],
+    "users/[^/]+/sessions/[^/]+/events/[^/]+/graph": {},
 }
+"""What the UI reads of an app and this server does not have: patterns of paths, each with its empty response."""
 
 
 @router.get("/config/telemetry")
@@ -137,29 +140,13 @@ def _graph_lines(agent: Mapping[str, Any]) -> Iterator[str]:
         yield from _graph_lines(sub)
 
 
-@router.get("/dev/apps/{app}/debug/trace/session/{session_id}")
-async def session_trace(app: str, session_id: str, caller: CurrentCaller, context: Context) -> list[Any]:
-    """Return no spans: they go to the collector of `[telemetry]`."""
-    _check_app(app, context)
-    return []
-
-
-@router.get("/dev/apps/{app}/users/{user_id}/sessions/{session_id}/events/{event_id}/graph")
-async def event_graph(
-    app: str, user_id: str, session_id: str, event_id: str, caller: CurrentCaller, context: Context
-) -> dict[str, Any]:
-    """Return no graph of an event."""
-    _check_app(app, context)
-    return {}
-
-
 @router.get("/dev/apps/{app}/{what:path}")
 async def read_unsupported(app: str, what: str, caller: CurrentCaller, context: Context) -> Response:
     """Return an empty response for data that this server does not have."""
     _check_app(app, context)
-    if what not in _EMPTY:
+    empty = next((response for pattern, response in _EMPTY.items() if re.fullmatch(pattern, what)), None)
+    if empty is None:
         raise ApiError(404, "NotFound", f"there is no {what.partition('/')[0]} here: it belongs to ADK's own server")
-    empty = _EMPTY[what]
     return PlainTextResponse(empty) if isinstance(empty, str) else JsonResponse(empty)
 
 
