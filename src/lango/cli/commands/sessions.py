@@ -241,6 +241,7 @@ def _message_json(seq: int, message: "Message") -> dict[str, Any]:
     return fields | ({"tool_calls": calls} if calls else {})
 
 
+@app.command()
 def check(
     session_id: Annotated[str | None, typer.Argument(help="The session's id; else every session.")] = None,
     app: AppFilter = None,
