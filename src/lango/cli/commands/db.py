@@ -9,11 +9,6 @@ from lango.errors import StoreUrlError
 app = typer.Typer(help="The database: upgrade its schema, or continue after damage.", no_args_is_help=True)
 
 
-@app.callback()
-def group() -> None:
-    """The database: upgrade its schema, or continue after damage."""
-
-
 @app.command()
 def upgrade(config: Config = None, store: StoreUrl = None) -> None:
     """Upgrade the schema of the store, and print its version. Other commands do so, too."""
