@@ -82,7 +82,7 @@ def model(cls: type[BaseModel], depth: int = 0) -> st.SearchStrategy[Any]:
         try:
             return cls(**{name: draw(fields[name]) for name in sorted(chosen | required)})
         except (ValueError, TypeError):
-            # a validator of the model's own said no
+            # a validator of the model rejects it
             return draw(st.nothing())
 
     return build()

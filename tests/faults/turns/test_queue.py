@@ -30,7 +30,7 @@ from lango.turns import lease_holder, liveness
 from lango.turns.liveness import LivenessMonitor
 from tests.agents.parts import PATIENCE_S, collect, messages, rows, statuses
 from tests.support.store_workers import Worker
-from tests.support.turn_worker import answer, check_calls, run_a_turn, run_many_turns, teller
+from tests.support.turn_worker import answer, check_calls, open_paying_runtime, run_a_turn, run_many_turns
 
 NAME = SessionId("crash", "user", "s")
 NEVER_S = 2 * PATIENCE_S
@@ -77,7 +77,7 @@ class Looks(LivenessMonitor):
 async def here(url: str, folder: Path) -> AsyncGenerator[tuple[Runtime, Looks]]:
     """Open a runtime in this process that says when it looks at the turns of others."""
     looks = Looks()
-    async with teller(url, folder, ScriptedProvider(itertools.repeat(answer))) as runtime:
+    async with open_paying_runtime(url, folder, ScriptedProvider(itertools.repeat(answer))) as runtime:
         vars(runtime)["_liveness"] = looks
         yield runtime, looks
 

@@ -16,7 +16,7 @@ from lango.testing import ScriptedProvider
 from lango.tools import Tool
 from tests.agents.parts import PATIENCE_S, check_order, collect, kinds, last_error, rows, settings_for, text_of
 from tests.integration.runtime.test_queueing import Gate, gated
-from tests.support.servers.served import AGENT, send, serving
+from tests.support.servers.server_process import AGENT, send, serving
 
 
 def add(arguments: dict[str, Any]) -> dict[str, Any]:

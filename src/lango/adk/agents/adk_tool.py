@@ -12,7 +12,6 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext as AdkToolContext
 from google.genai import types
-from msgspec import Struct
 from typing_extensions import override
 
 from lango.adk.agents.adk_internals import declaration_of
@@ -167,17 +166,12 @@ def _error_text(result: dict[str, Any]) -> str:
 
 def decision_for(tool: BaseTool, settings: ToolSettings) -> Decision:
     """Decide whether a tool may run. An ADK tool in a user's own agent has no level: it counts as safe."""
-    return decide(_PolicySubject(tool.name, tool.tool.level if isinstance(tool, AdkTool) else "safe"), settings)
+    return decide(tool.name, tool.tool.level if isinstance(tool, AdkTool) else "safe", settings)
 
 
 def effect_of(tool: BaseTool) -> Effect:
     """Return what a second run of a tool would do; of an ADK tool, the worst is assumed."""
     return tool.tool.effect if isinstance(tool, AdkTool) else "once"
-
-
-class _PolicySubject(Struct, frozen=True):
-    name: str
-    level: Level
 
 
 def needs_approval(tool: BaseTool) -> bool:

@@ -6,8 +6,8 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from lango.config import ServerSettings
 from lango.errors import AttachmentRefused
-from lango.messages import Attachment
-from lango.server.compat.inline_files import read_data_url
+from lango.messages import Attachment, Message
+from lango.server.compat.inline_files import read_data_url, read_user_message
 from lango.server.compat.resent_history import FILE_LEFT_OUT, CallsInMessage, parse_result
 from lango.server.errors import ApiError
 from lango.tools import Tool
@@ -100,7 +100,11 @@ class ChatMessage(BaseModel):
             )
         return CallsInMessage(call_ids=self.call_ids)
 
-    def read_files(self, limits: ServerSettings) -> list[Attachment]:
+    def to_user_message(self, limits: ServerSettings, *, last: bool) -> Message:
+        """Return a message of the user. Raise `ApiError` for an unreadable file in the last one."""
+        return read_user_message(self.text, lambda: self._read_files(limits), len(self.file_parts), last=last)
+
+    def _read_files(self, limits: ServerSettings) -> list[Attachment]:
         """Return the files of this message; raise `ApiError` for files that are unreadable, too large or too many."""
         files = [part.read_file(number) for number, part in enumerate(self.file_parts, 1)]
         try:
