@@ -227,6 +227,7 @@ SCENARIOS: dict[str, Scenario] = {
 @pytest.fixture
 async def proxy(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Proxy]:
     monkeypatch.setattr("lango.store.engine.outages._DELAYS_S", (0.01,))
+    monkeypatch.setattr("tests.support.postgres_proxy._LATE_S", 0.05)
     async with Proxy.before(postgres_url) as proxy:
         yield proxy
 
