@@ -17,7 +17,7 @@ from typing_extensions import override
 from lango.adk.agents.adk_internals import declaration_of
 from lango.adk.model.request_config import json_schema_of
 from lango.config import ToolSettings
-from lango.tools import DEFAULT_TIMEOUT_S, Effect, InvalidArguments, Level, Tool, ToolContext, ToolError, ToolOutcome
+from lango.tools import DEFAULT_TIMEOUT_S, Effect, InvalidArguments, Tool, ToolContext, ToolError, ToolOutcome
 from lango.tools.approval_policy import Decision, decide
 from lango.tools.execution import run_tool
 from lango.tools.results import error_text

@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from lango.history.pairing import parse_result_text
 from lango.messages import Message
 from lango.server.compat.client_view import VisibleMessage, visible_stored, visible_user_message
 from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
@@ -44,14 +43,6 @@ class CallsInMessage(Struct, frozen=True):
     call_ids: tuple[str, ...] = ()
     answered_call_id: str | None = None
     result: Mapping[str, Any] = {}
-
-
-def parse_result(text: str) -> dict[str, Any]:
-    """Parse the result of a client's tool: a JSON object, or any other text as `result`."""
-    try:
-        return parse_result_text(text)
-    except RecursionError:
-        return {"result": text}
 
 
 def collect_results(messages: Iterable[CallsInMessage]) -> dict[str, Mapping[str, Any]]:

@@ -30,6 +30,7 @@ from ag_ui.core import (
 )
 from pydantic import TypeAdapter, ValidationError
 
+from lango.history.pairing import parse_result_text
 from lango.messages import Attachment
 from lango.messages import Message as LangoMessage
 from lango.server.compat.inline_files import (
@@ -46,7 +47,6 @@ from lango.server.compat.resent_history import (
     calls_answered_at_end,
     collect_results,
     idempotency_key,
-    parse_result,
     submit_results,
     submit_user_messages,
 )
@@ -159,7 +159,7 @@ def _result(message: ToolMessage) -> dict[str, Any]:
     text = "".join(parts)
     if message.error:
         return {"error": message.error} | ({"result": text} if text else {})
-    return parse_result(text)
+    return parse_result_text(text)
 
 
 def _is_approved(payload: Any) -> bool:

@@ -6,9 +6,10 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from lango.config import ServerSettings
 from lango.errors import AttachmentRefused
+from lango.history.pairing import parse_result_text
 from lango.messages import Attachment, Message
 from lango.server.compat.inline_files import read_data_url, read_user_message
-from lango.server.compat.resent_history import FILE_LEFT_OUT, CallsInMessage, parse_result
+from lango.server.compat.resent_history import FILE_LEFT_OUT, CallsInMessage
 from lango.server.errors import ApiError
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
@@ -96,7 +97,7 @@ class ChatMessage(BaseModel):
         if self.role == "tool":
             return CallsInMessage(
                 answered_call_id=self.tool_call_id,
-                result=parse_result(self.text + FILE_LEFT_OUT * len(self.file_parts)),
+                result=parse_result_text(self.text + FILE_LEFT_OUT * len(self.file_parts)),
             )
         return CallsInMessage(call_ids=self.call_ids)
 
