@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import asdict
 
-from lango.cli.options import AppFilter, Config, Json, SessionIdArgument, StoreUrl, UserFilter, load_settings, store_url
+from lango.cli.options import AppFilter, Config, Json, SessionIdArgument, StoreUrl, UserFilter, load_settings
 from lango.cli.progress import progress_bar
 from lango.cli.store_access import run_on_store, session_by_id, session_owners, sessions_matching
 from lango.cli.tables import print_table
@@ -39,7 +39,7 @@ def list_sessions(
         found = await sessions_matching(opened, app, user)
         return await opened.read(with_all_first_words, found)
 
-    records = run_on_store(store_url(config, store), read)
+    records = run_on_store(config, store, read)
     if as_json:
         for record in records:
             print(json.dumps(session_json(record)))
@@ -67,7 +67,7 @@ def show(
         live = list(live_ranges(record.last_seq, record.rewinds))
         return [(stored.seq, stored.message) for stored in events if stored.message and is_live(stored.seq, live)]
 
-    for seq, message in run_on_store(store_url(config, store), read):
+    for seq, message in run_on_store(config, store, read):
         if as_json:
             print(json.dumps(_message_json(seq, message)))
         else:
@@ -92,7 +92,7 @@ def usage(
         record = await session_by_id(opened, session_id, app, user)
         return await read_usage(opened, record.name, load_settings(config), limit)
 
-    print_usage(run_on_store(store_url(config, store), read), as_json=as_json)
+    print_usage(run_on_store(config, store, read), as_json=as_json)
 
 
 @app.command()
@@ -109,7 +109,7 @@ def delete(
         record = await session_by_id(opened, session_id, app, user)
         await opened.delete_session(record.name)
 
-    run_on_store(store_url(config, store), remove)
+    run_on_store(config, store, remove)
     print(f"deleted {session_id}")
 
 
@@ -129,7 +129,7 @@ def rename(
         sessions, record = await _sessions_api(opened, session_id, app, user)
         return await sessions.rename(session_id, title, user_id=record.name.user_id)
 
-    _print_session(run_on_store(store_url(config, store), name), as_json, "{id} has the title {title!r}")
+    _print_session(run_on_store(config, store, name), as_json, "{id} has the title {title!r}")
 
 
 @app.command()
@@ -150,7 +150,7 @@ def fork(
         sessions, record = await _sessions_api(opened, session_id, app, user)
         return await sessions.fork(session_id, at=at, new_id=new_id, title=title, user_id=record.name.user_id)
 
-    _print_session(run_on_store(store_url(config, store), make), as_json, "{id}")
+    _print_session(run_on_store(config, store, make), as_json, "{id}")
 
 
 @app.command()
@@ -170,7 +170,7 @@ def rewind(
         return await sessions.rewind(session_id, before=before, user_id=record.name.user_id)
 
     _print_session(
-        run_on_store(store_url(config, store), rewind_session),
+        run_on_store(config, store, rewind_session),
         as_json,
         "{id} is as it was before the turn of message {before}",
         before,
@@ -198,7 +198,7 @@ def search(
             hits += [{"app": app_name, "user": user_id, **asdict(hit)} for hit in found]
         return hits[:limit]
 
-    hits = run_on_store(store_url(config, store), find)
+    hits = run_on_store(config, store, find)
     for hit in hits if as_json else ():
         print(json.dumps(hit | {"created_at": format_time(hit["created_at"])}))
     if not as_json:
@@ -241,6 +241,7 @@ def _message_json(seq: int, message: "Message") -> dict[str, Any]:
     return fields | ({"tool_calls": calls} if calls else {})
 
 
+@app.command()
 def check(
     session_id: Annotated[str | None, typer.Argument(help="The session's id; else every session.")] = None,
     app: AppFilter = None,
@@ -273,7 +274,7 @@ def check(
                 advance(done, len(wanted))
         return len(wanted), found
 
-    count, found = run_on_store(store_url(config, store), find_problems)
+    count, found = run_on_store(config, store, find_problems)
     for name, problem in found:
         print(_problem_json(name, problem) if as_json else printable(f"{name.id}: {problem}" if name else str(problem)))
     if not found and not as_json:
