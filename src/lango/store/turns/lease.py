@@ -123,9 +123,10 @@ def lease_turn(key: int, name: SessionId, turn: int, owner: str, now: float) -> 
     """Start a queued turn; if open turns are ahead of it, return these. Return a turn that is not queued as it is."""
     if (yield from lock_session(key)) is None:
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
-    [[status, epoch, message, held_by]] = yield TURN, (key, turn)
+    [[status, epoch, first_epoch, message, held_by]] = yield TURN, (key, turn)
     if status != "queued" or held_by != owner:
-        return Turn(key, turn, epoch if status == "running" and held_by == owner else None, status)
+        held = epoch if status == "running" and held_by == owner else None
+        return Turn(key, turn, held, status, first_epoch=first_epoch)
     queued_before = yield from read_open_turns(key, turn)
     if queued_before:
         return queued_before
@@ -194,7 +195,7 @@ def interrupt_turn(key: int, name: SessionId, abandoned: OpenTurn, now: float) -
     rows = yield TURN, (key, abandoned.turn)
     if not (yield _INTERRUPT, (now, key, abandoned.turn, abandoned.owner)):
         return False
-    [[_, _, message, _]] = rows
+    [[_, _, _, message, _]] = rows
     entry = decode_input(message) if message else None
     if entry and (yield from accepts_results(key, entry)):
         begun = yield from append_input(key, name, entry, now)

@@ -27,7 +27,7 @@ WHERE t.session_key = $1 AND t.turn < $2 AND t.status IN ('queued', 'running')
     AND t.turn >= (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND status IN ('queued', 'running'))
 ORDER BY t.turn
 """
-TURN = "SELECT status, epoch, queued_input, owner FROM turns WHERE session_key = $1 AND turn = $2"
+TURN = "SELECT status, epoch, first_epoch, queued_input, owner FROM turns WHERE session_key = $1 AND turn = $2"
 ANY_AHEAD = "SELECT 1 FROM turns WHERE session_key = $1 AND turn < $2 AND status IN ('queued', 'running') LIMIT 1"
 WITHDRAW = """
 UPDATE turns SET status = 'cancelled', ended_at = $1, queued_input = NULL
@@ -159,7 +159,7 @@ def withdraw_turn(turn: Turn, now: float) -> Operation[bool]:
     rows = yield TURN, (key, turn.turn)
     if not (yield WITHDRAW, (now, key, turn.turn)):
         return False
-    [[_, _, message, _]] = rows
+    [[_, _, _, message, _]] = rows
     yield from approvals.reopen(key, decode_input(message))
     return True
 

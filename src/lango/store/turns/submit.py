@@ -19,7 +19,8 @@ from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, Turn
 
 _BY_EVENT = """
-SELECT t.turn, t.status, t.epoch FROM messages m JOIN turns t ON t.session_key = m.session_key AND t.first_seq = m.seq
+SELECT t.turn, t.status, t.epoch, t.first_epoch, t.owner
+FROM messages m JOIN turns t ON t.session_key = m.session_key AND t.first_seq = m.seq
 WHERE m.session_key = $1 AND m.event_id = $2
 """
 _NEXT_NUMBER = "SELECT COALESCE(MAX(turn), 0) + 1 FROM turns WHERE session_key = $1"
@@ -60,7 +61,7 @@ def submit(
     if locked is None:
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
     if at_revision is not None and (locked.revision != at_revision or (yield from read_open_turns(key))):
-        return (yield from _turn_of_lost_reply(key, name, entry))
+        return (yield from _turn_of_lost_reply(key, name, entry, owner))
     if idempotency_key is not None:
         for turn, status, epoch, digest in (yield BY_IDEMPOTENCY_KEY, (key, idempotency_key)):
             if answer is None and not is_same_input(entry, digest):
@@ -86,10 +87,10 @@ def submit(
     return (yield from start_turn(key, name, turn, entry, now))
 
 
-def _turn_of_lost_reply(key: int, name: SessionId, entry: NewEvent) -> Operation[Turn]:
+def _turn_of_lost_reply(key: int, name: SessionId, entry: NewEvent, owner: str) -> Operation[Turn]:
     """Return the turn of this input if an earlier attempt stored it, but its reply was lost; else `StaleSession`."""
-    for turn, status, epoch in (yield _BY_EVENT, (key, shorten(entry.event_id))):
-        return Turn(key, turn, epoch, status)
+    for turn, status, epoch, first_epoch, held_by in (yield _BY_EVENT, (key, shorten(entry.event_id))):
+        return Turn(key, turn, epoch if held_by == owner else None, status, first_epoch=first_epoch)
     raise StaleSession(f"session {name.id!r} went on since it was read: another turn began, or a message came")
 
 
