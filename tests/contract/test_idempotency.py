@@ -83,7 +83,7 @@ async def test_a_key_with_another_message_is_refused_while_queued_running_and_do
     assert turn.status == "queued"
     await is_that_of(store, session, turn.turn, same(), other())
     await store.end_turn(NAME, ahead, "done")
-    claimed = await store.write(lease_turn, turn.session_key, NAME, turn.turn, time.time())
+    claimed = await store.write(lease_turn, turn.session_key, NAME, turn.turn, "me", time.time())
     assert isinstance(claimed, Turn)
     await is_that_of(store, session, turn.turn, same(), other())
     await store.end_turn(NAME, claimed, "done")

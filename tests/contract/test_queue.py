@@ -17,7 +17,7 @@ from lango.store.sessions.sessions import check_epoch, create_session, find_sess
 from lango.store.sessions.window import read_session_events
 from lango.store.turns.approvals import ApprovalAnswer
 from lango.store.turns.event_log import LoggedEvent, append_log_events
-from lango.store.turns.lease import lease_turn, renew_lease
+from lango.store.turns.lease import beat, lease_turn
 from lango.store.turns.recovery import UNKNOWN_RESULT
 from lango.store.turns.tool_journal import record_intent, record_result, record_start, store_full_result
 from tests.agents.parts import PATIENCE_S, rows
@@ -71,11 +71,11 @@ async def test_a_queued_turn_keeps_its_place_while_another_one_runs(store: Store
     assert await stored_texts(store) == [("user", "first")], "nothing is written into the turn that runs"
     await write(store, running, NewEvent("answer", time.time(), Message("assistant", "one")))
     assert await store.end_turn(NAME, running, "done")
-    ahead = await store.write(lease_turn, last.session_key, NAME, last.turn, time.time())
+    ahead = await store.write(lease_turn, last.session_key, NAME, last.turn, "me", time.time())
     assert isinstance(ahead, list)
     assert [(one.turn, one.status) for one in ahead] == [(dead.turn, "queued")]
     assert await store.interrupt_turn(session, ahead[0])
-    assert isinstance(await store.write(lease_turn, last.session_key, NAME, last.turn, time.time()), Turn)
+    assert isinstance(await store.write(lease_turn, last.session_key, NAME, last.turn, "me", time.time()), Turn)
     assert await stored_texts(store) == [("user", "first"), ("assistant", "one"), ("user", "second"), ("user", "third")]
     assert await rows(store, "SELECT status, first_seq FROM turns ORDER BY turn") == [
         ("done", 1),
@@ -89,8 +89,8 @@ async def test_open_calls_of_a_dead_turn_are_closed_before_the_next_message(
 ) -> None:
     dead = await store.submit_turn(session, user_message("first"), "gone")
     await write(store, dead, calls(ToolCall("c1", "f", {})))
-    await store.write(record_intent, dead.session_key, dead.epoch, "c1", "f", "once", "hash", time.time())
-    await store.write(record_start, dead.session_key, dead.epoch, "c1", time.time())
+    await store.write(record_intent, dead, "c1", "f", "once", "hash", time.time())
+    await store.write(record_start, dead, "c1", time.time())
     queued = await store.submit_turn(session, user_message("second"), "gone")
     assert not await store.interrupt_turn(session, gone(queued)), "the dead turn before it comes first"
     assert await store.interrupt_turn(session, gone(dead))
@@ -120,23 +120,23 @@ async def test_a_turn_that_is_interrupted_is_fenced_at_once(store: Store, sessio
     """Also while no newer turn runs: a paused process may continue at any time."""
     zombie = await store.submit_turn(session, user_message("first"), "gone")
     await write(store, zombie, calls(ToolCall("c1", "f", {})))
-    await store.write(record_intent, zombie.session_key, zombie.epoch, "c1", "f", "once", "hash", time.time())
-    await store.write(record_start, zombie.session_key, zombie.epoch, "c1", time.time())
+    await store.write(record_intent, zombie, "c1", "f", "once", "hash", time.time())
+    await store.write(record_start, zombie, "c1", time.time())
     assert await store.interrupt_turn(session, gone(zombie))
     before = await snapshot(store)
     with pytest.raises(FencedWrite):
         await write(store, zombie, NewEvent("late", time.time(), Message("assistant", "from the grave")))
     with pytest.raises(FencedWrite):
-        await store.write(record_intent, zombie.session_key, zombie.epoch, "c2", "f", "once", "hash", time.time())
+        await store.write(record_intent, zombie, "c2", "f", "once", "hash", time.time())
     with pytest.raises(FencedWrite):
-        await store.write(record_start, zombie.session_key, zombie.epoch, "c1", time.time())
+        await store.write(record_start, zombie, "c1", time.time())
     with pytest.raises(FencedWrite):
         await store.write(check_epoch, zombie.session_key, zombie.epoch)
-    await store.write(record_result, zombie.session_key, zombie.epoch, "c1", {"late": True}, time.time())
-    await store.write(store_full_result, zombie.session_key, zombie.epoch, "c1", "late")
+    await store.write(record_result, zombie, "c1", {"late": True}, time.time())
+    await store.write(store_full_result, zombie, "c1", "late")
     logged = LoggedEvent.of(TextDelta(IDS_PER_TURN + 1, "x"))
     assert not await store.write(append_log_events, session.key, zombie.turn, [logged])
-    assert await store.write(renew_lease, zombie) == "lost"
+    assert await store.write(beat, "gone") == [], "its heartbeat shows it that the lease is lost"
     assert not await store.end_turn(NAME, zombie, "done")
     assert await snapshot(store) == before
 
@@ -148,7 +148,7 @@ async def snapshot(store: Store) -> list[list[tuple[object, ...]]]:
 
 async def test_leasing_an_ended_turn_returns_its_status(store: Store, session: SessionRecord) -> None:
     running = await store.submit_turn(session, user_message("first"), "me")
-    assert await store.write(lease_turn, running.session_key, NAME, running.turn, time.time()) == running, (
+    assert await store.write(lease_turn, running.session_key, NAME, running.turn, "me", time.time()) == running, (
         "claimed twice, it is the same turn"
     )
     taken_back = await store.submit_turn(session, user_message("second"), "me")
@@ -157,7 +157,7 @@ async def test_leasing_an_ended_turn_returns_its_status(store: Store, session: S
     await store.end_turn(NAME, running, "done")
     assert await store.interrupt_turn(session, gone(dead))
     for turn, status in ((running, "done"), (taken_back, "cancelled"), (dead, "interrupted")):
-        claimed = await store.write(lease_turn, turn.session_key, NAME, turn.turn, time.time())
+        claimed = await store.write(lease_turn, turn.session_key, NAME, turn.turn, "me", time.time())
         assert isinstance(claimed, Turn)
         assert (claimed.status, claimed.epoch) == (status, None)
 
@@ -195,7 +195,7 @@ async def test_the_next_queued_turn_is_notified(
         turn = await other.submit_turn(session, user_message("next"), "me")
         assert turn.status == "queued"
         comes_up = await stack.enter_async_context(other.watch_queue(turn))
-        assert isinstance(await other.write(lease_turn, turn.session_key, NAME, turn.turn, time.time()), list)
+        assert isinstance(await other.write(lease_turn, turn.session_key, NAME, turn.turn, "me", time.time()), list)
         waiting = asyncio.ensure_future(comes_up(NEVER_S))
         match how:
             case "end":
@@ -205,7 +205,7 @@ async def test_the_next_queued_turn_is_notified(
             case _:
                 assert await store.interrupt_turn(session, gone(blocking))
         await waiting
-        assert isinstance(await other.write(lease_turn, turn.session_key, NAME, turn.turn, time.time()), Turn)
+        assert isinstance(await other.write(lease_turn, turn.session_key, NAME, turn.turn, "me", time.time()), Turn)
 
 
 async def test_a_wait_for_the_queue_ends_at_its_timeout(store: Store, session: SessionRecord) -> None:
@@ -213,4 +213,4 @@ async def test_a_wait_for_the_queue_ends_at_its_timeout(store: Store, session: S
     turn = await store.submit_turn(session, user_message("second"), "me")
     async with store.watch_queue(turn) as comes_up, asyncio.timeout(PATIENCE_S):
         await comes_up(0.01)
-        assert isinstance(await store.write(lease_turn, turn.session_key, NAME, turn.turn, time.time()), list)
+        assert isinstance(await store.write(lease_turn, turn.session_key, NAME, turn.turn, "me", time.time()), list)

@@ -16,7 +16,7 @@ from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.state import read_state_at, read_state_before
 from lango.store.sessions.window import read_message_page, read_session_events, read_session_window
 from lango.store.turns import recovery, tool_journal
-from lango.store.turns.lease import lease_turn, renew_lease
+from lango.store.turns.lease import beat, lease_turn
 from lango.store.turns.tool_journal import (
     Effect,
     JournalEntry,
@@ -358,18 +358,23 @@ async def test_a7_the_next_message_is_queued_in_order_and_is_not_lost(writer: Wr
     assert [(a.turn, a.status) for a in await ahead(store, third)] == [(1, "running"), (2, "queued")]
     assert await store.end_turn(NAME, first, "done")
     assert [a.turn for a in await ahead(store, third)] == [2], "the third waits for the second"
-    claimed = await store.write(lease_turn, second.session_key, NAME, second.turn, time.time())
+    claimed = await store.write(lease_turn, second.session_key, NAME, second.turn, "me", time.time())
     assert isinstance(claimed, Turn)
     assert claimed.epoch == 2
     await store.end_turn(NAME, claimed, "done")
-    assert isinstance(await store.write(lease_turn, third.session_key, NAME, third.turn, time.time()), Turn)
+    assert isinstance(await store.write(lease_turn, third.session_key, NAME, third.turn, "me", time.time()), Turn)
     assert [one.message.content for one in await everything(store) if one.message] == ["1", "2", "3"]
 
 
 async def ahead(store: Store, turn: Turn) -> list[OpenTurn]:
-    found = await store.write(lease_turn, turn.session_key, NAME, turn.turn, time.time())
+    found = await store.write(lease_turn, turn.session_key, NAME, turn.turn, "me", time.time())
     assert isinstance(found, list)
     return found
+
+
+async def held(store: Store, owner: str) -> list[tuple[int, int, bool]]:
+    """Send the heartbeat of an owner; return the leases that it holds."""
+    return [(one.turn, one.epoch, one.cancel_requested) for one in await store.write(beat, owner)]
 
 
 async def test_the_same_request_twice_is_one_turn(writer: Writer) -> None:
@@ -385,19 +390,17 @@ async def test_a_turn_that_was_taken_over_is_fenced(writer: Writer) -> None:
     await store.submit_turn(session, user_message("2"), "gone too")
     turn = await store.submit_turn(session, user_message("3"), "me")
     running, waiting = await ahead(store, turn)
-    assert await store.write(renew_lease, zombie) == "alive"
-    assert not await store.interrupt_turn(session, running), "it gave a sign of life meanwhile"
-    [running, waiting] = await ahead(store, turn)
+    assert await held(store, "gone") == [(zombie.turn, zombie.epoch, False)]
     assert await store.interrupt_turn(session, running)
     assert await store.interrupt_turn(session, waiting)
-    claimed = await store.write(lease_turn, turn.session_key, NAME, turn.turn, time.time())
+    claimed = await store.write(lease_turn, turn.session_key, NAME, turn.turn, "me", time.time())
     assert isinstance(claimed, Turn)
-    assert await store.write(renew_lease, zombie) == "lost"
+    assert await held(store, "gone") == [], "its heartbeat shows it that the lease is lost"
     assert not await store.end_turn(NAME, zombie, "done")
     with pytest.raises(FencedWrite):
         await store.append(session.key, NAME, 3, NewEvent("z", time.time(), Message("user", "z")), epoch=zombie.epoch)
     with pytest.raises(FencedWrite):
-        await store.write(record_intent, zombie.session_key, zombie.epoch, "c", "f", "once", "hash", time.time())
+        await store.write(record_intent, zombie, "c", "f", "once", "hash", time.time())
     await store.append(session.key, NAME, 3, NewEvent("t", time.time(), Message("user", "t")), epoch=claimed.epoch)
     texts = [one.message.content for one in await everything(store) if one.message]
     assert texts == ["1", "2", "3", "t"], "the message that waited is part of the conversation"
@@ -409,7 +412,7 @@ async def test_a_turn_can_be_cancelled_from_anywhere(writer: Writer) -> None:
     turn = await store.submit_turn(session, user_message("1"), "me")
     waiting = await store.submit_turn(session, user_message("2"), "me")
     assert await store.write(request_cancel, session.key)
-    assert await store.write(renew_lease, turn) == "cancelled"
+    assert await held(store, "me") == [(turn.turn, turn.epoch, True)]
     assert await store.withdraw_turn(waiting)
     assert not await store.withdraw_turn(waiting)
     assert await store.end_turn(NAME, turn, "cancelled", {"why": "asked"})
@@ -427,7 +430,7 @@ async def test_a_repeated_call_id_keeps_its_journal_entries_apart(writer: Writer
         writer.revision = record.revision
         await writer.call("c")
         if by == "bob":  # the turn that requests approval ends, and the turn with the answer runs the tool
-            await store.write(record_intent, turn.session_key, turn.epoch, "c", "f", "once", "hash", time.time())
+            await store.write(record_intent, turn, "c", "f", "once", "hash", time.time())
             await store.write(tool_journal.record_approval, session.key, "c", "bob", time.time(), approved=True)
             await store.end_turn(NAME, turn, "done")
             turn = await store.submit_turn(session, user_message("yes"), "me")
@@ -436,8 +439,7 @@ async def test_a_repeated_call_id_keeps_its_journal_entries_apart(writer: Writer
             writer.revision = record.revision
         await store.write(
             record_intent,
-            turn.session_key,
-            turn.epoch,
+            turn,
             "c",
             "f",
             "once",
@@ -445,8 +447,8 @@ async def test_a_repeated_call_id_keeps_its_journal_entries_apart(writer: Writer
             time.time(),
             tool_journal.ApprovalDecision(True, by),
         )
-        await store.write(record_start, turn.session_key, turn.epoch, "c", time.time())
-        await store.write(record_result, turn.session_key, turn.epoch, "c", {"ok": True}, time.time())
+        await store.write(record_start, turn, "c", time.time())
+        await store.write(record_result, turn, "c", {"ok": True}, time.time())
         await writer.answer("c")
         await store.end_turn(NAME, turn, "done")
     whole = await store.read(find_session, NAME)
@@ -464,12 +466,12 @@ async def test_a8_the_journal_records_intent_start_and_result(writer: Writer) ->
     store, session = writer.store, writer.session
     turn = await store.submit_turn(session, user_message("1"), "me")
     assert await store.read(read_journal_entry, session.key, "c") is None
-    await store.write(record_intent, turn.session_key, turn.epoch, "c", "exec", "once", "hash", time.time())
+    await store.write(record_intent, turn, "c", "exec", "once", "hash", time.time())
     assert (await journaled(store, session, "c")).status == "intended"
-    assert await store.write(record_start, turn.session_key, turn.epoch, "c", time.time())
-    assert not await store.write(record_start, turn.session_key, turn.epoch, "c", time.time()), "never twice"
+    assert await store.write(record_start, turn, "c", time.time())
+    assert not await store.write(record_start, turn, "c", time.time()), "never twice"
     assert (await journaled(store, session, "c")).status == "started"
-    await store.write(record_result, turn.session_key, turn.epoch, "c", {"ok": 1}, time.time())
+    await store.write(record_result, turn, "c", {"ok": 1}, time.time())
     finished = await journaled(store, session, "c")
     assert (finished.status, finished.result, finished.effect, finished.name) == ("finished", {"ok": 1}, "once", "exec")
     assert finished.started_at is not None
@@ -483,14 +485,14 @@ async def test_a8_open_calls_of_a_dead_turn_are_closed_by_the_journal(writer: Wr
     await writer.call("finished", "started", "safe", "intended", "unheard", "slow", long_running=frozenset({"slow"}))
     declared: dict[str, Effect] = {"finished": "once", "started": "once", "safe": "idempotent", "intended": "once"}
     for call_id, effect in declared.items():
-        await store.write(record_intent, turn.session_key, turn.epoch, call_id, "f", effect, "hash", time.time())
+        await store.write(record_intent, turn, call_id, "f", effect, "hash", time.time())
         if call_id != "intended":
-            await store.write(record_start, turn.session_key, turn.epoch, call_id, time.time())
-    await store.write(record_result, turn.session_key, turn.epoch, "finished", {"real": True}, time.time())
+            await store.write(record_start, turn, call_id, time.time())
+    await store.write(record_result, turn, "finished", {"real": True}, time.time())
     second = await store.submit_turn(session, user_message("2"), "me")
     [gone] = await ahead(store, second)
     assert await store.interrupt_turn(session, gone)
-    await store.write(lease_turn, second.session_key, NAME, second.turn, time.time())
+    await store.write(lease_turn, second.session_key, NAME, second.turn, "me", time.time())
     asked, called, closed, after = await everything(store)
     assert asked.message == Message("user", "1", author="user")
     assert after.message == Message("user", "2", author="user"), "closed before the next message comes"

@@ -102,7 +102,7 @@ async def test_a_message_withdrawn_while_its_turn_is_leased_is_not_answered(
     queued = await store.submit_turn(session, user_message("second"), "me")
     await store.end_turn(NAME, running, "done")
     claiming = held_before(
-        "SET status = 'running'", lambda: lease.lease_turn(session.key, NAME, queued.turn, time.time())
+        "SET status = 'running'", lambda: lease.lease_turn(session.key, NAME, queued.turn, "me", time.time())
     )
     claimed, withdrawn = await together(store, postgres_url, claiming, lambda: store.withdraw_turn(queued))
     record = await store.read(read_turn, queued.session_key, queued.turn)
@@ -122,10 +122,8 @@ async def test_a_tool_does_not_start_while_its_turn_is_taken_over(
     assert now
     call = NewEvent("call", time.time(), Message("assistant", tool_calls=(ToolCall("c1", "f", {}),)))
     await store.append(session.key, NAME, now.revision, call, epoch=zombie.epoch)
-    await store.write(record_intent, zombie.session_key, zombie.epoch, "c1", "f", "once", "hash", time.time())
-    starting = held_before(
-        "SET status = 'started'", lambda: tool_journal.record_start(session.key, zombie.epoch or 0, "c1", time.time())
-    )
+    await store.write(record_intent, zombie, "c1", "f", "once", "hash", time.time())
+    starting = held_before("SET status = 'started'", lambda: tool_journal.record_start(zombie, "c1", time.time()))
     gone = OpenTurn(zombie.turn, "running", "gone", 0)
     began, interrupted = await together(store, postgres_url, starting, lambda: store.interrupt_turn(session, gone))
     found = await store.read(read_session_events, NAME)
@@ -197,7 +195,7 @@ def lease_on_request(pipe: Connection, url: str) -> None:
         async with Store(url) as store:
             pipe.send("ready")
             while (turn := await asyncio.to_thread(pipe.recv)) is not None:
-                claimed = await store.write(lease_turn, turn.session_key, NAME, turn.turn, time.time())
+                claimed = await store.write(lease_turn, turn.session_key, NAME, turn.turn, "me", time.time())
                 pipe.send(isinstance(claimed, Turn) and claimed.epoch is not None and claimed)
 
     asyncio.run(run())

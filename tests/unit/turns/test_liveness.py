@@ -1,4 +1,4 @@
-"""The heartbeat of a turn decides whether its owner is gone; a dead process of this machine is gone at once."""
+"""The heartbeat of an owner decides whether it is gone; a dead process of this machine is gone at once."""
 
 import os
 import signal
@@ -14,17 +14,17 @@ from lango.turns.liveness import LivenessMonitor, Owner
 def test_a_runtime_of_this_process_is_alive_until_it_is_released() -> None:
     owner = Owner()
     monitor = LivenessMonitor(gone_after_s=0.0)
-    assert not monitor.is_gone(1, 1, owner.name, 0)
-    assert not monitor.is_gone(1, 1, owner.name, 0), "however long its beat stands still"
+    assert not monitor.is_gone(owner.name, 0)
+    assert not monitor.is_gone(owner.name, 0), "however long its beat stands still"
     owner.release()
-    assert monitor.is_gone(1, 1, owner.name, 0)
+    assert monitor.is_gone(owner.name, 0)
 
 
 def test_runtimes_of_one_process_have_different_owners() -> None:
     one, other = Owner(), Owner()
     one.release()
-    assert LivenessMonitor().is_gone(1, 1, one.name, 0)
-    assert not LivenessMonitor().is_gone(1, 1, other.name, 0)
+    assert LivenessMonitor().is_gone(one.name, 0)
+    assert not LivenessMonitor().is_gone(other.name, 0)
     other.release()
 
 
@@ -39,14 +39,14 @@ def test_another_process_of_this_machine_is_gone_when_it_is_dead() -> None:
     process, name = other_process()
     monitor = LivenessMonitor()
     try:
-        assert not monitor.is_gone(1, 1, name, 0)
-        assert not monitor.is_gone(1, 1, name, 0)
+        assert not monitor.is_gone(name, 0)
+        assert not monitor.is_gone(name, 0)
         process.kill()
-        while not monitor.is_gone(1, 1, name, 0):  # a zombie process counts as gone before it is waited for
+        while not monitor.is_gone(name, 0):  # a zombie process counts as gone before it is waited for
             pass
     finally:
         process.communicate(timeout=120)
-    assert monitor.is_gone(1, 1, name, 0)
+    assert monitor.is_gone(name, 0)
 
 
 def test_a_suspended_process_of_this_machine_is_judged_by_its_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,12 +56,12 @@ def test_a_suspended_process_of_this_machine_is_judged_by_its_heartbeat(monkeypa
     monitor = LivenessMonitor(gone_after_s=15.0)
     try:
         process.send_signal(signal.SIGSTOP)
-        assert not monitor.is_gone(1, 1, name, 0)
+        assert not monitor.is_gone(name, 0)
         now += 14
-        assert not monitor.is_gone(1, 1, name, 0)
+        assert not monitor.is_gone(name, 0)
         now += 2
-        assert monitor.is_gone(1, 1, name, 0), "it exists, but sends no heartbeats"
-        assert not monitor.is_gone(1, 1, name, 1), "it continued, and sends heartbeats again"
+        assert monitor.is_gone(name, 0), "it exists, but sends no heartbeats"
+        assert not monitor.is_gone(name, 1), "it continued, and sends heartbeats again"
     finally:
         process.kill()
         process.communicate(timeout=120)
@@ -70,8 +70,8 @@ def test_a_suspended_process_of_this_machine_is_judged_by_its_heartbeat(monkeypa
 def test_a_reused_process_id_is_not_taken_for_the_first_process() -> None:
     machine, pid, started, token = Owner().name.split("|")
     assert pid == str(os.getpid())
-    assert LivenessMonitor().is_gone(1, 1, "|".join([machine, "1", started, token]), 0)
-    assert LivenessMonitor().is_gone(1, 1, "|".join([machine, pid, str(int(started) - 1), token]), 0)
+    assert LivenessMonitor().is_gone("|".join([machine, "1", started, token]), 0)
+    assert LivenessMonitor().is_gone("|".join([machine, pid, str(int(started) - 1), token]), 0)
 
 
 def test_another_machine_is_judged_by_its_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,13 +81,16 @@ def test_another_machine_is_judged_by_its_heartbeat(monkeypatch: pytest.MonkeyPa
     elsewhere = "elsewhere/boot/pid:[1]|7|123|token"
     for heartbeat in range(5):  # while it grows, the owner is alive
         now += 100
-        assert not monitor.is_gone(1, 1, elsewhere, heartbeat)
+        assert not monitor.is_gone(elsewhere, heartbeat)
     now += 14
-    assert not monitor.is_gone(1, 1, elsewhere, 4)
+    assert not monitor.is_gone(elsewhere, 4)
     now += 2
-    assert monitor.is_gone(1, 1, elsewhere, 4)
-    assert not monitor.is_gone(1, 2, elsewhere, 4), "another turn was not seen before"
-    assert not monitor.is_gone(2, 1, elsewhere, 4), "nor one of another session"
+    assert monitor.is_gone(elsewhere, 4)
+    assert not monitor.is_gone("elsewhere/boot/pid:[1]|8|123|token", 4), "another owner was not seen before"
+
+
+def test_a_turn_that_its_owner_released_can_be_taken_over_at_once() -> None:
+    assert LivenessMonitor().is_gone("", -1)
 
 
 def test_another_machine_is_given_time_after_the_database_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,15 +98,15 @@ def test_another_machine_is_given_time_after_the_database_was_away(monkeypatch: 
     monkeypatch.setattr(liveness.time, "monotonic", lambda: now)
     monitor = LivenessMonitor(gone_after_s=15.0, back_at=lambda: back_at)
     elsewhere = "elsewhere/boot/pid:[1]|7|123|token"
-    assert not monitor.is_gone(1, 1, elsewhere, 0)
+    assert not monitor.is_gone(elsewhere, 0)
     now = back_at = 150.0
-    assert not monitor.is_gone(1, 1, elsewhere, 0), "it could not send heartbeats while the database was away"
+    assert not monitor.is_gone(elsewhere, 0), "it could not send heartbeats while the database was away"
     now += 14
-    assert not monitor.is_gone(1, 1, elsewhere, 0)
+    assert not monitor.is_gone(elsewhere, 0)
     now += 2
-    assert monitor.is_gone(1, 1, elsewhere, 0)
+    assert monitor.is_gone(elsewhere, 0)
 
 
-@pytest.mark.parametrize("name", ["", "somebody", "|||", "a|b"])
+@pytest.mark.parametrize("name", ["somebody", "|||", "a|b"])
 def test_an_owner_of_an_unknown_form_is_judged_by_its_heartbeat(name: str) -> None:
-    assert not LivenessMonitor().is_gone(1, 1, name, 0)
+    assert not LivenessMonitor().is_gone(name, 0)
