@@ -11,6 +11,7 @@ from lango.adk.run.engine import AdkEngine, TurnRun
 from lango.config import AgentSettings
 from lango.errors import (
     AgentFailed,
+    FencedWrite,
     LangoError,
     ProviderProtocolError,
     ProviderTimeout,
@@ -195,7 +196,9 @@ class TurnRunner:
 
         try:
             with wait_for_database(error is None):  # only for an answer: an error is not worth the wait
-                await write()
+                ended = await write()
+            if isinstance(error, FencedWrite) and not ended:
+                error = TurnReleased("another process took this turn over, and goes on with it")
         except StoreError as failed:
             error = error or failed
             self._spawn(retry_until_stored(write, f"turn {running.turn.turn}"))
