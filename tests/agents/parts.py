@@ -26,8 +26,9 @@ PATIENCE_S = 120.0
 USER = "user"
 
 
-def settings_for(url: str, *, tools: dict[str, Any] | None = None, **agent: Any) -> Settings:
-    return Settings.model_validate({"store": {"url": url}, "agent": agent, "tools": tools or {}})
+def settings_for(url: str, *, tools: dict[str, Any] | None = None, shutdown_s: float = 20.0, **agent: Any) -> Settings:
+    sections = {"agent": agent, "tools": tools or {}, "server": {"shutdown_s": shutdown_s}}
+    return Settings.model_validate({"store": {"url": url}, **sections})
 
 
 async def collect(stream: AsyncIterator[TurnEvent]) -> list[TurnEvent]:

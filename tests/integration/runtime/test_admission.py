@@ -1,13 +1,14 @@
 """A process runs a bounded number of turns; further ones queue in order, see their place, and lose no time limit."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
 
 from lango import open_runtime
-from lango.errors import TurnCancelled
+from lango.errors import TurnCancelled, TurnReleased
 from lango.events import Queued, TurnDone
 from lango.messages import ToolCall
 from lango.providers import Request
@@ -110,17 +111,26 @@ async def test_a_turn_that_a_tool_starts_runs_in_the_slot_of_its_caller(sqlite_u
         assert text_of(events) == "outer answer"
 
 
-async def test_closing_a_runtime_ends_queued_turns(sqlite_url: str) -> None:
-    gate = Gate()
-    provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "first"])
-    async with open_runtime(
-        settings_for(sqlite_url, max_running_turns=1), provider=provider, tools=[gate.tool]
-    ) as runtime:
-        await runtime.submit("a", "first")
+async def test_closing_a_runtime_hands_over_turns_that_wait_for_a_slot(sqlite_url: str) -> None:
+    gate = Gate(effect="idempotent")
+    provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {})])
+    settings = settings_for(sqlite_url, max_running_turns=1, shutdown_s=0)
+    async with open_runtime(settings, provider=provider, tools=[gate.tool]) as runtime:
+        await runtime.submit("a", "first", idempotency_key="a")
         await gate.wait()
-        second = await runtime.submit("b", "second")
+        second = await runtime.submit("b", "second", idempotency_key="b")
         await until_queued(second)
-    assert isinstance(second.error, TurnCancelled)
+    assert isinstance(second.error, TurnReleased)
+    gate.may_end.set()
+    provider = ScriptedProvider(itertools.repeat(lambda request: f"re: {said_by_user(request)}"))
+    async with open_runtime(settings, provider=provider, tools=[gate.tool]) as runtime:
+        assert await runtime.run("b", "second", idempotency_key="b") == "re: second"
+        assert await runtime.run("a", "first", idempotency_key="a") == "re: first"
+    assert gate.runs == 2, "it may run again, and its turn had no result of it"
+
+
+def said_by_user(request: Request) -> str:
+    return [one.content for one in request.messages if one.role == "user"][-1]
 
 
 @pytest.mark.parametrize("admitted_first", [True, False])

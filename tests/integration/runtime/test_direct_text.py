@@ -77,7 +77,8 @@ async def test_a_model_that_fails_midway_has_emitted_its_pieces_and_stored_no_an
     async def broken(_: Any) -> Any:
         return [TextPiece("half an ans")]
 
-    async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([broken, "whole"])) as runtime:
+    settings, provider = settings_for(sqlite_url, max_attempts=1), ScriptedProvider([broken, "whole"])
+    async with open_runtime(settings, provider=provider) as runtime:
         events = await collect(runtime.stream("s", "hi"))
         assert text_of(events) == "half an ans"
         assert last_error(events).error == "ProviderProtocolError"

@@ -282,7 +282,7 @@ async def test_a_provider_that_fails_in_a_turn_leaves_the_message_and_no_half_an
     sqlite_url: str, answer: Any, error: type[Exception]
 ) -> None:
     provider = ScriptedProvider([answer, "fine"])
-    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url, max_attempts=1), provider=provider) as runtime:
         with pytest.raises(error):
             await runtime.run("s", "hi")
         kept = [(one.role, one.content) for one in await messages(runtime) if one.role != "event"]
@@ -295,9 +295,8 @@ async def test_a_provider_that_fails_in_a_turn_leaves_the_message_and_no_half_an
 
 async def test_a_provider_that_fails_after_a_tool_keeps_its_result(sqlite_url: str) -> None:
     provider = ScriptedProvider([ToolCall("c1", "look", {}), ProviderUnavailable("busy"), "fine"])
-    async with open_runtime(
-        settings_for(sqlite_url), provider=provider, tools=[Tool("look", "Look.", None, lambda: "seen")]
-    ) as runtime:
+    tools = [Tool("look", "Look.", None, lambda: "seen")]
+    async with open_runtime(settings_for(sqlite_url, max_attempts=1), provider=provider, tools=tools) as runtime:
         with pytest.raises(ProviderUnavailable):
             await runtime.run("s", "hi")
         assert await runtime.run("s", "again") == "fine"
