@@ -53,7 +53,7 @@ def test_a_suspended_process_of_this_machine_is_judged_by_its_heartbeat(monkeypa
     now = 100.0
     monkeypatch.setattr(liveness.time, "monotonic", lambda: now)
     process, name = other_process()
-    monitor = LivenessMonitor(gone_after_s=15.0)
+    monitor = LivenessMonitor(gone_after_s=4.0, suspended_after_s=15.0)
     try:
         process.send_signal(signal.SIGSTOP)
         assert not monitor.is_gone(name, 0)
