@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from lango.adk.model.direct_text import model_progress
-from lango.adk.run.engine import AdkEngine, TurnRun
+from lango.adk.run.engine import AdkEngine
+from lango.adk.run.turn_state import TurnState
 from lango.config import AgentSettings
 from lango.errors import (
     AgentFailed,
@@ -75,7 +75,7 @@ class TurnRunner:
         message of its input, if the turn was run before: it goes on from what is stored after that.
         """
         recorded = await self._engine.read_record(running.turn, first_seq) if first_seq is not None else None
-        run = self._engine.begin(
+        state = self._engine.begin(
             running.session.name,
             running.turn,
             turn_input,
@@ -95,7 +95,7 @@ class TurnRunner:
             await self._engine.preload_adk()
             async with self._admission.admitted(emit_place):
                 running.is_running = True
-                await self._emit_events(running, turn_input, run)
+                await self._emit_events(running, turn_input, state)
             outcome = "done"
         except asyncio.CancelledError as cancelled:
             outcome, error = "cancelled", running.stop_reason or TurnCancelled("the turn was stopped")
@@ -106,8 +106,8 @@ class TurnRunner:
             raise
         except BaseException as failed:  # noqa: BLE001 - the readers of the turn get it
             outcome, error = "cancelled" if isinstance(failed, TurnCancelled) else "failed", to_lango_error(failed)
-            if outcome == "failed" and run.corrected_transfer is not None:
-                error.__cause__ = run.corrected_transfer
+            if outcome == "failed" and state.corrected_transfer is not None:
+                error.__cause__ = state.corrected_transfer
         if isinstance(running.stop_reason, TurnReleased):
             await finish_despite_cancel(self.release(running))
             return True
@@ -115,7 +115,7 @@ class TurnRunner:
             _log.warning("turn %s of session %s is run again: %s", running.turn.turn, running.session.name.id, error)
             return False
         running.is_ending = True
-        await finish_despite_cancel(self._end_turn(running, run, outcome, error))
+        await finish_despite_cancel(self._end_turn(running, state, outcome, error))
         return True
 
     def _may_run_again(self, running: RunningTurn, error: LangoError) -> bool:
@@ -134,7 +134,7 @@ class TurnRunner:
             _log.warning("turn %s could not be released: %s", running.turn.turn, error)
         running.fail(running.stop_reason)
 
-    async def _emit_events(self, running: RunningTurn, turn_input: TurnInput, run: TurnRun) -> None:
+    async def _emit_events(self, running: RunningTurn, turn_input: TurnInput, state: TurnState) -> None:
         if running.superseded:
             raise TurnCancelled("a newer message came")
         agent = self._agent
@@ -142,21 +142,21 @@ class TurnRunner:
             async with (
                 asyncio.timeout(agent.request_timeout_s),
                 asyncio.timeout(agent.idle_timeout_s) as idle,
-                aclosing(self._engine.run(running.session.name, turn_input, run)) as events,
+                aclosing(self._engine.run(running.session.name, turn_input, state)) as events,
             ):
-                idle_timeout = IdleTimeout(idle, agent, run.state.time_limits_s)
-                model_progress.set(idle_timeout.note_progress)
+                idle_timeout = IdleTimeout(idle, agent, state.time_limits_s)
+                state.on_model_progress = idle_timeout.note_progress
                 emitter = running
-                if run.state.recorded is not None:
+                if state.recorded is not None:
                     emitter = ResumedEvents(running, running.events)
-                    run.state.on_model_call = emitter.begin_model_call
+                    state.on_model_call = emitter.begin_model_call
 
                 def emit(event: TurnEvent) -> None:
                     self._admission.has_streamed = True
                     emitter.emit(event)
                     idle_timeout.restart(event)
 
-                run.state.emit = emit  # the plugin emits the starts of tools
+                state.emit = emit  # the plugin emits the starts of tools
                 async for event in events:
                     emit(event)
         except TimeoutError as error:
@@ -165,16 +165,14 @@ class TurnRunner:
                 f"{agent.request_timeout_s:g} s in all (settings agent.idle_timeout_s, agent.request_timeout_s)"
             ) from error
 
-    async def _end_turn(self, running: RunningTurn, run: TurnRun, outcome: Outcome, error: LangoError | None) -> None:
-        calls = [call.to_row() for call in run.state.model_call_stats]
+    async def _end_turn(
+        self, running: RunningTurn, state: TurnState, outcome: Outcome, error: LangoError | None
+    ) -> None:
+        calls = [call.to_row() for call in state.model_call_stats]
         status = (
-            "waiting_for_approval"
-            if run.progress.awaits_approval
-            else "waiting_for_client"
-            if run.progress.awaits_client
-            else "done"
+            "waiting_for_approval" if state.awaits_approval else "waiting_for_client" if state.awaits_client else "done"
         )
-        usage = await turn_usage(run.progress, run.state.model_calls)
+        usage = await turn_usage(state, state.model_calls)
         extra: dict[str, Any] = {
             "usage": {
                 "input": usage.input_tokens,
@@ -184,10 +182,10 @@ class TurnRunner:
                 "cost_usd": usage.cost_usd,
             },
             "calls": calls,
-            "invocations": run.progress.invocation_ids,
+            "invocations": state.invocation_ids,
         }
         if error is None:
-            extra["done"] = {"status": status, "finish_reason": run.progress.finish_reason}
+            extra["done"] = {"status": status, "finish_reason": state.finish_reason}
         else:
             extra["error"] = {"type": type(error).__name__, "message": str(error)}
 
@@ -205,10 +203,10 @@ class TurnRunner:
         if error is not None:
             running.fail(error)
         else:
-            running.answer = run.progress.text
-            if run.progress.awaits_approval:
+            running.answer = state.text
+            if state.awaits_approval:
                 self._on_approval_request()
-            running.emit(TurnDone(running.next_id(), running.turn.turn, status, usage, run.progress.finish_reason))
+            running.emit(TurnDone(running.next_id(), running.turn.turn, status, usage, state.finish_reason))
 
 
 def _task_is_cancelled() -> bool:

@@ -12,8 +12,11 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 GONE_AFTER_S = 4.0
+SUSPENDED_AFTER_S = 15.0
+"""How long a process of this machine that still exists may send no heartbeat: it is suspended, or very busy."""
 _MAX_TRACKED = 1_000
 
 _live_tokens: set[str] = set()
@@ -38,23 +41,31 @@ class Owner:
 class LivenessMonitor:
     """Decides which owners are gone, from the heartbeats that it has seen."""
 
-    def __init__(self, gone_after_s: float = GONE_AFTER_S, *, back_at: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self,
+        gone_after_s: float = GONE_AFTER_S,
+        suspended_after_s: float = SUSPENDED_AFTER_S,
+        *,
+        back_at: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         """`back_at` returns when the database last came back: before that, no process could send heartbeats."""
         self._gone_after_s = gone_after_s
+        self._suspended_after_s = suspended_after_s
         self._back_at = back_at
         self._last_heartbeats: dict[str, tuple[int, float]] = {}
 
     def is_gone(self, owner: str, heartbeat: int) -> bool:
         """Whether an owner is gone: dead, or without a heartbeat for too long. A released turn has no owner."""
-        known = True if not owner else _known_locally(owner)
-        if known is not None:
-            return known
+        standing = _standing_here(owner)
+        if standing in ("gone", "own"):
+            return standing == "gone"
         last, since = self._last_heartbeats.get(owner, (None, 0.0))
         if last != heartbeat:
             self._drop_stale()
             self._last_heartbeats[owner] = (heartbeat, time.monotonic())
             return False
-        return time.monotonic() - max(since, self._back_at()) > self._gone_after_s
+        limit_s = self._suspended_after_s if standing == "exists" else self._gone_after_s
+        return time.monotonic() - max(since, self._back_at()) > limit_s
 
     def _drop_stale(self) -> None:
         """Forget owners whose heartbeat has not grown for a long time."""
@@ -64,14 +75,16 @@ class LivenessMonitor:
         self._last_heartbeats = {owner: last for owner, last in self._last_heartbeats.items() if last[1] > since}
 
 
-def _known_locally(owner: str) -> bool | None:
-    """Whether an owner on this machine is gone; None if only its heartbeat can decide."""
+def _standing_here(owner: str) -> Literal["own", "gone", "exists", "unknown"]:
+    """Return what this machine knows of an owner: if it exists or is not known here, its heartbeat decides."""
+    if not owner:
+        return "gone"  # it was released
     machine, pid, started, token = [*owner.split("|"), "", "", "", ""][:4]
     if machine != _machine_id() or not pid.isdigit():
-        return None
+        return "unknown"
     if int(pid) == os.getpid() and started == _process_started(os.getpid()):
-        return token not in _live_tokens
-    return True if not _process_exists(int(pid)) or _process_started(int(pid)) != started else None
+        return "own" if token in _live_tokens else "gone"
+    return "exists" if _process_exists(int(pid)) and _process_started(int(pid)) == started else "gone"
 
 
 @functools.cache

@@ -13,7 +13,7 @@ AgentBranch = tuple[str, str]
 """An agent and the branch that it runs in."""
 
 
-class TurnProgress(Struct):
+class TurnProgress(Struct, kw_only=True):
     """The text, tokens and state of a turn so far."""
 
     next_id: NextId

@@ -7,29 +7,30 @@ agent of an app with plugins.
 """
 
 from collections.abc import Callable, Iterable
-from contextvars import ContextVar
 
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.models.llm_request import LlmRequest
 
+from lango.adk.services.request_context import current_turn
 from lango.providers.protocol import TextDelta, ThoughtDelta
 
 TextSink = Callable[[TextDelta | ThoughtDelta], None]
 
-model_progress: ContextVar[Callable[[], None]] = ContextVar("lango_model_progress", default=lambda: None)
-"""Called for each delta of a model, also for those that become no event, so that the turn does not time out."""
-_text_sink: ContextVar[tuple[LlmRequest, TextSink] | None] = ContextVar("lango_text_sink", default=None)
+
+def take_text_sink(request: LlmRequest) -> TextSink | None:
+    """Return the sink for the answer to this request, once; None: the text goes through ADK."""
+    turn = current_turn.get()
+    return turn.text_sinks.pop(id(request), None) if turn is not None else None
 
 
-def set_text_sink(request: LlmRequest, sink: TextSink | None) -> None:
-    """Send the text of the answer to this request to `sink`, piece by piece; None: through ADK."""
-    _text_sink.set(None if sink is None else (request, sink))
+def progress_callback() -> Callable[[], None]:
+    """Return what is called for each delta of a model: it keeps the turn from timing out."""
+    turn = current_turn.get()
+    return turn.on_model_progress if turn is not None else _ignore
 
 
-def text_sink_of(request: LlmRequest) -> TextSink | None:
-    """Return the sink for the answer to this request; None: the text goes through ADK."""
-    current = _text_sink.get()
-    return current[1] if current is not None and current[0] is request else None
+def _ignore() -> None:
+    pass
 
 
 def agents_with_direct_text(agents: Iterable[BaseAgent]) -> frozenset[str]:

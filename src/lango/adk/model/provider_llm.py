@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pydantic import PrivateAttr
 
 from lango.adk.model.content import contents_to_messages
-from lango.adk.model.direct_text import TextSink, model_progress, text_sink_of
+from lango.adk.model.direct_text import TextSink, progress_callback, take_text_sink
 from lango.adk.model.quoted_memory import MemoryContent
 from lango.adk.model.request_config import (
     reserved_tokens,
@@ -136,8 +136,8 @@ class ProviderLlm(BaseLlm):
         )
         request = self._request(llm_request, messages)
         used_ids = {call.id for message in (*messages, *request.messages) for call in message.tool_calls}
-        sink = text_sink_of(llm_request) if stream else None
-        note_progress = model_progress.get()
+        sink = take_text_sink(llm_request) if stream else None
+        note_progress = progress_callback()
         answer: Reply | None = None
         problem = ""
         for _ in range(MAX_CORRECTIONS + 1):
@@ -165,7 +165,7 @@ class ProviderLlm(BaseLlm):
         )
 
     async def _stream_to_sink(self, request: Request, assembler: ReplyAssembler, sink: TextSink) -> None:
-        note_progress = model_progress.get()
+        note_progress = progress_callback()
         async with closing_stream(self._provider.stream(request)) as deltas:
             async for delta in deltas:
                 assembler.add(delta)

@@ -8,7 +8,6 @@ from typing import Any
 
 from google.adk.runners import Runner
 from google.genai import types
-from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.adk.agents.adk_internals import preload_adk
@@ -48,16 +47,7 @@ from lango.turns.lease_holder import LeaseHolder
 from lango.turns.liveness import OwnerIsGone
 from lango.turns.step_gate import StepGate
 from lango.turns.turn_input import TurnInput
-from lango.turns.turn_progress import NextId, TurnProgress
-
-
-class TurnRun(Struct):
-    """A turn that ADK runs."""
-
-    progress: TurnProgress
-    state: TurnState
-    corrected_transfer: AgentNotFound | None = None
-    """The transfer to a missing agent that the model was asked to correct: the cause of a later failure."""
+from lango.turns.turn_progress import NextId
 
 
 class AdkEngine:
@@ -170,13 +160,12 @@ class AdkEngine:
         recorded: RecordedRun | None = None,
         first_seq: int | None = None,
         step_gate: StepGate | None = None,
-    ) -> TurnRun:
+    ) -> TurnState:
         """Prepare a turn. Call it in the task that runs the turn: ADK's tasks inherit its context variables.
 
         `recorded` is what an earlier run stored after the input, which is the message `first_seq`.
         """
         root = self._root
-        progress = TurnProgress(next_id)
         state = TurnState(
             store=self._store,
             turn=turn,
@@ -192,53 +181,49 @@ class AdkEngine:
             emit=emit,
             next_id=next_id,
             tool_timeout_s=self._settings.agent.tool_timeout_s,
-            own_call_ids=progress.call_ids,
-            durations_s=progress.durations_s,
             answered_by=turn_input.approval_answer.answered_by if turn_input.approval_answer else "",
             client_tools=turn_input.client_tools,
         )
-        state.text_sink_for = lambda agent, branch: self._text_sink(agent, branch, progress, state)
+        state.text_sink_for = lambda agent, branch: self._text_sink(agent, branch, state)
         current_turn.set(state)
-        return TurnRun(progress, state)
+        return state
 
-    def _text_sink(self, agent: str, branch: str, progress: TurnProgress, state: TurnState) -> TextSink | None:
+    def _text_sink(self, agent: str, branch: str, state: TurnState) -> TextSink | None:
         """Return a function that emits an agent's text without ADK; None if a callback of ADK may still change it."""
         speaker = agent, branch
         if agent not in self._direct_text_agents:
             return None
-        return lambda delta: state.emit(
-            progress.text_event(speaker, delta.text, thought=isinstance(delta, ThoughtDelta))
-        )
+        return lambda delta: state.emit(state.text_event(speaker, delta.text, thought=isinstance(delta, ThoughtDelta)))
 
-    async def run(self, name: SessionId, turn_input: TurnInput, run: TurnRun) -> AsyncGenerator[TurnEvent, None]:
+    async def run(self, name: SessionId, turn_input: TurnInput, state: TurnState) -> AsyncGenerator[TurnEvent, None]:
         """Run a turn. A transfer to an agent that does not exist is corrected once."""
-        await self._check_pending(name, turn_input, run)
-        if turn_input.brings_client_results and (run.progress.awaits_approval or run.progress.awaits_client):
+        await self._check_pending(name, turn_input, state)
+        if turn_input.brings_client_results and (state.awaits_approval or state.awaits_client):
             return  # the model continues when nothing is pending any more
         message = turn_input.event.content or types.Content()
         continues = turn_input.answered_call_id or turn_input.brings_client_results or turn_input.is_retry
         invocation_id = None if continues else turn_input.event.invocation_id
         while True:
-            async with aclosing(self._run_once(name, message, invocation_id, run)) as events:
+            async with aclosing(self._run_once(name, message, invocation_id, state)) as events:
                 async for event in events:
                     yield event
-            failure = _transfer_failure(run.state)
+            failure = _transfer_failure(state)
             if failure is None:
-                if run.state.recorded is not None:
-                    run.state.recorded.check_complete()
-                run.progress.awaits_client = run.progress.awaits_client or bool(run.state.client_calls)
-                _require_answer(run)
+                if state.recorded is not None:
+                    state.recorded.check_complete()
+                state.awaits_client = state.awaits_client or bool(state.client_calls)
+                _require_answer(state)
                 return
-            if run.corrected_transfer is not None or not run.state.valid_agents:
+            if state.corrected_transfer is not None or not state.valid_agents:
                 raise failure
-            run.corrected_transfer = failure
+            state.corrected_transfer = failure
             # a new invocation: ADK skips messages that an invocation has already processed
             invocation_id = f"{turn_input.event.invocation_id}-2"
-            correction_text = transfer_correction(run.state.bad_transfer or "", run.state.valid_agents)
-            run.state.bad_transfer = None
+            correction_text = transfer_correction(state.bad_transfer or "", state.valid_agents)
+            state.bad_transfer = None
             message = types.Content(role="user", parts=[types.Part(text=correction_text)])
 
-    async def _check_pending(self, name: SessionId, turn_input: TurnInput, run: TurnRun) -> None:
+    async def _check_pending(self, name: SessionId, turn_input: TurnInput, state: TurnState) -> None:
         """Check what else is pending besides this turn's answer: the model continues when all is answered."""
         if turn_input.is_retry:
             call_ids = {result.id or "" for result in turn_input.event.get_function_responses()}
@@ -248,14 +233,14 @@ class AdkEngine:
         pending = await self.inputs.pending_approvals(name, turn_input.event.id)
         if turn_input.answered_call_id and pending.pop(turn_input.answered_call_id, None) is None:
             raise ApprovalExpired(f"the conversation went on before call {turn_input.answered_call_id!r} was approved")
-        run.progress.awaits_approval = turn_input.event.invocation_id in {other for _, other in pending.values()}
-        before = LARGEST if run.state.first_seq is None else run.state.first_seq
+        state.awaits_approval = turn_input.event.invocation_id in {other for _, other in pending.values()}
+        before = LARGEST if state.first_seq is None else state.first_seq
         open_calls = await self.inputs.open_client_calls(name)
-        run.progress.awaits_client = any(open_call.made_by.seq < before for open_call in open_calls)
-        run.state.has_other_pending = run.progress.awaits_approval or run.progress.awaits_client
+        state.awaits_client = any(open_call.made_by.seq < before for open_call in open_calls)
+        state.has_other_pending = state.awaits_approval or state.awaits_client
 
     async def _run_once(
-        self, name: SessionId, message: types.Content, invocation_id: str | None, run: TurnRun
+        self, name: SessionId, message: types.Content, invocation_id: str | None, state: TurnState
     ) -> AsyncGenerator[TurnEvent, None]:
         try:
             async with aclosing(
@@ -264,7 +249,7 @@ class AdkEngine:
                     name,
                     message,
                     invocation_id,
-                    run.progress,
+                    state,
                     lambda: self._open_approvals(name),
                     capture_content=self._settings.telemetry.capture_content,
                 )
@@ -278,9 +263,9 @@ class AdkEngine:
             valid = [agent.name for agent in walk_agents(self._root) if agent is not self._root]
             if wanted is None or not valid:
                 raise _to_lango_error(error) from error
-            run.state.bad_transfer, run.state.valid_agents = wanted, valid
-        if run.state.failure is not None:
-            raise run.state.failure
+            state.bad_transfer, state.valid_agents = wanted, valid
+        if state.failure is not None:
+            raise state.failure
 
     async def _open_approvals(self, name: SessionId) -> dict[str, ApprovalRequest]:
         session = await self._store.read(find_session, name)
@@ -310,15 +295,12 @@ def _transfer_failure(state: TurnState) -> AgentNotFound | None:
     return AgentNotFound(f"there is no agent {state.bad_transfer!r}; there are {valid}")
 
 
-def _require_answer(run: TurnRun) -> None:
+def _require_answer(state: TurnState) -> None:
     """Raise `EmptyAnswer` if the model neither answered nor left anything pending."""
-    progress = run.progress
-    if progress.error is not None:
-        raise EmptyAnswer(f"the model gave no answer: {': '.join(part for part in progress.error if part)}")
-    if not (
-        progress.awaits_approval or progress.awaits_client or progress.ended_by_tool or progress.has_text_since_tool
-    ):
-        why = f" (finish reason: {progress.finish_reason})" if progress.finish_reason else ""
+    if state.error is not None:
+        raise EmptyAnswer(f"the model gave no answer: {': '.join(part for part in state.error if part)}")
+    if not (state.awaits_approval or state.awaits_client or state.ended_by_tool or state.has_text_since_tool):
+        why = f" (finish reason: {state.finish_reason})" if state.finish_reason else ""
         raise EmptyAnswer(f"the model gave an empty answer{why}")
 
 

@@ -6,7 +6,6 @@ belongs to. Without a turn, as in a user's own Runner, the plugin does nothing.
 
 import logging
 import time
-from contextvars import ContextVar
 from typing import Any
 
 from google.adk.agents.callback_context import CallbackContext
@@ -23,7 +22,6 @@ from lango.adk.agents.client_tools import ClientTool, add_client_tools, mark_cli
 from lango.adk.agents.transfers import TRANSFER_TOOL
 from lango.adk.model.call_checks import make_call_ids_unique, rename_reserved_calls
 from lango.adk.model.content import unwrap_signatures
-from lango.adk.model.direct_text import set_text_sink
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.model.quoted_memory import insert_memory
 from lango.adk.run.approval_gate import approval_decision, check_approved_arguments, require_approval
@@ -47,8 +45,6 @@ from lango.events import ToolStart
 from lango.store.turns.tool_journal import record_intent
 
 _log = logging.getLogger("lango.runtime")
-_current_call: ContextVar[ModelCallStats | None] = ContextVar("lango_model_call", default=None)
-"""The model call under way; each of several parallel agents has its own."""
 
 
 class RuntimePlugin(BasePlugin):
@@ -67,16 +63,16 @@ class RuntimePlugin(BasePlugin):
             return None
         # an agent that is called as a tool has its own session, and its text is only a tool result
         in_agent_tool = callback_context.session.id != state.session_id
-        set_text_sink(
-            llm_request,
-            None if in_agent_tool else state.text_sink_for(callback_context.agent_name, callback_context.branch or ""),
-        )
+        if not in_agent_tool and (
+            sink := state.text_sink_for(callback_context.agent_name, callback_context.branch or "")
+        ):
+            state.text_sinks[id(llm_request)] = sink
         answer = _count_model_call(state) or replayed_response(state, callback_context, nested=in_agent_tool)
         if answer is not None:
             return answer
         await _begin_model_call(state, callback_context, nested=in_agent_tool)
         state.model_call_stats.append(call := ModelCallStats(llm_request.model or "", callback_context.agent_name))
-        _current_call.set(call)
+        state.calls_by_agent[_caller(callback_context)] = call
         if (refusal := _offer_tools(state, callback_context, llm_request)) is not None:
             return refusal
         insert_memory(callback_context, llm_request)
@@ -99,7 +95,7 @@ class RuntimePlugin(BasePlugin):
         parts = (llm_response.content and llm_response.content.parts) or []
         rename_reserved_calls(llm_response)
         if state is not None and not llm_response.partial:
-            if (call := _current_call.get()) is not None:
+            if (call := state.calls_by_agent.get(_caller(callback_context))) is not None:
                 call.end(llm_response.model_version, llm_response.usage_metadata)
             calls = [part.function_call for part in parts if part.function_call]
             make_call_ids_unique(calls, state.used_call_ids, callback_context.session)
@@ -133,7 +129,7 @@ class RuntimePlugin(BasePlugin):
         if result is None:
             result = await _journal_and_admit(state, call_id, tool, tool_args, tool_context)
         waits = call_id in tool_context.actions.requested_tool_confirmations
-        if not waits and (call_id in state.own_call_ids or tool_context.tool_confirmation is not None):
+        if not waits and (call_id in state.call_ids or tool_context.tool_confirmation is not None):
             state.emit(ToolStart(state.next_id(), call_id, tool.name, tool_args, tool_context.agent_name))
         return result
 
@@ -169,6 +165,10 @@ class RuntimePlugin(BasePlugin):
 def _leave_tool(state: TurnState, tool: BaseTool) -> None:
     if not runs_agents(tool):
         state.step_gate.leave()
+
+
+def _caller(context: CallbackContext) -> tuple[str, ...]:
+    return context.session.id, context.branch or "", context.agent_name
 
 
 def _stable_call_id(context: ToolContext) -> str | None:

@@ -10,7 +10,7 @@ from msgspec import field
 from lango.adk.model.direct_text import TextSink
 from lango.adk.run.model_call_stats import ModelCallStats
 from lango.adk.services.request_context import TurnContext, current_turn
-from lango.errors import LangoError
+from lango.errors import AgentNotFound, LangoError
 from lango.events import TurnEvent
 from lango.store import Store
 from lango.tools import Tool
@@ -26,10 +26,7 @@ class TurnState(TurnContext, kw_only=True):
     agent_names: Callable[[str], list[str]]
     """Returns the agents that an agent, given by its name, can transfer to."""
     emit: Callable[[TurnEvent], None]
-    next_id: Callable[[], int]
     tool_timeout_s: float
-    own_call_ids: set[str] = field(default_factory=set[str])
-    """Ids of the calls that the turn's own agents made. Calls inside an agent that is a tool emit no events."""
     used_call_ids: set[str] = field(default_factory=set[str])
     """Call ids that this turn must not use again."""
     model_calls: int = 0
@@ -44,7 +41,6 @@ class TurnState(TurnContext, kw_only=True):
     """The user who answered the approval request."""
     started_at: dict[str, float] = field(default_factory=dict[str, float])
     """When each running call started, on the monotonic clock."""
-    durations_s: dict[str, float] = field(default_factory=dict[str, float])
     time_limits_s: dict[str, float | None] = field(default_factory=dict[str, float | None])
     """The time limit of each call; None: an agent that is a tool may take as long as the turn."""
     call_counts: Counter[str] = field(default_factory=Counter[str])
@@ -56,6 +52,10 @@ class TurnState(TurnContext, kw_only=True):
     """Called before the model of an agent is called: text of an earlier call may have to be withdrawn."""
     text_sink_for: Callable[[str, str], TextSink | None] = field(default=lambda agent, branch: None)
     """Returns the function that emits the text of an agent in a branch; None: the text comes as ADK events."""
+    corrected_transfer: AgentNotFound | None = None
+    """The transfer to a missing agent that the model was asked to correct: the cause of a later failure."""
+    calls_by_agent: dict[tuple[str, ...], ModelCallStats] = field(default_factory=dict[tuple[str, ...], ModelCallStats])
+    """The newest model call of each agent, by its session, branch and name."""
     model_call_stats: list[ModelCallStats] = field(default_factory=list[ModelCallStats])
     """The model calls, in the order in which they started."""
     client_tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])

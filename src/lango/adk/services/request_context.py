@@ -1,19 +1,21 @@
 """Share the turn that a run belongs to, and what a load left out, between session service, model and plugin."""
 
 import logging
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from google.adk.events import Event
-from msgspec import Struct, field
+from msgspec import field
 
 from lango.adk.services.recorded_run import RecordedRun
 from lango.store import Turn
 from lango.turns.step_gate import StepGate
+from lango.turns.turn_progress import TurnProgress
 
 
-class TurnContext(Struct, kw_only=True):
-    """What the session service knows of the turn that writes."""
+class TurnContext(TurnProgress, kw_only=True):
+    """What the session service and the model know of the turn that they run in."""
 
     turn: Turn
     """Its epoch fences its writes: a turn that lost its lease cannot write any more."""
@@ -26,6 +28,10 @@ class TurnContext(Struct, kw_only=True):
     """The message of the input, if an earlier run stored more after it."""
     calls_under_way: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """The branches and agents whose model is being called."""
+    on_model_progress: Callable[[], None] = field(default=lambda: None)
+    """Called for each delta of a model, also for those that become no event, so that the turn does not time out."""
+    text_sinks: dict[int, Callable[[Any], None]] = field(default_factory=dict[int, Callable[[Any], None]])
+    """Where the text of the answer to a request goes, piece by piece, by the identity of the request."""
     step_gate: StepGate = field(default_factory=StepGate)
     """Passed before each step: it is closed while the process stops."""
 
