@@ -101,7 +101,8 @@ async def last_turn_notice(runtime: "Runtime", session: "SessionRecord") -> str:
     if not newest or record is None:
         return ""
     if record.status in ("running", "queued"):
-        if LivenessMonitor().is_gone(record.owner, record.heartbeat):
+        # this runtime may have taken it over before this line
+        if record.owner == runtime.owner or LivenessMonitor().is_gone(record.owner, record.heartbeat):
             return "the process of the last turn died: the turn goes on now. Its stored part is shown"
         return "a turn of this session runs in another process: your messages are queued behind it"
     failed: Mapping[str, str] = record.extra.get("error") or {}
