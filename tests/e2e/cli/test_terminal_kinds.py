@@ -86,14 +86,15 @@ def test_resume_after_a_kill_in_mid_turn(tmp_path: Path) -> None:
     with terminal(tmp_path, "chat") as chat:
         chat.wait_prompt()
         chat.ask("remember the pears")
-        chat.send("hold never")
+        chat.send("hold gate")
         chat.wait_for("begun")
         os.kill(chat.process.pid, signal.SIGKILL)
         assert chat.wait_end() == -signal.SIGKILL
     with terminal(tmp_path, "chat", "-c") as chat:
-        chat.wait_for("the last turn was interrupted: its process died")
+        chat.wait_for("the process of the last turn died: the turn goes on now")
         chat.wait_prompt()
-        assert "> remember the pears\n\nremember the pears\n\n> hold never\nthe last turn was interrupted" in chat.text
+        assert "> remember the pears\n\nremember the pears\n\n> hold gate\nthe process of the last turn" in chat.text
+        (tmp_path / "gate").touch()
         chat.send("wipe again")
         chat.wait_for('"text": "again"')
         chat.wait_for("run exactly this?")
@@ -101,6 +102,7 @@ def test_resume_after_a_kill_in_mid_turn(tmp_path: Path) -> None:
         chat.wait_end()
     with terminal(tmp_path, "chat", "-c") as chat:
         chat.wait_for('"text": "again"')  # the open request is shown again
+        assert "begun ended" in chat.text, "the turn went on after the kill"
         chat.wait_for("run exactly this?")
         chat.type("y")
         chat.wait_for("the tool said {'noted': 'again'")

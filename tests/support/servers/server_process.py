@@ -159,5 +159,16 @@ async def send_until(
     return seen
 
 
+def visible_text(events: Iterable[ReceivedEvent]) -> str:
+    """Return the text that a reader sees in the end, without what was withdrawn."""
+    shown: list[ReceivedEvent] = []
+    for event in events:
+        if event.type == "text_delta":
+            shown.append(event)
+        elif event.type == "text_withdrawn":
+            shown = [one for one in shown if one.id <= event.data["after_id"]]
+    return text_of(shown)
+
+
 def text_of(events: Iterable[ReceivedEvent]) -> str:
     return "".join(event.data["text"] for event in events if event.type == "text_delta")
