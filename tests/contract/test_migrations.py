@@ -20,6 +20,8 @@ from lango.adk.services.session_service import SqlSessionService
 from lango.errors import SchemaError
 from lango.store import Store
 from lango.store.engine.schema import migrations, upgrade
+from lango.store.turns.lease import read_orphans, take_over
+from lango.store.turns.tool_journal import read_turn_entries
 from tests.frozen.make import APP, FOLDER, SCHEMA, USER, as_json
 from tests.support.store_workers import Worker
 
@@ -99,7 +101,32 @@ def schema(path: Path) -> dict[str, str]:
     return {name: re.sub(r"\s+", " ", sql) for name, sql in rows}
 
 
-@pytest.mark.parametrize("statements", range(2, 40, 4))
+async def test_a_turn_that_an_older_version_left_open_can_be_taken_over_with_its_journal(tmp_path: Path) -> None:
+    path = shutil.copy(FOLDER / "schema_1.db", tmp_path / "old.db")
+    connection: Any = apsw.Connection(str(path))
+    [[key]] = connection.execute("SELECT session_key FROM sessions WHERE id = 'one of everything'").fetchall()
+    connection.execute("UPDATE sessions SET epoch = 3 WHERE session_key = ?", (key,))
+    connection.execute(
+        "INSERT INTO turns (session_key, turn, status, first_seq, epoch, owner, heartbeat, created_at, started_at)"
+        " VALUES (?, 1, 'running', 1, 3, 'gone', 9, 0.0, 0.0)",
+        (key,),
+    )
+    connection.execute(
+        "INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at)"
+        " VALUES (?, 'c1', 3, 'look_up', 'once', 'started', 'hash', 0.0)",
+        (key,),
+    )
+    connection.close()
+    async with Store(f"sqlite:///{path}") as store:
+        [orphan] = await store.read(read_orphans, APP, "me")
+        assert (orphan.open_turn.owner, orphan.open_turn.heartbeat) == ("gone", -1)
+        taken = await store.write(take_over, key, orphan.open_turn, "me", "crash", 0.0)
+        assert taken is not None
+        assert (taken.turn.epoch, taken.turn.first_epoch, taken.attempts) == (4, 3, 1)
+        assert [entry.name for entry in (await store.read(read_turn_entries, taken.turn)).values()] == ["look_up"]
+
+
+@pytest.mark.parametrize("statements", range(2, 56, 6))
 async def test_a_kill_while_the_schema_is_created_leaves_the_file_empty(tmp_path: Path, statements: int) -> None:
     path = tmp_path / "new.db"
     worker = Worker(migrate_halfway, str(path), statements)
