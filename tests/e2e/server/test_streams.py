@@ -318,8 +318,10 @@ async def test_a_stopped_server_hands_long_turns_over_to_the_next_one(tmp_path: 
             while not await resume_briefly(client, "endless", 0, 2):
                 await asyncio.sleep(0.01)
             os.kill(server.process.pid, signal.SIGTERM)
-            before = await endless
-        assert [event.type for event in before] == ["accepted", "text_delta"], "a stream without a final event"
+            *before, last = await endless
+        assert [event.type for event in before] == ["accepted", "text_delta"]
+        assert (last.id, last.data["error"]) == (0, "Stopping"), "the end of the stream, and no event of the turn"
+        assert "come back with Last-Event-ID" in last.data["message"]
         assert await asyncio.to_thread(server.process.wait, PATIENCE_S) == 0
         assert "Traceback" not in server.log.read_text()
     with serving(tmp_path / "a", sqlite_url) as server:
