@@ -100,7 +100,7 @@ async def test_o1_a_suspended_observer_is_replaced_and_writes_nothing_later(
         await runtime.run("s", LONG)
         await runtime.memory.settle()
         assert await runtime.memory.history("s") == [], "the one that was stopped has the claim"
-        now += liveness.GONE_AFTER_S + 1
+        now += liveness.SUSPENDED_AFTER_S + 1
         await runtime.run("s", LONG)
         await runtime.memory.settle()
         batches = await runtime.memory.history("s")
