@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -395,7 +396,7 @@ class Runtime:
                 return
             running.attempts = await self._store.write(count_attempt, running.turn, time.time())
             running.resumed = True
-            running.emit(Resumed(running.next_id(), "failure", running.attempts))
+            running.emit(Resumed(running.next_id(), "failure", running.attempts, datetime.now(UTC)))
             await asyncio.sleep(self._settings.agent.retry_delay_s * 2 ** (running.attempts - 1))
 
     # -- going on with turns of other processes -------------------------------------------------------------------
@@ -417,7 +418,7 @@ class Runtime:
             running.emit(Accepted(running.next_id(), turn.turn, waiting=True, invocation_id=invocation_id))
         if turn.epoch is not None:
             running.resumed = True
-            running.emit(Resumed(running.next_id(), reason, taken.attempts))
+            running.emit(Resumed(running.next_id(), reason, taken.attempts, datetime.now(UTC)))
         if taken.cancel_requested:
             running.stop_reason = TurnCancelled("the turn was stopped")
         self._running.setdefault(session.key, []).append(running)
