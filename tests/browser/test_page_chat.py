@@ -125,16 +125,14 @@ async def test_withdrawn_text_disappears_and_the_turn_shows_that_it_was_resumed(
     await wait_until_finished(page)
     await expect(answer(page)).not_to_contain_text("Half of it")
     await expect(page.get_by_text("Thoughts")).to_have_count(0)
-    await expect(
-        answer(page).get_by_text(re.compile(r"^Resumed .+: the provider or the store failed\.$"))
-    ).to_be_visible()
+    notice = r"Resumed .+: the provider or the store failed\.$"
+    await expect(answer(page).get_by_text(re.compile(f"^{notice}"))).to_be_visible()
     await page.reload()
     await expect(answer(page)).to_contain_text("The whole answer.")
-    await page.get_by_role("button", name="Usage and memory").click()
+    await page.get_by_role("button", name="Details of this conversation").click()
+    await page.get_by_role("tab", name="Usage").click()
     await expect(page.get_by_role("cell", name="done, resumed")).to_be_visible()
-    await expect(
-        page.get_by_text(re.compile(r"^Turn 1: Resumed .+: the provider or the store failed\.$"))
-    ).to_be_visible()
+    await expect(page.get_by_text(re.compile(f"^Turn 1: {notice}"))).to_be_visible()
 
 
 async def test_thoughts_are_collapsed(page: Page, site: Site) -> None:
