@@ -42,6 +42,7 @@ from lango.store.sessions.sessions import find_session
 from lango.store.turns.event_log import append_final_events
 from lango.store.turns.lease import ResumeReason, TakenOver, count_attempt
 from lango.store.turns.turns import read_turn, request_cancel
+from lango.telemetry.traces import current_trace_ids
 from lango.tools import Tool
 from lango.turns.lease_holder import LeaseHolder, acquire_lease, finish_despite_cancel
 from lango.turns.liveness import LivenessMonitor, Owner
@@ -86,6 +87,8 @@ class Runtime:
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
         self._sessions = Sessions(store, engine.app_name, lambda: engine.window_rules)
         self._closed = False
+        self.abandoned_turns = 0
+        """How many turns this runtime ended because their process died at each attempt."""
 
     @property
     def store(self) -> Store:
@@ -316,7 +319,7 @@ class Runtime:
                         wait=mode != "refuse",
                         answer=turn_input.approval_answer,
                         at_revision=at_revision,
-                        request=turn_input.request,
+                        request=turn_input.request | _trace_of_request(),
                     )
                 )
             except OutcomeUnknown:
@@ -401,7 +404,7 @@ class Runtime:
 
     # -- going on with turns of other processes -------------------------------------------------------------------
 
-    async def _resume(self, name: SessionId, taken: TakenOver, reason: ResumeReason) -> None:
+    async def _resume(self, name: SessionId, taken: TakenOver, reason: ResumeReason, detected_at: float) -> None:
         """Go on with a turn that was taken over, or end it if it was run as often as allowed."""
         session = await self._store.read(find_session, name)
         if session is None:
@@ -412,8 +415,8 @@ class Runtime:
         if taken.attempts >= agent.max_attempts:
             await self._abandon(running)
             return
+        record = await self._store.read(read_turn, session.key, turn.turn)
         if not running.events:
-            record = await self._store.read(read_turn, session.key, turn.turn)
             invocation_id = record.invocation_id if record else ""
             running.emit(Accepted(running.next_id(), turn.turn, waiting=True, invocation_id=invocation_id))
         if turn.epoch is not None:
@@ -423,7 +426,9 @@ class Runtime:
             running.stop_reason = TurnCancelled("the turn was stopped")
         self._running.setdefault(session.key, []).append(running)
         delay_s = agent.retry_delay_s * 2 ** (taken.attempts - 2) if taken.attempts > 1 else 0.0
-        running.task = self._spawn(run_in_turn_span(running, self._run_later(running, delay_s)))
+        running.take_over_s = asyncio.get_running_loop().time() - detected_at
+        trace_parent = record.request.get("trace") if record else None
+        running.task = self._spawn(run_in_turn_span(running, self._run_later(running, delay_s), trace_parent))
         for callback in self._on_resume:
             callback(running)
 
@@ -438,6 +443,7 @@ class Runtime:
             f"the turn was run {running.attempts} times, and its process died each time (setting agent.max_attempts)"
         )
         extra = {"error": {"type": type(error).__name__, "message": str(error)}}
+        self.abandoned_turns += 1
         await self._store.end_turn(running.session.name, running.turn, "failed", extra)
         await self._store.write(append_final_events, running.turn.session_key, running.turn.turn)
         _log.error("turn %s of session %s: %s", running.turn.turn, running.session.name.id, error)
@@ -512,3 +518,9 @@ class Runtime:
         await self._memory.close()
         await self._leases.close()
         await self._engine.close()
+
+
+def _trace_of_request() -> dict[str, Any]:
+    """Return the trace of the request that brings an input: a process that resumes the turn continues it."""
+    ids = current_trace_ids()
+    return {"trace": ids} if ids else {}

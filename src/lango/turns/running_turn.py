@@ -46,6 +46,8 @@ class RunningTurn(Struct, eq=False):
     """How often it was run again after a crash or a failure."""
     taken_over: bool = False
     """Another process accepted it."""
+    take_over_s: float = 0.0
+    """The seconds from finding its earlier process gone to taking it over."""
     resumed: bool = False
     """An earlier run of this turn was interrupted: this one goes on from what is stored."""
     step_gate: StepGate = field(default_factory=StepGate)

@@ -51,7 +51,9 @@ async def metrics(context: Context, caller: CurrentCaller) -> Response:
     from lango.server.streaming import prometheus_text
 
     leases = await _read_leases(context)
-    text = prometheus_text.render(context.metrics, context.turns.recorders, context.runtime.queued_turns, leases)
+    text = prometheus_text.render(
+        context.metrics, context.turns.recorders, context.runtime.queued_turns, context.runtime.abandoned_turns, leases
+    )
     return Response(text, media_type=prometheus_text.CONTENT_TYPE)
 
 
