@@ -18,6 +18,7 @@ from lango.config import TelemetrySettings
 from lango.errors import ConfigError, MissingDependency
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
     from lango.telemetry.export import SpanRouter
@@ -101,9 +102,8 @@ def _remote_context(ids: Mapping[str, str]) -> "Context":
     from opentelemetry import trace
 
     trace_id, span_id = int(ids["trace_id"], 16), int(ids["span_id"], 16)
-    parent = trace.SpanContext(
-        trace_id, span_id, is_remote=True, trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED)
-    )
+    sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+    parent = trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=sampled)
     return trace.set_span_in_context(trace.NonRecordingSpan(parent))
 
 
