@@ -92,13 +92,13 @@ class Obedient:
                     await asyncio.sleep(0.01)
                 yield TextDelta("ended")
             case ["note"] | ["ask"] | ["fail", *_]:
-                for delta in _said(words):
+                for delta in _deltas(words):
                     yield delta
             case _:
                 yield TextDelta(" ".join(words))
 
 
-def _said(words: list[str]) -> Iterator[Delta]:
+def _deltas(words: list[str]) -> Iterator[Delta]:
     match words:
         case ["fail", "once", file, *text] if Path(file).exists():
             yield TextDelta(" ".join(text))
