@@ -35,14 +35,13 @@ from lango.runtime.turn_recovery import (
     replay_turn,
     retry_until_stored,
 )
-from lango.runtime.turn_runner import TurnRunner, run_in_turn_span
+from lango.runtime.turn_runner import TurnRunner, run_in_turn_span, trace_of_request
 from lango.store import SessionId, SessionRecord, Store, Turn
 from lango.store.engine.outages import wait_for_database
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.event_log import append_final_events
 from lango.store.turns.lease import ResumeReason, TakenOver, count_attempt
 from lango.store.turns.turns import read_turn, request_cancel
-from lango.telemetry.traces import current_trace_ids
 from lango.tools import Tool
 from lango.turns.lease_holder import LeaseHolder, acquire_lease, finish_despite_cancel
 from lango.turns.liveness import LivenessMonitor, Owner
@@ -319,7 +318,7 @@ class Runtime:
                         wait=mode != "refuse",
                         answer=turn_input.approval_answer,
                         at_revision=at_revision,
-                        request=turn_input.request | _trace_of_request(),
+                        request=turn_input.request | trace_of_request(),
                     )
                 )
             except OutcomeUnknown:
@@ -518,9 +517,3 @@ class Runtime:
         await self._memory.close()
         await self._leases.close()
         await self._engine.close()
-
-
-def _trace_of_request() -> dict[str, Any]:
-    """Return the trace of the request that brings an input: a process that resumes the turn continues it."""
-    ids = current_trace_ids()
-    return {"trace": ids} if ids else {}

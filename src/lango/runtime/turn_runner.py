@@ -30,7 +30,7 @@ from lango.store import Store
 from lango.store.engine.outages import wait_for_database
 from lango.store.turns.lease import release_turn
 from lango.store.turns.turns import Outcome
-from lango.telemetry.traces import run_in_span
+from lango.telemetry.traces import current_trace_ids, run_in_span
 from lango.turns.lease_holder import finish_despite_cancel
 from lango.turns.running_turn import RunningTurn, to_lango_error
 from lango.turns.turn_input import TurnInput
@@ -212,6 +212,12 @@ def _task_is_cancelled() -> bool:
     """Whether this task itself is cancelled, and not only an operation that it waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def trace_of_request() -> dict[str, Any]:
+    """Return the trace of the request that brings an input: a process that resumes the turn continues it."""
+    ids = current_trace_ids()
+    return {"trace": ids} if ids else {}
 
 
 def run_in_turn_span(
