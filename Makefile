@@ -1,6 +1,6 @@
 # python3 (3.11 or newer) and make are all this needs: everything else is brought by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup weights run chat model sandbox browser pictures test examples bench check audit reference dist format clean
+.PHONY: help setup weights run chat model sandbox browser pictures pythons test examples bench check audit reference dist format clean
 
 PYTHON ?= python3
 TOOLS := .tools
@@ -43,7 +43,11 @@ sandbox:
 browser: setup
 	@$(UV) run --frozen python -m tests.browser.chromium > /dev/null
 
-test: setup sandbox browser check  ## every test
+# the whole suite runs on one Python: the others that the package claims and this machine has run the pure core
+pythons: setup  ## the tests of the pure core on every other Python here
+	@$(UV) run --frozen python -m tests.every_python $(abspath $(UV))
+
+test: setup sandbox browser check pythons  ## every test
 	$(UV) run --frozen pytest -n $(WORKERS) --dist worksteal
 
 examples: setup  ## the property tests with other examples, and more of them, each time

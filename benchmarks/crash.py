@@ -43,7 +43,7 @@ from lango.testing import ScriptedProvider
 from tests.agents.parts import broken_for
 from tests.support.provider_rules import broken_rules
 from tests.support.store_workers import Worker
-from tests.support.turn_worker import Kill, answer, kill_at, teller
+from tests.support.turn_worker import Kill, answer, kill_at, open_paying_runtime
 
 OURS, ADK = "lango runtime", "ADK Runner, DatabaseSessionService"
 WHERE = [
@@ -122,7 +122,7 @@ async def ours(url: str, folder: Path, rounds: int, dice: random.Random) -> Tall
         kill = await asyncio.to_thread(kill_at, url, folder, kill, dice if where == "random" else None)
         tally.kills += 1
         provider = ScriptedProvider(itertools.repeat(answer))
-        async with teller(url, folder, provider) as runtime:
+        async with open_paying_runtime(url, folder, provider) as runtime:
             for text, key in ((kill.text, kill.key), (f"after {kill.text}", None)):
                 try:
                     async with asyncio.timeout(30):
@@ -202,7 +202,9 @@ def adk_runner(service: DatabaseSessionService, folder: Path, point: Point, sent
         return "seen"
 
     agent = LlmAgent(
-        name="teller", model=Recording(point=point, sent=sent), tools=[FunctionTool(pay), FunctionTool(look)]
+        name="payer",
+        model=Recording(point=point, sent=sent),
+        tools=[FunctionTool(pay), FunctionTool(look)],
     )
     return Runner(app_name="crash", agent=agent, session_service=service)
 

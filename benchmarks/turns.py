@@ -17,7 +17,7 @@ from google.adk.models import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import Runner
-from google.adk.sessions import BaseSessionService, DatabaseSessionService
+from google.adk.sessions import DatabaseSessionService
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 
@@ -105,7 +105,7 @@ def _our_turn(runtime: Runtime, session_id: str) -> Call:
     return lambda: runtime.run(session_id, "and now?", user_id=USER)
 
 
-def _peers(folder: Path) -> dict[str, BaseSessionService]:
+def _peers(folder: Path) -> dict[str, SqliteSessionService | DatabaseSessionService]:
     return {
         ADK_SQLITE: SqliteSessionService(str(folder / "adk.db")),
         ADK_DATABASE: DatabaseSessionService(f"sqlite+aiosqlite:///{folder}/adk-database.db"),

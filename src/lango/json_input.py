@@ -64,14 +64,15 @@ def read_json(text: str | bytes, max_values: int = MAX_VALUES) -> Any:
 def read_counted(data: bytes) -> Any:
     """Parse JSON whose values were counted before. Raise `ValueError` if it is invalid."""
     if len(data) <= _LARGE:
-        return json.loads(data, parse_int=_parse_short_int, parse_constant=_refuse)
+        return json.loads(data, parse_int=_parse_short_int, parse_constant=refuse_constant)
     try:
         return orjson.loads(data)  # several times faster for strings with escapes
     except orjson.JSONDecodeError:
         return orjson.loads(_SURROGATE.sub(_replace_lone_surrogate, data))
 
 
-def _refuse(constant: str) -> NoReturn:
+def refuse_constant(constant: str) -> NoReturn:
+    """Raise `ValueError` for NaN and Infinity, which Python's parser accepts."""
     raise ValueError(f"{constant} is not JSON")
 
 

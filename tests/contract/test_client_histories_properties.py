@@ -67,7 +67,7 @@ class Chat:
     async def _follow(self) -> None:
         messages: list[dict[str, Any]] = [{"role": role, "content": text} for role, text in self.messages]
         parsed = ChatRequest.model_validate({"messages": messages})
-        turn = await submit_carried_history(self.here, Caller(), parsed, (), None)
+        turn = await submit_carried_history(self.here, Caller(), parsed, (), None, None)
         async for _ in self.here.turns.follow(turn):
             pass
 

@@ -78,18 +78,20 @@ async def test_an_event_id_is_unique_for_all_kinds_of_events(store: Store, *, fo
         if forked:
             fork = SessionId("app", "alice", f"f{number}")
             made = await store.write(forks.fork_session, made.name, fork, None, None, 0.0)
-        for other in EVENTS:
-            seen = await store.read(find_session, made.name)
-            assert seen
-            for revision, last_seq in ((seen.revision, seen.last_seq), (seen.revision, None), (1, None)):
-                again = store.append(made.key, made.name, revision, entry(other), last_seq=last_seq)
-                if other == first:
-                    repeated = await again
-                    assert (repeated.seq, repeated.repeated) == (appended.seq, True), first
-                else:
-                    with pytest.raises(EventConflict, match="already holds another event with the id 'same'"):
-                        await again
-            assert await store.read(find_session, made.name) == seen, f"{other} after {first}"
+        seen = await store.read(find_session, made.name)
+        assert seen
+        places = ((seen.revision, seen.last_seq), (seen.revision, None), (1, None))
+        for revision, last_seq in places:
+            repeated = await store.append(made.key, made.name, revision, entry(first), last_seq=last_seq)
+            assert (repeated.seq, repeated.repeated) == (appended.seq, True), first
+        for index, other in enumerate(EVENTS):
+            if other == first:
+                continue
+            revision, last_seq = places[(number + index) % len(places)]  # each kind from each place, after some event
+            again = store.append(made.key, made.name, revision, entry(other), last_seq=last_seq)
+            with pytest.raises(EventConflict, match="already holds another event with the id 'same'"):
+                await again
+        assert await store.read(find_session, made.name) == seen, first
 
 
 async def test_a_retry_in_another_process_is_recognised_and_another_event_refused(

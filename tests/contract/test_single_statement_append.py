@@ -3,6 +3,7 @@
 import asyncio
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -137,28 +138,38 @@ ASKED = [
 ]
 
 
+@pytest.fixture
+def opened(store_url: str) -> Iterator[tuple[asyncio.Runner, Store]]:
+    """An event loop for all examples, and a store that is open in it."""
+    with asyncio.Runner() as runner:
+        store = Store(store_url)
+        runner.run(store.open())
+        yield runner, store
+        runner.run(store.close())
+
+
 @settings(max_examples=60)
 @given(script=steps, forked=st.booleans())
 @example(script=[Step(entry) for entry in LATE], forked=False)
 @example(script=[Step(entry) for entry in ASKED], forked=False)
 def test_the_single_statement_writes_the_same_rows_as_the_operation(
-    store_url: str, script: list[Step], forked: bool
+    opened: tuple[asyncio.Runner, Store], script: list[Step], forked: bool
 ) -> None:
-    asyncio.run(_the_same(store_url, script, forked=forked))
+    runner, store = opened
+    runner.run(_the_same(store, script, forked=forked))
 
 
-async def _the_same(store_url: str, script: list[Step], *, forked: bool) -> None:
-    async with Store(store_url) as store:
-        short, long = [await _session(store, forked=forked) for _ in range(2)]
-        for step in script:
-            seen = await store.read(find_session, short.name)
-            assert seen is not None
-            options: dict[str, Any] = {"epoch": step.epoch, "ends_turn": step.ends_turn}
-            revision = max(0, seen.revision - step.behind)
-            outcome = await outcome_of(store, short, revision, step.entry, **options, last_seq=seen.last_seq + step.off)
-            assert outcome == await outcome_of(store, long, revision, step.entry, **options), step
-        assert await store.read(rows_of, short.key) == await store.read(rows_of, long.key)
-        assert await store.read(check_session, short.name) == []
+async def _the_same(store: Store, script: list[Step], *, forked: bool) -> None:
+    short, long = [await _session(store, forked=forked) for _ in range(2)]
+    for step in script:
+        seen = await store.read(find_session, short.name)
+        assert seen is not None
+        options: dict[str, Any] = {"epoch": step.epoch, "ends_turn": step.ends_turn}
+        revision = max(0, seen.revision - step.behind)
+        outcome = await outcome_of(store, short, revision, step.entry, **options, last_seq=seen.last_seq + step.off)
+        assert outcome == await outcome_of(store, long, revision, step.entry, **options), step
+    assert await store.read(rows_of, short.key) == await store.read(rows_of, long.key)
+    assert await store.read(check_session, short.name) == []
 
 
 async def _session(store: Store, *, forked: bool) -> SessionRecord:

@@ -1,16 +1,1 @@
-"""Generates the pages of docs/reference from the code: `make reference`. A test checks that they are current."""
-
-from collections.abc import Callable, Mapping
-from pathlib import Path
-
-from tests.reference import commands, configuration, errors, events, http, python
-
-FOLDER = Path(__file__).parents[2] / "docs" / "reference"
-PAGES: Mapping[str, Callable[[], str]] = {
-    "commands.md": commands.page,
-    "configuration.md": configuration.page,
-    "errors.md": errors.page,
-    "events.md": events.page,
-    "http.md": http.page,
-    "python.md": python.page,
-}
+"""Generates the pages of docs/reference from the code."""

@@ -1,6 +1,6 @@
 """`python -m tests.reference`: write the pages."""
 
-from tests.reference import FOLDER, PAGES
+from tests.reference.pages import FOLDER, PAGES
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

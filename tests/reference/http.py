@@ -12,10 +12,10 @@ from pydantic import BaseModel
 import lango.server
 from lango.config import Settings
 from lango.server.api import websocket
-from lango.server.api.parameters import COMMON_ERRORS
 from lango.server.app import create_app
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.openai import openai_routes
+from lango.server.schemas import COMMON_ERRORS
 from tests.reference.source import cell, docstring_of, fields_of, first_paragraph, heading, to_page
 
 _SECTIONS = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import lango
 import lango.adk
-import lango.conversations
 import lango.history
 import lango.messages
+import lango.runtime
 import lango.testing
 from tests.reference.source import (
     cell,
@@ -24,7 +24,7 @@ from tests.reference.source import (
     to_page,
 )
 
-_MODULES = (lango, lango.conversations, lango.adk, lango.messages, lango.history, lango.testing)
+_MODULES = (lango, lango.runtime, lango.adk, lango.messages, lango.history, lango.testing)
 _ELSEWHERE = {"Settings": "[Configuration](configuration.md) lists every setting."}
 
 
@@ -41,6 +41,8 @@ def page() -> str:
 
 
 def _public(module: ModuleType) -> list[str]:
+    if module is lango.runtime:
+        return ["import_session", "Sessions"]  # `lango` exports what else users need of it
     named: list[str] | None = getattr(module, "__all__", None)
     if named is not None:
         return sorted((name for name in named if not name.startswith("__")), key=str.lower)

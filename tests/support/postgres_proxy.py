@@ -81,7 +81,7 @@ class Proxy:
         """Wait until that many more connections were refused."""
         enough, until = self.refused + more, time.monotonic() + _PATIENCE_S
         while self.refused < enough:
-            assert time.monotonic() < until, "nobody tries to connect"
+            assert time.monotonic() < until, "no client tries to connect"
             await asyncio.sleep(0.01)
 
     def takes(self, batch: "Batch") -> Loss | None:

@@ -27,15 +27,15 @@ MODEL = "m"
 
 
 class Recorder(BaseLlm):
-    """An ADK model that answers at once, and keeps what it was asked."""
+    """An ADK model that answers at once, and keeps its requests."""
 
     model: str = "recorder"
-    asked: list[LlmRequest]
+    requests: list[LlmRequest]
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        self.asked.append(llm_request)
+        self.requests.append(llm_request)
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text="yes")]))
 
 
@@ -66,15 +66,15 @@ async def sent_by_lango(service: SqlSessionService, history: History, session_id
 
 async def sent_by_adk(history: History) -> str:
     """Return the words that ADK alone sends, from its own store in memory."""
-    service, model = InMemorySessionService(), Recorder(asked=[])
+    service, model = InMemorySessionService(), Recorder(requests=[])
     await store(service, history, "s")
     await take_turn(service, model, "s")
-    [request] = model.asked
+    [request] = model.requests
     return "\n".join(content.model_dump_json() for content in request.contents)
 
 
 def words_of(messages: Iterable[Message]) -> str:
-    """Return all that messages say."""
+    """Return the texts of messages."""
     return "\n".join(_words_of(message) for message in messages)
 
 

@@ -41,12 +41,12 @@ class Worker:
         theirs.close()
 
     def recv(self, timeout_s: float = PATIENCE_S) -> Any:
-        """Return the next thing that the process says."""
-        assert self.pipe.poll(timeout_s), "the other process says nothing"
+        """Return the next message of the process."""
+        assert self.pipe.poll(timeout_s), "the other process sends nothing"
         return self.pipe.recv()
 
     def send(self, what: object) -> None:
-        """Tell the process something."""
+        """Send a message to the process."""
         self.pipe.send(what)
 
     def kill(self) -> None:
@@ -56,14 +56,14 @@ class Worker:
         assert self.process.exitcode in (-signal.SIGKILL, 0, 1)
 
     def drain(self) -> list[Any]:
-        """Return what the process said before it died."""
-        said: list[Any] = []
+        """Return what the process sent before it died."""
+        messages: list[Any] = []
         try:
             while self.pipe.poll(0):
-                said.append(self.pipe.recv())
+                messages.append(self.pipe.recv())
         except (EOFError, OSError):  # it died while it spoke
             pass
-        return said
+        return messages
 
     def join(self) -> None:
         """Wait for the process to end by itself."""
@@ -72,13 +72,13 @@ class Worker:
 
 
 def entry(worker: str, number: int) -> NewEvent:
-    """An event that says who wrote it, and changes the state of session, user and app with it."""
+    """An event that names its writer, and changes the state of session, user and app with it."""
     delta = {"newest": number, f"{worker}{number}": number, f"user:{worker}": number, "app:n": number}
     return NewEvent(f"{worker}-{number}", 0.0, Message("user", f"{worker}:{number}"), tokens=3, state_delta=delta)
 
 
 def append_for_ever(pipe: Connection, url: str) -> None:
-    """Append numbered events until killed; say each number once its append has returned."""
+    """Append numbered events until killed; send each number once its append has returned."""
     asyncio.run(_append_for_ever(pipe, url, functools.partial(entry, "w")))
 
 
@@ -111,8 +111,8 @@ async def _append_for_ever(pipe: Connection, url: str, make: Callable[[int], New
             pipe.send(number)
 
 
-def open_when_told(pipe: Connection) -> None:
-    """Open a store for each URL that is sent, close it, and say what came of it; None ends."""
+def open_on_request(pipe: Connection) -> None:
+    """Open a store for each URL that is sent, close it, and send the outcome; None ends."""
     pipe.send("ready")
     while (url := pipe.recv()) is not None:
         pipe.send(asyncio.run(_open(url)))
@@ -127,13 +127,13 @@ async def _open(url: str) -> str:
 
 
 def write_with_reload(pipe: Connection, url: str, worker: str, count: int) -> None:
-    """Append through ADK's service; whenever somebody else was first, load the session again and try again."""
+    """Append through ADK's service; after a conflict, load the session again and try again."""
 
     async def run() -> None:
         accepted: list[tuple[int, int]] = []
         stale = 0
         async with SqlSessionService(url) as service:
-            session = await load(service)  # as it is before anybody writes: whoever writes second is stale
+            session = await load(service)  # before any write: the second writer has a stale session
             pipe.send("ready")
             pipe.recv()
             for number in range(count):
@@ -153,7 +153,7 @@ def write_with_reload(pipe: Connection, url: str, worker: str, count: int) -> No
 
 
 def hold_a_session(pipe: Connection, url: str) -> None:
-    """Load the session, say so, wait, then append to what was loaded; say what came of it."""
+    """Load the session, report it, wait, then append to the loaded session; send the outcome."""
 
     async def run() -> None:
         async with SqlSessionService(url) as service:
@@ -174,7 +174,7 @@ def hold_a_session(pipe: Connection, url: str) -> None:
 
 
 async def load(service: SqlSessionService) -> Any:
-    """Load the one session that everybody writes to."""
+    """Load the session that all processes write to."""
     session = await service.get_session(app_name=NAME.app_name, user_id=NAME.user_id, session_id=NAME.id)
     assert session
     return session

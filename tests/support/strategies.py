@@ -12,15 +12,7 @@ from google.adk.events import Event
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-text = st.text(max_size=20) | st.sampled_from(["", " ", "\0", "\ud800", "a\0b", "é漢😀", "$lango:bytes", "call"])
-floats = st.floats(allow_nan=False)
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | floats | text,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
-    max_leaves=5,
-)
-# what an event may hold besides JSON, and the store keeps all the same
-kept_values = json_values | st.binary(max_size=8) | st.dictionaries(text, st.binary(max_size=8), max_size=2)
+from tests.support.json_strategies import floats, json_values, kept_values, text
 
 
 def value_of(annotation: Any, depth: int) -> st.SearchStrategy[Any]:
@@ -82,7 +74,7 @@ def model(cls: type[BaseModel], depth: int = 0) -> st.SearchStrategy[Any]:
         try:
             return cls(**{name: draw(fields[name]) for name in sorted(chosen | required)})
         except (ValueError, TypeError):
-            # a validator of the model's own said no
+            # a validator of the model rejects it
             return draw(st.nothing())
 
     return build()

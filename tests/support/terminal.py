@@ -94,10 +94,10 @@ class Terminal:
         before = self.prompts
         self.send(text)
         self.wait_for(lambda: self.prompts > before and bool(_PROMPT.search(self._since(text))), f"an end of {text!r}")
-        said = self.after(text)
+        output = self.after(text)
         for words in wanted:
-            assert words in said, self.text
-        return said
+            assert words in output, self.text
+        return output
 
     def after(self, text: str) -> str:
         """Return what stands between a message and the prompt after it."""

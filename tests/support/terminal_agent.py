@@ -53,7 +53,7 @@ EVIL = (
 )
 
 
-class Obedient:
+class CommandProvider:
     name = "obedient"
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
@@ -62,7 +62,7 @@ class Obedient:
             yield TextDelta(f"the tool said {dict(last.tool_calls[0].output or {})}")
         else:
             calls = False
-            async for delta in self._obey(last.content.split(maxsplit=1)):
+            async for delta in self._run_command(last.content.split(maxsplit=1)):
                 calls = calls or isinstance(delta, Finish)
                 yield delta
             for one in last.media:
@@ -72,7 +72,7 @@ class Obedient:
         yield UsageDelta(1000, 500)
         yield Finish("stop")
 
-    async def _obey(self, words: list[str]) -> AsyncGenerator[Delta, None]:
+    async def _run_command(self, words: list[str]) -> AsyncGenerator[Delta, None]:
         match words:
             case ["hold", file]:
                 yield TextDelta("begun ")
@@ -135,6 +135,6 @@ _TOOLS = [
 
 root_agent = LlmAgent(
     name="obedient",
-    model=ProviderLlm(provider=Obedient(), model="gpt-5-mini"),  # a model whose price is known
+    model=ProviderLlm(provider=CommandProvider(), model="gpt-5-mini"),  # a model whose price is known
     tools=[AdkTool(tool) for tool in _TOOLS],
 )

@@ -1,7 +1,7 @@
 """Turns in a process of their own, to be killed at an exact point, and what must hold after each kill.
 
-The worker says over a pipe where it is, and waits there: the kill comes at that very point. What it wraps is the store,
-the provider and the tools, in its own process alone.
+The worker reports over a pipe where it is, and waits there, so that it is killed at that point. It wraps the store, the
+provider and the tools of its own process.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ BOUNDARIES = [
     "answer stored",
     "turn ended",
 ]
-AGENT = "teller"
+AGENT = "payer"
 Point = Callable[[str], None]
 
 
@@ -83,13 +83,13 @@ def run_a_turn(
 
     async def run() -> None:
         announce(point)
-        async with teller(url, Path(folder), AnnouncingProvider(point), point, agents) as runtime:
+        async with open_paying_runtime(url, Path(folder), AnnouncingProvider(point), point, agents) as runtime:
             pipe.send("ready")
             async for event in runtime.stream(session, text, idempotency_key=key):
                 if isinstance(event, Accepted | TurnDone):
                     pipe.send(event.type)
 
-    logging.disable(logging.WARNING)  # ADK's own, on somebody else's terminal
+    logging.disable(logging.WARNING)  # ADK's own, on the terminal of the test run
     asyncio.run(run())
 
 
@@ -98,18 +98,18 @@ def run_many_turns(pipe: Connection, url: str, folder: str, session: str, name: 
 
     async def run() -> None:
         provider = ScriptedProvider(itertools.repeat(answer))
-        async with teller(url, Path(folder), provider) as runtime:
+        async with open_paying_runtime(url, Path(folder), provider) as runtime:
             pipe.send("ready")
             pipe.recv()
-            said = [await runtime.run(session, f"{name} {number}") for number in range(count)]
-            pipe.send((said, [problem for request in provider.requests for problem in broken_for(request)]))
+            answers = [await runtime.run(session, f"{name} {number}") for number in range(count)]
+            pipe.send((answers, [problem for request in provider.requests for problem in broken_for(request)]))
 
     logging.disable(logging.WARNING)
     asyncio.run(run())
 
 
 def announce(point: Point) -> None:
-    """Say it when the store has done something that a turn asks of it."""
+    """Report each operation of the store that a turn has completed."""
 
     def after(method: Callable[..., Awaitable[Any]], name_of: Callable[..., str]) -> Callable[..., Awaitable[Any]]:
         @functools.wraps(method)
@@ -151,7 +151,7 @@ def _appended(*args: Any) -> str:
 
 
 def answer(request: Request) -> Any:
-    """Call both tools once for a message of the user, then say that it is done."""
+    """Call both tools once for a message of the user, then answer that it is done."""
     last = request.messages[-1]
     if last.role == "tool":
         return "it is done"
@@ -160,7 +160,7 @@ def answer(request: Request) -> Any:
 
 
 class AnnouncingProvider(ScriptedProvider):
-    """A model that says when it is called, and when it is in the middle of its answer."""
+    """A model that reports when it is called, and when it is in the middle of its answer."""
 
     def __init__(self, point: Point) -> None:
         super().__init__(itertools.repeat(answer))
@@ -175,7 +175,7 @@ class AnnouncingProvider(ScriptedProvider):
 
 
 @asynccontextmanager
-async def teller(
+async def open_paying_runtime(
     url: str, folder: Path, provider: ScriptedProvider, point: Point = lambda _: None, agents: int = 1
 ) -> AsyncGenerator[Runtime, None]:
     """Open a runtime whose agent has a tool with an effect that can be seen, one without, and keeps state."""
@@ -193,7 +193,7 @@ async def teller(
         Tool("look", "Look.", None, lambda: "seen", effect="none"),
     ]
     settings = settings_for(url, name="crash")
-    root: Any = LlmAgent(name=AGENT, model="scripted/x", output_key="said")
+    root: Any = LlmAgent(name=AGENT, model="scripted/x", output_key="answer")
     if agents > 1:  # in a row, one after the other
         own: Any = [runtime_tool(tool, 10.0) for tool in tools]
         row = [LlmAgent(name=f"{AGENT}{number}", model="scripted/x", tools=own) for number in range(agents)]
@@ -207,13 +207,13 @@ async def teller(
 
 @dataclass
 class Kill:
-    """One round: what was asked, and what the client had heard when the process was killed."""
+    """One round: the request, and what the client had received when the process was killed."""
 
     session: str
     text: str
     key: str
     where: str
-    heard: list[str] = field(default_factory=list[str])
+    received: list[str] = field(default_factory=list[str])
     agents: int = 1
 
 
@@ -225,17 +225,17 @@ def kill_at(url: str, folder: Path, kill: Kill, dice: random.Random | None = Non
     if dice is not None:
         time.sleep(dice.uniform(0, 0.08))  # the random moment
     else:
-        while (said := worker.recv()) != "here":
-            kill.heard.append(said)
+        while (message := worker.recv()) != "here":
+            kill.received.append(message)
     worker.kill()
-    kill.heard += [said for said in worker.drain() if said != "here"]
+    kill.received += [message for message in worker.drain() if message != "here"]
     return kill
 
 
 async def retry_and_go_on(url: str, folder: Path, kill: Kill) -> tuple[ScriptedProvider, str]:
     """Do what a client does: send the same request again, then the next message. Return how the first ended."""
     provider = ScriptedProvider(itertools.repeat(answer))
-    async with teller(url, folder, provider) as runtime, asyncio.timeout(PATIENCE_S):
+    async with open_paying_runtime(url, folder, provider) as runtime, asyncio.timeout(PATIENCE_S):
         try:
             outcome = await runtime.run(kill.session, kill.text, idempotency_key=kill.key)
         except LangoError as error:  # F7: typed, and no hang
@@ -253,17 +253,17 @@ async def check(url: str, folder: Path, kills: list[Kill], requests: list[Reques
         record, stored = found
         messages = [one.message for one in stored if one.message]
         # F1 and F2: each message once, acknowledged or not, since each was sent again
-        asked = [one.content for one in messages if one.role == "user"]
-        assert asked == [text for kill in kills for text in (kill.text, f"after {kill.text}")]
+        sent = [one.content for one in messages if one.role == "user"]
+        assert sent == [text for kill in kills for text in (kill.text, f"after {kill.text}")]
         keys = await rows(store, "SELECT session_key, idempotency_key, COUNT(*) FROM turns GROUP BY 1, 2")
         assert all(count == 1 for _, key, count in keys if key is not None)
         # F2 and F3
         assert [one.seq for one in stored if one.message] == list(range(1, len(messages) + 1))
         assert len({one.event_id for one in stored}) == len(stored)
-        # F4: what the agent says becomes state with the same event, or not at all
-        said = [one for one in stored if one.message and one.message.role == "assistant"]
-        assert all("said" in (one.state_delta or {}) for one in said)
-        assert record.state["said"] == (said[-1].state_delta or {})["said"]
+        # F4: the answer of the agent becomes state with the same event, or not at all
+        answers = [one for one in stored if one.message and one.message.role == "assistant"]
+        assert all("answer" in (one.state_delta or {}) for one in answers)
+        assert record.state["answer"] == (answers[-1].state_delta or {})["answer"]
         check_calls(messages, folder)
         await check_statuses(store, len(kills))
         assert await rows(store, "SELECT COUNT(*) FROM open_calls") == [(0,)]

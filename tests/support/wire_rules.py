@@ -230,10 +230,10 @@ def anthropic(body: Json, own: frozenset[bytes] = frozenset(), *, cut: bool = Fa
         broken += _names(block["name"] for block in blocks if block["type"] == "tool_use")
         ids += uses
         before: list[Json] = messages[at - 1]["content"] if at else []
-        asked = [block["id"] for block in before if block["type"] == "tool_use"]
+        called = [block["id"] for block in before if block["type"] == "tool_use"]
         given = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
-        if Counter(asked) != Counter(given):
-            broken.append(f"{at}: results {given} for calls {asked}")
+        if Counter(called) != Counter(given):
+            broken.append(f"{at}: results {given} for calls {called}")
         if [block["type"] == "tool_result" for block in blocks[: len(given)]] != [True] * len(given):
             broken.append(f"{at}: results after something else")
         if uses and (message["role"] != "assistant" or at + 1 == len(messages)):

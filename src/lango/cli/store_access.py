@@ -4,6 +4,7 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING, TypeVar
 
+from lango.cli.options import store_url
 from lango.errors import SessionNotFound, UsageError
 
 if TYPE_CHECKING:
@@ -15,12 +16,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def run_on_store(url: str, work: "Callable[[Store], Awaitable[T]]") -> T:
-    """Open a store and run work on it."""
+def run_on_store(config: str | None, url: str | None, work: "Callable[[Store], Awaitable[T]]") -> T:
+    """Open the store of the options `--config` and `--store`, and run work on it."""
     from lango.store import Store
 
+    chosen_url = store_url(config, url)
+
     async def opened() -> T:
-        async with Store(url) as store:
+        async with Store(chosen_url) as store:
             return await work(store)
 
     before = signal.signal(signal.SIGINT, _raise_interrupt)

@@ -17,12 +17,9 @@ from lango.config.sections import (
     TelemetrySettings,
     ToolSettings,
 )
-from lango.config.settings import CONFIG_ENV, CONFIG_FILE, DEFAULT_MODEL, Settings
+from lango.config.settings import Settings
 
 __all__ = [
-    "CONFIG_ENV",
-    "CONFIG_FILE",
-    "DEFAULT_MODEL",
     "AgentSettings",
     "HistorySettings",
     "McpSettings",

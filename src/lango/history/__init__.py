@@ -11,14 +11,13 @@ from lango.history.budget_window import (
 )
 from lango.history.history_repair import CONTEXT_AUTHOR, INTERRUPTED, repair
 from lango.history.message_cleanup import keep_signatures
-from lango.history.tokens import Calibration, TokenCounter, count_tokens, warm_up
+from lango.history.tokens import TokenCounter, count_tokens, warm_up
 
 __all__ = [
     "CONTEXT_AUTHOR",
     "DEFAULT_BUDGET_TOKENS",
     "DEFAULT_MAX_MESSAGES",
     "INTERRUPTED",
-    "Calibration",
     "TokenCounter",
     "WindowRules",
     "count_tokens",

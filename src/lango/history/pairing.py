@@ -16,6 +16,7 @@ from lango.history.message_cleanup import UNNAMED, clean_json
 from lango.messages import Message, ToolCall, fresh_call_id
 
 _COUNTED = re.compile(r"_\d+")
+_MAX_PARSED_CHARACTERS = 200_000  # a longer text is shown clipped, and parsing it would take long
 
 
 class CallSlot(Struct, gc=False):
@@ -251,17 +252,19 @@ def results_of(message: Message) -> list[ToolCall]:
 def _tool_results(message: Message) -> list[ToolCall]:
     """Return the results of a tool message; if none has an output, the message's text is the output."""
     if not message.tool_calls:
-        return [ToolCall("", "", output=_parsed(message.content))]
+        return [ToolCall("", "", output=clean_json(parse_result_text(message.content)))]
     calls = [call for call in message.tool_calls if not _is_call_among_results(call)]
     if len(calls) == 1 and calls[0].output is None and message.content:
-        return [replace(calls[0], output=_parsed(message.content))]
+        return [replace(calls[0], output=clean_json(parse_result_text(message.content)))]
     return [call if call.output is not None else replace(call, output={}) for call in calls]
 
 
-def _parsed(content: str) -> Mapping[str, Any]:
-    """Parse the text of a legacy tool message: a JSON object, or else plain text as `result`."""
+def parse_result_text(text: str) -> dict[str, Any]:
+    """Parse a result that is JSON in a text; a text that is no object, or too long to be parsed, is the result."""
+    if len(text) > _MAX_PARSED_CHARACTERS:
+        return {"result": text}
     try:
-        value = json.loads(content)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         value = None
-    return clean_json(cast("dict[str, Any]", value)) if isinstance(value, dict) else {"result": content}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"result": text}

@@ -5,7 +5,6 @@ factor of each model from the usage that its provider reports.
 """
 
 import contextlib
-import math
 import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -191,18 +190,14 @@ class Calibration(Struct, frozen=True):
 
 
 class TokenCounter:
-    """Counts tokens as each model does: our count times a factor learned from the provider's reports."""
+    """Learns how each model counts tokens: our count times a factor from the provider's reports."""
 
-    def __init__(self, calibrations: Mapping[str, Calibration] | None = None) -> None:
-        self._calibrations = dict(calibrations or {})
+    def __init__(self) -> None:
+        self._calibrations: dict[str, Calibration] = {}
 
     def factor(self, model: str) -> float:
         """Return how many tokens of a model one counted token is, from 0.5 to 2.0; 1.0 for an unknown model."""
         return self._calibrations.get(model, Calibration()).factor
-
-    def count(self, what: str | Message | Iterable[Message], model: str = "") -> int:
-        """Count tokens as the model would."""
-        return math.ceil(count_tokens(what) * self.factor(model))
 
     def budget(self, budget_tokens: int, model: str) -> int:
         """Convert a budget in the model's tokens to counted tokens, as `fit_to_budget` takes it."""

@@ -2,12 +2,11 @@
 
 import asyncio
 
-from lango.errors import SessionNotFound
 from lango.memory.observer import Observer
 from lango.store import SessionId, SessionRecord, Store
 from lango.store.memory.observations import Batch, SessionMemory, read_all_batches, read_memory
 from lango.store.memory.user_facts import Fact, delete_fact, read_facts
-from lango.store.sessions.sessions import find_session
+from lango.store.sessions.sessions import get_session
 
 
 class Memory:
@@ -74,7 +73,4 @@ class Memory:
         await self.settle()
 
     async def _session(self, session_id: str, user_id: str) -> SessionRecord:
-        session = await self._store.read(find_session, SessionId(self._app_name, user_id, session_id))
-        if session is None:
-            raise SessionNotFound(f"there is no session {session_id!r} of user {user_id!r}")
-        return session
+        return await self._store.read(get_session, SessionId(self._app_name, user_id, session_id))

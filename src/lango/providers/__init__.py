@@ -1,12 +1,10 @@
 """Models behind one small protocol. Each vendor's SDK is imported when its provider is first used."""
 
-from lango.config import ProviderSettings
 from lango.providers.catalog import label, resolve
 from lango.providers.protocol import (
     CallDelta,
     Delta,
     Finish,
-    FinishReason,
     Provider,
     Request,
     TextDelta,
@@ -22,9 +20,7 @@ __all__ = [
     "Delta",
     "Fallback",
     "Finish",
-    "FinishReason",
     "Provider",
-    "ProviderSettings",
     "Request",
     "ResilientProvider",
     "Retries",

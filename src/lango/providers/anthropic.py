@@ -19,12 +19,10 @@ from lango.providers.anthropic_stream import REDACTED, MessagesReader
 from lango.providers.protocol import Delta, Request
 from lango.providers.sdk.error_translation import (
     VendorRequest,
-    connection_error,
+    error_from_generated_sdk,
     error_from_status,
     parse_retry_after,
     protocol_error,
-    redact_key,
-    timeout_error,
 )
 from lango.providers.sdk.request_encoding import (
     HISTORY_OPENING,
@@ -38,7 +36,7 @@ from lango.providers.sdk.request_encoding import (
     prepare_messages,
     valid_tool_name,
 )
-from lango.providers.sdk.sdk_client import SdkProvider, Timeouts, load_sdk, stream_answer
+from lango.providers.sdk.sdk_client import SdkProvider, load_sdk, stream_answer
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -209,26 +207,21 @@ def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
     """Translate an error of the anthropic SDK; return None for other exceptions."""
     import anthropic
 
+    if error := error_from_generated_sdk(anthropic, exc, exchange):
+        return error
     match exc:
-        case anthropic.APITimeoutError():
-            return timeout_error(exchange)
-        case anthropic.APIConnectionError():
-            cause = exc.__cause__
-            return connection_error(exchange, cause if isinstance(cause, Exception) else exc)
         case anthropic.APIStatusError():
             # an error inside a stream comes with the status of the stream, 200
             status = exc.status_code if exc.status_code >= 400 else None
             kind, message = _error_details(exc)
             wait = parse_retry_after(exc.response.headers)
             return error_from_status(status, message, exchange, kind=kind, retry_after_s=wait)
-        case anthropic.APIResponseValidationError():
-            return protocol_error(exchange, "it does not have the form of an answer")
         case anthropic.AnthropicError() if _NO_KEY & {base.__name__ for base in type(exc).__mro__}:
             return error_from_status(401, str(exc), exchange)
         case anthropic.AnthropicError() if type(exc).__name__ == "RetryableError":
             return error_from_status(503, str(exc), exchange)
         case anthropic.AnthropicError():
-            return protocol_error(exchange, redact_key(f"{type(exc).__name__}: {exc}", exchange.secret))
+            return protocol_error(exchange, f"{type(exc).__name__}: {exc}")
         case _:
             return None
 
@@ -246,19 +239,9 @@ def _error_details(exc: "Any") -> tuple[str, str]:
 
 
 class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
-    """Anthropic's models."""
+    """Anthropic's models. An option is, for example, `{"thinking": {"type": "adaptive"}}`."""
 
-    def __init__(
-        self,
-        api_key: str,
-        *,
-        name: str = "anthropic",
-        base_url: str | None = None,
-        timeouts: Timeouts | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> None:
-        """`options` are added to the body of every request, such as `{"thinking": {"type": "adaptive"}}`."""
-        super().__init__(name, api_key, base_url, timeouts, options, lambda client: client.close())
+    vendor = "anthropic"
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the answer to a request; closing the iterator closes the connection."""
@@ -279,3 +262,7 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
         sdk = load_sdk("anthropic", "lango-adk[anthropic]")
         timeout = sdk.Timeout(self._timeouts.idle_s, connect=self._timeouts.connect_s)
         return sdk.AsyncAnthropic(api_key=self._api_key, base_url=self._base_url, timeout=timeout, max_retries=0)
+
+    @override
+    async def _close_client(self, client: "AsyncAnthropic") -> None:
+        await client.close()

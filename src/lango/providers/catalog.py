@@ -1,7 +1,8 @@
 """Resolve `provider/name` to a provider with its credentials."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Literal
 
 from msgspec import Struct
 
@@ -42,16 +43,17 @@ def resolve(
         raise ConfigError(f"There is no provider {name!r}. Providers: {_provider_names(configured)}")
     key = _api_key(name, settings, built_in, os.environ if environ is None else environ)
     base_url = settings.base_url or built_in.base_url
-    return built_in.make(name, key, base_url or None, settings, timeouts or Timeouts()), model_name
+    provider = _make_provider(built_in.vendor, name, key, base_url or None, settings, timeouts or Timeouts())
+    return provider, model_name
 
 
 def label(model: str) -> str:
     """Return the name of a model for users, a local model's with its description."""
     if not model.startswith("local/"):
         return model
-    from lango.providers.local import LocalProvider
+    from lango.providers.local.known_models import local_model
 
-    return f"{model}: {LocalProvider().label(model.removeprefix('local/'))}"
+    return f"{model}: {local_model(model.removeprefix('local/')).label}"
 
 
 def _provider_names(configured: Mapping[str, ProviderSettings]) -> str:
@@ -75,57 +77,53 @@ def _api_key(
     )
 
 
-def _make_openai(
-    name: str, key: str | None, base_url: str | None, settings: ProviderSettings, timeouts: Timeouts
+def _make_provider(
+    vendor: str, name: str, key: str | None, base_url: str | None, settings: ProviderSettings, timeouts: Timeouts
 ) -> Provider:
-    compatible = bool(base_url) and settings.api != "responses"
-    return OpenAIProvider(
-        key,
-        name=name,
-        base_url=base_url,
-        api=settings.api,
-        compatible=compatible,
-        timeouts=timeouts,
-        options=settings.options,
-    )
+    match vendor:
+        case "local":
+            from lango.providers.local import LocalProvider
 
+            return LocalProvider()
+        case "gemini":
+            from lango.providers.gemini import GeminiProvider
 
-def _make_gemini(
-    name: str, key: str | None, base_url: str | None, settings: ProviderSettings, timeouts: Timeouts
-) -> Provider:
-    from lango.providers.gemini import GeminiProvider
+            return GeminiProvider(
+                key or "none", name=name, base_url=base_url, timeouts=timeouts, options=settings.options
+            )
+        case "anthropic":
+            from lango.providers.anthropic import AnthropicProvider
 
-    return GeminiProvider(key or "none", name=name, base_url=base_url, timeouts=timeouts, options=settings.options)
-
-
-def _make_anthropic(
-    name: str, key: str | None, base_url: str | None, settings: ProviderSettings, timeouts: Timeouts
-) -> Provider:
-    from lango.providers.anthropic import AnthropicProvider
-
-    return AnthropicProvider(key or "none", name=name, base_url=base_url, timeouts=timeouts, options=settings.options)
-
-
-def _make_local(*_: object) -> Provider:
-    from lango.providers.local import LocalProvider
-
-    return LocalProvider()
+            return AnthropicProvider(
+                key or "none", name=name, base_url=base_url, timeouts=timeouts, options=settings.options
+            )
+        case _:
+            return OpenAIProvider(
+                key,
+                name=name,
+                base_url=base_url,
+                api=settings.api,
+                compatible=bool(base_url) and settings.api != "responses",
+                timeouts=timeouts,
+                options=settings.options,
+            )
 
 
 class _BuiltInProvider(Struct, frozen=True):
-    make: Callable[[str, str | None, str | None, ProviderSettings, Timeouts], Provider]
+    vendor: Literal["anthropic", "gemini", "local", "openai"]
+    """Whose API it has."""
     key_variables: tuple[str, ...] = ()
     """Environment variables that may hold the key; none: no key is needed."""
     base_url: str = ""
 
 
 _BUILT_IN_PROVIDERS = {
-    "anthropic": _BuiltInProvider(_make_anthropic, ("ANTHROPIC_API_KEY",)),
-    "gemini": _BuiltInProvider(_make_gemini, ("GOOGLE_API_KEY", "GEMINI_API_KEY")),
-    "lmstudio": _BuiltInProvider(_make_openai, base_url="http://127.0.0.1:1234/v1"),
-    "local": _BuiltInProvider(_make_local),
-    "ollama": _BuiltInProvider(_make_openai, base_url="http://127.0.0.1:11434/v1"),
-    "openai": _BuiltInProvider(_make_openai, ("OPENAI_API_KEY",)),
-    "openrouter": _BuiltInProvider(_make_openai, ("OPENROUTER_API_KEY",), "https://openrouter.ai/api/v1"),
-    "vllm": _BuiltInProvider(_make_openai, base_url="http://127.0.0.1:8000/v1"),
+    "anthropic": _BuiltInProvider("anthropic", ("ANTHROPIC_API_KEY",)),
+    "gemini": _BuiltInProvider("gemini", ("GOOGLE_API_KEY", "GEMINI_API_KEY")),
+    "lmstudio": _BuiltInProvider("openai", base_url="http://127.0.0.1:1234/v1"),
+    "local": _BuiltInProvider("local"),
+    "ollama": _BuiltInProvider("openai", base_url="http://127.0.0.1:11434/v1"),
+    "openai": _BuiltInProvider("openai", ("OPENAI_API_KEY",)),
+    "openrouter": _BuiltInProvider("openai", ("OPENROUTER_API_KEY",), "https://openrouter.ai/api/v1"),
+    "vllm": _BuiltInProvider("openai", base_url="http://127.0.0.1:8000/v1"),
 }

@@ -31,7 +31,6 @@ from lango.providers.sdk.error_translation import (
     error_from_status,
     parse_retry_after,
     protocol_error,
-    redact_key,
     unknown_model_error,
 )
 from lango.providers.sdk.request_encoding import (
@@ -43,7 +42,7 @@ from lango.providers.sdk.request_encoding import (
     to_json,
     valid_tool_name,
 )
-from lango.providers.sdk.sdk_client import SdkProvider, Timeouts, load_sdk, stream_answer
+from lango.providers.sdk.sdk_client import SdkProvider, load_sdk, stream_answer
 
 if TYPE_CHECKING:
     import httpx
@@ -285,7 +284,7 @@ def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
             | errors.FunctionInvocationError()
         ):
             # of the SDK's automatic function calling, which is off
-            return protocol_error(exchange, redact_key(f"{type(exc).__name__}: {exc}", exchange.secret))
+            return protocol_error(exchange, f"{type(exc).__name__}: {exc}")
         case ValueError() if not exchange.streaming and _REFUSED_NAME.match(str(exc)):
             return unknown_model_error(exchange, f"The SDK rejects this name: {exc}")
         case _:
@@ -302,19 +301,9 @@ def _retry_delay(details: Any) -> float | None:
 
 
 class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
-    """Google's models, with an API key."""
+    """Google's models, with an API key. Options go into the request's config, such as `{"thinking_config": {...}}`."""
 
-    def __init__(
-        self,
-        api_key: str,
-        *,
-        name: str = "gemini",
-        base_url: str | None = None,
-        timeouts: Timeouts | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> None:
-        """`options` are added to the config of every request, such as `{"thinking_config": {...}}`."""
-        super().__init__(name, api_key, base_url, timeouts, options, lambda made: made[1].aclose())
+    vendor = "gemini"
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the answer to a request; closing the iterator closes the connection."""
@@ -341,6 +330,10 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
         if self._base_url:
             options["base_url"] = self._base_url
         return genai.Client(api_key=self._api_key, vertexai=False, http_options=options), http
+
+    @override
+    async def _close_client(self, client: "tuple[Client, httpx.AsyncClient]") -> None:
+        await client[1].aclose()
 
 
 class _OpenAnswer:

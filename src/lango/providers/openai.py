@@ -5,7 +5,8 @@ Compatible servers are Ollama, vLLM, LM Studio, OpenRouter and others. The wire 
 """
 
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,12 +29,10 @@ from lango.providers.protocol import (
 )
 from lango.providers.sdk.error_translation import (
     VendorRequest,
-    connection_error,
+    error_from_generated_sdk,
     error_from_status,
     parse_retry_after,
     protocol_error,
-    redact_key,
-    timeout_error,
 )
 from lango.providers.sdk.request_encoding import (
     IMAGE_TYPES,
@@ -48,7 +47,6 @@ from lango.providers.sdk.request_encoding import (
     valid_tool_name,
 )
 from lango.providers.sdk.sdk_client import SdkProvider, Timeouts, load_sdk, stream_answer
-from lango.providers.sdk.stop_sequences import stop_at_sequences
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -257,25 +255,20 @@ def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
     """Translate an error of the openai SDK; return None for other exceptions."""
     import openai
 
+    if error := error_from_generated_sdk(openai, exc, exchange):
+        return error
     match exc:
-        case openai.APITimeoutError():
-            return timeout_error(exchange)
-        case openai.APIConnectionError():
-            cause = exc.__cause__
-            return connection_error(exchange, cause if isinstance(cause, Exception) else exc)
         case openai.APIStatusError():
             wait = parse_retry_after(exc.response.headers)
             return error_from_status(
                 exc.status_code, _error_message(exc), exchange, kind=str(exc.code or ""), retry_after_s=wait
             )
-        case openai.APIResponseValidationError():
-            return protocol_error(exchange, "it does not have the form of an answer")
         case openai.APIError():  # an error object inside a stream
             code = str(exc.code or "")  # a number from some servers
             kind = code or exc.type or "server_error"
             return error_from_status(int(code) if code.isdigit() else None, exc.message, exchange, kind=kind)
         case openai.OpenAIError():
-            return protocol_error(exchange, redact_key(f"{type(exc).__name__}: {exc}", exchange.secret))
+            return protocol_error(exchange, f"{type(exc).__name__}: {exc}")
         case _:
             return None
 
@@ -292,19 +285,21 @@ def _error_message(exc: "APIStatusError") -> str:
 class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
     """Models of OpenAI, or of a compatible server at `base_url`."""
 
+    vendor = "openai"
+
     def __init__(
         self,
         api_key: str | None = None,
         *,
-        name: str = "openai",
+        name: str = "",
         base_url: str | None = None,
         api: OpenAIApi = "auto",
         compatible: bool = False,
         timeouts: Timeouts | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        """`compatible` selects the dialect of other servers; `options` are added to the body of every request."""
-        super().__init__(name, api_key or "", base_url, timeouts, options, lambda client: client.close())
+        """`compatible` selects the dialect of other servers."""
+        super().__init__(api_key or "", name=name, base_url=base_url, timeouts=timeouts, options=options)
         self._api = api
         self._compatible = compatible
 
@@ -341,8 +336,46 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
         key = self._api_key or "none"  # a self-hosted server often needs no key; the SDK requires one
         return sdk.AsyncOpenAI(api_key=key, base_url=self._base_url, timeout=timeout, max_retries=0)
 
+    @override
+    async def _close_client(self, client: "AsyncOpenAI") -> None:
+        await client.close()
+
 
 def _arguments(body: Json, messages: str) -> Json:
     # extra_body skips the SDK's conversion of every message, which takes longer than the rest of the call, and allows
     # fields that this release of the SDK does not know
     return {"model": body["model"], messages: [], "stream": True, "extra_body": body}
+
+
+# --- stop sequences
+
+
+async def stop_at_sequences(deltas: AsyncGenerator[Delta, None], stops: Sequence[str]) -> AsyncGenerator[Delta, None]:
+    """Yield the deltas before the first stop sequence, then `Finish`, and close the stream, for an API that has none.
+
+    Text that may be the beginning of a stop sequence is held back until more text decides.
+    """
+    held = ""
+    async with aclosing(deltas):
+        async for delta in deltas:
+            if isinstance(delta, TextDelta):
+                held += delta.text
+                end = min((at for stop in stops if (at := held.find(stop)) >= 0), default=None)
+                ready = end if end is not None else len(held) - _partial_match_length(held, stops)
+                if ready:
+                    yield TextDelta(held[:ready])
+                if end is not None:
+                    yield Finish("stop", "stop_sequence")
+                    return
+                held = held[ready:]
+                continue
+            if held and not isinstance(delta, UsageDelta):
+                yield TextDelta(held)
+                held = ""
+            yield delta
+
+
+def _partial_match_length(text: str, stops: Sequence[str]) -> int:
+    """Count the characters at the end of the text that could begin a stop sequence."""
+    longest = max(len(stop) for stop in stops) - 1
+    return next((n for n in range(min(longest, len(text)), 0, -1) if any(s.startswith(text[-n:]) for s in stops)), 0)

@@ -366,7 +366,7 @@ class Runtime:
         try:
             with wait_for_database(), self._leases.held():
                 if running.stop_reason is not None:  # stopped before this task began
-                    raise asyncio.CancelledError
+                    return await self._end_withdrawn_turn(running)
                 if running.turn.repeated:
                     return await replay_turn(running, self._store, self._liveness.is_gone)
                 await acquire_lease(running, self._store, self._owner.name, self._recovery.check_soon)

@@ -16,8 +16,7 @@ from lango.server.streaming.sse import EventStreamResponse
 from lango.server.streaming.turn_streams import TurnStreams
 from lango.store import SessionId, SessionRecord
 from lango.store.sessions.sessions import find_session
-from lango.store.turns import approvals
-from lango.store.turns.approvals import expire_approvals
+from lango.store.turns.approvals import expire_approvals, has_expired_approvals
 
 
 class ServerContext:
@@ -42,7 +41,7 @@ class ServerContext:
     async def get_session_without_expired_approvals(self, caller: Caller, session_id: str) -> SessionRecord:
         """Return a session of the caller, after closing its expired approval requests."""
         session = await self.get_session(caller, session_id)
-        if await self.store.read(approvals.has_expired_approvals, session.key):
+        if await self.store.read(has_expired_approvals, session.key):
             await self.store.write(expire_approvals, session.key, time.time())
             session = await self.get_session(caller, session_id)
         return session

@@ -8,13 +8,12 @@ import asyncio
 import base64
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import orjson
 from fastapi import HTTPException, Request
-from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.responses import JSONResponse, StreamingResponse
 from typing_extensions import override
 
 from lango.events import to_plain_values
@@ -34,31 +33,20 @@ class JsonResponse(JSONResponse):
         return _encode_any(content)
 
 
-class LargeResponse(Response):
-    """Encodes and sends the first levels of a value piece by piece, so that other threads and requests can run.
+async def large_response(make: Callable[[], Any], status: int = 200) -> StreamingResponse:
+    """Build and encode a value of any size in a thread, and send it in pieces, so that other requests can run.
 
     The pieces are never joined: joining or copying tens of megabytes would be one long call.
     """
-
-    media_type = "application/json"
-
-    def __init__(self, content: Any, status: int) -> None:
-        self.pieces = _join_small(_in_pieces(content, _LEVELS))
-        super().__init__(status_code=status, headers={"Content-Length": str(sum(map(len, self.pieces)))})
-
-    @override
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the pieces."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for piece in self.pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await asyncio.sleep(0)
-        await send({"type": "http.response.body", "body": b""})
+    pieces = await asyncio.to_thread(lambda: _join_small(_in_pieces(make(), _LEVELS)))
+    headers = {"Content-Length": str(sum(map(len, pieces)))}
+    return StreamingResponse(_with_pauses(pieces), status, headers, "application/json")
 
 
-async def large_response(make: Callable[[], Any], status: int = 200) -> LargeResponse:
-    """Build and encode a value of any size in a thread, so that it does not hold the event loop."""
-    return await asyncio.to_thread(lambda: LargeResponse(make(), status))
+async def _with_pauses(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+        await asyncio.sleep(0)
 
 
 def _join_small(pieces: Iterable[bytes]) -> list[bytes]:

@@ -1,11 +1,11 @@
-"""Define the request and response bodies of the HTTP API. A test runs every example."""
+"""Define the parameters, request bodies and responses that routes share. A test runs every example."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
-from fastapi import Header
+from fastapi import Header, Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from lango import messages
@@ -20,6 +20,9 @@ from lango.store.turns.tool_journal import JournalByCall, JournalEntry
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
 EXAMPLE_ID = "demo"
+
+SessionIdPath = Annotated[str, Path(pattern=SESSION_ID, examples=[EXAMPLE_ID])]
+PageSize = Annotated[int, Query(ge=1, le=200)]
 
 IdempotencyKeyText = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
 IdempotencyKey = Annotated[IdempotencyKeyText | None, Header(alias="Idempotency-Key")]
@@ -349,6 +352,27 @@ class ErrorBody(BaseModel):
     """The body of every error response."""
 
     error: ErrorDetail
+
+
+Responses = dict[int | str, dict[str, Any]]
+"""Descriptions of responses by status, for the OpenAPI document."""
+
+
+def error_responses(descriptions: Mapping[int, str]) -> Responses:
+    """Describe error responses by status."""
+    return {status: {"model": ErrorBody, "description": text} for status, text in descriptions.items()}
+
+
+COMMON_ERRORS = error_responses(
+    {
+        400: "The request is invalid; the message says why.",
+        401: "A valid key is missing.",
+        404: "There is no such session.",
+        429: "The key's limit is reached; see Retry-After.",
+        503: "Not available now; see Retry-After.",
+    }
+)
+CONFLICT = error_responses({409: "It conflicts with another change."})
 
 
 STREAM_EXAMPLE = """\

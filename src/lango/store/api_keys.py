@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from lango.errors import Unstorable
 from lango.store.codec.records import check_id, is_id
-from lango.store.engine.database import Operation, Row
+from lango.store.engine.database import Operation
 
 KEY_PREFIX = "lango_"
 _DAY_S = 86_400
@@ -63,13 +63,13 @@ def add_key(
 def find_key(secret: str) -> Operation[ApiKey | None]:
     """Return the key with this secret, unless it was revoked."""
     rows = yield _FIND, (_hash(secret),)
-    return _row_to_key(rows[0]) if rows else None
+    return ApiKey(*rows[0]) if rows else None
 
 
 def list_keys() -> Operation[list[ApiKey]]:
     """Return all keys, the revoked ones too."""
     rows = yield _LIST, ()
-    return [_row_to_key(row) for row in rows]
+    return [ApiKey(*row) for row in rows]
 
 
 def revoke_key(key_id: str, now: float) -> Operation[bool]:
@@ -91,8 +91,3 @@ def spent_tokens(key_id: str, now: float) -> Operation[int]:
 def seconds_until_tomorrow(now: float) -> int:
     """Return the seconds until the next day, UTC."""
     return int(_DAY_S - now % _DAY_S) + 1
-
-
-def _row_to_key(row: Row) -> ApiKey:
-    id_, user_id, created_at, revoked_at, requests_per_minute, tokens_per_day = row
-    return ApiKey(id_, user_id, created_at, revoked_at, requests_per_minute, tokens_per_day)

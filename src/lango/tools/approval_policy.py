@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from lango.config import ToolSettings
 from lango.tools.tool import Level
@@ -11,22 +11,8 @@ from lango.tools.tool import Level
 Decision = Literal["run", "ask", "deny"]
 
 
-class ToolLike(Protocol):
-    """A tool, or another object with a name and a level."""
-
-    @property
-    def name(self) -> str:
-        """The tool's name."""
-        ...
-
-    @property
-    def level(self) -> Level:
-        """The tool's level."""
-        ...
-
-
-def decide(tool: ToolLike, policy: ToolSettings) -> Decision:
-    """Decide whether a tool may run.
+def decide(name: str, level: Level, policy: ToolSettings) -> Decision:
+    """Decide whether a tool of this name and level may run.
 
     A name under `deny` never runs; otherwise a name under `allow` runs without approval. For the rest:
 
@@ -36,9 +22,9 @@ def decide(tool: ToolLike, policy: ToolSettings) -> Decision:
     | auto          | run  | run   | run       |
     | deny          | run  | deny  | deny      |
     """
-    if tool.name in policy.deny:
+    if name in policy.deny:
         return "deny"
-    if tool.name in policy.allow or tool.level == "safe":
+    if name in policy.allow or level == "safe":
         return "run"
     match policy.approval:
         case "auto":

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from lango.errors import InvalidArguments, NotJson, ToolError
-from lango.tools.results import MAX_RESULT_CHARACTERS, clip_to_characters, error_text, to_result
+from lango.tools.results import clip_to_characters, error_text, to_result
 from lango.tools.tool import Tool, ToolContext
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,6 @@ async def run_tool(
     context: ToolContext | None = None,
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
-    max_characters: int = MAX_RESULT_CHARACTERS,
     how_to_read: str = "",
 ) -> ToolOutcome:
     """Run a tool once. Only Ctrl-C and a cancellation of the caller raise; everything else is an outcome.
@@ -55,19 +54,15 @@ async def run_tool(
         given = tool.validate(arguments)
     except InvalidArguments as error:
         return ToolOutcome({"error": error_text(error)}, ok=False)
-
-    def outcome_of(value: Any) -> ToolOutcome:
-        return _outcome(value, max_characters, how_to_read)
-
     limit = asyncio.timeout(limit_s)
     try:
         async with limit:
             if tool.is_async:
-                return await _run_in_thread(outcome_of, await _run_in_task(tool.call(given, context)))
+                return await _run_in_thread(_outcome, await _run_in_task(tool.call(given, context)), how_to_read)
             value = await _run_in_thread(tool.call, given, context)
             if inspect.isawaitable(value):  # a sync function that returns a coroutine
                 value = await _run_in_task(value)
-            return await _run_in_thread(outcome_of, value)
+            return await _run_in_thread(_outcome, value, how_to_read)
     except TimeoutError as error:
         return _timed_out(tool, limit_s) if limit.expired() else _failed(error)
     except _HandlerCancelled:
@@ -94,12 +89,12 @@ def _timed_out(tool: Tool, limit_s: float) -> ToolOutcome:
     return ToolOutcome({"error": f"{message}; {left}, and its outcome is unknown"}, ok=False, unknown=True)
 
 
-def _outcome(value: Any, max_characters: int, how_to_read: str) -> ToolOutcome:
+def _outcome(value: Any, how_to_read: str) -> ToolOutcome:
     try:
         result = to_result(value)
     except NotJson as error:
         return ToolOutcome({"error": f"the tool ran, but its result is not JSON: {error}"}, ok=False)
-    clipped = clip_to_characters(result, max_characters, how_to_read=how_to_read)
+    clipped = clip_to_characters(result, how_to_read=how_to_read)
     return ToolOutcome(clipped.result, ok=True, whole=clipped.whole)
 
 

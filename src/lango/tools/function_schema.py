@@ -17,7 +17,6 @@ from typing_extensions import override
 from lango.errors import ConfigError
 
 _SECTION = re.compile(r"^(Args|Arguments|Parameters):\s*$")
-_NEXT_SECTION = re.compile(r"^(Returns?|Raises|Yields?|Examples?|Notes?):")
 _ARGUMENT = re.compile(r"^(\*{0,2}\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 
 

@@ -25,7 +25,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from lango.adk.services.session_service import SqlSessionService
-from tests.support.servers.served import PATIENCE_S
+from tests.support.servers.server_process import PATIENCE_S
 
 AGENT = '''
 from google.adk.agents import LlmAgent

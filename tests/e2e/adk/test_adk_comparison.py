@@ -1,6 +1,6 @@
 """The README's table, row by row: the same thing is tried on ADK alone and on Lango.
 
-ADK's column says what is seen here. A row that a newer ADK makes untrue fails, and is to be taken out of the table.
+ADK's column describes what these tests observe. If a newer ADK makes a row untrue, its test fails: remove the row.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from lango.testing import ScriptedProvider
 from tests.agents.parts import PATIENCE_S, Gate, collect, results_in, settings_for
 from tests.e2e.adk.test_adk_api_server import api_server
 from tests.support import wire_rules
-from tests.support.servers.served import resume, send_until, serving
+from tests.support.servers.server_process import resume, send_until, serving
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock
@@ -137,7 +137,7 @@ async def test_a_crash_or_a_cancel_inside_a_tool(service: Service, sqlite_url: s
     stored = parts_of([event.content for event in await events_in(service) if event.content])
     assert [bool(part.function_call) for part in stored] == [False, True, False, False], "the call is stored"
     assert not any(part.function_response for part in stored), "and stays open"
-    assert [part.text for part in parts_of(model.requests[-1])] == ["pay", "and now?"], "the model is not told of it"
+    assert [part.text for part in parts_of(model.requests[-1])] == ["pay", "and now?"], "the model does not learn of it"
 
     gate = Gate()
     provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "fine"])
@@ -321,7 +321,7 @@ async def test_a_change_of_model(signature: bytes, sqlite_url: str, llmock: "LLM
     began = [text_content("hello"), types.Content(role="model", parts=[thought, text("Hello!")])]
     llmock.reply("I am the other one.").reply("I am the other one.")
 
-    async def go_on(service: Service, model: BaseLlm) -> list[Event]:
+    async def continue_session(service: Service, model: BaseLlm) -> list[Event]:
         runner = await adk(service, model)
         session = await service.get_session(**NAMES)
         assert session
@@ -331,19 +331,19 @@ async def test_a_change_of_model(signature: bytes, sqlite_url: str, llmock: "LLM
 
     claude = AnthropicLlm(model="claude-test")
     if signature.isascii():
-        await go_on(InMemorySessionService(), claude)
+        await continue_session(InMemorySessionService(), claude)
         sent: Any = llmock.last_request.body
         assert signature.decode() in json.dumps(sent), "what Gemini signed goes to Claude as its own"
         assert wire_rules.anthropic(_blocks(sent)) != []
     else:
         with pytest.raises(UnicodeDecodeError):
-            await go_on(InMemorySessionService(), claude)
+            await continue_session(InMemorySessionService(), claude)
     if client := vars(claude).get("_anthropic_client"):
         await client.close()
 
     provider = AnthropicProvider("key", base_url=llmock.base_url("anthropic"))
     async with SqlSessionService(sqlite_url) as service:
-        answer = await go_on(service, ProviderLlm(provider=provider, model="claude-test"))
+        answer = await continue_session(service, ProviderLlm(provider=provider, model="claude-test"))
     await provider.aclose()
     assert answer[-1].content
     assert "".join(part.text or "" for part in answer[-1].content.parts or ()) == "I am the other one."
@@ -393,12 +393,12 @@ async def test_approval(service: Service, sqlite_url: str) -> None:
     assert wiped == []
     yes = types.FunctionResponse(id=question.id, name=question.name, response={"confirmed": True})
     await run(runner, types.Content(role="user", parts=[types.Part(function_response=yes)]))
-    assert wiped == ["a"], "an old yes still holds, whatever was said since"
+    assert wiped == ["a"], "an old approval is still valid after later messages"
     wiped.clear()
 
     silent = await adk(InMemorySessionService(), scripted(call("wipe", disk="b"), text("done")), tools=[wipe])
     await run(silent, "wipe b")
-    assert wiped == ["b"], "a tool that does not say so itself asks nobody"
+    assert wiped == ["b"], "a tool without a confirmation of its own runs without approval"
     wiped.clear()
 
     ours = tool(level="dangerous")(wipe)
@@ -445,7 +445,7 @@ async def test_search_and_memory(service: Service, sqlite_url: str, tmp_path: Pa
     async def find() -> list[Any]:
         return list((await memory.search_memory(app_name="app", user_id="user", query="Aare")).memories)
 
-    assert await find() == [], "nothing is found until somebody puts the session there"
+    assert await find() == [], "nothing is found until the application adds the session"
     session = await service.get_session(**NAMES)
     assert session
     await memory.add_session_to_memory(session)
@@ -457,7 +457,7 @@ async def test_search_and_memory(service: Service, sqlite_url: str, tmp_path: Pa
         await runtime.run("s", "tell me of Bern")
     async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([])) as runtime:
         [hit] = await runtime.sessions.search("Aare")
-        assert (hit.session_id, hit.seq) == ("s", 2), "another process finds it, and nobody did anything for it"
+        assert (hit.session_id, hit.seq) == ("s", 2), "another process finds it, without code of the application"
         await runtime.sessions.delete("s")
         assert await runtime.sessions.search("Aare") == []
 
@@ -472,7 +472,7 @@ async def test_nul_lone_surrogates_nan_bytes(tmp_path: Path, postgres_url: str, 
         "DatabaseSessionService, PostgreSQL": DatabaseSessionService(address),
         "SqliteSessionService": SqliteSessionService(f"{tmp_path}/b.db"),
     }
-    kept_values = {name: {odd: await kept(place, odd) for odd in ODD} for name, place in theirs.items()}
+    kept_values = {name: {odd: await value_in_tool(place, odd) for odd in ODD} for name, place in theirs.items()}
     for place in theirs.values():
         if isinstance(place, DatabaseSessionService):
             await place.close()
@@ -484,10 +484,10 @@ async def test_nul_lone_surrogates_nan_bytes(tmp_path: Path, postgres_url: str, 
     }
     for url in (sqlite_url, postgres_url):
         async with SqlSessionService(url) as ours:
-            assert {odd: await kept(ours, odd) for odd in ODD} == dict.fromkeys(ODD, "kept")
+            assert {odd: await value_in_tool(ours, odd) for odd in ODD} == dict.fromkeys(ODD, "kept")
 
 
-async def kept(service: Service, odd: str) -> str:
+async def value_in_tool(service: Service, odd: str) -> str:
     """Return what a tool gets of a value that the model calls it with."""
     names: Any = {"app_name": "odd", "user_id": "user", "session_id": odd}
     session = await service.create_session(**names)

@@ -13,7 +13,7 @@ from lango import open_runtime
 from lango.errors import SessionNotFound
 from lango.providers import Request
 from tests.agents.memory_parts import Roles, noted, quoted, remembering, session_of, shown_to
-from tests.support.servers.served import PATIENCE_S, lango, send, serving
+from tests.support.servers.server_process import PATIENCE_S, lango, send, serving
 
 ROOT = Path(__file__).parents[3]
 AGENT = ROOT / "tests" / "support" / "servers" / "remembering_agent.py"

@@ -18,7 +18,7 @@ import pytest
 from lango.config import Settings
 from lango.store import Store
 from tests.support.documentation import ROOT, blocks
-from tests.support.servers.served import serving
+from tests.support.servers.server_process import serving
 
 SERVER = "http://127.0.0.1:8787"
 PYTHON = blocks("python")

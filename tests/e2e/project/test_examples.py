@@ -13,9 +13,9 @@ import pytest
 
 from lango.config import Settings
 from lango.messages import ToolCall
-from lango.tools import find_sandbox
+from lango.tools.builtin.sandbox import find_sandbox
 from tests.support.servers.scripted_server import scripted_server
-from tests.support.servers.served import serving
+from tests.support.servers.server_process import serving
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 BIN = Path(sys.executable).parent
@@ -51,7 +51,7 @@ def events(ran: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
-def test_notes_are_kept_and_deleted_only_after_a_yes(copied: Copy) -> None:
+def test_notes_are_kept_and_deleted_only_after_approval(copied: Copy) -> None:
     folder = copied("notes")
     saves = ToolCall("c1", "save_note", {"title": "key", "text": "under the mat"})
     with scripted_server(saves, "I will remember.") as server:
@@ -59,7 +59,7 @@ def test_notes_are_kept_and_deleted_only_after_a_yes(copied: Copy) -> None:
     assert ran.returncode == 0, ran.stderr
     assert "[save_note] \nI will remember." in ran.stdout or "[save_note] I will remember." in ran.stdout
     assert json.loads((folder / "notes.json").read_text()) == {"Ada": {"key": "under the mat"}}
-    assert "You keep the notes of Ada." in json.dumps(server.asked[0])
+    assert "You keep the notes of Ada." in json.dumps(server.requests[0])
 
     deletes = ToolCall("c2", "delete_note", {"title": "key"})
     with scripted_server(deletes, "It is gone.") as server:
@@ -68,7 +68,7 @@ def test_notes_are_kept_and_deleted_only_after_a_yes(copied: Copy) -> None:
     assert "delete_note {'title': 'key'}: approve?" in ran.stdout
     assert "It is gone." in ran.stdout
     assert json.loads((folder / "notes.json").read_text()) == {"Ada": {}}
-    assert "The key is under the mat." in json.dumps(server.asked[0]), "it went on where it was"
+    assert "The key is under the mat." in json.dumps(server.requests[0]), "it went on where it was"
 
 
 def test_the_coder_mends_the_program_and_asks_first(copied: Copy) -> None:
@@ -111,11 +111,11 @@ def test_the_team_hands_over_and_the_writer_answers(copied: Copy) -> None:
         arguments = ("lango", "run", "--output-format", "stream-json", "When was Roter Sand lit?")
         ran = run(folder, *arguments, env=server.environment)
     assert ran.returncode == 0, ran.stderr
-    told = events(ran)
-    assert {event["author"] for event in told if event["type"] == "text_delta"} == {"writer"}
-    [found] = [event["result"] for event in told if event["type"] == "tool_end" and event["name"] == "search_files"]
+    received = events(ran)
+    assert {event["author"] for event in received if event["type"] == "text_delta"} == {"writer"}
+    [found] = [event["result"] for event in received if event["type"] == "tool_end" and event["name"] == "search_files"]
     assert "roter-sand.md" in json.dumps(found)
-    assert "tools" not in server.asked[3] or "search_files" not in json.dumps(server.asked[3]["tools"])
+    assert "tools" not in server.requests[3] or "search_files" not in json.dumps(server.requests[3]["tools"])
 
 
 def test_the_librarian_uses_the_mcp_server(copied: Copy) -> None:
@@ -128,7 +128,7 @@ def test_the_librarian_uses_the_mcp_server(copied: Copy) -> None:
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.strip().endswith("Enjoy it, Ada.")
     assert json.loads((folder / "loans.json").read_text()) == {"The Dispossessed": "Ada"}
-    assert "Ursula K. Le Guin" in json.dumps(server.asked[1]["messages"]), "the model read what the server found"
+    assert "Ursula K. Le Guin" in json.dumps(server.requests[1]["messages"]), "the model read what the server found"
 
 
 def test_a_plain_adk_agent_keeps_its_conversation_in_its_own_runner(copied: Copy) -> None:
@@ -139,7 +139,7 @@ def test_a_plain_adk_agent_keeps_its_conversation_in_its_own_runner(copied: Copy
     with scripted_server("No, it is near.") as server:
         ran = run(folder, "python", "-W", "ignore", "main.py", "Is that far?", env=server.google_environment)
     assert ran.stdout == "No, it is near.\n", ran.stderr
-    assert "Where is A17?" in json.dumps(server.asked[0]["contents"])
+    assert "Where is A17?" in json.dumps(server.requests[0]["contents"])
 
 
 def test_the_same_agent_served_and_an_openai_client(copied: Copy) -> None:
@@ -159,7 +159,7 @@ def test_the_same_agent_served_and_an_openai_client(copied: Copy) -> None:
         session = ran.stdout.split()[-1]
         again = run(client, "python", "chat.py", "--url", url, "--session", session, env={}, given="Who am I?\n\n")
         assert "Alice." in again.stdout, again.stderr
-    assert "Where is B02?" in json.dumps(server.asked[-1]["contents"]), "the server kept the history"
+    assert "Where is B02?" in json.dumps(server.requests[-1]["contents"]), "the server kept the history"
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.rglob("lango.toml")), ids=lambda file: file.parent.name)

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.servers.served import AGENT, PATIENCE_S, Server, send_until, serving
+from tests.support.servers.server_process import AGENT, PATIENCE_S, Server, send_until, serving
 
 FULL = f"module = {json.dumps(str(AGENT))}\nmax_running_turns = 1"
 

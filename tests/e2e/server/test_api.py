@@ -12,7 +12,16 @@ import httpx
 import jsonschema
 import pytest
 
-from tests.support.servers.served import PATIENCE_S, Server, events_of, resume, send, send_until, serving, text_of
+from tests.support.servers.server_process import (
+    PATIENCE_S,
+    Server,
+    events_of,
+    resume,
+    send,
+    send_until,
+    serving,
+    text_of,
+)
 
 
 @pytest.fixture(scope="module")

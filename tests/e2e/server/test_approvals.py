@@ -11,7 +11,7 @@ import pytest
 
 from lango.store import SessionId, Store
 from lango.store.sessions.window import read_session_events
-from tests.support.servers.served import PATIENCE_S, Server, events_of, send, serving
+from tests.support.servers.server_process import PATIENCE_S, Server, events_of, send, serving
 
 NOT_IN_TIME = "not run: the approval request expired without an answer, which counts as declined"
 

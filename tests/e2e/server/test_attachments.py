@@ -12,7 +12,7 @@ import pytest
 import websockets
 
 from tests.integration.runtime.test_attachments import PNG
-from tests.support.servers.served import PATIENCE_S, Server, events_of, serving, text_of
+from tests.support.servers.server_process import PATIENCE_S, Server, events_of, serving, text_of
 
 PAGE = b"<script>alert(1)</script>"
 

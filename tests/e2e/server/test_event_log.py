@@ -21,7 +21,17 @@ from lango.store.turns.event_log import KEPT_TURNS
 from tests.e2e.server.test_live import live
 from tests.e2e.server.test_streams import is_whole
 from tests.e2e.server_compat.test_agui import run, types_of
-from tests.support.servers.served import PATIENCE_S, Seen, Server, events_of, resume, send, send_until, serving, text_of
+from tests.support.servers.server_process import (
+    PATIENCE_S,
+    ReceivedEvent,
+    Server,
+    events_of,
+    resume,
+    send,
+    send_until,
+    serving,
+    text_of,
+)
 
 NOTED, ASKED = {"Idempotency-Key": "noted"}, {"Idempotency-Key": "asked"}
 RUN = RunAgentInput(thread_id="old", run_id="r", messages=[UserMessage(id="m", content="note")])
@@ -33,9 +43,9 @@ class Past:
 
     server: Server
     session: str
-    approval_events: list[Seen]
-    approved: list[Seen]
-    noted: list[Seen]
+    approval_events: list[ReceivedEvent]
+    approved: list[ReceivedEvent]
+    noted: list[ReceivedEvent]
     completion: dict[str, Any]
     run: list[Event]
 
@@ -85,7 +95,7 @@ async def many_more(client: httpx.AsyncClient, session: str) -> None:
         await send(client, session, f"turn {number}")
 
 
-def stored_fields(events: list[Seen]) -> list[dict[str, Any]]:
+def stored_fields(events: list[ReceivedEvent]) -> list[dict[str, Any]]:
     """Return the fields of events that can be rebuilt: without ids, durations and expiry times."""
     left_out = ("id", "duration_s", "expires_at")
     return [{name: value for name, value in event.data.items() if name not in left_out} for event in events]

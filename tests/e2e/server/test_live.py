@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.servers.served import (
+from tests.support.servers.server_process import (
     PATIENCE_S,
-    Seen,
+    ReceivedEvent,
     Server,
     events_of,
     lango,
@@ -40,10 +40,10 @@ class Live:
 
     def __init__(self, response: httpx.Response) -> None:
         self._events = events_of(response)
-        self.turns: list[Seen] = []
+        self.turns: list[ReceivedEvent] = []
         self.hints: list[str] = []
 
-    async def until(self, kind: str, count: int = 1) -> list[Seen]:
+    async def until(self, kind: str, count: int = 1) -> list[ReceivedEvent]:
         """Read until so many events of a kind have arrived; return all events."""
         async with asyncio.timeout(PATIENCE_S):
             while sum(event.type == kind for event in self.turns) < count:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.servers.served import PATIENCE_S, Server, resume, send, send_until, serving
+from tests.support.servers.server_process import PATIENCE_S, Server, resume, send, send_until, serving
 
 Scraped = dict[tuple[str, str], float]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers.served import configure, lango, serving
+from tests.support.servers.server_process import configure, lango, serving
 
 
 def refused(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> str:

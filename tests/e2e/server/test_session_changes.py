@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.servers.served import Server, events_of, send, send_until, serving, text_of
+from tests.support.servers.server_process import Server, events_of, send, send_until, serving, text_of
 
 
 @pytest.fixture(scope="module")

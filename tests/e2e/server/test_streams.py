@@ -12,7 +12,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.servers.served import PATIENCE_S, Seen, Server, events_of, resume, send, send_until, serving, text_of
+from tests.support.servers.server_process import (
+    PATIENCE_S,
+    ReceivedEvent,
+    Server,
+    events_of,
+    resume,
+    send,
+    send_until,
+    serving,
+    text_of,
+)
 
 WORDS = 30
 ANSWER = "".join(f"w{number} " for number in range(WORDS))
@@ -30,7 +40,7 @@ def session() -> str:
     return f"s-{uuid.uuid4().hex[:8]}"
 
 
-def is_whole(events: list[Seen]) -> bool:
+def is_whole(events: list[ReceivedEvent]) -> bool:
     ids = [event.id for event in events]
     ends = [event for event in events if event.type == "done" or event.data.get("fatal")]
     return events[0].type == "accepted" and ids == sorted(set(ids)) and len(ends) == 1 and events[-1] is ends[0]
@@ -63,7 +73,7 @@ async def test_a_reader_that_comes_and_goes_reads_the_same_events_once(server: S
         sending = asyncio.create_task(send(client, session, f"words {WORDS} 0.03"))
         while await resume_briefly(client, session, 0, 1) == []:
             await asyncio.sleep(0.01)  # the message is on its way
-        seen: list[Seen] = []
+        seen: list[ReceivedEvent] = []
         while not seen or seen[-1].type != "done":
             seen += await resume_briefly(client, session, seen[-1].id if seen else 0, dice.randint(1, 3))
         assert seen == await sending
@@ -71,8 +81,8 @@ async def test_a_reader_that_comes_and_goes_reads_the_same_events_once(server: S
         assert text_of(seen) == ANSWER
 
 
-async def resume_briefly(client: httpx.AsyncClient, session: str, after: int, count: int) -> list[Seen]:
-    seen: list[Seen] = []
+async def resume_briefly(client: httpx.AsyncClient, session: str, after: int, count: int) -> list[ReceivedEvent]:
+    seen: list[ReceivedEvent] = []
     headers = {"Last-Event-ID": str(after)}
     async with client.stream("GET", f"/v1/sessions/{session}/stream", headers=headers) as response:
         if response.status_code in (204, 404):
@@ -241,7 +251,7 @@ async def test_a_server_that_is_killed_leaves_a_stream_that_ends_elsewhere(
         async with first_server.client() as client:
             await client.post("/v1/sessions", json={"id": session})
             request = client.stream("POST", f"/v1/sessions/{session}/messages", json={"text": "words 5000 0.05"})
-            seen: list[Seen] = []
+            seen: list[ReceivedEvent] = []
             async with request as response:
                 async for event in events_of(response):
                     seen.append(event)
@@ -263,7 +273,7 @@ async def test_a_server_that_is_killed_leaves_a_stream_that_ends_elsewhere(
             assert [message["content"] for message in shown] == ["words 5000 0.05", "hello again", "hello again"]
 
 
-async def resume_there(server: Server, session: str, after: int) -> list[Seen]:
+async def resume_there(server: Server, session: str, after: int) -> list[ReceivedEvent]:
     async with server.client() as client:
         return await resume(client, session, after)
 

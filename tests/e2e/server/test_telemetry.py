@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.support.servers.served import Server, configure, lango, send, send_until, serving, text_of
-from tests.support.servers.trace_collector import Collector, SeenSpan, collecting
+from tests.support.servers.server_process import Server, configure, lango, send, send_until, serving, text_of
+from tests.support.servers.trace_collector import Collector, ReceivedSpan, collecting
 from tests.support.servers.wire_server import Exchange, wire_server
 
 SOON = {"OTEL_BSP_SCHEDULE_DELAY": "50"}
@@ -37,11 +37,11 @@ def server(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> It
         yield running
 
 
-def of(spans: Iterable[SeenSpan], trace_id: str) -> list[SeenSpan]:
+def of(spans: Iterable[ReceivedSpan], trace_id: str) -> list[ReceivedSpan]:
     return [span for span in spans if span.trace_id == trace_id]
 
 
-def ancestors(span: SeenSpan, spans: Iterable[SeenSpan]) -> list[str]:
+def ancestors(span: ReceivedSpan, spans: Iterable[ReceivedSpan]) -> list[str]:
     by_id = {one.id: one for one in spans}
     found: list[str] = []
     while span.parent_id in by_id:
@@ -50,7 +50,7 @@ def ancestors(span: SeenSpan, spans: Iterable[SeenSpan]) -> list[str]:
     return found
 
 
-def one(spans: Iterable[SeenSpan], name: str) -> SeenSpan:
+def one(spans: Iterable[ReceivedSpan], name: str) -> ReceivedSpan:
     (found,) = [span for span in spans if span.name == name]
     return found
 
@@ -107,7 +107,7 @@ async def test_two_turns_are_two_traces_and_logs_name_them(server: Server, colle
         await client.get("/healthz")
         await client.get("/metrics")
 
-    def turns(spans: Iterable[SeenSpan]) -> dict[int, str]:
+    def turns(spans: Iterable[ReceivedSpan]) -> dict[int, str]:
         mine = [span for span in spans if span.name == "turn" and span.attributes["lango.session.id"] == session]
         return {span.attributes["lango.turn"]: span.trace_id for span in mine}
 
@@ -128,7 +128,7 @@ async def test_messages_of_a_websocket_are_traces_of_their_own(server: Server, c
             while json.loads(await talk.recv())["type"] != "done":
                 pass
 
-    def mine(spans: Iterable[SeenSpan]) -> list[SeenSpan]:
+    def mine(spans: Iterable[ReceivedSpan]) -> list[ReceivedSpan]:
         return [span for span in spans if span.attributes.get("lango.session.id") in sessions]
 
     found = mine(await asyncio.to_thread(collector.wait_for, lambda spans: len(mine(spans)) == 2))
@@ -144,7 +144,7 @@ async def test_traces_hold_no_content(server: Server, collector: Collector) -> N
         failed = await send(client, session, "fail")
     assert "does not want to" in failed[-1].data["message"]
 
-    def done(spans: Iterable[SeenSpan]) -> bool:
+    def done(spans: Iterable[ReceivedSpan]) -> bool:
         return sum(span.attributes.get("lango.session.id") == session for span in spans) == 3
 
     spans = await asyncio.to_thread(collector.wait_for, done)

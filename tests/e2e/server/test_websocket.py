@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.support.servers.served import PATIENCE_S, Server, resume, serving
+from tests.support.servers.server_process import PATIENCE_S, Server, resume, serving
 
 
 @pytest.fixture(scope="module")

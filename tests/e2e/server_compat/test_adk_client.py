@@ -17,8 +17,8 @@ from google.genai import types
 
 from lango.store import Store
 from tests.agents.parts import add_api_key
-from tests.support.servers.served import PATIENCE_S, Server, serving
-from tests.support.servers.served_agent import seen
+from tests.support.servers.command_agent import file_summary
+from tests.support.servers.server_process import PATIENCE_S, Server, serving
 
 APP = "obedient"
 
@@ -217,7 +217,11 @@ async def test_pictures_come_with_a_message(server: Server, client: AdkWebServer
     answered = (await run_whole(server, run_request(session, text("look"), picture, nameless))).json()
     assert answered[-1]["content"]["parts"] == [{"text": "look"}]
     alone = (await run_whole(server, run_request(session, nameless))).json()
-    sent = [seen("a.png", "image/png", large), seen("file 2", "text/plain", b"x"), seen("file 1", "text/plain", b"x")]
+    sent = [
+        file_summary("a.png", "image/png", large),
+        file_summary("file 2", "text/plain", b"x"),
+        file_summary("file 1", "text/plain", b"x"),
+    ]
     assert alone[-1]["content"]["parts"] == [{"text": f"seen: {', '.join(sent)}"}], "the model received them"
     found = await client.get_session(app_name=APP, user_id=session.user_id, session_id=session.id)
     parts = (found.events[0].content and found.events[0].content.parts) or []

@@ -31,7 +31,7 @@ from pydantic import TypeAdapter
 
 from lango.store import Store
 from tests.agents.parts import add_api_key
-from tests.support.servers.served import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import PATIENCE_S, Server, serving
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 CALL = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]

@@ -27,8 +27,8 @@ from pydantic import BaseModel, TypeAdapter
 from tests.e2e.server_compat.test_agui import EVENT, run, run_input
 from tests.integration.runtime.test_attachments import PNG
 from tests.support.servers.agui_client import run_script
-from tests.support.servers.served import Server, serving
-from tests.support.servers.served_agent import seen
+from tests.support.servers.command_agent import file_summary
+from tests.support.servers.server_process import Server, serving
 
 SCRIPT = Path(__file__).parents[2] / "support" / "servers" / "agui_client.mjs"
 LIMITS = """max_body_bytes = 1000
@@ -95,7 +95,7 @@ async def test_every_media_part_that_carries_its_bytes_reaches_the_model(server:
     ]
     async with server.client() as client:
         answered = await answer(client, request)
-        assert answered == f"seen: {', '.join(seen(*file) for file in files)}"
+        assert answered == f"seen: {', '.join(file_summary(*file) for file in files)}"
         assert await answer(client, request) == answered, "a repeated run streams again"
         [message, _] = await messages_of(client, thread)
         assert message["content"] == "see all"
@@ -108,7 +108,7 @@ async def test_a_conversation_with_a_picture_goes_on(server: Server, thread: str
     first, second = run_with_parts(thread, ImagePart(source=SOURCE)), run_input(thread, "see")
     async with server.client() as client:
         answered = await answer(client, first)
-        assert answered == f"seen: {seen('file 1', 'image/png', PNG)}", "an image needs no text"
+        assert answered == f"seen: {file_summary('file 1', 'image/png', PNG)}", "an image needs no text"
         second.messages = [*first.messages, *second.messages]
         assert await answer(client, second) == answered, "a resent image is in the session once"
         other = first.model_copy(deep=True)
@@ -133,7 +133,7 @@ async def test_the_binary_parts_of_older_clients_are_read(server: Server, thread
         assert answered.status_code == 200, "in earlier messages, they are not read"
         events = [EVENT.validate_json(line[6:]) for line in answered.text.splitlines() if line.startswith("data: ")]
         texts = [event.delta for event in events if isinstance(event, TextMessageContentEvent)]
-        assert "".join(texts) == f"seen: {', '.join(seen(*file) for file in files)}"
+        assert "".join(texts) == f"seen: {', '.join(file_summary(*file) for file in files)}"
         [above, message, _] = await messages_of(client, thread)
         assert above["attachments"] == []
         assert [one["name"] for one in message["attachments"]] == [file[0] for file in files]
@@ -148,7 +148,7 @@ def test_agui_s_own_client_sends_a_picture(server: Server, thread: str) -> None:
     )
     answered = run_script(SCRIPT, url=server.url, thread=thread, says=[parts, "see"])
     answers = [one["content"] for one in answered["messages"] if one["role"] == "assistant"]
-    assert answers == [f"seen: {seen('cat.png', 'image/png', PNG)}"] * 2
+    assert answers == [f"seen: {file_summary('cat.png', 'image/png', PNG)}"] * 2
 
 
 def media(kind: str, value: str, mime_type: str = "image/png") -> dict[str, Any]:

@@ -38,7 +38,7 @@ from lango.store.turns.client_calls import NO_RESULT_TEXT
 from tests.agents.parts import add_api_key
 from tests.e2e.server_compat.test_agui import CALL, END, TEXT, one_of, run, types_of
 from tests.support.servers.agui_client import run_script
-from tests.support.servers.served import Server, serving
+from tests.support.servers.server_process import Server, serving
 
 SCRIPT = Path(__file__).parents[2] / "support" / "servers" / "agui_client.mjs"
 PICK = Tool(

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from lango.store import SessionId, Store
-from tests.support.servers.served import PATIENCE_S, Server, events_of, serving
+from tests.support.servers.server_process import PATIENCE_S, Server, events_of, serving
 
 KEY = {"Idempotency-Key": "k"}
 NAME = SessionId("obedient", "user", "s")

@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
 
 from lango.store import Store
 from tests.agents.parts import add_api_key
-from tests.support.servers.served import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import PATIENCE_S, Server, serving
 
 
 @pytest.fixture(scope="module")

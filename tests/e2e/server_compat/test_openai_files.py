@@ -13,8 +13,8 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from tests.e2e.server_compat.test_openai import assistant, complete, user
 from tests.integration.runtime.test_attachments import PNG
-from tests.support.servers.served import PATIENCE_S, Server, serving
-from tests.support.servers.served_agent import seen
+from tests.support.servers.command_agent import file_summary
+from tests.support.servers.server_process import PATIENCE_S, Server, serving
 
 OTHER = PNG + b"other"
 PDF = b"%PDF-1.7 and more"
@@ -74,7 +74,7 @@ async def count(server: Server) -> int:
 async def test_a_picture_and_a_file_reach_the_model_and_are_stored(client: AsyncOpenAI, server: Server) -> None:
     pdf = file(filename="paper \u2603.pdf", file_data=url_of(PDF, "Application/PDF"))
     answer, session = await complete(client, user_parts(text("see "), picture(url_of(PNG)), text("both"), pdf))
-    shown = [seen("file 1", "image/png", PNG), seen("paper \u2603.pdf", "application/pdf", PDF)]
+    shown = [file_summary("file 1", "image/png", PNG), file_summary("paper \u2603.pdf", "application/pdf", PDF)]
     assert answer == f"seen: {', '.join(shown)}"
     question = (await stored(server, session))[0]
     assert question["content"] == "see both"
@@ -91,11 +91,11 @@ async def test_a_file_needs_no_text_and_streams_as_well(client: AsyncOpenAI, ser
     named = file(filename="../up.txt", file_data=url_of(b"hello", "text/plain;charset=utf-8"))
     stream = await client.chat.completions.create(model="obedient", messages=[user_parts(named)], stream=True)
     answered = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
-    assert answered == f"seen: {seen('file 1', 'text/plain', b'hello')}", "with a valid default name"
+    assert answered == f"seen: {file_summary('file 1', 'text/plain', b'hello')}", "with a valid default name"
     session = f"s-{uuid.uuid4().hex[:8]}"
     assert (await complete(client, user_parts(picture(url_of(PNG))), X_Session_Id=session))[1] == session
     answer, _ = await complete(client, user("see"), X_Session_Id=session)
-    assert answer == f"seen: {seen('file 1', 'image/png', PNG)}", "kept with the history"
+    assert answer == f"seen: {file_summary('file 1', 'image/png', PNG)}", "kept with the history"
 
 
 async def test_a_session_with_images_is_found_by_the_resent_history(client: AsyncOpenAI, server: Server) -> None:
@@ -109,7 +109,7 @@ async def test_a_session_with_images_is_found_by_the_resent_history(client: Asyn
     ]
     second, found = await complete(client, *talk)
     assert found == session
-    assert second.endswith(seen("a.pdf", "application/pdf", PDF))
+    assert second.endswith(file_summary("a.pdf", "application/pdf", PDF))
     third, found = await complete(client, *talk, assistant(second), user("and now?"))
     assert found == session, "with files in two messages"
 
@@ -173,7 +173,7 @@ async def test_a_file_name_with_a_lone_surrogate_is_repaired(server: Server) -> 
     half = {"messages": [user_parts(file(filename="\ud800.pdf", file_data=url_of(PDF, "application/pdf")))]}
     async with server.client(**{"Content-Type": "application/json"}) as http:
         answer = await http.post("/v1/chat/completions", content=json.dumps(half))
-    assert answer.json()["choices"][0]["message"]["content"] == f"seen: {seen('?.pdf', 'application/pdf', PDF)}"
+    assert answer.json()["choices"][0]["message"]["content"] == f"seen: {file_summary('?.pdf', 'application/pdf', PDF)}"
 
 
 @pytest.mark.parametrize(

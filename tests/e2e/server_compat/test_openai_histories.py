@@ -19,7 +19,7 @@ from lango.store.sessions.window import read_session_events
 from lango.store.turns.client_calls import NO_RESULT
 from tests.agents.parts import add_api_key
 from tests.e2e.server_compat.test_openai_files import PNG, picture, text, url_of
-from tests.support.servers.served import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import PATIENCE_S, Server, serving
 
 Messages = list[dict[str, Any]]
 

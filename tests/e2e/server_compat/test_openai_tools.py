@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionFunctionToolParam, C
 
 from lango.server.compat.resent_history import FILE_LEFT_OUT
 from lango.store.turns.client_calls import NO_RESULT_TEXT
-from tests.support.servers.served import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import PATIENCE_S, Server, serving
 
 SCHEMA: dict[str, object] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 

@@ -17,7 +17,7 @@ from tests.support.store_workers import (
     hold_a_session,
     load,
     numbered_event,
-    open_when_told,
+    open_on_request,
     write_with_reload,
 )
 
@@ -81,7 +81,7 @@ def test_processes_that_open_a_fresh_database_at_the_same_time_all_get_in(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     server = request.getfixturevalue("postgres_server") if kind == "postgres" else ""
-    workers = [Worker(open_when_told) for _ in range(4)]
+    workers = [Worker(open_on_request) for _ in range(4)]
     for worker in workers:
         assert worker.recv() == "ready"
     for n in range(15):

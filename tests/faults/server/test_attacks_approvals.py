@@ -1,4 +1,4 @@
-"""Attack 15: nobody but our own code asks for an approval, and a person is shown exactly the call that would run."""
+"""Attack 15: only our own code asks for an approval, and a person is shown exactly the call that would run."""
 
 import json
 import sys

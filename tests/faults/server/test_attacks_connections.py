@@ -17,7 +17,7 @@ from lango.config import ServerSettings
 from lango.server.security.connections import RESERVED_CONNECTIONS, ConnectionLimits
 from tests.faults.server.test_attacks_oidc import server_settings
 from tests.support.servers.issuer import issuing, rsa_key
-from tests.support.servers.served import PATIENCE_S, Server, configure, events_of, lango, serving
+from tests.support.servers.server_process import PATIENCE_S, Server, configure, events_of, lango, serving
 
 MEGABYTE = 1_000_000
 
@@ -78,7 +78,7 @@ def test_attack_18_an_import_without_a_key_is_refused_before_it_is_read(keyed: S
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with little patience."""
+    """A server with short timeouts."""
     folder = tmp_path_factory.mktemp("hasty")
     limits = "head_timeout_s = 0.5\nbody_timeout_s = 0.5"
     with serving(folder, f"sqlite:///{folder}/lango.db", server=limits) as running:
@@ -136,16 +136,16 @@ def test_attack_18_too_many_connections_are_refused_and_health_checks_are_answer
     with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", server=limits) as server, ExitStack() as held:
         for _ in range(5):
             held.enter_context(opened(server, "GET / HTT"))
-        asked, answer = "GET {} HTTP/1.1\nHost: localhost\nConnection: close\n\n", ""
+        request, answer = "GET {} HTTP/1.1\nHost: localhost\nConnection: close\n\n", ""
         for _ in attempts("the server never refused"):  # until it has seen all of them
-            with opened(server, asked.format("/v1/sessions")) as connection:
+            with opened(server, request.format("/v1/sessions")) as connection:
                 status, answer = answer_on(connection)
             if status == 503:
                 break
         assert "TooManyConnections" in answer
         assert "retry-after: 5" in answer.lower()
         for path in ("/healthz", "/readyz"):
-            with opened(server, asked.format(path)) as connection:
+            with opened(server, request.format(path)) as connection:
                 assert answer_on(connection)[0] == 200
         for _ in range(RESERVED_CONNECTIONS):
             held.enter_context(opened(server, "GET / HTT"))
@@ -157,7 +157,7 @@ def test_attack_18_too_many_connections_are_refused_and_health_checks_are_answer
         assert "TooManyConnections" in answer, "beyond the reserve nothing is read at all"
         # what takes a place of the reserve and sends nothing loses it soon
         for _ in attempts("the reserve was never free again"):
-            with opened(server, asked.format("/healthz")) as connection:
+            with opened(server, request.format("/healthz")) as connection:
                 if answer_on(connection)[0] == 200:
                     break
 
@@ -166,7 +166,7 @@ def test_attack_18_one_client_cannot_take_all_connections() -> None:
     limits = ConnectionLimits.from_settings(ServerSettings(max_connections=100, max_connections_per_client=3))
     assert limits.allows("192.0.2.1", ["192.0.2.1"] * 2 + ["192.0.2.2"] * 3)
     assert not limits.allows("192.0.2.1", ["192.0.2.1"] * 3)
-    assert not limits.allows("127.0.0.1", ["127.0.0.1"] * 3), "a number that was named holds for everybody"
+    assert not limits.allows("127.0.0.1", ["127.0.0.1"] * 3), "a configured number holds for every client"
     default = ConnectionLimits.from_settings(ServerSettings(max_connections=1000))
     assert not default.allows("192.0.2.1", ["192.0.2.1"] * 256)
     assert default.allows("127.0.0.1", ["127.0.0.1"] * 500), "a proxy on this machine"
@@ -180,12 +180,12 @@ def test_attack_18_one_client_cannot_take_all_connections() -> None:
 
 @asynccontextmanager
 async def streams(server: Server, secret: str) -> AsyncGenerator[list["asyncio.Task[str]"]]:
-    """Open a stream of each kind; each task returns the last that was said on it when it is closed."""
-    said = {"Authorization": f"Bearer {secret}"}
+    """Open a stream of each kind; each task returns the last frame when it is closed."""
+    headers = {"Authorization": f"Bearer {secret}"}
     begun = [asyncio.Event() for _ in range(3)]
 
     async def live() -> str:
-        async with server.client(**said) as client, client.stream("GET", "/v1/live") as response:
+        async with server.client(**headers) as client, client.stream("GET", "/v1/live") as response:
             last = ""
             async for event in events_of(response):
                 begun[0].set()
@@ -193,7 +193,7 @@ async def streams(server: Server, secret: str) -> AsyncGenerator[list["asyncio.T
             return last
 
     async def turn() -> str:
-        async with server.client(**said) as client:
+        async with server.client(**headers) as client:
             await client.post("/v1/sessions", json={"id": "held"})
             hold = {"text": "hold nothing-that-comes"}
             async with client.stream("POST", "/v1/sessions/held/messages", json=hold) as response:
@@ -205,7 +205,7 @@ async def streams(server: Server, secret: str) -> AsyncGenerator[list["asyncio.T
 
     async def both_ways() -> str:
         url = f"ws://127.0.0.1:{server.port}/v1/ws"
-        async with connect(url, additional_headers=said, ping_interval=None) as connection:
+        async with connect(url, additional_headers=headers, ping_interval=None) as connection:
             begun[2].set()
             try:
                 while True:
@@ -233,8 +233,8 @@ async def test_attack_19_streams_end_when_their_key_is_revoked(tmp_path: Path) -
         async with streams(server, alice) as of_alice, streams(server, bob) as of_bob:
             assert lango("keys", "revoke", ids[0], cwd=tmp_path).returncode == 0
             async with asyncio.timeout(PATIENCE_S):
-                said = await asyncio.gather(*of_alice)
-            assert all("Unauthorized" in one or "API key" in one for one in said), said
+                frames = await asyncio.gather(*of_alice)
+            assert all("Unauthorized" in one or "API key" in one for one in frames), frames
             assert not any(task.done() for task in of_bob), "whose key holds reads on"
 
 
@@ -248,5 +248,5 @@ async def test_attack_19_streams_end_when_their_token_expires(tmp_path: Path) ->
     ):
         async with streams(server, issuer.token("carol", exp=int(time.time()) + 6)) as of_carol:
             async with asyncio.timeout(PATIENCE_S):
-                said = await asyncio.gather(*of_carol)
-            assert all("expired" in one.lower() or "Unauthorized" in one for one in said), said
+                frames = await asyncio.gather(*of_carol)
+            assert all("expired" in one.lower() or "Unauthorized" in one for one in frames), frames

@@ -1,6 +1,6 @@
 """Attack 16: no input of a client, a model, a tool or a page holds the event loop for more than 50 ms.
 
-A real server is driven with hostile sizes and shapes while a watchdog inside it measures its loop (`watched_agent`).
+A real server is driven with hostile sizes and shapes while a watchdog inside it measures its loop (`monitored_agent`).
 It measures CPU, not time, and every bound is scaled by how slow the machine is at that moment. What holds the loop does
 so each time: of three runs the best one counts, so that one collection of garbage or one swap is not taken for it.
 """
@@ -15,16 +15,24 @@ import httpx
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.support.servers.served import Server
-from tests.support.watched_loop import Attack, Watched, asked, chat, check_loop_stays_free, posted, watching
+from tests.support.loop_monitor import (
+    Attack,
+    MonitoredServer,
+    ask_model,
+    chat,
+    check_loop_stays_free,
+    monitored_server,
+    post,
+)
+from tests.support.servers.server_process import Server
 
 ATTACKS: dict[str, Attack] = {}
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    with watching(tmp_path_factory.mktemp("watched")) as watched:
-        yield watched
+def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredServer]:
+    with monitored_server(tmp_path_factory.mktemp("monitored")) as monitored:
+        yield monitored
 
 
 def attack(function: Attack) -> Attack:
@@ -44,84 +52,84 @@ _MODEL = b'{"model":"m","messages":[{"role":"user","content":"hi"}],"metadata":'
 
 @attack
 async def a_body_of_empty_lists(client: httpx.AsyncClient, server: Server) -> None:
-    await posted(client, "/v1/chat/completions", padded(b"[],", 9_900_000, _MODEL + b"[", b"[]]}"), 400, 413)
+    await post(client, "/v1/chat/completions", padded(b"[],", 9_900_000, _MODEL + b"[", b"[]]}"), 400, 413)
 
 
 @attack
 async def a_body_of_numbers(client: httpx.AsyncClient, server: Server) -> None:
-    await posted(client, "/v1/chat/completions", padded(b"1,", 9_900_000, _MODEL + b"[", b"1]}"), 400, 413)
+    await post(client, "/v1/chat/completions", padded(b"1,", 9_900_000, _MODEL + b"[", b"1]}"), 400, 413)
 
 
 @attack
 async def a_body_of_long_numbers(client: httpx.AsyncClient, server: Server) -> None:
-    await posted(client, "/v1/chat/completions", padded(b"1" * 4000 + b",", 9_900_000, _MODEL + b"[", b"1]}"), 400, 413)
+    await post(client, "/v1/chat/completions", padded(b"1" * 4000 + b",", 9_900_000, _MODEL + b"[", b"1]}"), 400, 413)
 
 
 @attack
 async def a_body_of_keys(client: httpx.AsyncClient, server: Server) -> None:
     keys = b",".join(b'"%d":1' % number for number in range(900_000))
-    await posted(client, "/v1/chat/completions", _MODEL + b"{" + keys + b"}}", 400, 413)
+    await post(client, "/v1/chat/completions", _MODEL + b"{" + keys + b"}}", 400, 413)
 
 
 @attack
 async def a_small_body_of_empty_lists(client: httpx.AsyncClient, server: Server) -> None:
     body = padded(b"[],", 990_000, b'{"text":"hi","metadata":[', b"[]]}")
-    await posted(client, "/v1/sessions/lists/messages", body, 400, 413)
+    await post(client, "/v1/sessions/lists/messages", body, 400, 413)
 
 
 @attack
 async def a_deep_body(client: httpx.AsyncClient, server: Server) -> None:
-    await posted(client, "/v1/chat/completions", b"[" * 9_000_000, 400, 413)
+    await post(client, "/v1/chat/completions", b"[" * 9_000_000, 400, 413)
 
 
 @attack
 async def a_long_text(client: httpx.AsyncClient, server: Server) -> None:
-    await posted(client, "/v1/chat/completions", chat("hello, world. " * 680_000), 200, 400)
+    await post(client, "/v1/chat/completions", chat("hello, world. " * 680_000), 200, 400)
 
 
 @attack
 async def a_long_word(client: httpx.AsyncClient, server: Server) -> None:
-    await posted(client, "/v1/chat/completions", chat("a" * 9_900_000), 200, 400)
+    await post(client, "/v1/chat/completions", chat("a" * 9_900_000), 200, 400)
 
 
 @attack
 async def a_long_text_of_escapes(client: httpx.AsyncClient, server: Server) -> None:
-    await posted(client, "/v1/chat/completions", chat("ab\n" * 2_400_000), 200, 400)
+    await post(client, "/v1/chat/completions", chat("ab\n" * 2_400_000), 200, 400)
 
 
 @attack
 async def a_long_text_of_other_scripts(client: httpx.AsyncClient, server: Server) -> None:
     body = json.dumps(chat("漢字かな" * 800_000), ensure_ascii=False).encode()
-    await posted(client, "/v1/chat/completions", body, 200, 400)
+    await post(client, "/v1/chat/completions", body, 200, 400)
 
 
 @attack
 async def many_messages(client: httpx.AsyncClient, server: Server) -> None:
     talk = [{"role": ("user", "assistant")[at % 2], "content": f"message {at} " * 20} for at in range(4_999)]
-    await posted(client, "/v1/chat/completions", chat(*talk, "hi"))
+    await post(client, "/v1/chat/completions", chat(*talk, "hi"))
 
 
 @attack
 async def too_many_messages(client: httpx.AsyncClient, server: Server) -> None:
     talk = [{"role": "user", "content": "x"} for _ in range(200_000)]
-    await posted(client, "/v1/chat/completions", chat(*talk), 400, 413)
+    await post(client, "/v1/chat/completions", chat(*talk), 400, 413)
 
 
 @attack
 async def many_results(client: httpx.AsyncClient, server: Server) -> None:
     talk = [{"role": "tool", "tool_call_id": f"c{at}", "content": '{"a": [1, 2, 3]}'} for at in range(4_900)]
-    await posted(client, "/v1/chat/completions", chat(*talk, "hi"))
+    await post(client, "/v1/chat/completions", chat(*talk, "hi"))
 
 
 @attack
 async def a_large_result(client: httpx.AsyncClient, server: Server) -> None:
     result = {"role": "tool", "tool_call_id": "c", "content": "[" + "[]," * 3_000_000 + "[]]"}
-    await posted(client, "/v1/chat/completions", chat(result, "hi"))
+    await post(client, "/v1/chat/completions", chat(result, "hi"))
 
 
 @attack
 async def many_wrong_messages(client: httpx.AsyncClient, server: Server) -> None:
-    await posted(client, "/v1/chat/completions", {"messages": [{"role": 1, "content": 1}] * 9_000}, 400)
+    await post(client, "/v1/chat/completions", {"messages": [{"role": 1, "content": 1}] * 9_000}, 400)
 
 
 @attack
@@ -130,7 +138,7 @@ async def a_long_agui_conversation(client: httpx.AsyncClient, server: Server) ->
     talk = [{"id": f"m{at}", "role": roles[at % 2], "content": f"message {at} " * 20} for at in range(9_999)]
     body = {"threadId": "t1", "runId": os.urandom(4).hex(), "messages": talk}
     rest: dict[str, Any] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
-    await posted(client, "/agui", body | rest)
+    await post(client, "/agui", body | rest)
 
 
 @attack
@@ -138,20 +146,20 @@ async def many_messages_at_once(client: httpx.AsyncClient, server: Server) -> No
     talk = [{"id": f"m{at}", "role": "user", "content": f"message {at} " * 20} for at in range(9_999)]
     body = {"threadId": "t3", "runId": os.urandom(4).hex(), "messages": talk}
     rest: dict[str, Any] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
-    await posted(client, "/agui", body | rest, 400)
+    await post(client, "/agui", body | rest, 400)
 
 
 @attack
 async def a_large_agui_text(client: httpx.AsyncClient, server: Server) -> None:
     talk = [{"id": "m1", "role": "user", "content": "hello, world. " * 680_000}]
     body = {"threadId": "t2", "runId": os.urandom(4).hex(), "messages": talk}
-    await posted(client, "/agui", body | {"state": {}, "tools": [], "context": [], "forwardedProps": {}}, 200, 400)
+    await post(client, "/agui", body | {"state": {}, "tools": [], "context": [], "forwardedProps": {}}, 200, 400)
 
 
 @attack
 async def wrong_agui_messages(client: httpx.AsyncClient, server: Server) -> None:
     body = {"threadId": "t3", "runId": "r", "messages": [{"id": "m", "role": "none"}] * 50_000}
-    await posted(client, "/agui", body, 400, 413)
+    await post(client, "/agui", body, 400, 413)
 
 
 # -- files, sockets, addresses ----------------------------------------------------------------------------------------
@@ -164,30 +172,30 @@ async def a_large_file(client: httpx.AsyncClient, server: Server) -> None:
         "mime_type": "application/octet-stream",
         "data": base64.b64encode(bytes(9_900_000)).decode(),
     }
-    await posted(client, "/v1/sessions/file/messages", {"text": "see", "attachments": [file]})
+    await post(client, "/v1/sessions/file/messages", {"text": "see", "attachments": [file]})
 
 
 @attack
 async def a_large_text_file(client: httpx.AsyncClient, server: Server) -> None:
     file = {"name": "a.txt", "mime_type": "text/plain", "data": base64.b64encode(b"word " * 1_900_000).decode()}
-    await posted(client, "/v1/sessions/text-file/messages", {"text": "see", "attachments": [file]})
+    await post(client, "/v1/sessions/text-file/messages", {"text": "see", "attachments": [file]})
 
 
 @attack
 async def a_large_picture_for_openai(client: httpx.AsyncClient, server: Server) -> None:
     url = f"data:image/png;base64,{base64.b64encode(bytes(7_000_000)).decode()}"
     part = {"type": "image_url", "image_url": {"url": url}}
-    await posted(client, "/v1/chat/completions", chat({"role": "user", "content": [part]}))
+    await post(client, "/v1/chat/completions", chat({"role": "user", "content": [part]}))
 
 
 @attack
 async def a_large_file_for_adk(client: httpx.AsyncClient, server: Server) -> None:
     name = f"adk-{os.urandom(4).hex()}"
-    await posted(client, f"/apps/obedient/users/user/sessions/{name}", {})
+    await post(client, f"/apps/obedient/users/user/sessions/{name}", {})
     data = base64.b64encode(bytes(9_900_000)).decode()
     message = {"role": "user", "parts": [{"text": "hi"}, {"inlineData": {"mimeType": "image/png", "data": data}}]}
     body = {"appName": "obedient", "userId": "user", "sessionId": name, "newMessage": message}
-    await posted(client, "/run", body)
+    await post(client, "/run", body)
 
 
 @attack
@@ -246,14 +254,14 @@ SCHEMAS: dict[str, Any] = {
 
 def _offer(schema: Any) -> Attack:
     async def offered(client: httpx.AsyncClient, server: Server) -> None:
-        await posted(client, "/v1/chat/completions", chat("hi", tools=tools(10, schema)), 200, 400, 413)
+        await post(client, "/v1/chat/completions", chat("hi", tools=tools(10, schema)), 200, 400, 413)
         body = {
             "threadId": f"t-{os.urandom(4).hex()}",
             "runId": "r",
             "messages": [{"id": "m", "role": "user", "content": "hi"}],
         }
         given = [{"name": f"t{at}", "description": "", "parameters": schema} for at in range(10)]
-        await posted(
+        await post(
             client, "/agui", body | {"state": {}, "tools": given, "context": [], "forwardedProps": {}}, 200, 400, 413
         )
 
@@ -266,10 +274,10 @@ ATTACKS.update({f"a_schema_{name}": _offer(schema) for name, schema in SCHEMAS.i
 @attack
 async def a_call_that_a_pattern_takes_long_for(client: httpx.AsyncClient, server: Server) -> None:
     for name in ("pattern", "around"):
-        await asked(client, {"call": name, "arguments": ['{"a": "', "a", 300_000, '!"}']})
+        await ask_model(client, {"call": name, "arguments": ['{"a": "', "a", 300_000, '!"}']})
     schema = properties(a={"anyOf": [{"type": "array", "items": {"$ref": "#/properties/a"}}] * 2})
     call = json.dumps({"call": "t0", "arguments": ['{"a": ' + "[" * 60, "", 0, "]" * 60 + "}"]})
-    await posted(client, "/v1/chat/completions", chat(call, tools=tools(1, schema)))
+    await post(client, "/v1/chat/completions", chat(call, tools=tools(1, schema)))
 
 
 # -- what models and tools say ----------------------------------------------------------------------------------------
@@ -277,22 +285,22 @@ async def a_call_that_a_pattern_takes_long_for(client: httpx.AsyncClient, server
 
 @attack
 async def a_long_answer(client: httpx.AsyncClient, server: Server) -> None:
-    await asked(client, {"say": {"repeat": ["word ", 2_000_000]}})
+    await ask_model(client, {"say": {"repeat": ["word ", 2_000_000]}})
 
 
 @attack
 async def an_answer_of_one_word(client: httpx.AsyncClient, server: Server) -> None:
-    await asked(client, {"say": {"repeat": ["a", 10_000_000]}})
+    await ask_model(client, {"say": {"repeat": ["a", 10_000_000]}})
 
 
 @attack
 async def an_answer_in_many_pieces(client: httpx.AsyncClient, server: Server) -> None:
-    await asked(client, {"say": "x", "times": 50_000})
+    await ask_model(client, {"say": "x", "times": 50_000})
 
 
 def _call(start: str, filling: str, count: int, end: str, **more: Any) -> Attack:
     async def called(client: httpx.AsyncClient, server: Server) -> None:
-        await asked(client, {"call": "give", "arguments": [start, filling, count, end]} | more)
+        await ask_model(client, {"call": "give", "arguments": [start, filling, count, end]} | more)
 
     return called
 
@@ -317,5 +325,5 @@ ATTACKS["an_output_that_is_deep"] = _output({"deep": 100_000})
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ATTACKS)
-async def test_attack_16_no_input_holds_the_event_loop(watched: Watched, name: str) -> None:
-    await check_loop_stays_free(watched, ATTACKS[name])
+async def test_attack_16_no_input_holds_the_event_loop(monitored: MonitoredServer, name: str) -> None:
+    await check_loop_stays_free(monitored, ATTACKS[name])

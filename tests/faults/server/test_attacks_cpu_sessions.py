@@ -1,4 +1,4 @@
-"""Attack 16, with whole conversations: carried, imported, exported, remembered, and read again, none holds the loop."""
+"""Attack 16, with whole conversations: no resent, imported, exported or observed one holds the event loop."""
 
 import asyncio
 import json
@@ -9,24 +9,24 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.servers.served import PATIENCE_S, Server
-from tests.support.watched_loop import Attack, Watched, chat, check_loop_stays_free, posted, watching
+from tests.support.loop_monitor import Attack, MonitoredServer, chat, check_loop_stays_free, monitored_server, post
+from tests.support.servers.server_process import PATIENCE_S, Server
 
 ATTACKS: dict[str, Attack] = {}
 REMEMBERING: dict[str, Attack] = {}
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    with watching(tmp_path_factory.mktemp("watched")) as watched:
-        yield watched
+def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredServer]:
+    with monitored_server(tmp_path_factory.mktemp("monitored")) as monitored:
+        yield monitored
 
 
 @pytest.fixture(scope="module")
-def remembering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+def remembering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredServer]:
     memory = "[memory]\nenabled = true\nuser_facts = true\nobserve_at_tokens = 200\nreflect_at_tokens = 1000000\n"
-    with watching(tmp_path_factory.mktemp("remembering"), rest=memory) as watched:
-        yield watched
+    with monitored_server(tmp_path_factory.mktemp("remembering"), rest=memory) as monitored:
+        yield monitored
 
 
 def attack(function: Attack) -> Attack:
@@ -48,64 +48,68 @@ def exchanged(count: int, words: str = "message of some words, as people write t
 
 
 def with_calls(count: int) -> list[dict[str, Any]]:
-    talk: list[dict[str, Any]] = [{"role": "user", "content": fresh()}]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": fresh()}]
     for at in range(count):
         call = {"id": f"c{at}", "type": "function", "function": {"name": "look", "arguments": '{"a": [1, 2, 3]}'}}
-        talk += [
+        messages += [
             {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": f"c{at}", "content": '{"found": [1, 2, 3]}'},
         ]
-    return [*talk, {"role": "assistant", "content": "done"}]
+    return [*messages, {"role": "assistant", "content": "done"}]
 
 
-async def carried(client: httpx.AsyncClient, *talk: Any, statuses: tuple[int, ...] = (200,), **more: Any) -> None:
-    await posted(client, "/v1/chat/completions", chat(*talk, **more), *statuses, named=False)
+async def send_history(
+    client: httpx.AsyncClient, *messages: Any, statuses: tuple[int, ...] = (200,), **more: Any
+) -> None:
+    await post(client, "/v1/chat/completions", chat(*messages, **more), *statuses, named=False)
 
 
 @attack
 async def a_carried_history_of_many_messages(client: httpx.AsyncClient, server: Server) -> None:
-    talk = exchanged(4_996)
-    await carried(client, *talk, "hi")
-    await carried(client, *talk, "hi", {"role": "assistant", "content": "ok"}, "and now?")  # found again, and compared
+    messages = exchanged(4_996)
+    await send_history(client, *messages, "hi")
+    await send_history(
+        client, *messages, "hi", {"role": "assistant", "content": "ok"}, "and now?"
+    )  # found again, and compared
 
 
 @attack
 async def a_carried_history_of_calls(client: httpx.AsyncClient, server: Server) -> None:
-    talk = with_calls(2_000)
-    await carried(client, *talk, "hi")
-    await carried(client, *talk, "hi", {"role": "assistant", "content": "ok"}, "and now?")
+    messages = with_calls(2_000)
+    await send_history(client, *messages, "hi")
+    await send_history(client, *messages, "hi", {"role": "assistant", "content": "ok"}, "and now?")
 
 
 @attack
 async def a_carried_history_of_long_messages(client: httpx.AsyncClient, server: Server) -> None:
-    talk = exchanged(10, "word " * 40_000)
-    await carried(client, *talk, "hi", statuses=(200, 400))
-    await carried(client, *talk, "hi", {"role": "assistant", "content": "ok"}, "and now?", statuses=(200, 400))
+    messages = exchanged(10, "word " * 40_000)
+    await send_history(client, *messages, "hi", statuses=(200, 400))
+    await send_history(client, *messages, "hi", {"role": "assistant", "content": "ok"}, "and now?", statuses=(200, 400))
 
 
 @attack
 async def a_carried_history_of_one_speaker(client: httpx.AsyncClient, server: Server) -> None:
-    await carried(client, *[f"message {at}" for at in range(4_999)], statuses=(200, 400))
+    await send_history(client, *[f"message {at}" for at in range(4_999)], statuses=(200, 400))
     answers = [{"role": "assistant", "content": f"{at} " * 100} for at in range(4_998)]
-    await carried(client, "hi", *answers, "go on", statuses=(200, 400))
+    await send_history(client, "hi", *answers, "go on", statuses=(200, 400))
 
 
 @attack
 async def a_carried_history_that_many_sessions_begin_with(client: httpx.AsyncClient, server: Server) -> None:
-    talk = exchanged(400)
+    messages = exchanged(400)
     for number in range(6):  # each differs in its first message only, so that each is compared to its end
         first = {"role": "user", "content": f"other {number}"}
-        await carried(client, first, *talk[1:], "hi")
-    await carried(client, *talk, "hi", {"role": "assistant", "content": "ok"}, "and now?")
+        await send_history(client, first, *messages[1:], "hi")
+    await send_history(client, *messages, "hi", {"role": "assistant", "content": "ok"}, "and now?")
 
 
 # -- AG-UI ------------------------------------------------------------------------------------------------------------
 
 
-async def ran(client: httpx.AsyncClient, talk: Iterable[Any], *statuses: int, **more: Any) -> str:
-    body = {"threadId": fresh(), "runId": fresh(), "messages": list(talk)}
+async def run_agui(client: httpx.AsyncClient, messages: Iterable[Any], *statuses: int, **more: Any) -> str:
+    body = {"threadId": fresh(), "runId": fresh(), "messages": list(messages)}
     rest: dict[str, Any] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
-    return await posted(client, "/agui", body | rest | more, *statuses)
+    return await post(client, "/agui", body | rest | more, *statuses)
 
 
 HELLO = {"id": "m", "role": "user", "content": "hi"}
@@ -120,7 +124,7 @@ STATES: dict[str, Any] = {
 def _state(state: Any, **names: Any) -> Attack:
     async def sent(client: httpx.AsyncClient, server: Server) -> None:
         for name in ("state", "forwardedProps"):
-            await ran(client, [HELLO], 200, 400, 413, **{name: state})
+            await run_agui(client, [HELLO], 200, 400, 413, **{name: state})
 
     return sent
 
@@ -131,17 +135,17 @@ ATTACKS.update({f"an_agui_state_{name}": _state(state) for name, state in STATES
 @attack
 async def an_agui_context_of_many_entries(client: httpx.AsyncClient, server: Server) -> None:
     context = [{"description": f"entry {at}", "value": "words " * 20} for at in range(20_000)]
-    await ran(client, [HELLO], 200, 400, 413, context=context)
+    await run_agui(client, [HELLO], 200, 400, 413, context=context)
 
 
 @attack
 async def an_agui_history_of_calls(client: httpx.AsyncClient, server: Server) -> None:
-    talk: list[Any] = []
+    messages: list[Any] = []
     for at in range(4_000):
         call = {"id": f"c{at}", "type": "function", "function": {"name": "look", "arguments": '{"a": [1, 2, 3]}'}}
-        talk.append({"id": f"a{at}", "role": "assistant", "toolCalls": [call]})
-        talk.append({"id": f"t{at}", "role": "tool", "toolCallId": f"c{at}", "content": '{"found": [1, 2, 3]}'})
-    await ran(client, [*talk, HELLO])
+        messages.append({"id": f"a{at}", "role": "assistant", "toolCalls": [call]})
+        messages.append({"id": f"t{at}", "role": "tool", "toolCallId": f"c{at}", "content": '{"found": [1, 2, 3]}'})
+    await run_agui(client, [*messages, HELLO])
 
 
 # -- sessions that are made, named, imported, read and exported -------------------------------------------------------
@@ -160,8 +164,8 @@ def exported(*rest: dict[str, Any], **session: Any) -> bytes:
 
 def message(seq: int, content: str, **more: Any) -> dict[str, Any]:
     role = "user" if seq % 2 else "assistant"
-    told = {"kind": "message", "seq": seq, "role": role, "author": role, "content": content, "tokens": 5}
-    return told | {"created_at": 1_760_000_000.5, "event_id": f"e{seq}"} | more
+    line = {"kind": "message", "seq": seq, "role": role, "author": role, "content": content, "tokens": 5}
+    return line | {"created_at": 1_760_000_000.5, "event_id": f"e{seq}"} | more
 
 
 def called(seq: int, value: Any) -> dict[str, Any]:
@@ -181,8 +185,8 @@ def calls(seq: int) -> list[dict[str, Any]]:
 
 
 def effect(call_id: str) -> dict[str, Any]:
-    told = {"kind": "effect", "call_id": call_id, "epoch": 1, "name": "look", "effect": "none"}
-    return told | {"status": "finished", "arguments": "{}", "intended_at": 1_760_000_000.0}
+    line = {"kind": "effect", "call_id": call_id, "epoch": 1, "name": "look", "effect": "none"}
+    return line | {"status": "finished", "arguments": "{}", "intended_at": 1_760_000_000.0}
 
 
 def notes(count: int, text: str) -> list[dict[str, Any]]:
@@ -204,13 +208,13 @@ READ = (
 
 
 def _import(*rest: dict[str, Any], statuses: tuple[int, ...] = (201,), say: bool = True, **session: Any) -> Attack:
-    """Import a session, read it in every way, talk in it, and delete it."""
+    """Import a session, read it in every way, messages in it, and delete it."""
 
     async def imported(client: httpx.AsyncClient, server: Server) -> None:
         id_ = fresh()
         body = exported(*rest, **session)
         kind = "application/x-ndjson"
-        await posted(client, f"/v1/sessions/import?id={id_}", body, *statuses, kind=kind)
+        await post(client, f"/v1/sessions/import?id={id_}", body, *statuses, kind=kind)
         if statuses != (201,):
             return
         for path in READ:
@@ -220,8 +224,8 @@ def _import(*rest: dict[str, Any], statuses: tuple[int, ...] = (201,), say: bool
             answer = await client.get(path)
             assert answer.status_code == 200, (path, answer.status_code, answer.text[:300])
         if say:
-            await posted(client, f"/v1/sessions/{id_}/messages", {"text": "hi"}, 200, 400)
-        forked = json.loads(await posted(client, f"/v1/sessions/{id_}/fork", {}, 201))
+            await post(client, f"/v1/sessions/{id_}/messages", {"text": "hi"}, 200, 400)
+        forked = json.loads(await post(client, f"/v1/sessions/{id_}/fork", {}, 201))
         for one in (forked["id"], id_):
             assert (await client.delete(f"/v1/sessions/{one}")).status_code == 204
 
@@ -241,9 +245,9 @@ ATTACKS["an_import_of_a_deep_line"] = _import(
 
 
 def states(count: int) -> list[dict[str, Any]]:
-    told: dict[str, Any] = {"kind": "state", "seq": 0, "created_at": 1.0}
+    line: dict[str, Any] = {"kind": "state", "seq": 0, "created_at": 1.0}
     every = range(1, count + 1)
-    return [told | {"revision": at, "event_id": f"s{at}", "state_delta": {f"k{at}": MANY}} for at in every]
+    return [line | {"revision": at, "event_id": f"s{at}", "state_delta": {f"k{at}": MANY}} for at in every]
 
 
 ATTACKS["an_import_of_large_states"] = _import(*states(4), revision=4)
@@ -274,7 +278,7 @@ ATTACKS["an_import_of_files"] = _import(
 @attack
 async def long_titles(client: httpx.AsyncClient, server: Server) -> None:
     id_ = fresh()
-    await posted(client, "/v1/sessions", {"id": id_}, 201)
+    await post(client, "/v1/sessions", {"id": id_}, 201)
     for title in (
         "a" * 990_000,
         " " * 990_000,
@@ -285,17 +289,17 @@ async def long_titles(client: httpx.AsyncClient, server: Server) -> None:
     ):
         renamed = await client.patch(f"/v1/sessions/{id_}", json={"title": title})
         assert renamed.status_code in (200, 400), renamed.text[:300]
-        await posted(client, f"/v1/sessions/{id_}/fork", {"title": title}, 201, 400)
+        await post(client, f"/v1/sessions/{id_}/fork", {"title": title}, 201, 400)
         kind = "application/x-ndjson"
-        await posted(client, "/v1/sessions/import", exported(title=title * 10), 201, 400, kind=kind)
+        await post(client, "/v1/sessions/import", exported(title=title * 10), 201, 400, kind=kind)
 
 
 @attack
 async def large_states(client: httpx.AsyncClient, server: Server) -> None:
     for state in ({"a": "word " * 190_000}, {"a": [{"b": 1}] * 45_000}, {f"key-{at}": at for at in range(40_000)}):
         id_ = fresh()
-        await posted(client, "/v1/sessions", {"id": id_, "state": state}, 201)
-        await posted(client, f"/v1/sessions/{id_}/messages", {"text": "hi"})
+        await post(client, "/v1/sessions", {"id": id_, "state": state}, 201)
+        await post(client, f"/v1/sessions/{id_}/messages", {"text": "hi"})
         for path in (f"/v1/sessions/{id_}", f"/v1/sessions/{id_}/export", f"/apps/obedient/users/user/sessions/{id_}"):
             assert (await client.get(path)).status_code == 200
         assert (await client.delete(f"/v1/sessions/{id_}")).status_code == 204
@@ -311,13 +315,13 @@ def _noted(*pieces: Any) -> Attack:
         id_ = fresh()
         order = json.dumps({"note": [["- [high] (1-1) a first note\n", 1], *pieces]})
         words = "and some more words, so that it is observed at once"
-        await posted(client, f"/v1/sessions/{id_}/messages", {"text": f"{words * 20} NOTE{order}END"})
+        await post(client, f"/v1/sessions/{id_}/messages", {"text": f"{words * 20} NOTE{order}END"})
         async with asyncio.timeout(PATIENCE_S):
             while not (await client.get(f"/v1/sessions/{id_}/memory")).json()["observed_seq"]:
                 await asyncio.sleep(0.05)
         for path in (f"/v1/sessions/{id_}/memory?all=true", "/v1/memory?all=true", f"/v1/sessions/{id_}/export"):
             assert (await client.get(path)).status_code == 200
-        await posted(client, f"/v1/sessions/{id_}/messages", {"text": "hi"})
+        await post(client, f"/v1/sessions/{id_}/messages", {"text": "hi"})
         for fact in (await client.get("/v1/memory")).json()["facts"][:1]:
             assert (await client.delete(f"/v1/memory/{fact['id']}")).status_code == 200
 
@@ -340,11 +344,11 @@ REMEMBERING["many_imported_notes"] = _import(message(1, "hi"), *notes(30_000, "a
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ATTACKS)
-async def test_attack_16_no_conversation_holds_the_event_loop(watched: Watched, name: str) -> None:
-    await check_loop_stays_free(watched, ATTACKS[name])
+async def test_attack_16_no_conversation_holds_the_event_loop(monitored: MonitoredServer, name: str) -> None:
+    await check_loop_stays_free(monitored, ATTACKS[name])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", REMEMBERING)
-async def test_attack_16_no_note_holds_the_event_loop(remembering: Watched, name: str) -> None:
+async def test_attack_16_no_note_holds_the_event_loop(remembering: MonitoredServer, name: str) -> None:
     await check_loop_stays_free(remembering, REMEMBERING[name])

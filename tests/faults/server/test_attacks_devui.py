@@ -9,11 +9,10 @@ from starlette.routing import Route
 
 from lango import Settings
 from lango.server.app import create_app
-from lango.server.security.auth import current_caller
-from lango.server.security.authenticated_route import AuthenticatedRoute
+from lango.server.security.auth import AuthenticatedRoute, current_caller
 from lango.store import Store
 from tests.agents.parts import add_api_key
-from tests.support.servers.served import PATIENCE_S, Server, send, serving
+from tests.support.servers.server_process import PATIENCE_S, Server, send, serving
 
 STATIC = {"/dev-ui", "/dev-ui/assets/config/runtime-config.json", "/dev-ui/config", "/dev-ui/{path:path}"}
 OPEN = STATIC | {"/", "/static/{name}", "/healthz", "/readyz", "/health", "/openapi.json", "/config/telemetry"}
@@ -136,7 +135,7 @@ async def test_attack_25_with_keys_no_user_is_reached_by_adks_rest_but_ones_own(
                     assert answer.status_code in (400, 404), (path, answer.text)
                     assert "canary" not in answer.text
             for user in ("alice", "bob"):
-                asked = {"appName": app, "userId": user, "sessionId": "s", "newMessage": {"parts": [{"text": "hi"}]}}
-                assert (await his.post("/run", json=asked)).status_code == 404
+                body = {"appName": app, "userId": user, "sessionId": "s", "newMessage": {"parts": [{"text": "hi"}]}}
+                assert (await his.post("/run", json=body)).status_code == 404
             read = await hers.get(f"{base}/alice/sessions/s")
             assert "the canary" in read.text

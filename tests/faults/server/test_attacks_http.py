@@ -15,7 +15,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from tests.support.servers.served import (
+from tests.support.servers.server_process import (
     PATIENCE_S,
     Server,
     configure,
@@ -34,7 +34,7 @@ FRIEND = "https://friend.example"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server as everybody starts it: no keys, this machine only."""
+    """A server with the default configuration: no keys, this machine only."""
     folder = tmp_path_factory.mktemp("open")
     origins = f'allowed_origins = ["{FRIEND}"]\nallowed_hosts = ["lango.internal"]\nmax_body_bytes = 10000'
     with serving(folder, f"sqlite:///{folder}/lango.db", server=origins) as running:
@@ -138,14 +138,14 @@ def test_attack_3_a_foreign_page_cannot_change_anything_without_a_body_either(se
 
 @pytest.mark.parametrize("origin", [f"http://{EVIL}", "null", f"{FRIEND}.{EVIL}", FRIEND.replace("https", "http")])
 async def test_attack_4_a_foreign_origin_gets_no_allow_header(server: Server, origin: str) -> None:
-    asked = {
+    preflight = {
         "Origin": origin,
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "content-type",
     }
     async with server.client() as client:
         for answer in (
-            await client.options("/v1/sessions", headers=asked),
+            await client.options("/v1/sessions", headers=preflight),
             await client.get("/v1/sessions", headers={"Origin": origin}),
             await client.post("/v1/sessions", headers={"Origin": origin}, json={}),
         ):
@@ -155,8 +155,9 @@ async def test_attack_4_a_foreign_origin_gets_no_allow_header(server: Server, or
 
 async def test_attack_4_an_origin_that_is_allowed_is_told_so(server: Server) -> None:
     async with server.client() as client:
-        asked = {"Origin": FRIEND, "Access-Control-Request-Method": "POST"}
-        assert (await client.options("/v1/sessions", headers=asked)).headers["access-control-allow-origin"] == FRIEND
+        preflight = {"Origin": FRIEND, "Access-Control-Request-Method": "POST"}
+        allowed = await client.options("/v1/sessions", headers=preflight)
+        assert allowed.headers["access-control-allow-origin"] == FRIEND
         made = await client.post("/v1/sessions", headers={"Origin": FRIEND}, json={})
         assert (made.status_code, made.headers["access-control-allow-origin"]) == (201, FRIEND)
 
@@ -216,8 +217,8 @@ async def test_attack_6_a_session_of_somebody_else_is_not_there(
         nobodys = await bob.request(method, f"/v1/sessions/{other}{path}", json=body)
         assert (theirs.status_code, nobodys.status_code) == (404, 404)
         assert theirs.text.replace(session, "-") == nobodys.text.replace(other, "-")
-        told = [{name: value for name, value in one.headers.items() if name != "date"} for one in (theirs, nobodys)]
-        assert told[0] == told[1]
+        headers = [{name: value for name, value in one.headers.items() if name != "date"} for one in (theirs, nobodys)]
+        assert headers[0] == headers[1]
         assert session not in (await bob.get("/v1/sessions")).text
         assert session in (await alice.get("/v1/sessions")).text
         assert (await alice.get(f"/v1/sessions/{session}")).json()["messages"] >= 2
@@ -229,18 +230,18 @@ async def test_attack_6_a_websocket_shows_nothing_of_somebody_else(keyed: Keyed)
         await alice.post("/v1/sessions", json={"id": session})
         await send(alice, session, "ask")
     url = f"ws://127.0.0.1:{keyed.server.port}/v1/ws"
-    asked: list[dict[str, Any]] = [
+    messages: list[dict[str, Any]] = [
         {"type": "message", "text": "hi"},
         {"type": "cancel"},
         {"type": "resume"},
         {"type": "approval", "call_id": "call_1", "approved": True},
     ]
     async with connect(url, additional_headers={"Authorization": f"Bearer {keyed.bob}"}) as bob:
-        for one in asked:
+        for one in messages:
             await bob.send(json.dumps(one | {"session": session}))
             async with asyncio.timeout(PATIENCE_S):
-                told = json.loads(await bob.recv())
-            assert (told["type"], told["error"]) == ("error", "SessionNotFound")
+                event = json.loads(await bob.recv())
+            assert (event["type"], event["error"]) == ("error", "SessionNotFound")
 
 
 async def test_attack_6_the_same_id_is_two_sessions_for_two_users(keyed: Keyed) -> None:

@@ -21,7 +21,16 @@ from websockets.typing import Subprotocol
 
 from lango.store.api_keys import seconds_until_tomorrow
 from tests.support.servers.issuer import LocalIssuer, ec_key, issuing, rsa_key
-from tests.support.servers.served import PATIENCE_S, Server, configure, lango, not_at_midnight, send, serving, text_of
+from tests.support.servers.server_process import (
+    PATIENCE_S,
+    Server,
+    configure,
+    lango,
+    not_at_midnight,
+    send,
+    serving,
+    text_of,
+)
 
 
 @dataclass
@@ -51,7 +60,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     url = f"sqlite:///{folder}/lango.db"
     configure(folder, url)
     key = lango("keys", "add", "--user", "alice", cwd=folder).stdout.strip()
-    # beyond this machine, with no key needed for it: tokens guard the door
+    # beyond this machine, with no key needed for it: tokens protect the server
     with (
         issuing(rsa_key("r1"), ec_key("e1")) as issuer,
         serving(folder, url, "--host", "0.0.0.0", server=server_settings(issuer.url)) as running,
@@ -69,7 +78,7 @@ def forged_without_signature(issuer: LocalIssuer, algorithm: str = "none") -> st
 
 
 def forged_with_the_public_key(issuer: LocalIssuer) -> str:
-    """The oldest trick: the public key, which everybody has, taken for the secret of an HMAC."""
+    """The oldest trick: the public key, which every client has, taken for the secret of an HMAC."""
     signed = f"{encoded({'alg': 'HS256', 'kid': 'r1', 'typ': 'JWT'})}.{encoded(issuer.claims('alice'))}"
     digest = hmac.new(issuer.keys[0].public_pem, signed.encode(), hashlib.sha256).digest()
     return f"{signed}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
@@ -108,9 +117,9 @@ ATTACKS: dict[str, tuple[Callable[[LocalIssuer], str], str]] = {
 @pytest.mark.parametrize("attack", ATTACKS)
 async def test_a_forged_token_opens_nothing(guarded: Guarded, attack: str) -> None:
     make, why = ATTACKS[attack]
-    status, said = await guarded.status(make(guarded.issuer))
+    status, message = await guarded.status(make(guarded.issuer))
     assert status == 401
-    assert why in said
+    assert why in message
 
 
 async def test_a_token_and_a_key_are_let_in_side_by_side(guarded: Guarded) -> None:
@@ -120,9 +129,9 @@ async def test_a_token_and_a_key_are_let_in_side_by_side(guarded: Guarded) -> No
             await client.post("/v1/sessions", json={"id": session})
             assert text_of(await send(client, session, "hello")) == "hello"
     async with guarded.server.client() as client:
-        nobody = await client.get("/v1/sessions")
-    assert nobody.status_code == 401
-    assert "API key or token" in nobody.json()["error"]["message"]
+        unauthenticated = await client.get("/v1/sessions")
+    assert unauthenticated.status_code == 401
+    assert "API key or token" in unauthenticated.json()["error"]["message"]
 
 
 async def test_a_token_of_one_user_shows_nothing_of_another(guarded: Guarded) -> None:
@@ -192,31 +201,31 @@ async def test_limits_hold_for_a_user_whatever_token_they_bring(tmp_path: Path, 
         limited = server_settings(issuer.url) + "\nrequests_per_minute = 20\ntokens_per_day = 30"
         with serving(tmp_path, sqlite_url, server=limited) as server:
 
-            async def told(token: str, *, message: bool = False) -> tuple[int, str, int]:
+            async def response_to(token: str, *, message: bool = False) -> tuple[int, str, int]:
                 async with server.client(Authorization=f"Bearer {token}") as client:
                     path = "/v1/sessions/s/messages" if message else "/v1/sessions"
                     answer = await (client.post(path, json={"text": "hi"}) if message else client.get(path))
-                said = answer.json()["error"]["type"] if answer.status_code != 200 else ""
-                return answer.status_code, said, int(answer.headers.get("Retry-After", 0))
+                error_type = answer.json()["error"]["type"] if answer.status_code != 200 else ""
+                return answer.status_code, error_type, int(answer.headers.get("Retry-After", 0))
 
             tokens = [issuer.token("alice"), issuer.token("alice", issuer.keys[1])]
             async with server.client(Authorization=f"Bearer {tokens[0]}") as client:
                 await client.post("/v1/sessions", json={"id": "s"})
                 for _ in range(2):  # 15 tokens each
                     assert text_of(await send(client, "s", "hello")) == "hello"
-            answers = [await told(token, message=True) for token in tokens]
-            while answers[-1][0] == 200:  # what a turn took is counted after it is told
-                answers.append(await told(tokens[0], message=True))
+            answers = [await response_to(token, message=True) for token in tokens]
+            while answers[-1][0] == 200:  # the tokens of a turn are counted after its end
+                answers.append(await response_to(tokens[0], message=True))
             assert answers[-1][1] == "TokensUsedUp"
             assert (answers[-1][2] - seconds_until_tomorrow(time.time())) % 86_400 < PATIENCE_S, "until tomorrow"
-            assert (await told(tokens[1], message=True))[1] == "TokensUsedUp"
-            asked = 3 + len(answers) + 1
-            assert [(await told(tokens[at % 2]))[0] for at in range(20 - asked)] == [200] * (20 - asked)
-            status, kind, wait_s = await told(tokens[1])
+            assert (await response_to(tokens[1], message=True))[1] == "TokensUsedUp"
+            used = 3 + len(answers) + 1
+            assert [(await response_to(tokens[at % 2]))[0] for at in range(20 - used)] == [200] * (20 - used)
+            status, kind, wait_s = await response_to(tokens[1])
             assert (status, kind) == (429, "RateLimited")
             assert 0 < wait_s <= 60
-            assert (await told(issuer.token("bob")))[0] == 200, "they are each user's own"
-            assert (await told(key, message=True))[0] == 200, "a key has its own"
+            assert (await response_to(issuer.token("bob")))[0] == 200, "they are each user's own"
+            assert (await response_to(key, message=True))[0] == 200, "a key has its own"
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
@@ -224,7 +233,7 @@ async def test_limits_hold_for_a_user_whatever_token_they_bring(tmp_path: Path, 
 
 @pytest.fixture
 def nowhere() -> Iterator[str]:
-    """An address of this machine where nobody listens, and nobody else can."""
+    """An address of this machine where no process listens, and none can."""
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{place.getsockname()[1]}"
@@ -268,7 +277,7 @@ def test_the_doctor_asks_the_issuer(tmp_path: Path, sqlite_url: str, nowhere: st
         configure(tmp_path, sqlite_url, server=server_settings(issuer.url))
         assert f"tokens: {issuer.url} answers with 2 keys" in lango("doctor", cwd=tmp_path).stdout
         assert "not contacted" in lango("doctor", "--offline", cwd=tmp_path).stdout
-        assert len(issuer.asked) == 2
+        assert len(issuer.requested_paths) == 2
     configure(tmp_path, sqlite_url, server=server_settings(nowhere))
     run = lango("doctor", cwd=tmp_path)
     assert run.returncode == 1

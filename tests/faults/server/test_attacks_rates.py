@@ -18,7 +18,7 @@ from lango.server.security.connections import ConnectionLimits
 from lango.server.security.hosts import is_loopback, network_of
 from lango.store import Store
 from tests.agents.parts import add_api_key
-from tests.support.servers.served import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import PATIENCE_S, Server, serving
 
 LIMIT = 5
 
@@ -47,14 +47,14 @@ async def test_attack_24_many_requests_at_one_instant_are_no_more_than_are_allow
     """Each with another forged address, half of them for what is not there."""
     secret = await keyed.key("alice")
     async with keyed.server.client(Authorization=f"Bearer {secret}") as client:
-        asked = [
+        attempts = [
             client.get(
                 "/v1/sessions" if number % 2 else "/v1/sessions/none",
                 headers={"X-Forwarded-For": f"203.0.113.{number}", "X-Real-IP": "::1", "Forwarded": f"for={number}"},
             )
             for number in range(40)
         ]
-        answers = await asyncio.gather(*asked)
+        answers = await asyncio.gather(*attempts)
     statuses = Counter(answer.status_code == 429 for answer in answers)
     assert statuses == {False: LIMIT, True: 40 - LIMIT}
     waits = [int(answer.headers["Retry-After"]) for answer in answers if answer.status_code == 429]
@@ -70,18 +70,18 @@ async def test_attack_24_a_socket_is_no_way_around(keyed: Keyed) -> None:
         for _ in range(3 * LIMIT):
             await socket.send('{"type": "cancel", "session": "none"}')
         async with asyncio.timeout(PATIENCE_S):
-            said = [str(await socket.recv()) for _ in range(3 * LIMIT)]
-    limited = [one for one in said if "RateLimited" in one]
+            frames = [str(await socket.recv()) for _ in range(3 * LIMIT)]
+    limited = [one for one in frames if "RateLimited" in one]
     assert len(limited) == 2 * LIMIT + 1, "the handshake counts, too"
 
 
 async def test_attack_24_sockets_are_connections_of_their_client(keyed: Keyed) -> None:
     secret = await keyed.key("carol", None)
-    said = {"Authorization": f"Bearer {secret}"}
+    headers = {"Authorization": f"Bearer {secret}"}
     async with AsyncExitStack() as held:
         for _ in range(59):
             url = f"ws://127.0.0.1:{keyed.server.port}/v1/ws"
-            await held.enter_async_context(connect(url, additional_headers=said, ping_interval=None))
+            await held.enter_async_context(connect(url, additional_headers=headers, ping_interval=None))
         async with keyed.server.client() as first, keyed.server.client(**{"X-Forwarded-For": "203.0.113.9"}) as second:
             assert (await first.get("/healthz")).status_code == 200
             assert (await second.get("/healthz")).status_code == 503
@@ -101,8 +101,8 @@ async def test_attack_24_a_limit_never_sticks_and_no_clock_moves_it(
         _, secret = await add_api_key(store, "alice", requests_per_minute=LIMIT)
 
         async def passed(count: int) -> int:
-            asked = [authenticator.authenticate(f"Bearer {secret}") for _ in range(count)]
-            outcomes = await asyncio.gather(*asked, return_exceptions=True)
+            attempts = [authenticator.authenticate(f"Bearer {secret}") for _ in range(count)]
+            outcomes = await asyncio.gather(*attempts, return_exceptions=True)
             assert all(isinstance(one, auth.Caller | ApiError) for one in outcomes)
             return sum(isinstance(one, auth.Caller) for one in outcomes)
 

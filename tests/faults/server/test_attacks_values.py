@@ -1,4 +1,4 @@
-"""Whatever value one way in accepts, every way out can say: no stored value makes a session or a list unreadable."""
+"""Every response can encode every accepted value: no stored value makes a session or a list unreadable."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lango.adk import SqlSessionService
-from tests.support.servers.served import PATIENCE_S, Server, lango, serving
+from tests.support.servers.server_process import PATIENCE_S, Server, lango, serving
 
 ODD = ["\ud800", "\udfff x", "a\0b", "\x1b[2J", "\u2028", "𝄞", "\ufeff", ""]
 TEXT = st.sampled_from(ODD) | st.text(st.characters(), max_size=5)
@@ -71,10 +71,10 @@ def test_what_http_accepts_every_way_out_can_say(server: Server, state: dict[str
             return
         renamed = client.patch(f"/v1/sessions/{session}", content=json.dumps({"title": title}).encode(), headers=kind)
         assert renamed.status_code in (200, 400), renamed.text
-        said = client.post(
+        response = client.post(
             f"/v1/sessions/{session}/messages", content=json.dumps({"text": text}).encode(), headers=kind
         )
-        assert said.status_code in (200, 400), said.text
+        assert response.status_code in (200, 400), response.text
         read_everywhere(client, server, session)
 
 

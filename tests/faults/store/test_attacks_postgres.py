@@ -20,7 +20,7 @@ from lango.store.engine.urls import open_database
 from lango.store.memory.user_facts import delete_fact, read_facts
 from lango.store.sessions.sessions import create_session, find_session, list_sessions
 from lango.store.sessions.window import read_session_events
-from tests.support.servers.served import PATIENCE_S, lango, send, serving
+from tests.support.servers.server_process import PATIENCE_S, lango, send, serving
 
 pytestmark = pytest.mark.postgres
 

@@ -18,7 +18,7 @@ from lango.store import SessionId, Store
 from lango.store.engine.sqlite_log import problem_of
 from lango.store.lifecycle.integrity import check_database
 from lango.store.sessions.sessions import create_session, list_sessions
-from tests.support.servers.served import lango
+from tests.support.servers.server_process import lango
 
 SESSIONS = 30
 _WRITER = f"""

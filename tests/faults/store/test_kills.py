@@ -17,7 +17,7 @@ from lango.store.engine.schema import migrations
 from lango.store.lifecycle import integrity
 from lango.store.sessions.sessions import create_session
 from lango.store.sessions.window import read_session_events
-from tests.support.store_workers import NAME, Worker, append_for_ever, append_ordinary_for_ever, open_when_told
+from tests.support.store_workers import NAME, Worker, append_for_ever, append_ordinary_for_ever, open_on_request
 
 ROUNDS = 25
 NEWEST = migrations()[-1][0]
@@ -90,7 +90,7 @@ async def test_kill_9_at_the_first_start(tmp_path: Path) -> None:
     for round_ in range(ROUNDS):
         url = f"sqlite:///{tmp_path}/{round_}.db"
         for _ in range(dice.randrange(1, 3)):
-            worker = Worker(open_when_told)
+            worker = Worker(open_on_request)
             worker.recv()
             worker.send(url)
             time.sleep(dice.uniform(0, 0.012))
@@ -105,7 +105,7 @@ async def test_kill_9_of_the_first_client_of_a_fresh_postgres(postgres_server: s
     dice = random.Random(2)
     for _ in range(10):
         url = f"{postgres_server}&schema=kill_{uuid.uuid4().hex[:12]}"
-        worker = Worker(open_when_told)
+        worker = Worker(open_on_request)
         worker.recv()
         worker.send(url)
         time.sleep(dice.uniform(0, 0.06))

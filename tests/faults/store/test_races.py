@@ -190,7 +190,7 @@ async def test_sessions_that_change_at_the_same_time_share_one_notification(stor
 # -- two processes ----------------------------------------------------------------------------------------------------
 
 
-def claim_when_told(pipe: Connection, url: str) -> None:
+def lease_on_request(pipe: Connection, url: str) -> None:
     """Lease each turn that is sent; reply whether it runs now."""
 
     async def run() -> None:
@@ -204,7 +204,7 @@ def claim_when_told(pipe: Connection, url: str) -> None:
 
 
 async def test_a_withdrawn_message_is_never_answered_by_another_process(store_url: str) -> None:
-    worker = Worker(claim_when_told, store_url)
+    worker = Worker(lease_on_request, store_url)
     outcomes: set[tuple[bool, bool]] = set()
     async with Store(store_url) as store, asyncio.timeout(PATIENCE_S):
         session = await store.write(create_session, NAME, None, time.time())

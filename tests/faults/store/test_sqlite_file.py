@@ -19,7 +19,7 @@ from lango.store import SessionId, Store
 from lango.store.sessions.sessions import create_session, find_session
 from lango.testing import ScriptedProvider
 from lango.tools import Tool
-from tests.support.servers.served import configure, send, serving
+from tests.support.servers.server_process import configure, send, serving
 
 CANARY = "zq7canary"
 NAME = SessionId("lango", "user", "secret")

@@ -16,9 +16,10 @@ import pytest
 from lango.errors import ToolError
 from lango.store import SessionId, Store
 from lango.store.sessions.sessions import create_session
-from lango.tools import Tool, Workspace, run_tool
+from lango.tools import Tool, run_tool
 from lango.tools.builtin.files import file_tools
 from lango.tools.builtin.safe_open import MAX_FOLDER_DEPTH, drop_setuid
+from lango.tools.builtin.workspace import Workspace
 
 SECRET = "the-secret-outside"
 ROUNDS = 300

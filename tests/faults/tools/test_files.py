@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from lango.errors import ConfigError
-from lango.tools import Tool, ToolOutcome, Workspace, run_tool
+from lango.tools import Tool, ToolOutcome, run_tool
 from lango.tools.builtin.files import MAX_MATCHES, file_tools
+from lango.tools.builtin.workspace import Workspace
 
 SECRET = "the-secret-outside"
 

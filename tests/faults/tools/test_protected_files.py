@@ -17,7 +17,7 @@ from lango.testing import ScriptedProvider
 from lango.tools import Tool, ToolOutcome, builtin_tools, run_tool
 from tests.agents.parts import results_in
 from tests.faults.tools.test_shell import boxed
-from tests.support.servers.served import lango
+from tests.support.servers.server_process import lango
 
 SECRET = "canary-of-another-user"
 WRITERS = ["read_file", "list_files", "search_files", "write_file", "edit_file", "shell"]

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from lango.tools import Tool, ToolOutcome, Workspace, find_sandbox, run_tool
+from lango.tools import Tool, ToolOutcome, run_tool
+from lango.tools.builtin.sandbox import find_sandbox
 from lango.tools.builtin.shell import ShellLimits, shell_tool
+from lango.tools.builtin.workspace import Workspace
 from tests.agents.parts import PATIENCE_S, Leaps
 
 boxed = pytest.mark.skipif(isinstance(find_sandbox(), str), reason=f"no sandbox: {find_sandbox()}")

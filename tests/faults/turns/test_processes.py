@@ -6,8 +6,9 @@ from pathlib import Path
 from lango.store import SessionId, Store
 from lango.store.sessions.window import read_session_events
 from tests.agents.parts import rows
+from tests.support.held_turns import run_a_held_turn
 from tests.support.store_workers import Worker
-from tests.support.turn_worker import check_calls, run_a_turn, run_many_turns
+from tests.support.turn_worker import check_calls, run_many_turns
 
 TURNS = 4
 NAME = SessionId("crash", "user", "s")
@@ -43,7 +44,7 @@ async def test_a7_one_that_is_killed_in_a_tool_gives_its_place_to_those_that_wai
     store_url: str, tmp_path: Path
 ) -> None:
     async with Store(store_url) as store:
-        first = Worker(run_a_turn, store_url, str(tmp_path), "s", "first", "k", "tool finished")
+        first = Worker(run_a_held_turn, store_url, str(tmp_path), "s", "first", "k", "tool finished")
         while first.recv() != "here":
             pass
         second = Worker(run_many_turns, store_url, str(tmp_path), "s", "second", 1)

@@ -29,8 +29,9 @@ from lango.testing import ScriptedProvider
 from lango.turns import lease_holder, liveness
 from lango.turns.liveness import LivenessMonitor
 from tests.agents.parts import PATIENCE_S, collect, messages, rows, statuses
+from tests.support.held_turns import run_a_held_turn
 from tests.support.store_workers import Worker
-from tests.support.turn_worker import answer, check_calls, run_a_turn, run_many_turns, teller
+from tests.support.turn_worker import answer, check_calls, open_paying_runtime, run_many_turns
 
 NAME = SessionId("crash", "user", "s")
 NEVER_S = 2 * PATIENCE_S
@@ -43,6 +44,7 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._now = 1_000.0
         monkeypatch.setattr(liveness, "time", SimpleNamespace(monotonic=lambda: self._now))
+        monkeypatch.setattr(lease_holder, "POLL_S", 0.05)  # how often they look
 
     def leap(self) -> None:
         """Let the time be over after which an owner without a heartbeat is gone."""
@@ -77,12 +79,12 @@ class Looks(LivenessMonitor):
 async def here(url: str, folder: Path) -> AsyncGenerator[tuple[Runtime, Looks]]:
     """Open a runtime in this process that says when it looks at the turns of others."""
     looks = Looks()
-    async with teller(url, folder, ScriptedProvider(itertools.repeat(answer))) as runtime:
+    async with open_paying_runtime(url, folder, ScriptedProvider(itertools.repeat(answer))) as runtime:
         vars(runtime)["_liveness"] = looks
         yield runtime, looks
 
 
-def held(url: str, folder: Path, text: str, where: str, run: Callable[..., None] = run_a_turn) -> Worker:
+def held(url: str, folder: Path, text: str, where: str, run: Callable[..., None] = run_a_held_turn) -> Worker:
     """Start a turn in a process of its own, which holds at a point until it is sent something."""
     worker = Worker(run, url, str(folder), "s", text, f"key of {text}", where)
     while worker.recv() != "here":
@@ -180,7 +182,7 @@ async def test_two_deaths_are_closed_in_the_order_of_the_queue(store_url: str, t
 def run_a_turn_and_notice(pipe: Connection, *args: Any) -> None:
     """Run a turn that notices a stop of a moment: in life it is one of many seconds that costs it the turn."""
     journal_recorder._RECHECK_LEASE_AFTER_S = 0.05  # pyright: ignore[reportPrivateUsage] - of this process
-    run_a_turn(pipe, *args)
+    run_a_held_turn(pipe, *args)
 
 
 @pytest.mark.parametrize("where", ["model called", "call stored", "effect intended", "effect begun", "model speaking"])
@@ -294,6 +296,7 @@ def run_many_turns_unheard(pipe: Connection, *args: Any) -> None:
     """Run turn after turn where no wake-up of another process comes through."""
     postgres_notify.Notifications.send = lambda _, key: None  # pyright: ignore[reportAttributeAccessIssue]
     changes.SqliteChanges.data_version = lambda _: 0  # pyright: ignore[reportAttributeAccessIssue]
+    lease_holder.POLL_S = 0.05
     run_many_turns(pipe, *args)
 
 

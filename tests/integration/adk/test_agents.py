@@ -204,11 +204,11 @@ async def test_a1_roots_that_are_no_llm_agents_store_the_message_once(store_url:
         ]
 
 
-async def test_a1_a_workflow_is_a_root_too(store_url: str) -> None:
+async def test_a1_a_workflow_is_a_root_too(sqlite_url: str) -> None:
     first, second = LlmAgent(name="first", model="openai/x"), LlmAgent(name="second", model="openai/y")
     root = Workflow(name="flow", edges=[("START", first, second)])
     provider = ScriptedProvider(["one ", "two", "three ", "four"])
-    async with open_runtime(settings_for(store_url), root_agent=root, provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=root, provider=provider) as runtime:
         assert await runtime.run("s", "question 1") == "one two"
         assert await runtime.run("s", "question 2") == "three four"
         assert [message.content for message in await messages(runtime) if message.role == "user"] == [
@@ -286,12 +286,12 @@ async def test_an_error_of_the_body_propagates_unchanged(sqlite_url: str) -> Non
 
 
 @pytest.mark.parametrize("as_app", [False, True])
-async def test_a1_two_runtimes_on_one_agent_do_not_share_its_model(store_url: str, as_app: bool) -> None:
+async def test_a1_two_runtimes_on_one_agent_do_not_share_its_model(sqlite_url: str, as_app: bool) -> None:
     below = LlmAgent(name="below", model="openai/below", description="It knows.")
     agent = LlmAgent(name="both", model="openai/x", sub_agents=[below])
     root: Any = App(name="both", root_agent=agent) if as_app else agent
     first, second = ScriptedProvider(["first", "first again"]), ScriptedProvider(["second"])
-    settings = settings_for(store_url, name="both")
+    settings = settings_for(sqlite_url, name="both")
     async with open_runtime(settings, root_agent=root, provider=first, tools=[add]) as one:
         async with open_runtime(settings, root_agent=root, provider=second, tools=[today]) as two:
             assert await one.run("s", "hello") == "first"
@@ -307,10 +307,10 @@ async def test_a1_two_runtimes_on_one_agent_do_not_share_its_model(store_url: st
 
 
 async def test_a1_an_agent_that_cannot_be_copied_is_shared_with_a_warning(
-    store_url: str, caplog: pytest.LogCaptureFixture
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = Workflow(name="flow", edges=[("START", LlmAgent(name="only", model="openai/x"))])
-    settings = settings_for(store_url)
+    settings = settings_for(sqlite_url)
     for provider in (ScriptedProvider(["one"]), ScriptedProvider(["two"])):
         async with open_runtime(settings, root_agent=root, provider=provider) as runtime:
             assert await runtime.run("s", "hello") in ("one", "two")

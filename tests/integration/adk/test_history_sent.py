@@ -179,9 +179,9 @@ async def test_m8_an_event_without_a_role_is_sent(service: SqlSessionService) ->
 async def test_any_model_reads_results_that_answer_no_call(service: SqlSessionService) -> None:
     """A user's own model gets them as text in ADK's request."""
     await store(service, History([event(ROOT, "user", result("gone", "x", n=7))]), "s")
-    model = Recorder(asked=[])
+    model = Recorder(requests=[])
     await take_turn(service, model, "s")
-    [request] = model.asked
+    [request] = model.requests
     [quoted, _] = request.contents
     assert quoted.role == "user"
     assert quoted.parts

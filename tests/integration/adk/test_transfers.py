@@ -46,9 +46,9 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-async def test_a5_a_bad_transfer_is_corrected_and_the_answer_comes_without_an_error(store_url: str) -> None:
+async def test_a5_a_bad_transfer_is_corrected_and_the_answer_comes_without_an_error(sqlite_url: str) -> None:
     provider = ScriptedProvider([transfer("writer", "t1"), transfer("poet", "t2"), "a poem", "more"])
-    async with open_runtime(settings_for(store_url, sub_agents=SUBS), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url, sub_agents=SUBS), provider=provider) as runtime:
         events = await collect(runtime.stream("s", "a poem, please"))
         check_order(events)
         assert kinds(events) == ["accepted", "text_delta", "done"]
@@ -72,9 +72,9 @@ async def test_a5_run_returns_the_answer_after_a_correction(sqlite_url: str) -> 
         assert await runtime.run("s", "a poem, please", idempotency_key="k") == "I do it myself", "replayed"
 
 
-async def test_a5_a_second_failure_is_raised_with_the_first_as_its_cause(store_url: str) -> None:
+async def test_a5_a_second_failure_is_raised_with_the_first_as_its_cause(sqlite_url: str) -> None:
     provider = ScriptedProvider([transfer("writer", "t1"), transfer("author", "t2"), "fine"])
-    async with open_runtime(settings_for(store_url, sub_agents=SUBS), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url, sub_agents=SUBS), provider=provider) as runtime:
         with pytest.raises(AgentNotFound, match="author") as raised:
             await runtime.run("s", "a poem, please")
         assert isinstance(raised.value.__cause__, AgentNotFound)
@@ -181,11 +181,11 @@ async def test_a5_a_bad_transfer_beside_a_good_call_loses_neither(sqlite_url: st
     assert broken_for(provider.requests[1]) == []
 
 
-async def test_a5_a_call_of_an_unknown_tool_returns_the_valid_names_and_the_turn_continues(store_url: str) -> None:
+async def test_a5_a_call_of_an_unknown_tool_returns_the_valid_names_and_the_turn_continues(sqlite_url: str) -> None:
     provider = ScriptedProvider(
         [ToolCall("c1", "plus", {"a": 1, "b": 2}), ToolCall("c2", "add", {"a": 1, "b": 2}), "3"]
     )
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[add]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[add]) as runtime:
         events = await collect(runtime.stream("s", "1 + 2?"))
         check_order(events)
         assert text_of(events) == "3"

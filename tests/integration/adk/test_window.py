@@ -55,7 +55,7 @@ async def request_of(runtime: Runtime, provider: ScriptedProvider) -> Request:
 async def test_h2_messages_that_are_not_loaded_would_not_have_been_sent(sqlite_url: str, seed: int) -> None:
     provider = ScriptedProvider(["yes"] * 4)
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[look]) as runtime:
-        await fill(runtime, 150, seed)
+        await fill(runtime, 60, seed)
         inside: Any = runtime
         bounded = await request_of(runtime, provider)
         inside._engine._service._max_messages = None
@@ -73,7 +73,7 @@ async def test_h2_the_warning_counts_messages_that_were_not_loaded(
 ) -> None:
     provider = ScriptedProvider(["yes"] * 2)
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[look]) as runtime:
-        await fill(runtime, 150)
+        await fill(runtime, 60)
         stored = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert stored
         with caplog.at_level(logging.WARNING, "lango.history"):
@@ -86,20 +86,20 @@ async def test_h2_the_warning_counts_messages_that_were_not_loaded(
 async def test_h6_the_same_request_from_a_short_and_a_long_session(store_url: str) -> None:
     provider = ScriptedProvider(["yes"] * 2)
     async with open_runtime(settings_for(store_url), provider=provider, tools=[look]) as runtime:
-        await fill(runtime, 120)
+        await fill(runtime, 60)
         short = await request_of(runtime, provider)
     assert short.messages[-1].content == "and now?"
     assert 60 <= len(short.messages) <= 100
 
 
 async def test_h5_a_turn_of_many_calls_keeps_its_user_message(sqlite_url: str) -> None:
-    calls = [ToolCall(f"c{n}", "look", {"page": n}) for n in range(110)]
+    calls = [ToolCall(f"c{n}", "look", {"page": n}) for n in range(60)]  # more messages than the window holds
     provider = ScriptedProvider([*calls, "all seen", "yes"])
     settings = settings_for(sqlite_url, max_turns=500)
     async with open_runtime(settings, provider=provider, tools=[look]) as runtime:
         assert await runtime.run("s", "look at all of them") == "all seen"
         assert await runtime.run("s", "and now?") == "yes"
     assert all(broken_for(request) == [] for request in provider.requests[::20])
-    assert "look at all of them" in provider.requests[110].messages[0].content, "H4: the current message is never cut"
+    assert "look at all of them" in provider.requests[60].messages[0].content, "H4: the current message is never cut"
     assert provider.requests[-1].messages[-1].content == "and now?"
     assert broken_for(provider.requests[-1]) == []

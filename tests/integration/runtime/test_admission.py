@@ -48,8 +48,8 @@ async def one_runs_two_queue(store_url: str) -> AsyncGenerator[tuple[Runtime, Ga
         yield runtime, gate, turns
 
 
-async def test_turns_beyond_the_limit_queue_in_order_and_see_their_place(store_url: str) -> None:
-    async with one_runs_two_queue(store_url) as (runtime, gate, turns):
+async def test_turns_beyond_the_limit_queue_in_order_and_see_their_place(sqlite_url: str) -> None:
+    async with one_runs_two_queue(sqlite_url) as (runtime, gate, turns):
         first, second, third = turns
         assert runtime.queued_turns == 2
         assert (places(second), places(third)) == ([1], [2])
@@ -63,8 +63,8 @@ async def test_turns_beyond_the_limit_queue_in_order_and_see_their_place(store_u
         assert runtime.queued_turns == 0
 
 
-async def test_a_queued_turn_can_be_cancelled_and_gives_up_its_place(store_url: str) -> None:
-    async with one_runs_two_queue(store_url) as (runtime, gate, turns):
+async def test_a_queued_turn_can_be_cancelled_and_gives_up_its_place(sqlite_url: str) -> None:
+    async with one_runs_two_queue(sqlite_url) as (runtime, gate, turns):
         first, second, third = turns
         assert await runtime.cancel("b")
         await second.wait()
@@ -77,12 +77,12 @@ async def test_a_queued_turn_can_be_cancelled_and_gives_up_its_place(store_url: 
 
 
 async def test_time_limits_count_from_the_moment_a_turn_is_admitted(
-    store_url: str, monkeypatch: pytest.MonkeyPatch
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, clock = Gate(), Leaps(monkeypatch)
     provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "first", answer])
     settings = settings_for(
-        store_url, max_running_turns=1, idle_timeout_s=120, tool_timeout_s=10_000, request_timeout_s=10_000
+        sqlite_url, max_running_turns=1, idle_timeout_s=120, tool_timeout_s=10_000, request_timeout_s=10_000
     )
     async with open_runtime(settings, provider=provider, tools=[gate.tool]) as runtime:
         await runtime.submit("a", "first")
@@ -95,7 +95,7 @@ async def test_time_limits_count_from_the_moment_a_turn_is_admitted(
         assert text_of(await collect(second.follow())) == "re: second"
 
 
-async def test_a_turn_that_a_tool_starts_runs_in_the_slot_of_its_caller(store_url: str) -> None:
+async def test_a_turn_that_a_tool_starts_runs_in_the_slot_of_its_caller(sqlite_url: str) -> None:
     provider = ScriptedProvider([ToolCall("c1", "ask_another", {}), "inner answer", "outer answer"])
 
     @tool
@@ -103,18 +103,18 @@ async def test_a_turn_that_a_tool_starts_runs_in_the_slot_of_its_caller(store_ur
         """Ask another session."""
         return await runtime.run("inner", "question")
 
-    settings = settings_for(store_url, max_running_turns=1)
+    settings = settings_for(sqlite_url, max_running_turns=1)
     async with open_runtime(settings, provider=provider, tools=[ask_another]) as runtime:
         async with asyncio.timeout(PATIENCE_S):
             events = await collect(runtime.stream("outer", "go"))
         assert text_of(events) == "outer answer"
 
 
-async def test_closing_a_runtime_ends_queued_turns(store_url: str) -> None:
+async def test_closing_a_runtime_ends_queued_turns(sqlite_url: str) -> None:
     gate = Gate()
     provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "first"])
     async with open_runtime(
-        settings_for(store_url, max_running_turns=1), provider=provider, tools=[gate.tool]
+        settings_for(sqlite_url, max_running_turns=1), provider=provider, tools=[gate.tool]
     ) as runtime:
         await runtime.submit("a", "first")
         await gate.wait()
@@ -220,11 +220,11 @@ async def test_few_turns_run_until_the_first_one_streams(monkeypatch: pytest.Mon
     await crowd.leave()
 
 
-async def test_the_first_event_of_a_turn_admits_others(store_url: str) -> None:
+async def test_the_first_event_of_a_turn_admits_others(sqlite_url: str) -> None:
     gate = Gate()
     held = [ToolCall(f"c{number}", gate.tool.name, {}) for number in range(17)]
     provider = ScriptedProvider([*held, *[answer] * 17])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[gate.tool]) as runtime:
         turns = [await runtime.submit(f"s{number}", "go") for number in range(17)]
         async with asyncio.timeout(PATIENCE_S):
             while gate.runs < 17:  # all are held in a tool: none of them has ended

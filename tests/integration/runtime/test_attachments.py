@@ -46,10 +46,10 @@ async def test_files_are_stored_without_loss_and_sent_with_their_message(store_u
     assert [broken_for(request) for request in provider.requests] == [[], []]
 
 
-async def test_a_message_may_be_a_file_alone_and_may_wait_for_its_turn(store_url: str) -> None:
+async def test_a_message_may_be_a_file_alone_and_may_wait_for_its_turn(sqlite_url: str) -> None:
     gate = Gate()
     provider = ScriptedProvider([ToolCall("c1", "wait_here", {}), "waited", "a cat"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[gate.tool]) as runtime:
         first = await runtime.submit("s", "wait")
         await gate.wait()
         second = await runtime.submit("s", "", attachments=[CAT])
@@ -61,9 +61,9 @@ async def test_a_message_may_be_a_file_alone_and_may_wait_for_its_turn(store_url
     assert provider.requests[2].messages[-1].media == (Media("image/png", PNG, name=CAT.name),)
 
 
-async def test_the_same_request_again_stores_no_second_message(store_url: str) -> None:
+async def test_the_same_request_again_stores_no_second_message(sqlite_url: str) -> None:
     provider = ScriptedProvider(["a cat"])
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         first, second = await asyncio.gather(
             *(runtime.run("s", "What?", idempotency_key="k", attachments=[CAT]) for _ in range(2))
         )
@@ -75,10 +75,10 @@ async def test_the_same_request_again_stores_no_second_message(store_url: str) -
         assert len(await stored(runtime)) == 2
 
 
-async def test_a_picture_has_the_tokens_of_a_picture_and_not_of_its_base64(store_url: str) -> None:
+async def test_a_picture_has_the_tokens_of_a_picture_and_not_of_its_base64(sqlite_url: str) -> None:
     provider = ScriptedProvider(["big", "still there"])
     big = Attachment("big.png", "image/png", PNG + bytes(3_000_000))
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         await runtime.run("s", "Look.", attachments=[big])
         first = (await stored(runtime))[0]
         assert IMAGE_TOKENS < first.tokens < IMAGE_TOKENS + 20

@@ -1,6 +1,7 @@
 """T2: a `BaseException` in a turn ends neither the process nor the stream, and the session can continue."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -62,8 +63,6 @@ def tools_of(kind: str, error: BaseException) -> tuple[list[Tool], Any]:
     match kind:
         case "lango sync":
             return [Tool("parse", "Parse.", None, parse)], None
-        case "lango async":
-            return [Tool("parse", "Parse.", None, parse_later)], None
         case "adk sync":
             own: Any = FunctionTool(parse)
         case "adk async":
@@ -73,8 +72,11 @@ def tools_of(kind: str, error: BaseException) -> tuple[list[Tool], Any]:
     return [], LlmAgent(name="mine", model="openai/x", tools=[own])
 
 
-@pytest.mark.parametrize("kind", ["lango sync", "lango async", "adk sync", "adk async", "adk class"])
-@every_error
+# our own handlers with each error: tests/unit/tools/test_execution.py
+HANDLERS = [("lango sync", ERRORS[0]), *itertools.product(["adk sync", "adk async", "adk class"], ERRORS)]
+
+
+@pytest.mark.parametrize(("kind", "error"), HANDLERS, ids=[f"{kind}-{type(one).__name__}" for kind, one in HANDLERS])
 async def test_t2_a_base_exception_of_a_handler_is_an_error_result(
     sqlite_url: str, kind: str, error: BaseException
 ) -> None:
@@ -121,9 +123,13 @@ CALLBACKS = [
 ]
 
 
-@pytest.mark.parametrize("name", CALLBACKS)
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("error", ERRORS[:3], ids=lambda one: type(one).__name__)
+RAISED = [
+    *((name, False, ERRORS[0]) for name in CALLBACKS),
+    *(("before_tool_callback", True, one) for one in ERRORS[:3]),
+]
+
+
+@pytest.mark.parametrize(("name", "is_async", "error"), RAISED)
 async def test_t2_a_base_exception_of_a_callback_fails_only_its_turn(
     sqlite_url: str, name: str, is_async: bool, error: BaseException
 ) -> None:

@@ -148,7 +148,7 @@ async def test_a8_the_result_of_a_cancelled_tool_says_whether_it_can_be_repeated
     assert broken_for(provider.requests[-1]) == []
 
 
-async def test_a8_a_tool_that_finished_before_the_cancel_keeps_its_result(store_url: str) -> None:
+async def test_a8_a_tool_that_finished_before_the_cancel_keeps_its_result(sqlite_url: str) -> None:
     finished = asyncio.Event()
 
     @tool
@@ -159,7 +159,7 @@ async def test_a8_a_tool_that_finished_before_the_cancel_keeps_its_result(store_
 
     gate = Gate()
     provider = ScriptedProvider([[ToolCall("c1", "quick", {}), ToolCall("c2", gate.tool.name, {})], "I see"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[quick, gate.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[quick, gate.tool]) as runtime:
         task = asyncio.create_task(runtime.run("s", "go"))
         await gate.wait()
         await finished.wait()
@@ -175,7 +175,7 @@ async def test_a8_a_tool_that_finished_before_the_cancel_keeps_its_result(store_
     assert broken_for(provider.requests[-1]) == []
 
 
-async def test_a8_a_cancel_during_the_answer_stores_no_partial_answer(store_url: str) -> None:
+async def test_a8_a_cancel_during_the_answer_stores_no_partial_answer(sqlite_url: str) -> None:
     speaks = asyncio.Event()
 
     async def hang(_: object) -> str:
@@ -184,7 +184,7 @@ async def test_a8_a_cancel_during_the_answer_stores_no_partial_answer(store_url:
         return "never"
 
     provider = ScriptedProvider([hang, "whole"])
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         task = asyncio.create_task(runtime.run("s", "go"))
         await speaks.wait()
         await runtime.cancel("s")
@@ -212,7 +212,7 @@ async def test_a8_leaving_a_stream_after_its_first_text_stores_no_partial_answer
         assert await runtime.run("s", "again") == "whole"
 
 
-async def test_a8_the_same_id_in_another_turn_is_another_call(store_url: str) -> None:
+async def test_a8_the_same_id_in_another_turn_is_another_call(sqlite_url: str) -> None:
     """An older call of the same id has a result in the journal; it is not this call's result."""
     gate = Gate()
 
@@ -222,13 +222,13 @@ async def test_a8_the_same_id_in_another_turn_is_another_call(store_url: str) ->
         return "old result"
 
     old = ScriptedProvider([ToolCall("same", "quick", {}), "done"])
-    async with open_runtime(settings_for(store_url), provider=old, tools=[quick]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=old, tools=[quick]) as runtime:
         await runtime.run("s", "go")
         for number in range(120):  # the id leaves the window, so that the model adapter no longer sees it
             name = (await runtime.store.read(find_session, _name(runtime))) or pytest.fail("gone")
             await runtime.store.append(name.key, name.name, name.revision, _filler(number))
     provider = ScriptedProvider([ToolCall("same", gate.tool.name, {}), "I see"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[gate.tool]) as runtime:
         await until(runtime.stream("s", "again"), ToolStart)
         assert (await messages(runtime))[-1].tool_calls[0].output == {"error": UNKNOWN_RESULT, "outcome": "unknown"}
         assert await runtime.run("s", "and?") == "I see"

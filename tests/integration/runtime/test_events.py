@@ -119,7 +119,7 @@ async def test_a4_text_of_several_steps_is_all_there_once(sqlite_url: str) -> No
         assert await runtime.run("s", "1 + 2, 3 + 4?") == "Let me add. 3 and 7."
 
 
-async def test_a6_the_message_is_stored_when_it_is_accepted_and_before_the_model_is_called(store_url: str) -> None:
+async def test_a6_the_message_is_stored_when_it_is_accepted_and_before_the_model_is_called(sqlite_url: str) -> None:
     seen: list[list[str]] = []
 
     async def look(_: object) -> str:
@@ -127,7 +127,7 @@ async def test_a6_the_message_is_stored_when_it_is_accepted_and_before_the_model
         return "done"
 
     holder: list[Runtime] = []
-    async with open_runtime(settings_for(store_url), provider=ScriptedProvider([look])) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([look])) as runtime:
         holder.append(runtime)
         stream = runtime.stream("s", "keep this")
         first = await anext(stream)
@@ -138,7 +138,7 @@ async def test_a6_the_message_is_stored_when_it_is_accepted_and_before_the_model
     assert seen == [["keep this"]]
 
 
-async def test_a6_a_tool_runs_between_its_start_event_and_its_end_event(store_url: str) -> None:
+async def test_a6_a_tool_runs_between_its_start_event_and_its_end_event(sqlite_url: str) -> None:
     order: list[str] = []
     holder: list[Runtime] = []
 
@@ -152,7 +152,7 @@ async def test_a6_a_tool_runs_between_its_start_event_and_its_end_event(store_ur
 
     tools = [Tool("look", "Look.", None, look)]
     provider = ScriptedProvider([["Looking. ", ToolCall("c1", "look", {})], "done"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=tools) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=tools) as runtime:
         holder.append(runtime)
         events: list[TurnEvent] = []
         async for event in runtime.stream("s", "look"):

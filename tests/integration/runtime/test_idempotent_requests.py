@@ -16,7 +16,7 @@ from lango.testing import ScriptedProvider
 from lango.tools import Tool
 from tests.agents.parts import PATIENCE_S, check_order, collect, kinds, last_error, rows, settings_for, text_of
 from tests.integration.runtime.test_queueing import Gate, gated
-from tests.support.servers.served import AGENT, send, serving
+from tests.support.servers.server_process import AGENT, send, serving
 
 
 def add(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -47,8 +47,8 @@ async def again(runtime: Runtime, text: str = "go") -> list[TurnEvent]:
     return await collect(runtime.stream("s", text, idempotency_key="k"))
 
 
-async def test_a_replayed_turn_has_its_tools_and_the_same_ids_each_time(store_url: str) -> None:
-    settings = settings_for(store_url)
+async def test_a_replayed_turn_has_its_tools_and_the_same_ids_each_time(sqlite_url: str) -> None:
+    settings = settings_for(sqlite_url)
     async with open_runtime(settings, provider=ScriptedProvider(SCRIPT), tools=[ADD, FAILS]) as runtime:
         first = await again(runtime)
         second = await again(runtime)
@@ -99,9 +99,9 @@ async def test_accepted_of_a_repeated_message_is_the_stored_one(store_url: str) 
                 assert replayed[0] == event
 
 
-async def test_a_replayed_failed_turn_fails_with_the_same_error(store_url: str) -> None:
+async def test_a_replayed_failed_turn_fails_with_the_same_error(sqlite_url: str) -> None:
     provider = ScriptedProvider([ProviderRejected("no", provider="scripted", status=400)])
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         first = await again(runtime)
         second = await again(runtime)
         assert without_ids_and_times(second) == without_ids_and_times(first)
@@ -133,16 +133,16 @@ async def test_the_key_of_a_withdrawn_message_is_refused(store_url: str) -> None
         assert await rows(runtime.store, "SELECT content FROM messages WHERE role = 'user'") == [("first",)]
 
 
-async def test_a_turn_of_a_server_is_replayed_from_its_event_log(tmp_path: Path, store_url: str) -> None:
+async def test_a_turn_of_a_server_is_replayed_from_its_event_log(tmp_path: Path, sqlite_url: str) -> None:
     """While its events are kept, ids, pieces of text and tools are exactly the same."""
-    with serving(tmp_path, store_url) as server:
+    with serving(tmp_path, sqlite_url) as server:
         async with server.client() as client:
             logged = {
                 text: await send(client, "s", text, **{"Idempotency-Key": text})
                 for text in ("note", "words 9 0.02", "ask")
             }
             failed = await send(client, "s", "fail", **{"Idempotency-Key": "fail"})
-        settings = settings_for(store_url, name="obedient", module=str(AGENT))
+        settings = settings_for(sqlite_url, name="obedient", module=str(AGENT))
         async with open_runtime(settings) as runtime:
             for text, events in logged.items():
                 replayed = await collect(runtime.stream("s", text, idempotency_key=text))

@@ -44,10 +44,10 @@ def gated(gate: Gate, *answers: Any) -> ScriptedProvider:
     return ScriptedProvider([ToolCall("c1", gate.tool.name, {}), *answers])
 
 
-async def test_a7_messages_during_a_turn_are_queued_in_order(store_url: str) -> None:
+async def test_a7_messages_during_a_turn_are_queued_in_order(sqlite_url: str) -> None:
     gate = Gate()
     provider = gated(gate, "first done", last_words, last_words)
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[gate.tool]) as runtime:
         first = asyncio.create_task(runtime.run("s", "first"))
         await gate.wait()
         later = [await runtime.submit("s", text) for text in ("second", "third")]
@@ -71,10 +71,10 @@ async def test_a7_messages_during_a_turn_are_queued_in_order(store_url: str) -> 
         assert stored_texts == ["first", "first done", "second", "re: second", "third", "re: third"]
 
 
-async def test_a7_a_message_during_a_turn_is_refused_if_so_configured(store_url: str) -> None:
+async def test_a7_a_message_during_a_turn_is_refused_if_so_configured(sqlite_url: str) -> None:
     gate = Gate()
     provider = gated(gate, "first done", "second done")
-    settings = settings_for(store_url, when_busy="refuse")
+    settings = settings_for(sqlite_url, when_busy="refuse")
     async with open_runtime(settings, provider=provider, tools=[gate.tool]) as runtime:
         first = asyncio.create_task(runtime.run("s", "first"))
         await gate.wait()
@@ -88,10 +88,10 @@ async def test_a7_a_message_during_a_turn_is_refused_if_so_configured(store_url:
         assert [message.content for message in await messages(runtime) if message.role == "user"] == ["first", "second"]
 
 
-async def test_a7_a_message_during_a_turn_interrupts_it_if_so_configured(store_url: str) -> None:
+async def test_a7_a_message_during_a_turn_interrupts_it_if_so_configured(sqlite_url: str) -> None:
     gate = Gate()
     provider = gated(gate, "newest done")
-    settings = settings_for(store_url, when_busy="interrupt")
+    settings = settings_for(sqlite_url, when_busy="interrupt")
     async with open_runtime(settings, provider=provider, tools=[gate.tool]) as runtime:
         first = asyncio.create_task(runtime.run("s", "first"))
         await gate.wait()
@@ -128,7 +128,7 @@ async def test_a7_queued_turns_are_interrupted_too_and_no_message_is_lost(sqlite
     assert broken_for(provider.requests[-1]) == []
 
 
-async def test_a7_sessions_do_not_wait_for_each_other(store_url: str) -> None:
+async def test_a7_sessions_do_not_wait_for_each_other(sqlite_url: str) -> None:
     count = 12
     together = asyncio.Barrier(count)
 
@@ -137,7 +137,7 @@ async def test_a7_sessions_do_not_wait_for_each_other(store_url: str) -> None:
         return last_words(request)
 
     provider = ScriptedProvider(meet for _ in range(count))
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
         names = [(f"s{n % 4}", f"user{n // 4}") for n in range(count)]
         answers = await asyncio.gather(
             *(runtime.run(session, f"{user} in {session}", user_id=user) for session, user in names)
@@ -185,10 +185,10 @@ async def test_a7_two_runtimes_on_one_store_take_turns(store_url: str) -> None:
         assert stored_texts == ["user", "assistant", "tool", "assistant"] * 6, "turns are not mixed"
 
 
-async def test_a7_the_same_key_is_the_same_turn_while_it_runs(store_url: str) -> None:
+async def test_a7_the_same_key_is_the_same_turn_while_it_runs(sqlite_url: str) -> None:
     gate = Gate()
     provider = gated(gate, "done once")
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[gate.tool]) as runtime:
         first = asyncio.create_task(runtime.run("s", "go", idempotency_key="k"))
         await gate.wait()
         second = asyncio.create_task(runtime.run("s", "go", idempotency_key="k"))
@@ -216,9 +216,9 @@ async def test_a7_one_reader_that_leaves_does_not_stop_the_others(sqlite_url: st
         assert text_of(await second) == "done"
 
 
-async def test_a7_the_same_key_after_the_end_returns_the_same_answer(store_url: str) -> None:
+async def test_a7_the_same_key_after_the_end_returns_the_same_answer(sqlite_url: str) -> None:
     provider = ScriptedProvider([["Let me. ", ToolCall("c1", "no_such_tool", {})], "done once", RuntimeError("boom")])
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         assert await runtime.run("s", "go", idempotency_key="k") == "Let me. done once"
         events = await collect(runtime.stream("s", "go", idempotency_key="k"))
         check_order(events)
@@ -228,17 +228,17 @@ async def test_a7_the_same_key_after_the_end_returns_the_same_answer(store_url: 
         with pytest.raises(TurnFailed, match="boom"):
             await runtime.run("s", "fail", idempotency_key="f")
         assert await statuses(runtime) == ["done", "failed"]
-    async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as later:
+    async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([])) as later:
         assert await later.run("s", "go", idempotency_key="k") == "Let me. done once"
         assert [message.content for message in await messages(later) if message.role == "user"] == ["go", "fail"]
 
 
-async def test_the_same_key_with_another_message_is_refused_and_nothing_runs(store_url: str) -> None:
+async def test_the_same_key_with_another_message_is_refused_and_nothing_runs(sqlite_url: str) -> None:
     gate = Gate()
     provider = ScriptedProvider(["first", ToolCall("c1", gate.tool.name, {}), "second"])
     async with (
-        open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime,
-        open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as other,
+        open_runtime(settings_for(sqlite_url), provider=provider, tools=[gate.tool]) as runtime,
+        open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([])) as other,
         asyncio.timeout(PATIENCE_S),
     ):
         for text, key in (("go", "k"), ("go on", "running"), ("and on", "waiting")):
@@ -251,7 +251,7 @@ async def test_the_same_key_with_another_message_is_refused_and_nothing_runs(sto
         assert await statuses(runtime) == ["done", "running", "queued"]
         assert await other.run("s", "go", idempotency_key="k") == "first"
         assert [message.content for message in await messages(runtime) if message.role == "user"] == ["go", "go on"]
-    async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as later:
+    async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([])) as later:
         with pytest.raises(IdempotencyKeyReused):
             await later.submit("s", "something else", idempotency_key="k")
         assert await later.run("s", "go", idempotency_key="k") == "first"
@@ -278,10 +278,10 @@ async def test_a7_keys_belong_to_their_session(sqlite_url: str) -> None:
         assert await runtime.run("b", "two", idempotency_key="k") == "re: two"
 
 
-async def test_a7_a_queued_turn_whose_reader_leaves_is_withdrawn(store_url: str) -> None:
+async def test_a7_a_queued_turn_whose_reader_leaves_is_withdrawn(sqlite_url: str) -> None:
     gate = Gate()
     provider = gated(gate, "first done", "third done")
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[gate.tool]) as runtime:
         first = asyncio.create_task(runtime.run("s", "first"))
         await gate.wait()
         second = asyncio.create_task(runtime.run("s", "second"))
@@ -313,9 +313,9 @@ async def test_a7_a_caller_that_leaves_at_any_moment_leaves_no_open_turn(store_u
         assert (await runtime.run("s", "and now?")).startswith("re: ")
 
 
-async def test_an_old_request_is_replayed_from_its_own_messages_only(store_url: str) -> None:
+async def test_an_old_request_is_replayed_from_its_own_messages_only(sqlite_url: str) -> None:
     provider = ScriptedProvider(["one", "two", "three"])
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         for key in ("a", "b", "c"):
             await runtime.run("s", key, idempotency_key=key)
         turn = (await runtime.submit("s", "b", idempotency_key="b")).turn
@@ -337,9 +337,9 @@ async def test_an_old_request_is_replayed_from_its_own_messages_only(store_url: 
         assert await runtime.run("s", "b", idempotency_key="b") == "two"
 
 
-async def test_spaces_around_a_session_id_are_ignored_and_an_id_is_required(store_url: str) -> None:
+async def test_spaces_around_a_session_id_are_ignored_and_an_id_is_required(sqlite_url: str) -> None:
     """ADK strips ids when it loads a session: it would never find an id that was stored with spaces."""
-    async with open_runtime(settings_for(store_url), provider=echo(3)) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=echo(3)) as runtime:
         assert await runtime.run(" a b\n", "one") == "re: one"
         assert await runtime.run("a b", "two") == "re: two"
         assert [session.name.id for session in await runtime.sessions.list()] == ["a b"]
@@ -353,21 +353,21 @@ async def test_spaces_around_a_session_id_are_ignored_and_an_id_is_required(stor
                 await runtime.run(nothing, "hi")
 
 
-async def test_a_closed_runtime_accepts_no_message(store_url: str) -> None:
-    async with open_runtime(settings_for(store_url), provider=echo(2)) as runtime:
+async def test_a_closed_runtime_accepts_no_message(sqlite_url: str) -> None:
+    async with open_runtime(settings_for(sqlite_url), provider=echo(2)) as runtime:
         assert await runtime.run("s", "one") == "re: one"
     with pytest.raises(TurnCancelled, match="closed"):
         await runtime.run("s", "two")
-    async with open_runtime(settings_for(store_url), provider=echo(1)) as again:
+    async with open_runtime(settings_for(sqlite_url), provider=echo(1)) as again:
         assert await again.run("s", "three") == "re: three"
         assert [message.content for message in await messages(again)] == ["one", "re: one", "three", "re: three"]
 
 
-async def test_a_message_that_is_stored_while_the_runtime_closes_is_withdrawn(store_url: str) -> None:
-    async with open_runtime(settings_for(store_url), provider=echo(1)) as runtime:
+async def test_a_message_that_is_stored_while_the_runtime_closes_is_withdrawn(sqlite_url: str) -> None:
+    async with open_runtime(settings_for(sqlite_url), provider=echo(1)) as runtime:
         sending = [asyncio.create_task(runtime.run(str(number), "hi")) for number in range(8)]
         await asyncio.sleep(0)  # they are being stored
     for outcome in await asyncio.gather(*sending, return_exceptions=True):
         assert isinstance(outcome, TurnCancelled)
-    async with Store(store_url) as store:
+    async with Store(sqlite_url) as store:
         assert not await rows(store, "SELECT 1 FROM turns WHERE status IN ('queued', 'running')")

@@ -17,7 +17,7 @@ from lango.store.sessions.sessions import create_session, find_session
 from lango.store.turns.lease import lease_turn, renew_lease
 from lango.store.turns.turns import read_turn
 from lango.testing import ScriptedProvider
-from lango.turns import liveness
+from lango.turns import lease_holder, liveness
 from lango.turns.liveness import LivenessMonitor
 from tests.agents.parts import PATIENCE_S, Gate, broken_for, collect, last_error, messages, settings_for, statuses
 
@@ -60,6 +60,7 @@ async def test_another_machine_is_replaced_only_when_its_heartbeat_stops(
 ) -> None:
     now = 1_000.0
     monkeypatch.setattr(liveness, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(lease_holder, "POLL_S", 0.05)
     provider = ScriptedProvider(["I see"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
         monitor = LivenessMonitor(gone_after_s=15)

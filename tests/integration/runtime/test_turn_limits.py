@@ -49,9 +49,9 @@ async def works_again(runtime: Runtime, provider: ScriptedProvider, answer: str 
     assert broken_for(provider.requests[-1]) == []
 
 
-async def test_the_last_model_call_has_no_tools_and_must_answer(store_url: str) -> None:
+async def test_the_last_model_call_has_no_tools_and_must_answer(sqlite_url: str) -> None:
     provider = ScriptedProvider([*pages(4), "I saw four pages", "fine"])
-    async with open_runtime(settings_for(store_url, max_turns=5), provider=provider, tools=[look]) as runtime:
+    async with open_runtime(settings_for(sqlite_url, max_turns=5), provider=provider, tools=[look]) as runtime:
         assert await runtime.run("s", "look at everything") == "I saw four pages"
         assert await statuses(runtime) == ["done"]
         assert [bool(request.tools) for request in provider.requests] == [True] * 4 + [False]
@@ -73,9 +73,9 @@ async def test_a_warning_is_logged_at_four_fifths_of_the_limit(
     ]
 
 
-async def test_a_model_that_still_calls_tools_at_the_last_step_reaches_the_limit(store_url: str) -> None:
+async def test_a_model_that_still_calls_tools_at_the_last_step_reaches_the_limit(sqlite_url: str) -> None:
     provider = ScriptedProvider([*pages(5), "fine"])
-    async with open_runtime(settings_for(store_url, max_turns=5), provider=provider, tools=[look]) as runtime:
+    async with open_runtime(settings_for(sqlite_url, max_turns=5), provider=provider, tools=[look]) as runtime:
         with pytest.raises(TurnLimit, match=r"more than 5 .*agent\.max_turns"):
             await runtime.run("s", "look at everything")
         assert await statuses(runtime) == ["failed"]
@@ -84,7 +84,7 @@ async def test_a_model_that_still_calls_tools_at_the_last_step_reaches_the_limit
         await works_again(runtime, provider)
 
 
-async def test_the_fifth_identical_call_ends_the_turn(store_url: str) -> None:
+async def test_the_fifth_identical_call_ends_the_turn(sqlite_url: str) -> None:
     runs = 0
 
     def again(page: int) -> str:
@@ -94,7 +94,7 @@ async def test_the_fifth_identical_call_ends_the_turn(store_url: str) -> None:
 
     tools = [Tool("look", "Look.", {"properties": {"page": {"type": "integer"}}}, again)]
     provider = ScriptedProvider([*(ToolCall(f"c{n}", "look", {"page": 1}) for n in range(5)), "fine"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=tools) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=tools) as runtime:
         events = await collect(runtime.stream("s", "look"))
         check_order(events)
         assert last_error(events).error == "TurnLimit"
@@ -118,7 +118,7 @@ async def test_repeated_calls_of_an_unknown_tool_end_the_turn(sqlite_url: str) -
         await works_again(runtime, provider)
 
 
-async def test_a_silent_model_times_the_turn_out(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_model_times_the_turn_out(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Leaps(monkeypatch)
 
     async def hang(_: Request) -> str:
@@ -127,7 +127,7 @@ async def test_a_silent_model_times_the_turn_out(store_url: str, monkeypatch: py
         return "never"
 
     provider = ScriptedProvider([hang, "fine"])
-    async with open_runtime(settings_for(store_url, idle_timeout_s=60), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url, idle_timeout_s=60), provider=provider) as runtime:
         with pytest.raises(TurnTimeout, match="idle_timeout_s"):
             await runtime.run("s", "hi")
         assert await statuses(runtime) == ["failed"]
@@ -225,9 +225,9 @@ async def test_the_time_limit_of_a_tool_overrides_those_of_the_settings(
 
 
 @pytest.mark.parametrize("empty", ["", "  \n"])
-async def test_an_empty_answer_after_a_tool_is_an_error(store_url: str, empty: str) -> None:
+async def test_an_empty_answer_after_a_tool_is_an_error(sqlite_url: str, empty: str) -> None:
     provider = ScriptedProvider([["Looking. ", *pages(1)], [TextDelta(empty), Finish("stop")], "fine"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[look]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[look]) as runtime:
         with pytest.raises(EmptyAnswer, match=r"(?i)stop"):
             await runtime.run("s", "look")
         assert await statuses(runtime) == ["failed"]
@@ -243,9 +243,9 @@ async def test_an_empty_answer_without_a_tool_is_an_error(sqlite_url: str) -> No
 
 
 @pytest.mark.parametrize("deltas", [[], [TextDelta("I would ra")]])
-async def test_a_safety_block_is_an_error_with_its_reason(store_url: str, deltas: list[Any]) -> None:
+async def test_a_safety_block_is_an_error_with_its_reason(sqlite_url: str, deltas: list[Any]) -> None:
     provider = ScriptedProvider([[*deltas, Finish("safety", detail="PROHIBITED_CONTENT")], "fine"])
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         events = await collect(runtime.stream("s", "hi"))
         check_order(events)
         if deltas:

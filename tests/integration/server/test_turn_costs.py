@@ -20,7 +20,7 @@ from lango.store.sessions.sessions import create_session
 from lango.store.turns.event_log import EventBatch, LoggedEvent, append_log_events, read_event_log
 from lango.testing import ScriptedProvider
 from tests.agents.parts import settings_for
-from tests.support.servers.served import send, serving, text_of
+from tests.support.servers.server_process import send, serving, text_of
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: list[str]) -> None:

@@ -70,9 +70,9 @@ async def journal(runtime: Runtime) -> list[tuple[Any, ...]]:
     )
 
 
-async def test_an_approval_request_has_its_expiry(store_url: str) -> None:
+async def test_an_approval_request_has_its_expiry(sqlite_url: str) -> None:
     provider = ScriptedProvider([send("bob")])
-    settings = settings_for(store_url, tools={"approval_expires_s": 600})
+    settings = settings_for(sqlite_url, tools={"approval_expires_s": 600})
     async with open_runtime(settings, provider=provider, tools=[Sent().tool]) as runtime:
         before = datetime.now(UTC)
         [question] = approvals(await collect(runtime.stream("s", "send it")))
@@ -100,10 +100,10 @@ async def test_requests_expire_after_a_day_by_default_and_never_with_zero(
             assert question.expires_at - datetime.now(UTC) > timedelta(hours=23)
 
 
-async def test_an_unanswered_approval_request_is_denied_at_its_expiry(store_url: str) -> None:
+async def test_an_unanswered_approval_request_is_denied_at_its_expiry(sqlite_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "it was not sent"])
-    settings = settings_for(store_url, tools={"approval_expires_s": 0.2})
+    settings = settings_for(sqlite_url, tools={"approval_expires_s": 0.2})
     async with open_runtime(settings, provider=provider, tools=[sent.tool]) as runtime:
         await collect(runtime.stream("s", "send it"))
         assert await closed(runtime) == {"error": NOT_IN_TIME, "outcome": "not run"}
@@ -133,11 +133,11 @@ async def test_an_approval_request_expires_while_no_process_runs(store_url: str)
     assert broken_for(provider.requests[0]) == []
 
 
-async def test_a_late_answer_is_rejected_and_the_call_closed(store_url: str) -> None:
+async def test_a_late_answer_is_rejected_and_the_call_closed(sqlite_url: str) -> None:
     """The answer itself expires the request; it does not wait for the periodic task."""
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "no"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await collect(runtime.stream("s", "send it"))
         await time_is_over(runtime)
         with pytest.raises(ApprovalExpired, match="not answered in time"):
@@ -167,10 +167,10 @@ async def test_replicas_close_a_question_once(store_url: str) -> None:
         assert [list(call.output or {}) for call in outputs] == [["status"], ["error", "outcome"]]
 
 
-async def test_a_message_denies_the_open_approval_request(store_url: str) -> None:
+async def test_a_message_denies_the_open_approval_request(sqlite_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "something else, then"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await collect(runtime.stream("s", "send it"))
         assert await runtime.run("s", "no, do something else") == "something else, then"
         assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
@@ -178,7 +178,7 @@ async def test_a_message_denies_the_open_approval_request(store_url: str) -> Non
         assert (await closed(runtime)) == {"error": WENT_ON, "outcome": "not run"}
     assert results_in(provider.requests[1])["c1"]["error"] == WENT_ON
     assert broken_for(provider.requests[1]) == []
-    assert [one.role for one in await _roles(store_url)][-1] == "assistant"
+    assert [one.role for one in await _roles(sqlite_url)][-1] == "assistant"
 
 
 async def _roles(url: str) -> list[Any]:
@@ -186,12 +186,12 @@ async def _roles(url: str) -> list[Any]:
         return await messages(runtime)
 
 
-async def test_an_answer_in_time_counts_though_its_turn_is_queued(store_url: str) -> None:
+async def test_an_answer_in_time_counts_though_its_turn_is_queued(sqlite_url: str) -> None:
     """The answer to the second request is queued behind the first call, which takes longer than the expiry."""
     gate = Gate("slow", level="dangerous")
     sent = Sent()
     provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "both done"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool, sent.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[gate.tool, sent.tool]) as runtime:
         await collect(runtime.stream("s", "do both"))
         first = await runtime.submit_approval("s", "c1", approved=True)
         await gate.wait()
@@ -230,10 +230,10 @@ async def test_expiry_does_not_write_beside_a_running_turn(store_url: str) -> No
     assert broken_for(provider.requests[1]) == []
 
 
-async def test_the_journal_records_who_answered_and_how_long_it_took(store_url: str) -> None:
+async def test_the_journal_records_who_answered_and_how_long_it_took(sqlite_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("ann", "c1"), "sent", send("bob", "c2"), "not sent"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await collect(runtime.stream("s", "send", user_id="alice"))
         events = await collect(runtime.approve("s", "c1", approved=True, user_id="alice"))
         [end] = [event for event in events if isinstance(event, ToolEnd)]
@@ -275,11 +275,11 @@ async def test_decisions_of_the_settings_are_recorded_as_policy(
         assert [row[:3] for row in await journal(runtime)] == [("c1", approved, "policy"), ("c2", None, None)]
 
 
-async def test_a_fork_at_an_approval_request_asks_again(store_url: str) -> None:
+async def test_a_fork_at_an_approval_request_asks_again(sqlite_url: str) -> None:
     """Regardless of answers in the session that was forked."""
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "sent", "sent once more"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await collect(runtime.stream("s", "send it"))
         await runtime.sessions.fork("s", new_id="before", user_id="user")
         await collect(runtime.approve("s", "c1", approved=True))
@@ -297,10 +297,10 @@ async def test_a_fork_at_an_approval_request_asks_again(store_url: str) -> None:
     assert [broken_for(request) for request in provider.requests] == [[]] * 3
 
 
-async def test_a_rewound_approval_request_is_closed(store_url: str) -> None:
+async def test_a_rewound_approval_request_is_closed(sqlite_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider(["hello", send("bob"), "good"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await runtime.run("s", "hello")
         await collect(runtime.stream("s", "send it"))
         await runtime.sessions.rewind("s", before=3, user_id="user")

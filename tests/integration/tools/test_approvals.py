@@ -66,10 +66,10 @@ async def ask(runtime: Runtime, text: str = "send it") -> list[ApprovalNeeded]:
     return approvals(events)
 
 
-async def test_t3_a_dangerous_tool_requests_approval_with_exact_arguments_and_holds_no_worker(store_url: str) -> None:
+async def test_t3_a_dangerous_tool_requests_approval_with_exact_arguments_and_holds_no_worker(sqlite_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([["I will. ", send("bob")], "sent"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         events = await collect(runtime.stream("s", "send it"))
         check_order(events)
         assert kinds(events) == ["accepted", "text_delta", "approval", "done"], "a tool that waits emits no start"
@@ -95,10 +95,10 @@ async def test_t3_a_dangerous_tool_requests_approval_with_exact_arguments_and_ho
     assert [broken_for(request) for request in provider.requests] == [[], []]
 
 
-async def test_t3_a_denial_is_reported_to_the_model_and_nothing_runs(store_url: str) -> None:
+async def test_t3_a_denial_is_reported_to_the_model_and_nothing_runs(sqlite_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "then not", "fine"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await ask(runtime)
         events = await collect(runtime.approve("s", "c1", approved=False))
         check_order(events)
@@ -123,10 +123,10 @@ async def test_t3_an_approval_survives_a_restart(store_url: str) -> None:
     assert [broken_for(request) for request in provider.requests] == [[], []]
 
 
-async def test_t3_an_answer_counts_once(store_url: str) -> None:
+async def test_t3_an_answer_counts_once(sqlite_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "sent", "again"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await ask(runtime)
         await collect(runtime.approve("s", "c1", approved=True))
         for approved in (True, False):
@@ -156,10 +156,10 @@ async def test_t3_two_answers_at_once_are_one_answer(store_url: str) -> None:
         assert sent.to == ["bob"]
 
 
-async def test_t3_a_new_message_denies_an_open_request(store_url: str) -> None:
+async def test_t3_a_new_message_denies_an_open_request(sqlite_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([send("bob"), "something else, then", "bye"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await ask(runtime)
         assert await runtime.run("s", "no, do something else") == "something else, then"
         with pytest.raises(ApprovalExpired):
@@ -213,10 +213,10 @@ async def _write(runtime: Runtime, sql: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["c1", "c2"])
-async def test_t3_two_requests_at_once_are_answered_one_by_one(store_url: str, first: str) -> None:
+async def test_t3_two_requests_at_once_are_answered_one_by_one(sqlite_url: str, first: str) -> None:
     sent = Sent()
     provider = ScriptedProvider([[send("ann", "c1"), send("bob", "c2")], "both sent", "bye"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         questions = await ask(runtime)
         assert [(one.call_id, dict(one.arguments)) for one in questions] == [
             ("c1", {"to": "ann"}),
@@ -249,7 +249,7 @@ async def test_t3_one_approval_and_one_denial(sqlite_url: str) -> None:
     assert results["c2"] == {"result": "sent to bob"}
 
 
-async def test_t3_a_safe_call_beside_a_request_runs_at_once(store_url: str) -> None:
+async def test_t3_a_safe_call_beside_a_request_runs_at_once(sqlite_url: str) -> None:
     @tool(effect="none")
     def look() -> str:
         """Look."""
@@ -257,7 +257,7 @@ async def test_t3_a_safe_call_beside_a_request_runs_at_once(store_url: str) -> N
 
     sent = Sent()
     provider = ScriptedProvider([[ToolCall("c1", "look", {}), send("bob", "c2")], "sent"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool, look]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool, look]) as runtime:
         await ask(runtime)
         assert text_of(await collect(runtime.approve("s", "c2", approved=True))) == "sent"
         assert sent.to == ["bob"]
@@ -265,12 +265,12 @@ async def test_t3_a_safe_call_beside_a_request_runs_at_once(store_url: str) -> N
     assert broken_for(provider.requests[1]) == []
 
 
-async def test_t3_the_answer_to_a_sub_agents_request_goes_to_the_sub_agent(store_url: str) -> None:
+async def test_t3_the_answer_to_a_sub_agents_request_goes_to_the_sub_agent(sqlite_url: str) -> None:
     sent = Sent()
     provider = ScriptedProvider(
         [ToolCall("t", "transfer_to_agent", {"agent_name": "clerk"}), send("bob"), "sent", "bye"]
     )
-    settings = settings_for(store_url, sub_agents={"clerk": {"description": "Sends."}})
+    settings = settings_for(sqlite_url, sub_agents={"clerk": {"description": "Sends."}})
     async with open_runtime(settings, provider=provider, tools=[sent.tool]) as runtime:
         await ask(runtime)
     async with open_runtime(settings, provider=provider, tools=[sent.tool]) as runtime:
@@ -330,12 +330,12 @@ def _confirmed(sent: list[str]) -> Callable[..., str]:
 
 
 @pytest.mark.parametrize("approved", [True, False])
-async def test_t3_adks_confirmation_of_a_users_tool_is_the_same_request(store_url: str, approved: bool) -> None:
+async def test_t3_adks_confirmation_of_a_users_tool_is_the_same_request(sqlite_url: str, approved: bool) -> None:
     sent: list[str] = []
     function = _confirmed(sent)
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(function, require_confirmation=True)])
     provider = ScriptedProvider([ToolCall("c1", "send_it", {"to": "bob"}), "done", "bye"])
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         [request] = await ask(runtime)
         assert dict(request.arguments) == {"to": "bob"}
         assert text_of(await collect(runtime.approve("s", "c1", approved=approved))) == "done"
@@ -396,11 +396,11 @@ async def test_t3_an_agent_tool_cannot_request_approval_and_reports_it(sqlite_ur
     assert "cannot ask for it" in str(result.output)
 
 
-async def test_t3_a_request_beside_a_call_that_is_done_is_listed_forked_and_answered(store_url: str) -> None:
+async def test_t3_a_request_beside_a_call_that_is_done_is_listed_forked_and_answered(sqlite_url: str) -> None:
     sent = Sent()
     looked = Tool("look", "Look.", None, lambda: "nothing new", effect="none")
     provider = ScriptedProvider([[ToolCall("l1", "look", {}), send("bob")], "sent", "sent again"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool, looked]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool, looked]) as runtime:
         [shown] = await ask(runtime)
         session = await runtime.sessions.read("s")
         [listed] = await runtime.store.read(read_approval_requests, session)

@@ -108,9 +108,9 @@ async def test_a_call_waits_for_the_client_and_its_result_continues_in_another_p
     assert not [broken for request in later.requests for broken in broken_for(request)]
 
 
-async def test_a_message_instead_of_a_result_closes_the_call_as_not_run(store_url: str) -> None:
+async def test_a_message_instead_of_a_result_closes_the_call_as_not_run(sqlite_url: str) -> None:
     provider = ScriptedProvider([[pick("c1"), pick("c2")], "never mind", "hello again"])
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         await send(runtime)
         assert status(await send(runtime, "forget it")) == "done"
         unanswered = {"error": NO_RESULT_TEXT, "outcome": "unknown"}
@@ -123,9 +123,9 @@ async def test_a_message_instead_of_a_result_closes_the_call_as_not_run(store_ur
     assert not [broken for request in provider.requests for broken in broken_for(request)]
 
 
-async def test_results_that_come_with_a_message_are_its_calls_own(store_url: str) -> None:
+async def test_results_that_come_with_a_message_are_its_calls_own(sqlite_url: str) -> None:
     provider = ScriptedProvider([[pick("c1"), pick("c2")], "good"])
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         await send(runtime)
         given = {"c1": {"color": "red"}, "of an older call": {"color": "green"}}
         assert status(await send(runtime, "and more", results=given)) == "done"
@@ -137,10 +137,10 @@ async def test_results_that_come_with_a_message_are_its_calls_own(store_url: str
     assert not broken_for(provider.requests[1])
 
 
-async def test_a_call_that_does_not_fit_its_schema_never_reaches_the_client(store_url: str) -> None:
+async def test_a_call_that_does_not_fit_its_schema_never_reaches_the_client(sqlite_url: str) -> None:
     wrong = ToolCall("w1", "pick_color", {"among": "red"})
     provider = ScriptedProvider([wrong, [wrong, pick("c1")], "red it is"])
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         events = await send(runtime)
         assert status(events) == "waiting_for_client"
         assert len(provider.requests) == 2, "the model reads the error and corrects the call"
@@ -156,17 +156,17 @@ async def test_a_call_that_does_not_fit_its_schema_never_reaches_the_client(stor
     assert not [broken for request in provider.requests for broken in broken_for(request)]
 
 
-async def test_a_model_that_repeats_a_wrong_call_is_stopped(store_url: str) -> None:
+async def test_a_model_that_repeats_a_wrong_call_is_stopped(sqlite_url: str) -> None:
     provider = ScriptedProvider([ToolCall(f"w{at}", "pick_color", {"among": 1}) for at in range(MAX_SAME_CALLS + 3)])
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         assert last_error(await send(runtime)).error == "TurnLimit"
         assert len(provider.requests) == MAX_SAME_CALLS
         assert not await rows(runtime.store, "SELECT call_id FROM open_calls")
 
 
-async def test_parallel_calls_go_on_when_all_have_their_results(store_url: str) -> None:
+async def test_parallel_calls_go_on_when_all_have_their_results(sqlite_url: str) -> None:
     provider = ScriptedProvider([[pick("c1"), note(), pick("c2")], "both"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[noting()]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[noting()]) as runtime:
         events = await send(runtime)
         assert sorted(kinds(events)) == ["accepted", "done", "tool_end", "tool_start", "tool_start", "tool_start"]
         assert status(events) == "waiting_for_client"
@@ -181,10 +181,10 @@ async def test_parallel_calls_go_on_when_all_have_their_results(store_url: str) 
 
 
 @pytest.mark.parametrize("approval_first", [True, False])
-async def test_an_approval_beside_a_clients_call_waits_for_both(store_url: str, approval_first: bool) -> None:
+async def test_an_approval_beside_a_clients_call_waits_for_both(sqlite_url: str, approval_first: bool) -> None:
     provider = ScriptedProvider([[note(), pick()], "both"])
     tools = [noting(level="dangerous")]
-    async with open_runtime(settings_for(store_url), provider=provider, tools=tools) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=tools) as runtime:
         events = await send(runtime)
         assert (len(approvals(events)), status(events)) == (1, "waiting_for_approval")
         if approval_first:
@@ -222,10 +222,10 @@ async def test_results_of_the_same_request_are_taken_once(store_url: str) -> Non
     assert len(provider.requests) == 2
 
 
-async def test_a_result_that_waits_behind_a_message_is_refused_when_its_turn_comes(store_url: str) -> None:
+async def test_a_result_that_waits_behind_a_message_is_refused_when_its_turn_comes(sqlite_url: str) -> None:
     gate = Gate()
     provider = ScriptedProvider([[pick("c1"), ToolCall("w1", "wait_here", {})], "a", "b"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[gate.tool]) as runtime:
         first = await runtime.submit("s", "pick one", client_tools=[PICK])
         await gate.wait()
         second = await runtime.submit("s", "and then?")
@@ -253,20 +253,20 @@ async def test_large_and_odd_results_are_stored_like_those_of_other_tools(store_
         assert results_in(provider.requests[2])["r1"]["text"] == "the end"
 
 
-async def test_a_sub_agent_calls_the_client_and_continues(store_url: str) -> None:
+async def test_a_sub_agent_calls_the_client_and_continues(sqlite_url: str) -> None:
     provider = ScriptedProvider([ToolCall("t1", "transfer_to_agent", {"agent_name": "painter"}), pick(), "painted red"])
     root = LlmAgent(name="root", model="any", sub_agents=[LlmAgent(name="painter", model="any", description="Paints.")])
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         assert status(await send(runtime)) == "waiting_for_client"
         assert text_of(await give(runtime, c1={"color": "red"})) == "painted red"
         assert [one.message.author for one in await stored(runtime) if one.message][-1] == "painter"
     assert not [broken for request in provider.requests for broken in broken_for(request)]
 
 
-async def test_a_transfer_beside_a_client_call_waits_for_its_result(store_url: str) -> None:
+async def test_a_transfer_beside_a_client_call_waits_for_its_result(sqlite_url: str) -> None:
     provider = ScriptedProvider([[pick(), ToolCall("t1", "transfer_to_agent", {"agent_name": "painter"})], "later"])
     root = LlmAgent(name="root", model="any", sub_agents=[LlmAgent(name="painter", model="any", description="Paints.")])
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         assert status(await send(runtime)) == "waiting_for_client"
         assert text_of(await give(runtime, c1={"color": "red"})) == "later"
         shown = results_in(provider.requests[1])
@@ -276,12 +276,12 @@ async def test_a_transfer_beside_a_client_call_waits_for_its_result(store_url: s
 
 @pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated")  # ADK's own use of it
 @pytest.mark.filterwarnings("ignore:ParallelAgent")
-async def test_parallel_agents_and_agent_tools_get_no_client_tools(store_url: str) -> None:
+async def test_parallel_agents_and_agent_tools_get_no_client_tools(sqlite_url: str) -> None:
     call = ToolCall("a1", "helper", {"request": "help"})
     provider = ScriptedProvider([call, "helped", "done"])
     helper = LlmAgent(name="helper", model="any", description="Helps.")
     root = LlmAgent(name="root", model="any", tools=[AgentTool(helper)])
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         assert status(await send(runtime)) == "done"
     assert [[tool.name for tool in one.tools] for one in provider.requests] == [
         ["helper", "pick_color"],
@@ -291,7 +291,7 @@ async def test_parallel_agents_and_agent_tools_get_no_client_tools(store_url: st
     provider = ScriptedProvider(["one", "two"])
     sides = [LlmAgent(name=name, model="any") for name in ("left", "right")]
     both = ParallelAgent(name="both", sub_agents=[*sides])  # pyright: ignore[reportDeprecated]
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=both) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=both) as runtime:
         assert status(await send(runtime)) == "done"
     assert [one.tools for one in provider.requests] == [(), ()]
 
@@ -303,10 +303,10 @@ class Tools(BaseToolset):
         return [AdkTool(Tool("pick_color", "Mine.", None, dict))]
 
 
-async def test_a_name_of_a_toolset_is_refused_when_the_model_would_be_called(store_url: str) -> None:
+async def test_a_name_of_a_toolset_is_refused_when_the_model_would_be_called(sqlite_url: str) -> None:
     provider = ScriptedProvider(["never"])
     root = LlmAgent(name="root", model="any", tools=[Tools()])
-    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         error = last_error(await collect((await runtime.submit("s", "pick", client_tools=[PICK])).follow()))
         assert error.error == "ClientToolRefused"
         assert "pick_color" in error.message
@@ -335,10 +335,10 @@ async def test_a_name_of_a_toolset_is_refused_when_the_model_would_be_called(sto
     ],
 )
 async def test_an_unusable_client_tool_is_rejected_before_anything_is_stored(
-    store_url: str, name: str, parameters: Any, message: str
+    sqlite_url: str, name: str, parameters: Any, message: str
 ) -> None:
     provider = ScriptedProvider(["never"])
-    async with open_runtime(settings_for(store_url), provider=provider, tools=[noting()]) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[noting()]) as runtime:
         with pytest.raises(ClientToolRefused, match=message):
             await send(runtime, client_tools=[client_tool(name, "A tool.", parameters)])
         with pytest.raises(ClientToolRefused, match="two tools"):
@@ -347,7 +347,7 @@ async def test_an_unusable_client_tool_is_rejected_before_anything_is_stored(
     assert not provider.requests
 
 
-async def test_definitions_are_put_in_place_and_recursion_stays(store_url: str) -> None:
+async def test_definitions_are_put_in_place_and_recursion_stays(sqlite_url: str) -> None:
     node: dict[str, Any] = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
     tool = client_tool(
         "draw",
@@ -359,7 +359,7 @@ async def test_definitions_are_put_in_place_and_recursion_stays(store_url: str) 
         },
     )
     provider = ScriptedProvider(["no"])
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         await send(runtime, client_tools=[tool])
     sent = provider.requests[0].tools[0].parameters
     assert sent["properties"]["at"] == {"type": "object", "properties": {"x": {"type": "number"}}}

@@ -18,7 +18,7 @@ from lango import open_runtime
 from lango.errors import AgentFailed, ProviderProtocolError, ProviderTimeout, ProviderUnavailable, TurnCancelled
 from lango.events import ToolEnd
 from lango.messages import ToolCall
-from lango.providers.protocol import CallDelta, Finish, TextDelta
+from lango.providers.protocol import TextDelta
 from lango.testing import ScriptedProvider
 from lango.tools import Tool
 from tests.agents.parts import (
@@ -87,8 +87,12 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["lango", "adk"])
-@pytest.mark.parametrize(("function", "message"), BAD, ids=lambda one: getattr(one, "__name__", ""))
+# our own tools with each of them: tests/unit/tools/test_execution.py
+@pytest.mark.parametrize(
+    ("function", "message", "own"),
+    [(raises, "no good", False), *((function, message, True) for function, message in BAD)],
+    ids=["raises-lango", *(f"{function.__name__}-adk" for function, _ in BAD)],
+)
 async def test_t2_a_failing_tool_returns_an_error_and_the_turn_continues(
     sqlite_url: str, function: Any, message: str, own: bool
 ) -> None:
@@ -242,7 +246,7 @@ class Counting(BaseLlm):
         yield LlmResponse(content=types.Content(role="model", parts=self.answers.pop(0)))
 
 
-async def test_repeated_call_ids_are_made_unique_before_they_are_stored(store_url: str) -> None:
+async def test_repeated_call_ids_are_made_unique_before_they_are_stored(sqlite_url: str) -> None:
     ran: list[int] = []
 
     def step(number: int) -> str:
@@ -255,7 +259,7 @@ async def test_repeated_call_ids_are_made_unique_before_they_are_stored(store_ur
 
     model = Counting(answers=[[call(1)], [call(2), call(3)], [types.Part(text="all done")]])
     root = LlmAgent(name="mine", model=model, tools=[FunctionTool(step)])
-    async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
+    async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         assert await runtime.run("s", "go") == "all done"
         history = await messages(runtime)
     assert ran == [1, 2, 3]
@@ -275,10 +279,10 @@ FAILURES = [
 
 @pytest.mark.parametrize(("answer", "error"), FAILURES, ids=lambda one: type(one).__name__)
 async def test_a_provider_that_fails_in_a_turn_leaves_the_message_and_no_half_answer(
-    store_url: str, answer: Any, error: type[Exception]
+    sqlite_url: str, answer: Any, error: type[Exception]
 ) -> None:
     provider = ScriptedProvider([answer, "fine"])
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         with pytest.raises(error):
             await runtime.run("s", "hi")
         kept = [(one.role, one.content) for one in await messages(runtime) if one.role != "event"]
@@ -289,24 +293,13 @@ async def test_a_provider_that_fails_in_a_turn_leaves_the_message_and_no_half_an
     assert "hi" in provider.requests[-1].messages[0].content
 
 
-async def test_a_provider_that_fails_after_a_tool_keeps_its_result(store_url: str) -> None:
+async def test_a_provider_that_fails_after_a_tool_keeps_its_result(sqlite_url: str) -> None:
     provider = ScriptedProvider([ToolCall("c1", "look", {}), ProviderUnavailable("busy"), "fine"])
     async with open_runtime(
-        settings_for(store_url), provider=provider, tools=[Tool("look", "Look.", None, lambda: "seen")]
+        settings_for(sqlite_url), provider=provider, tools=[Tool("look", "Look.", None, lambda: "seen")]
     ) as runtime:
         with pytest.raises(ProviderUnavailable):
             await runtime.run("s", "hi")
         assert await runtime.run("s", "again") == "fine"
     assert results_in(provider.requests[-1]) == {"c1": {"result": "seen"}}
     assert broken_for(provider.requests[-1]) == []
-
-
-async def test_arguments_that_are_half_a_json_object_never_run(sqlite_url: str) -> None:
-    ran: list[Any] = []
-    tools = [Tool("look", "Look.", None, lambda: ran.append(1))]
-    broken = [CallDelta(0, "c1", "look", '{"page": '), Finish("tool_calls")]
-    provider = ScriptedProvider([broken, "sorry"])
-    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=tools) as runtime:
-        assert await runtime.run("s", "hi") == "sorry"
-    assert ran == []
-    assert "not run" in str(provider.requests[1].messages[-1].tool_calls)

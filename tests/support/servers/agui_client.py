@@ -18,7 +18,7 @@ _TRIES = 3
 
 def bring() -> Path:
     """Return the folder that the client is installed in; the first time, it is brought there."""
-    said = ""
+    error = ""
     folder = user_cache_path("lango") / "tests" / PACKAGE.replace("/", "+")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:  # workers of one run ask at once; the first brings it
@@ -26,12 +26,12 @@ def bring() -> Path:
         for _ in range(_TRIES):
             if (folder / "done").exists():
                 return folder
-            told = _run("npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", PACKAGE)
-            if told.returncode == 0:
+            result = _run("npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", PACKAGE)
+            if result.returncode == 0:
                 (folder / "done").touch()
             else:
-                said = told.stderr[-2000:]
-        assert (folder / "done").exists(), f"npm could not bring {PACKAGE}, which this test talks with: {said}"
+                error = result.stderr[-2000:]
+        assert (folder / "done").exists(), f"npm could not bring {PACKAGE}, which this test talks with: {error}"
     return folder
 
 
@@ -40,11 +40,11 @@ def run_script(script: Path, **about: Any) -> Any:
     place = bring() / f"{script.stem}-{os.getpid()}.mjs"  # modules are looked for from where a script lies
     place.write_text(script.read_text())
     try:
-        told = _run("node", str(place), json.dumps(about))
+        result = _run("node", str(place), json.dumps(about))
     finally:
         place.unlink()
-    assert told.returncode == 0, told.stderr
-    return json.loads(told.stdout)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
 
 
 def _run(*command: str) -> subprocess.CompletedProcess[str]:

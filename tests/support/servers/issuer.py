@@ -59,7 +59,7 @@ class LocalIssuer:
     keys: list[SigningKey] = field(default_factory=list[SigningKey])
     answers: dict[str, Any] = field(default_factory=dict[str, Any])
     """What a path answers instead: a document, a status, bytes, or an address to go to."""
-    asked: list[str] = field(default_factory=list[str])
+    requested_paths: list[str] = field(default_factory=list[str])
 
     def document(self, path: str) -> Any:
         if path in self.answers:
@@ -89,18 +89,18 @@ def issuing(*keys: SigningKey) -> Generator[LocalIssuer]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            issuer.asked.append(self.path)
-            said = issuer.document(self.path)
-            if isinstance(said, int):
-                self.send_response(said)
+            issuer.requested_paths.append(self.path)
+            answer = issuer.document(self.path)
+            if isinstance(answer, int):
+                self.send_response(answer)
                 body = b""
-            elif isinstance(said, str):
+            elif isinstance(answer, str):
                 self.send_response(302)
-                self.send_header("Location", said)
+                self.send_header("Location", answer)
                 body = b""
             else:
                 self.send_response(200)
-                body = said if isinstance(said, bytes) else json.dumps(said).encode()
+                body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

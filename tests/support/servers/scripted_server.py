@@ -13,11 +13,11 @@ Answer = str | ToolCall
 
 
 class ScriptedServer:
-    """What it was asked, and what is left of the script."""
+    """Its requests, and what is left of the script."""
 
     def __init__(self, url: str, script: Sequence[Answer]) -> None:
         self.url = url
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self._left = list(script)
 
     @property
@@ -35,34 +35,34 @@ class ScriptedServer:
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[str, str]:
         """Return the type and the text of the next answer."""
-        self.asked.append(body)
-        said = self._left.pop(0)
+        self.requests.append(body)
+        reply = self._left.pop(0)
         if path.endswith("/chat/completions"):
-            return "text/event-stream", "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in _chat(said))
-        whole = json.dumps(_gemini(said))
+            return "text/event-stream", "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in _chat(reply))
+        whole = json.dumps(_gemini(reply))
         return ("text/event-stream", f"data: {whole}\n\n") if "stream" in path else ("application/json", whole)
 
 
-def _chat(said: Answer) -> list[dict[str, Any]]:
+def _chat(reply: Answer) -> list[dict[str, Any]]:
     about = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "model"}
-    if isinstance(said, str):
-        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": word} for word in said.split(" ", 1)]
+    if isinstance(reply, str):
+        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": word} for word in reply.split(" ", 1)]
         if len(deltas) == 2:
             deltas[1]["content"] = f" {deltas[1]['content']}"
     else:
-        function = {"name": said.name, "arguments": json.dumps(dict(said.input or {}))}
-        call = {"index": 0, "id": said.id, "type": "function", "function": function}
+        function = {"name": reply.name, "arguments": json.dumps(dict(reply.input or {}))}
+        call = {"index": 0, "id": reply.id, "type": "function", "function": function}
         deltas = [{"role": "assistant", "tool_calls": [call]}]
-    end = "stop" if isinstance(said, str) else "tool_calls"
+    end = "stop" if isinstance(reply, str) else "tool_calls"
     chunks = [about | {"choices": [{"index": 0, "delta": one, "finish_reason": None}]} for one in deltas]
     return [*chunks, about | {"choices": [{"index": 0, "delta": {}, "finish_reason": end}]}]
 
 
-def _gemini(said: Answer) -> dict[str, Any]:
+def _gemini(reply: Answer) -> dict[str, Any]:
     part = (
-        {"text": said}
-        if isinstance(said, str)
-        else {"functionCall": {"name": said.name, "args": dict(said.input or {})}}
+        {"text": reply}
+        if isinstance(reply, str)
+        else {"functionCall": {"name": reply.name, "args": dict(reply.input or {})}}
     )
     usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
     candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
@@ -86,4 +86,4 @@ def scripted_server(*script: Answer) -> Generator[ScriptedServer]:
     with serving(Handler) as url:
         ours = ScriptedServer(url, script)
         yield ours
-    assert len(ours.asked) == len(script), f"the model was called {len(ours.asked)} times, not {len(script)}"
+    assert len(ours.requests) == len(script), f"the model was called {len(ours.requests)} times, not {len(script)}"

@@ -16,7 +16,7 @@ PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True)
-class SeenSpan:
+class ReceivedSpan:
     name: str
     trace_id: str
     id: str
@@ -30,7 +30,7 @@ class SeenSpan:
 @dataclass
 class Collector:
     url: str = ""
-    spans: list[SeenSpan] = field(default_factory=list[SeenSpan])
+    spans: list[ReceivedSpan] = field(default_factory=list[ReceivedSpan])
     bodies: list[bytes] = field(default_factory=list[bytes])
     headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -44,16 +44,16 @@ class Collector:
             for group in request.resource_spans:
                 resource = {one.key: value_of(one.value) for one in group.resource.attributes}
                 for scope in group.scope_spans:
-                    self.spans += [seen(span, resource) for span in scope.spans]
+                    self.spans += [to_span(span, resource) for span in scope.spans]
             self.changed.notify_all()
 
-    def wait_for(self, there: Callable[[list[SeenSpan]], bool]) -> list[SeenSpan]:
+    def wait_for(self, there: Callable[[list[ReceivedSpan]], bool]) -> list[ReceivedSpan]:
         """Wait until the spans that a test needs have come; return all."""
         with self.changed:
             assert self.changed.wait_for(lambda: there(self.spans), PATIENCE_S), [span.name for span in self.spans]
             return list(self.spans)
 
-    def wait_for_trace(self, root: str, count: int = 1) -> list[SeenSpan]:
+    def wait_for_trace(self, root: str, count: int = 1) -> list[ReceivedSpan]:
         """Wait until spans of that name have ended: those below them have, too."""
         return self.wait_for(lambda spans: sum(span.name == root for span in spans) >= count)
 
@@ -64,8 +64,8 @@ def value_of(value: AnyValue) -> Any:
     return [value_of(one) for one in found.values] if kind == "array_value" else found
 
 
-def seen(span: Any, resource: dict[str, Any]) -> SeenSpan:
-    return SeenSpan(
+def to_span(span: Any, resource: dict[str, Any]) -> ReceivedSpan:
+    return ReceivedSpan(
         span.name,
         span.trace_id.hex(),
         span.span_id.hex(),

@@ -53,7 +53,7 @@ class Exchange:
 
 
 class WireServer:
-    """What the server was asked, and whether clients closed their connections."""
+    """The requests that the server received, and whether clients closed their connections."""
 
     def __init__(self, url: str) -> None:
         self.url = url

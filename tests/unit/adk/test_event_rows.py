@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from lango.adk.services.events_to_rows import complete_event, event_to_entry
 from lango.adk.services.rows_to_events import stored_to_events
+from lango.history.pairing import parse_result_text
 from lango.messages import Message, ToolCall
 from lango.store import NewEvent, StoredEvent
 from lango.store.codec.rows import (
@@ -17,7 +18,6 @@ from lango.store.codec.rows import (
     calls_from_json,
     calls_to_json,
     event_to_row,
-    parse_result_text,
     row_to_event,
     row_to_state_event,
 )

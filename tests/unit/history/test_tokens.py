@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lango.history import Calibration, TokenCounter, count_tokens, warm_up
-from lango.history.tokens import CALL_TOKENS, IMAGE_TOKENS, MEDIA_TOKENS, MESSAGE_TOKENS, compact_json
+from lango.history import TokenCounter, count_tokens, warm_up
+from lango.history.tokens import CALL_TOKENS, IMAGE_TOKENS, MEDIA_TOKENS, MESSAGE_TOKENS, Calibration, compact_json
 from lango.messages import MAX_TEXT_CHARACTERS, Media, Message, Thought, ToolCall
 
 
@@ -88,7 +88,7 @@ def test_values_that_are_not_json_are_counted_too() -> None:
 
 def test_values_that_cannot_be_written_at_all_count_as_nothing() -> None:
     deep: dict[str, Any] = {}
-    for _ in range(2000):
+    for _ in range(200_000):  # deeper than any Python recurses: 3.11 gives up after 1,000 levels, 3.13 after 10,000
         deep = {"a": deep}
     bare = count_tokens(Message("assistant", tool_calls=(ToolCall("c", "f", {}),)))
     assert count_tokens(Message("assistant", tool_calls=(ToolCall("c", "f", deep),))) == bare
@@ -111,8 +111,6 @@ def test_calibration_follows_the_reports_within_bounds() -> None:
     assert counter.factor("m") == 1.25
     assert counter.factor("other") == 1.0
     assert counter.budget(1_000, "m") == 800
-    assert counter.count("Hello, world!", "m") == 5
-    assert counter.count("Hello, world!") == 4
     for _ in range(50):
         counter.learn("m", 1_000, 1_000_000)
     assert counter.factor("m") == pytest.approx(2.0, abs=0.01)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.reference import FOLDER, PAGES
+from tests.reference.pages import FOLDER, PAGES
 
 
 @pytest.mark.parametrize("name", PAGES)

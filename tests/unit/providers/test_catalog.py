@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from lango.config import ProviderSettings
 from lango.errors import ConfigError, MissingCredentials, MissingDependency, UsageError
 from lango.messages import Message
-from lango.providers import ProviderSettings, Request, resolve
+from lango.providers import Request, resolve
 from lango.providers.anthropic import AnthropicProvider
 from lango.providers.gemini import GeminiProvider
 from lango.providers.openai import OpenAIProvider

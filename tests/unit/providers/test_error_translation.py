@@ -176,6 +176,7 @@ def test_a_chunk_of_the_wrong_shape_is_a_protocol_error_only_while_streaming() -
         (413, "too large", "", ProviderRejected),
         (429, "slow down", "", ProviderUnavailable),
         (500, "oops", "", ProviderUnavailable),
+        (503, "busy", "", ProviderUnavailable),
         (529, "overloaded", "overloaded_error", ProviderUnavailable),
         (None, "Overloaded", "overloaded_error", ProviderUnavailable),
         (None, "no", "invalid_request_error", ProviderRejected),

@@ -10,6 +10,7 @@ import pytest
 
 from lango.errors import ProviderProtocolError, ProviderRejected, ProviderUnavailable
 from lango.messages import Media, Message, Thought, ToolCall
+from lango.providers.catalog import label
 from lango.providers.local import LocalProvider, local_provider, tool_choice
 from lango.providers.local.known_models import QWEN, SMOLLM2, LocalModel
 from lango.providers.local.model_engine import Chunk, Engine
@@ -295,6 +296,6 @@ async def test_a_choice_that_is_not_json_is_an_error(scripted: Any) -> None:
 
 def test_models_have_labels() -> None:
     local = LocalProvider()
-    assert "tiny demonstration model" in local.label("smollm2")
+    assert "tiny demonstration model" in label("local/smollm2")
     assert local.context_tokens("qwen2.5-coder-1.5b") == 16384
     assert local.name == "local"

@@ -195,7 +195,7 @@ async def test_m8_images_are_kept_after_another_rejection() -> None:
     assert len(script.requests) == 1
 
 
-async def test_f_a_stream_without_a_finish_is_an_error_not_an_answer() -> None:
+async def test_a_stream_without_a_finish_is_an_error_not_an_answer() -> None:
     script = ScriptedProvider([[TextDelta("half")]])
     with pytest.raises(ProviderProtocolError, match="without a finish"):
         await collect(resilient(script, Time()))
@@ -239,14 +239,14 @@ async def _trickles(_: Request) -> AsyncGenerator[Delta, None]:
         yield TextDelta(".")
 
 
-async def test_f_a_provider_that_stops_is_given_up_between_chunks() -> None:
+async def test_a_provider_that_stops_is_given_up_between_chunks() -> None:
     provider = _Streams(_stops)
     with pytest.raises(ProviderTimeout, match="nothing new"):
         await collect(ResilientProvider(provider, timeouts=Timeouts(idle_s=0.01)))
     assert provider.closed == 1
 
 
-async def test_f_a_provider_that_never_starts_is_retried() -> None:
+async def test_a_provider_that_never_starts_is_retried() -> None:
     provider, script = _Streams(_never_begins), ScriptedProvider(["hello"])
     again = ResilientProvider(
         provider,
@@ -258,7 +258,7 @@ async def test_f_a_provider_that_never_starts_is_retried() -> None:
     assert provider.closed == 2
 
 
-async def test_f_a_trickling_provider_is_given_up_after_the_total_time() -> None:
+async def test_a_trickling_provider_is_given_up_after_the_total_time() -> None:
     time, provider = Time(), _Streams(_trickles)
     stream = resilient(provider, time, timeouts=Timeouts(total_s=60)).stream(REQUEST)
     for _ in range(60):
@@ -269,7 +269,7 @@ async def test_f_a_trickling_provider_is_given_up_after_the_total_time() -> None
     assert provider.closed == 1
 
 
-async def test_f_waits_do_not_exceed_the_total_time() -> None:
+async def test_waits_do_not_exceed_the_total_time() -> None:
     time, script = Time(), ScriptedProvider([ProviderUnavailable("busy", retry_after_s=40.0)] * 9)
     with pytest.raises(ProviderUnavailable):
         await collect(resilient(script, time, timeouts=Timeouts(total_s=60)))

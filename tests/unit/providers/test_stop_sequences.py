@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lango.messages import Message
 from lango.providers import CallDelta, Delta, Finish, Request, TextDelta, UsageDelta
-from lango.providers.sdk.stop_sequences import stop_at_sequences
+from lango.providers.openai import stop_at_sequences
 from lango.testing import ScriptedProvider
 
 REQUEST = Request("m", (Message("user", "hi"),))

@@ -37,13 +37,13 @@ async def test_every_kind_of_key_verifies_and_is_fetched_once(local: LocalIssuer
     for key in local.keys:
         assert await issuer.verify_user(local.token("alice", key)) == "oidc:alice"
     await asyncio.gather(*(issuer.verify_user(local.token("alice")) for _ in range(20)))
-    assert local.asked == ["/.well-known/openid-configuration", "/keys"]
+    assert local.requested_paths == ["/.well-known/openid-configuration", "/keys"]
 
 
 async def test_many_tokens_at_once_ask_the_issuer_once(local: LocalIssuer) -> None:
     issuer = Issuer(settings(local))
     await asyncio.gather(*(issuer.verify_user(local.token("alice")) for _ in range(20)))
-    assert local.asked == ["/.well-known/openid-configuration", "/keys"]
+    assert local.requested_paths == ["/.well-known/openid-configuration", "/keys"]
 
 
 async def test_rotated_keys_are_found_and_old_ones_forgotten(local: LocalIssuer) -> None:
@@ -61,7 +61,7 @@ async def test_unknown_key_ids_do_not_flood_the_issuer(local: LocalIssuer, monke
     for number in range(50):
         forged = local.token("alice", rsa_key(f"unknown-{number}") if number < 2 else ec_key(f"unknown-{number}"))
         assert "not one of the issuer's" in await refused(issuer, forged)
-    assert local.asked.count("/keys") == 5
+    assert local.requested_paths.count("/keys") == 5
     assert await issuer.verify_user(local.token("alice")) == "oidc:alice"
 
 
@@ -72,7 +72,7 @@ async def test_old_keys_are_fetched_again_and_hold_while_the_issuer_is_away(
     await issuer.verify_user(local.token("alice"))
     monkeypatch.setattr(oidc, "_KEYS_FRESH_S", -1.0)
     await issuer.verify_user(local.token("alice"))
-    assert local.asked.count("/keys") == 2
+    assert local.requested_paths.count("/keys") == 2
     local.answers["/keys"] = 500
     assert await issuer.verify_user(local.token("alice")) == "oidc:alice"
     monkeypatch.setattr(oidc, "_KEYS_KEPT_S", -1.0)
@@ -90,7 +90,7 @@ async def test_an_issuer_that_fails_is_left_alone_for_a_while(
         with pytest.raises(IssuerUnavailable, match="API keys still work") as caught:
             await issuer.verify_user(local.token("alice"))
         assert caught.value.retry_after_s
-    assert local.asked.count("/keys") == 1
+    assert local.requested_paths.count("/keys") == 1
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ async def test_keys_are_read_from_safe_addresses_only(local: LocalIssuer, addres
 async def test_the_address_of_the_keys_can_be_set(local: LocalIssuer) -> None:
     issuer = Issuer(settings(local, jwks_url=f"{local.url}/keys"))
     assert await issuer.load_keys() == 3
-    assert local.asked == ["/keys"]
+    assert local.requested_paths == ["/keys"]
 
 
 @pytest.mark.parametrize("address", ["http://issuer.example", "issuer.example", "file:///x", "https://", "http://[::1"])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lango.errors import Unstorable
 from lango.store.codec.json_text import dumps, loads, printable_text
-from tests.support.strategies import text
+from tests.support.json_strategies import text
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | text | st.binary(max_size=9),

@@ -19,7 +19,7 @@ from lango.store import Store
 from lango.store.codec.ids import expand, shorten
 from lango.store.engine.schema import migrations
 from lango.store.sessions import lineage
-from tests.support.strategies import text
+from tests.support.json_strategies import text
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=14))

@@ -8,11 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.config import ToolSettings
-from lango.tools import Decision, Level, Tool, decide, fingerprint
-
-
-def of(level: Level) -> Tool:
-    return Tool("it", "", {}, print, level=level)
+from lango.tools import Level
+from lango.tools.approval_policy import Decision, decide, fingerprint
 
 
 @pytest.mark.parametrize(
@@ -21,18 +18,18 @@ def of(level: Level) -> Tool:
 )
 def test_t3_levels_decide(approval: Any, decisions: list[Decision]) -> None:
     policy = ToolSettings(approval=approval)
-    assert [decide(of(level), policy) for level in get_args(Level)] == decisions
+    assert [decide("it", level, policy) for level in get_args(Level)] == decisions
 
 
 def test_t3_dangerous_tools_ask_by_default_and_unknown_policies_deny() -> None:
-    assert decide(of("dangerous"), ToolSettings()) == "ask"
-    assert decide(of("dangerous"), ToolSettings.model_construct(approval="whatever", allow=[], deny=[])) == "deny"
+    assert decide("it", "dangerous", ToolSettings()) == "ask"
+    assert decide("it", "dangerous", ToolSettings.model_construct(approval="whatever", allow=[], deny=[])) == "deny"
 
 
 def test_t3_names_win_over_levels_and_deny_wins_over_allow() -> None:
     for level, approval in itertools.product(get_args(Level), ("ask", "auto", "deny")):
-        assert decide(of(level), ToolSettings(approval=approval, allow=["it"])) == "run"
-        assert decide(of(level), ToolSettings(approval=approval, allow=["it"], deny=["it"])) == "deny"
+        assert decide("it", level, ToolSettings(approval=approval, allow=["it"])) == "run"
+        assert decide("it", level, ToolSettings(approval=approval, allow=["it"], deny=["it"])) == "deny"
 
 
 values = st.recursive(

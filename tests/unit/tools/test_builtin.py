@@ -6,14 +6,15 @@ import pytest
 
 from lango.config import Settings, ToolSettings
 from lango.errors import ConfigError
-from lango.tools import BUILTIN_NAMES, builtin_tools, decide, read_result_tool, run_tool
-from lango.tools.builtin.enabled_tools import current_time
+from lango.tools import builtin_tools, run_tool
+from lango.tools.approval_policy import decide
+from lango.tools.builtin.enabled_tools import BUILTIN_NAMES, current_time, read_result_tool
 
 
 def test_t3_every_builtin_has_a_level_and_an_effect(tmp_path: Path) -> None:
     settings = ToolSettings(enabled=list(BUILTIN_NAMES), workspace=str(tmp_path))
     tools = builtin_tools(settings)
-    assert {tool.name: (tool.level, tool.effect, decide(tool, settings)) for tool in tools} == {
+    assert {tool.name: (tool.level, tool.effect, decide(tool.name, tool.level, settings)) for tool in tools} == {
         "read_file": ("safe", "none", "run"),
         "list_files": ("safe", "none", "run"),
         "search_files": ("safe", "none", "run"),

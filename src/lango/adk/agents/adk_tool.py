@@ -12,13 +12,12 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext as AdkToolContext
 from google.genai import types
-from msgspec import Struct
 from typing_extensions import override
 
 from lango.adk.agents.adk_internals import declaration_of
 from lango.adk.model.request_config import json_schema_of
 from lango.config import ToolSettings
-from lango.tools import DEFAULT_TIMEOUT_S, Effect, InvalidArguments, Level, Tool, ToolContext, ToolError, ToolOutcome
+from lango.tools import DEFAULT_TIMEOUT_S, Effect, InvalidArguments, Tool, ToolContext, ToolError, ToolOutcome
 from lango.tools.approval_policy import Decision, decide
 from lango.tools.execution import run_tool
 from lango.tools.results import error_text
@@ -135,11 +134,11 @@ async def confirm_unless_safe(
     return None if confirmation.confirmed else {"error": f"not run: {tool.name} was not approved"}
 
 
-def tool_from_adk(inner: BaseTool, *, level: Level = "dangerous", effect: Effect = "once") -> Tool:
+def tool_from_adk(inner: BaseTool) -> Tool:
     """Convert an ADK tool to a `Tool`, so that approvals, limits and checked results apply to it.
 
-    Its effects are unknown, so by default it needs approval and is never repeated. It runs only in an `AdkTool`, which
-    gives it ADK's context.
+    Its effects are unknown, so it needs approval and is never repeated. It runs only in an `AdkTool`, which gives it
+    ADK's context.
     """
 
     async def handler(arguments: dict[str, Any], /) -> Any:
@@ -151,7 +150,7 @@ def tool_from_adk(inner: BaseTool, *, level: Level = "dangerous", effect: Effect
     declaration = declaration_of(inner)
     schema: Any = declaration and (declaration.parameters_json_schema or declaration.parameters)
     parameters = json_schema_of(schema) if schema else None
-    return Tool(inner.name, inner.description, parameters, handler, level=level, effect=effect)
+    return Tool(inner.name, inner.description, parameters, handler, level="dangerous", effect="once")
 
 
 def _is_error(result: dict[str, Any]) -> bool:
@@ -167,17 +166,12 @@ def _error_text(result: dict[str, Any]) -> str:
 
 def decision_for(tool: BaseTool, settings: ToolSettings) -> Decision:
     """Decide whether a tool may run. An ADK tool in a user's own agent has no level: it counts as safe."""
-    return decide(_PolicySubject(tool.name, tool.tool.level if isinstance(tool, AdkTool) else "safe"), settings)
+    return decide(tool.name, tool.tool.level if isinstance(tool, AdkTool) else "safe", settings)
 
 
 def effect_of(tool: BaseTool) -> Effect:
     """Return what a second run of a tool would do; of an ADK tool, the worst is assumed."""
     return tool.tool.effect if isinstance(tool, AdkTool) else "once"
-
-
-class _PolicySubject(Struct, frozen=True):
-    name: str
-    level: Level
 
 
 def needs_approval(tool: BaseTool) -> bool:

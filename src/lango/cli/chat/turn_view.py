@@ -44,11 +44,11 @@ _DRAWING_SHARE = 4
 class TurnView:
     """Shows the events of a turn. On a terminal the unfinished tail is redrawn, also while no events arrive."""
 
-    def __init__(self, screen: "Screen", sections: CollapsedSections, root: str = "") -> None:
+    def __init__(self, screen: "Screen", sections: CollapsedSections) -> None:
         self._screen = screen
         self._sections = sections
         self._blocks = MarkdownBlocks()
-        self._author = root
+        self._author = ""
         self._thought = ""
         self._streamed: list[tuple[TextDelta, int]] = []
         """The pieces of text so far, and their lengths as they are shown."""

@@ -1,32 +1,18 @@
 """Run `lango db`: upgrade the schema, or continue after damage."""
 
-from typing import TYPE_CHECKING
-
 import typer
 
 from lango.cli.options import Config, StoreUrl, store_url
 from lango.cli.store_access import run_on_store
 from lango.errors import StoreUrlError
 
-if TYPE_CHECKING:
-    from lango.store import Store
-
 app = typer.Typer(help="The database: upgrade its schema, or continue after damage.", no_args_is_help=True)
-
-
-@app.callback()
-def group() -> None:
-    """The database: upgrade its schema, or continue after damage."""
 
 
 @app.command()
 def upgrade(config: Config = None, store: StoreUrl = None) -> None:
     """Upgrade the schema of the store, and print its version. Other commands do so, too."""
-
-    async def read(opened: "Store") -> int:
-        return await opened.schema_version()
-
-    print(f"schema {run_on_store(store_url(config, store), read)}")
+    print(f"schema {run_on_store(config, store, lambda opened: opened.schema_version())}")
 
 
 @app.command("accept-loss")

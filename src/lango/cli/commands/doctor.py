@@ -3,7 +3,6 @@
 import asyncio
 import importlib.util
 import os
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,7 @@ from msgspec import Struct
 
 from lango.cli.options import Config, load_settings
 from lango.cli.terminal_text import printable
-from lango.errors import LangoError, ProviderError, StoreDamaged
+from lango.errors import ConfigError, LangoError, ProviderError, StoreDamaged
 
 if TYPE_CHECKING:
     from lango.config import Settings
@@ -125,9 +124,9 @@ async def _check_configured_model(settings: "Settings", model: str, offline: boo
     if failure := await check_model(settings, model, send=not offline):
         raise ProviderError(failure)
     if model.startswith("local/"):
-        from lango.providers.local import LocalProvider
+        from lango.providers.local.known_models import local_model
 
-        return LocalProvider().label(model.removeprefix("local/"))
+        return local_model(model.removeprefix("local/")).label
     return "the key is set; not contacted" if offline else "answers"
 
 
@@ -190,11 +189,10 @@ def _check_sandbox(settings: "Settings") -> Finding:
 
 
 def _check_port(settings: "Settings") -> Finding:
-    address = f"{settings.server.host}:{settings.server.port}"
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((settings.server.host, settings.server.port))
-        except OSError as error:
-            return Finding("port", f"{address} is taken ({error.strerror}): choose another as server.port", ok=None)
-    return Finding("port", f"{address} is free")
+    from lango.server.startup import bind_port
+
+    try:
+        bind_port(settings.server).close()
+    except ConfigError as error:
+        return Finding("port", str(error), ok=None)
+    return Finding("port", f"{settings.server.host}:{settings.server.port} is free")

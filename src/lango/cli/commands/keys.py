@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import Config, Json, StoreUrl, store_url
+from lango.cli.options import Config, Json, StoreUrl
 from lango.cli.store_access import run_on_store
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import format_time
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from lango.store import Store
     from lango.store.api_keys import ApiKey
 
 app = typer.Typer(help="API keys of the server: add, list, revoke.", no_args_is_help=True)
@@ -34,28 +31,20 @@ def add(
     store: StoreUrl = None,
 ) -> None:
     """Create a key and print it: it is shown once, and stored only as a hash."""
+    from lango.store.api_keys import add_key, new_secret
 
-    async def make(opened: "Store") -> str:
-        from lango.store.api_keys import add_key, new_secret
-
-        secret, now = new_secret(), time.time()
-        limits = {"requests_per_minute": requests_per_minute, "tokens_per_day": tokens_per_day}
-        await opened.write(add_key, user, secret, now, **limits)
-        return secret
-
-    print(run_on_store(store_url(config, store), make))
+    secret = new_secret()
+    limits = {"requests_per_minute": requests_per_minute, "tokens_per_day": tokens_per_day}
+    run_on_store(config, store, lambda opened: opened.write(add_key, user, secret, time.time(), **limits))
+    print(secret)
 
 
 @app.command("list")
 def list_keys(as_json: Json = False, config: Config = None, store: StoreUrl = None) -> None:
     """List keys by id, including revoked ones."""
+    from lango.store import api_keys
 
-    async def read(opened: "Store") -> "Sequence[ApiKey]":
-        from lango.store import api_keys
-
-        return await opened.read(api_keys.list_keys)
-
-    found = run_on_store(store_url(config, store), read)
+    found = run_on_store(config, store, lambda opened: opened.read(api_keys.list_keys))
     if as_json:
         for key in found:
             print(json.dumps(_key_json(key)))
@@ -70,13 +59,9 @@ def revoke(
     store: StoreUrl = None,
 ) -> None:
     """Revoke a key."""
+    from lango.store.api_keys import revoke_key
 
-    async def remove(opened: "Store") -> bool:
-        from lango.store.api_keys import revoke_key
-
-        return await opened.write(revoke_key, key_id, time.time())
-
-    if not run_on_store(store_url(config, store), remove):
+    if not run_on_store(config, store, lambda opened: opened.write(revoke_key, key_id, time.time())):
         raise UsageError(f"there is no key {key_id!r} to revoke; `lango keys list` lists them")
     print(f"revoked {key_id}")
 

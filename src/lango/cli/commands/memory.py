@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import AppFilter, Config, Json, SessionIdArgument, StoreUrl, UserFilter, load_settings, store_url
+from lango.cli.options import AppFilter, Config, Json, SessionIdArgument, StoreUrl, UserFilter, load_settings
 from lango.cli.store_access import run_on_store, session_by_id
 from lango.cli.terminal_text import format_time, printable
 from lango.errors import UsageError
@@ -42,7 +42,7 @@ def show(
             recalled = SessionMemory(tuple(await opened.read(read_all_batches, session)))
         return recalled.as_json()
 
-    notes = run_on_store(store_url(config, store), read)
+    notes = run_on_store(config, store, read)
     if as_json:
         for note in notes:
             print(json.dumps(note | {"created_at": format_time(note["created_at"])}))
@@ -60,14 +60,10 @@ def facts(
     store: StoreUrl = None,
 ) -> None:
     """Show the facts about a user across sessions."""
+    from lango.store.memory.user_facts import read_facts
+
     app_name = app or load_settings(config).agent.name
-
-    async def read(opened: "Store") -> "list[Fact]":
-        from lango.store.memory.user_facts import read_facts
-
-        return await opened.read(read_facts, app_name, user, replaced=every)
-
-    found = run_on_store(store_url(config, store), read)
+    found = run_on_store(config, store, lambda opened: opened.read(read_facts, app_name, user, replaced=every))
     if as_json:
         for fact in found:
             print(json.dumps(_fact_json(fact)))
@@ -89,14 +85,10 @@ def forget(
     store: StoreUrl = None,
 ) -> None:
     """Delete a fact and those that it replaced."""
+    from lango.store.memory.user_facts import delete_fact
+
     app_name = app or load_settings(config).agent.name
-
-    async def remove(opened: "Store") -> bool:
-        from lango.store.memory.user_facts import delete_fact
-
-        return await opened.write(delete_fact, app_name, user, fact_id)
-
-    if not run_on_store(store_url(config, store), remove):
+    if not run_on_store(config, store, lambda opened: opened.write(delete_fact, app_name, user, fact_id)):
         raise UsageError(f"there is no fact {fact_id} of user {user!r}; `lango memory facts` lists them")
     print(f"forgot {fact_id}")
 

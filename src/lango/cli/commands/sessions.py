@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import asdict
 
-from lango.cli.options import AppFilter, Config, Json, SessionIdArgument, StoreUrl, UserFilter, load_settings, store_url
+from lango.cli.options import AppFilter, Config, Json, SessionIdArgument, StoreUrl, UserFilter, load_settings
 from lango.cli.progress import progress_bar
 from lango.cli.store_access import run_on_store, session_by_id, session_owners, sessions_matching
 from lango.cli.tables import print_table
@@ -39,7 +39,7 @@ def list_sessions(
         found = await sessions_matching(opened, app, user)
         return await opened.read(with_all_first_words, found)
 
-    records = run_on_store(store_url(config, store), read)
+    records = run_on_store(config, store, read)
     if as_json:
         for record in records:
             print(json.dumps(session_json(record)))
@@ -69,7 +69,7 @@ def show(
         shown = [(stored.seq, stored.message) for stored in events if stored.message and is_live(stored.seq, live)]
         return shown, await opened.read(read_resumptions, record.key)
 
-    messages, resumptions = run_on_store(store_url(config, store), read)
+    messages, resumptions = run_on_store(config, store, read)
     for seq, message in messages:
         resumed = resumptions.get(seq, [])
         if as_json:
@@ -98,7 +98,7 @@ def usage(
         record = await session_by_id(opened, session_id, app, user)
         return await read_usage(opened, record.name, load_settings(config), limit)
 
-    print_usage(run_on_store(store_url(config, store), read), as_json=as_json)
+    print_usage(run_on_store(config, store, read), as_json=as_json)
 
 
 @app.command()
@@ -115,7 +115,7 @@ def delete(
         record = await session_by_id(opened, session_id, app, user)
         await opened.delete_session(record.name)
 
-    run_on_store(store_url(config, store), remove)
+    run_on_store(config, store, remove)
     print(f"deleted {session_id}")
 
 
@@ -135,7 +135,7 @@ def rename(
         sessions, record = await _sessions_api(opened, session_id, app, user)
         return await sessions.rename(session_id, title, user_id=record.name.user_id)
 
-    _print_session(run_on_store(store_url(config, store), name), as_json, "{id} has the title {title!r}")
+    _print_session(run_on_store(config, store, name), as_json, "{id} has the title {title!r}")
 
 
 @app.command()
@@ -156,7 +156,7 @@ def fork(
         sessions, record = await _sessions_api(opened, session_id, app, user)
         return await sessions.fork(session_id, at=at, new_id=new_id, title=title, user_id=record.name.user_id)
 
-    _print_session(run_on_store(store_url(config, store), make), as_json, "{id}")
+    _print_session(run_on_store(config, store, make), as_json, "{id}")
 
 
 @app.command()
@@ -176,7 +176,7 @@ def rewind(
         return await sessions.rewind(session_id, before=before, user_id=record.name.user_id)
 
     _print_session(
-        run_on_store(store_url(config, store), rewind_session),
+        run_on_store(config, store, rewind_session),
         as_json,
         "{id} is as it was before the turn of message {before}",
         before,
@@ -204,7 +204,7 @@ def search(
             hits += [{"app": app_name, "user": user_id, **asdict(hit)} for hit in found]
         return hits[:limit]
 
-    hits = run_on_store(store_url(config, store), find)
+    hits = run_on_store(config, store, find)
     for hit in hits if as_json else ():
         print(json.dumps(hit | {"created_at": format_time(hit["created_at"])}))
     if not as_json:
@@ -254,6 +254,7 @@ def _resumptions_json(resumptions: list[dict[str, Any]]) -> dict[str, Any]:
     return {"resumptions": [{"at": format_time(one["at"]), "reason": one["reason"]} for one in resumptions]}
 
 
+@app.command()
 def check(
     session_id: Annotated[str | None, typer.Argument(help="The session's id; else every session.")] = None,
     app: AppFilter = None,
@@ -286,7 +287,7 @@ def check(
                 advance(done, len(wanted))
         return len(wanted), found
 
-    count, found = run_on_store(store_url(config, store), find_problems)
+    count, found = run_on_store(config, store, find_problems)
     for name, problem in found:
         print(_problem_json(name, problem) if as_json else printable(f"{name.id}: {problem}" if name else str(problem)))
     if not found and not as_json:

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from lango.cli.commands.sessions import session_json
-from lango.cli.options import AppFilter, Config, Json, StoreUrl, UserFilter, store_url
+from lango.cli.options import AppFilter, Config, Json, StoreUrl, UserFilter
 from lango.cli.progress import Progress, progress_bar
 from lango.cli.store_access import run_on_store, session_by_id, sessions_matching
 from lango.cli.terminal_text import printable
@@ -51,7 +51,7 @@ def export(
                 return await _export(opened, records, file, advance)
 
     try:
-        count = run_on_store(store_url(config, store), write)
+        count = run_on_store(config, store, write)
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror}") from error
     if output is not None:
@@ -90,10 +90,9 @@ def import_(
             made = await import_session(opened, parts.next_export(), app, user, new_id, parts.report_imported_share)
             _print_imported(made, as_json)
 
-    url = store_url(config, store)
     try:
         with sys.stdin.buffer if file == "-" else Path(file).open("rb") as lines, progress_bar("importing") as advance:
-            run_on_store(url, functools.partial(read, parts=_ExportFile(lines, advance)))
+            run_on_store(config, store, functools.partial(read, parts=_ExportFile(lines, advance)))
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from error
 

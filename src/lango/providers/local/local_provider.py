@@ -45,10 +45,6 @@ class LocalProvider:
         found, path = model_file(model)
         await engine_for(found, path).load()
 
-    def label(self, model: str) -> str:
-        """Return a description of a model for users."""
-        return local_model(model).label
-
     def context_tokens(self, model: str) -> int:
         """Return the size of a model's context, prompt and answer together."""
         return local_model(model).context_tokens

@@ -82,15 +82,12 @@ class Engine:
 
     async def load(self) -> None:
         """Load the model ahead of its first request."""
-        async with aclosing(self._run(None)) as nothing:
+        async with aclosing(self.chat(None)) as nothing:
             async for _ in nothing:
                 pass
 
-    def chat(self, body: Chunk) -> AsyncGenerator[Chunk]:
-        """Stream the chunks of one chat completion; closing the stream stops the generation."""
-        return self._run(body)
-
-    async def _run(self, body: Chunk | None) -> AsyncGenerator[Chunk]:
+    async def chat(self, body: Chunk | None) -> AsyncGenerator[Chunk]:
+        """Stream the chunks of one chat completion, of None none; closing the stream stops the generation."""
         job = _Job(body)
         self._jobs.put(job)
         try:

@@ -112,12 +112,12 @@ def _assistant(message: Message, *, as_text: bool) -> ChatTurn | None:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    arguments = escape_control_tokens(json.dumps(dict(call.input or {}), ensure_ascii=False))
+    arguments = escape_control_tokens(_json(call.input))
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 def _call_as_text(call: ToolCall) -> str:
-    return escape_control_tokens(f"I call {call.name} with {json.dumps(dict(call.input or {}), ensure_ascii=False)}.")
+    return escape_control_tokens(f"I call {call.name} with {_json(call.input)}.")
 
 
 def _results(results: Iterable[ToolCall]) -> str:

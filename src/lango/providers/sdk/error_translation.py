@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from msgspec import Struct
 
@@ -115,23 +115,33 @@ def error_from_transport(exc: Exception, exchange: VendorRequest) -> ProviderErr
     """Translate errors from below an SDK: of the HTTP library, of invalid JSON, of objects of the wrong shape."""
     names = {base.__name__ for base in type(exc).__mro__ if base.__module__.split(".")[0] in ("httpx", "httpx2")}
     if "TimeoutException" in names:
-        return timeout_error(exchange)
+        return _timeout_error(exchange)
     if "TransportError" in names or "StreamError" in names or isinstance(exc, OSError):
-        return connection_error(exchange, exc)
+        return _connection_error(exchange, exc)
     if exchange.streaming and isinstance(exc, ValueError | TypeError | AttributeError | LookupError):
         # SDKs build their objects without checks, so a chunk of the wrong shape fails where it is read
         return protocol_error(exchange, f"a chunk that cannot be read ({type(exc).__name__})")
     return None
 
 
-def timeout_error(exchange: VendorRequest) -> ProviderTimeout:
-    """Return the error for an answer that did not arrive in time."""
+def error_from_generated_sdk(sdk: Any, exc: Exception, exchange: VendorRequest) -> ProviderError | None:
+    """Translate the errors without a status that the SDKs of OpenAI and Anthropic share: one generator makes both."""
+    if isinstance(exc, sdk.APITimeoutError):
+        return _timeout_error(exchange)
+    if isinstance(exc, sdk.APIConnectionError):
+        return _connection_error(exchange, exc.__cause__ or exc)
+    if isinstance(exc, sdk.APIResponseValidationError):
+        return protocol_error(exchange, "it does not have the form of an answer")
+    return None
+
+
+def _timeout_error(exchange: VendorRequest) -> ProviderTimeout:
     return ProviderTimeout(f"{exchange.provider}: no answer in time", provider=exchange.provider)
 
 
-def connection_error(exchange: VendorRequest, exc: Exception) -> ProviderError:
+def _connection_error(exchange: VendorRequest, exc: BaseException) -> ProviderError:
     """Return the error for a failed connection, or one that broke during an answer."""
-    why = redact_key(f"{type(exc).__name__}: {exc}", exchange.secret)
+    why = _redact_key(f"{type(exc).__name__}: {exc}", exchange.secret)
     if exchange.streaming:
         return protocol_error(exchange, f"the connection was lost ({why})")
     return ProviderUnavailable(f"{exchange.provider}: no connection ({why})", provider=exchange.provider)
@@ -140,7 +150,7 @@ def connection_error(exchange: VendorRequest, exc: Exception) -> ProviderError:
 def protocol_error(exchange: VendorRequest, what: str) -> ProviderProtocolError:
     """Return the error for an answer that violates its format, or stopped before its end."""
     return ProviderProtocolError(
-        f"{exchange.provider}: the answer is broken: {redact_key(what, exchange.secret)}", provider=exchange.provider
+        f"{exchange.provider}: the answer is broken: {_redact_key(what, exchange.secret)}", provider=exchange.provider
     )
 
 
@@ -162,13 +172,12 @@ def parse_retry_after(headers: Mapping[str, str] | None) -> float | None:
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
-def redact_key(text: str, secret: str) -> str:
-    """Replace the API key in a text of the vendor."""
+def _redact_key(text: str, secret: str) -> str:
     return text.replace(secret, "[key]") if secret else text
 
 
 def _failure_message(status: int | None, message: str, exchange: VendorRequest) -> str:
-    reason = redact_key(" ".join(message.split()), exchange.secret)[:_MAX_MESSAGE_CHARACTERS] or "no reason given"
+    reason = _redact_key(" ".join(message.split()), exchange.secret)[:_MAX_MESSAGE_CHARACTERS] or "no reason given"
     subject = f"{exchange.provider}, asked for the model {exchange.model!r},"
     return f"{subject} answered {status}: {reason}" if status else f"{subject} failed: {reason}"
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import ModuleType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
@@ -67,21 +67,25 @@ class ClientPerLoop(Generic[T]):
 class SdkProvider(ABC, Generic[T]):
     """A provider that uses a vendor's SDK with the client `T`."""
 
+    vendor: ClassVar[str]
+    """The provider's name, unless the configuration gives it another."""
+
     def __init__(
         self,
-        name: str,
         api_key: str,
-        base_url: str | None,
-        timeouts: Timeouts | None,
-        options: Mapping[str, Any] | None,
-        close: Callable[[T], Awaitable[None]],
+        *,
+        name: str = "",
+        base_url: str | None = None,
+        timeouts: Timeouts | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._name = name
+        """`options` are added to every request."""
+        self._name = name or self.vendor
         self._api_key = api_key
         self._base_url = base_url
         self._timeouts = timeouts or Timeouts()
         self._options = dict(options or {})
-        self._clients = ClientPerLoop(self._make_client, close)
+        self._clients = ClientPerLoop(self._make_client, self._close_client)
 
     @property
     def name(self) -> str:
@@ -98,6 +102,9 @@ class SdkProvider(ABC, Generic[T]):
 
     @abstractmethod
     def _make_client(self) -> T: ...
+
+    @abstractmethod
+    async def _close_client(self, client: T) -> None: ...
 
 
 class StreamReader(Protocol):

@@ -8,8 +8,7 @@ from starlette.responses import PlainTextResponse, Response
 from lango.errors import StoreError
 from lango.server.context import Context, ServerContext
 from lango.server.json_body import JsonResponse
-from lango.server.security.auth import CurrentCaller
-from lango.server.security.authenticated_route import AuthenticatedRoute
+from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
 from lango.store.turns.lease import LeaseCounts, count_leases
 
 router = APIRouter(tags=["operating"], route_class=AuthenticatedRoute)

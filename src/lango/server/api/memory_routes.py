@@ -6,22 +6,16 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict
 
-from lango.server.api.parameters import SessionIdPath
 from lango.server.context import Context
 from lango.server.json_body import large_response
-from lango.server.schemas import ErrorBody, RecordView
-from lango.server.security.auth import CurrentCaller
-from lango.server.security.authenticated_route import AuthenticatedRoute
+from lango.server.schemas import COMMON_ERRORS, RecordView, SessionIdPath
+from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
 from lango.store.memory import observations
-from lango.store.memory.observations import SessionMemory
 
 router = APIRouter(
     prefix="/v1",
     tags=["memory"],
-    responses={
-        401: {"model": ErrorBody, "description": "A valid key is missing."},
-        404: {"model": ErrorBody, "description": "There is no such session."},
-    },
+    responses={status: COMMON_ERRORS[status] for status in (401, 404)},
     route_class=AuthenticatedRoute,
 )
 
@@ -104,7 +98,8 @@ async def read_memory(
 
     def shown() -> dict[str, Any]:
         notes = [
-            Observation.model_validate(note).model_dump(mode="json") for note in SessionMemory(tuple(batches)).as_json()
+            Observation.model_validate(note).model_dump(mode="json")
+            for note in observations.SessionMemory(tuple(batches)).as_json()
         ]
         return {"observed_seq": recalled.observed_seq, "tokens": recalled.tokens, "observations": notes}
 

@@ -9,20 +9,28 @@ from pydantic import BaseModel
 
 from lango.adk.services.message_parts import stored_attachments
 from lango.messages import Attachment as StoredFile
-from lango.server.api.parameters import COMMON_ERRORS, CONFLICT, PageSize, SessionIdPath
 from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.json_body import large_response
-from lango.server.schemas import Attachment, Message, MessagePage, attachments_of
-from lango.server.security.auth import CurrentCaller
-from lango.server.security.authenticated_route import AuthenticatedRoute
+from lango.server.schemas import (
+    COMMON_ERRORS,
+    CONFLICT,
+    Attachment,
+    Message,
+    MessagePage,
+    PageSize,
+    Responses,
+    SessionIdPath,
+    attachments_of,
+)
+from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
 from lango.store.codec.records import as_datetime
 from lango.store.sessions.window import read_message, read_message_page
 from lango.store.turns import queue
 from lango.store.turns.tool_journal import read_journal_entries
 from lango.store.turns.turns import read_turn
 
-_FILE_RESPONSES: dict[int | str, dict[str, Any]] = {
+_FILE_RESPONSES: Responses = {
     200: {"description": "The file.", "content": {"application/octet-stream": {"schema": {"type": "string"}}}}
 }
 

@@ -10,25 +10,28 @@ from urllib.parse import quote
 from fastapi import APIRouter, Body, Query, Request, Response
 from starlette.responses import StreamingResponse
 
-from lango.server.api.parameters import COMMON_ERRORS, CONFLICT, PageSize, SessionIdPath
 from lango.server.context import Context
 from lango.server.errors import ApiError, session_not_found
 from lango.server.json_body import large_response
 from lango.server.schemas import (
+    COMMON_ERRORS,
+    CONFLICT,
     EXPORT_EXAMPLE,
     SESSION_ID,
     NewFork,
     NewSession,
     NewTitle,
+    PageSize,
+    Responses,
     RewindTo,
     SearchHit,
     SearchHits,
     Session,
+    SessionIdPath,
     SessionPage,
     SessionWithState,
 )
-from lango.server.security.auth import CurrentCaller
-from lango.server.security.authenticated_route import AuthenticatedRoute
+from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
 from lango.server.security.middleware import max_message_bytes
 from lango.store import SessionRecord
 from lango.store.sessions.sessions import list_session_page
@@ -39,7 +42,7 @@ _NDJSON = "application/x-ndjson"
 _SENT_AT_ONCE = 20_000
 _LINE_IN_BODIES = 2
 """The longest line of an import, in multiples of the largest message with files."""
-_EXPORT_RESPONSES: dict[int | str, dict[str, Any]] = {
+_EXPORT_RESPONSES: Responses = {
     200: {
         "description": "The session as lines of JSON; the last line shows that the export is complete.",
         "content": {_NDJSON: {"schema": {"type": "string"}, "example": EXPORT_EXAMPLE}},
@@ -192,7 +195,7 @@ async def _with_bounded_lines(pieces: AsyncIterable[bytes], longest: int) -> Asy
     async for piece in pieces:
         first, *later = piece.split(b"\n")
         length += len(first)
-        if max(length, *map(len, later)) > longest if later else length > longest:
+        if max([length, *map(len, later)]) > longest:
             raise ApiError(413, "TooLarge", f"a line of the export has more than {longest} bytes")
         length = len(later[-1]) if later else length
         yield piece

@@ -1,52 +1,48 @@
 """Send messages, answer approval requests, cancel turns and stream their events."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Response
 
-from lango.server.api.parameters import (
+from lango.server.context import Context
+from lango.server.errors import ApiError
+from lango.server.schemas import (
     COMMON_ERRORS,
     CONFLICT,
-    EVENTS_GONE,
-    CallIdPath,
-    LastEventId,
-    SessionIdPath,
-    parse_last_event_id,
-)
-from lango.server.context import Context
-from lango.server.schemas import (
     SESSION_ID,
     STREAM_EXAMPLE,
     ApprovalAnswer,
     ApprovalRequest,
     ApprovalRequests,
     CancelResult,
-    ErrorBody,
     IdempotencyKey,
     NewMessage,
+    Responses,
+    SessionIdPath,
+    error_responses,
 )
-from lango.server.security.auth import CurrentCaller
-from lango.server.security.authenticated_route import AuthenticatedRoute
+from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
 from lango.server.streaming.live import live_events
 from lango.server.streaming.sse import EventStreamResponse
 from lango.store.turns.approvals import read_approval_requests
 
-_KEY_REUSED: dict[int | str, dict[str, Any]] = {
-    422: {
-        "model": ErrorBody,
-        "description": "The Idempotency-Key was used before, with another message: use another one.",
-    }
-}
-_STREAM_RESPONSES: dict[int | str, dict[str, Any]] = {
+CallIdPath = Annotated[str, Path(max_length=512, examples=["call_1"])]
+LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
+
+_KEY_REUSED = error_responses({422: "The Idempotency-Key was used before, with another message: use another one."})
+_EVENTS_GONE = error_responses(
+    {410: "The events after that id are no longer kept: read the messages, then resume without it."}
+)
+_STREAM_RESPONSES: Responses = {
     200: {
         "description": "Server-sent events: accepted, queued, text_delta, thought_delta, tool_start, tool_end, "
         "approval, error, done. The last is done, or an error that is fatal. Resume a lost stream at GET .../stream.",
         "content": {"text/event-stream": {"schema": {"type": "string"}, "example": STREAM_EXAMPLE}},
     }
 }
-_NO_CONTENT: dict[int | str, dict[str, Any]] = {204: {"description": "No event follows that id, and no turn runs."}}
+_NO_CONTENT: Responses = {204: {"description": "No event follows that id, and no turn runs."}}
 
-_LIVE_RESPONSES: dict[int | str, dict[str, Any]] = {
+_LIVE_RESPONSES: Responses = {
     200: {
         "description": "Server-sent events of the session's turns, one turn after the other, and `changed` with "
         '`{"what": "sessions"}`, `"waiting"`, `"rewound"` or `"messages"`. It ends only with the server, or with the '
@@ -74,7 +70,7 @@ async def send_message(
 @router.get(
     "/sessions/{session_id}/stream",
     response_class=EventStreamResponse,
-    responses=_STREAM_RESPONSES | _NO_CONTENT | EVENTS_GONE,
+    responses=_STREAM_RESPONSES | _NO_CONTENT | _EVENTS_GONE,
 )
 async def resume_stream(
     session_id: SessionIdPath, caller: CurrentCaller, context: Context, last_id: LastEventId = None
@@ -83,7 +79,7 @@ async def resume_stream(
 
     If the events after that id are no longer kept, the answer is 410: read the messages, then resume without it.
     """
-    after_id = parse_last_event_id(last_id)
+    after_id = _parse_last_event_id(last_id)
     session = await context.get_session(caller, session_id)
     if not await context.turns.has_more(session, after_id):
         return Response(status_code=204)
@@ -123,7 +119,7 @@ async def answer_approval(
     return context.event_response(context.turns.follow(turn))
 
 
-@router.get("/live", response_class=EventStreamResponse, responses=_LIVE_RESPONSES | EVENTS_GONE)
+@router.get("/live", response_class=EventStreamResponse, responses=_LIVE_RESPONSES | _EVENTS_GONE)
 async def follow_live(
     caller: CurrentCaller,
     context: Context,
@@ -131,8 +127,15 @@ async def follow_live(
     last_id: LastEventId = None,
 ) -> Response:
     """Follow a session after Last-Event-ID, or from its current turn on, and changes to the caller's sessions."""
-    after_id = parse_last_event_id(last_id)
+    after_id = _parse_last_event_id(last_id)
     record = None if session is None else await context.get_session(caller, session)
     if record is not None and after_id is not None:
         await context.turns.has_more(record, after_id)  # raises if the events after that id are gone
     return context.event_response(live_events(context.turns, caller.user_id, record, after_id))
+
+
+def _parse_last_event_id(last_id: str | None) -> int | None:
+    """Parse the header Last-Event-ID; None: it was not sent."""
+    if last_id is not None and not (last_id.isascii() and last_id.isdigit() and len(last_id) < 19):
+        raise ApiError(400, "BadRequest", "Last-Event-ID: send the id of the last event that was read")
+    return int(last_id) if last_id else None

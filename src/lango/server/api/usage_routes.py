@@ -8,11 +8,9 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from lango.runtime.session_usage import DEFAULT_TURNS, SessionUsage
-from lango.server.api.parameters import COMMON_ERRORS, SessionIdPath
 from lango.server.context import Context
-from lango.server.schemas import RecordView
-from lango.server.security.auth import CurrentCaller
-from lango.server.security.authenticated_route import AuthenticatedRoute
+from lango.server.schemas import COMMON_ERRORS, RecordView, SessionIdPath
+from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
 

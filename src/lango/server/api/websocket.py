@@ -143,9 +143,8 @@ class _SocketConnection:
                 await self._send_error(error, message.session)
 
     async def _handle(self, message: ClientMessage) -> None:
-        caller = await self._context.authenticator.authenticate(
-            self._authorization
-        )  # again: the key may have been revoked
+        # again: the key may have been revoked
+        caller = await self._context.authenticator.authenticate(self._authorization)
         if len(self._streams) >= _MAX_STREAMS:
             raise ApiError(429, "TooManyStreams", f"at most {_MAX_STREAMS} streams on one socket")
         match message:

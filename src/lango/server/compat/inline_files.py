@@ -2,17 +2,18 @@
 
 import hashlib
 import re
+from collections.abc import Callable
 
 import msgspec
 
 from lango.adk.services.message_parts import make_attachment
-from lango.messages import Attachment, Message
+from lango.messages import Attachment, Media, Message
 from lango.server.errors import ApiError
 
 _BASE64_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
 _MAX_URL_HEAD = 1000
-UNREADABLE_FILE = "[a file stood here that could not be read]"
-"""Shown to the model instead of an unreadable file of an earlier message."""
+_UNREADABLE_FILE = "[a file stood here that could not be read]"
+"""Shown to the model instead of the files of an earlier message of which one is not readable."""
 
 
 def read_base64_file(number: int, name: str | None, mime_type: str | None, text: str) -> Attachment:
@@ -34,6 +35,17 @@ def read_data_url(number: int, name: str | None, url: str) -> Attachment:
             f"messages: nothing is fetched here; send file {number} as a data: URL (data:image/png;base64,...)",
         )
     return read_base64_file(number, name, head[1], url[head.end() :])
+
+
+def read_user_message(text: str, read_files: Callable[[], list[Attachment]], file_count: int, *, last: bool) -> Message:
+    """Return a user's message with its files. Raise `ApiError` for an unreadable file in the last message."""
+    try:
+        files, note = read_files(), ""
+    except ApiError:
+        if last:
+            raise
+        files, note = list[Attachment](), _UNREADABLE_FILE * file_count
+    return Message("user", text + note, media=tuple(Media(file.mime_type, file.data, name=file.name) for file in files))
 
 
 def attachments_of_message(message: Message) -> list[Attachment]:

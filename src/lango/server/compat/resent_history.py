@@ -20,12 +20,11 @@ from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store import SessionId, SessionRecord
-from lango.store.codec.rows import parse_result_text
 from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_message_page
-from lango.store.turns import queue, turns
 from lango.store.turns.client_calls import read_client_calls
-from lango.store.turns.turns import read_turn
+from lango.store.turns.queue import read_queued_messages
+from lango.store.turns.turns import find_by_idempotency_key, read_turn
 from lango.tools import Tool
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -44,14 +43,6 @@ class CallsInMessage(Struct, frozen=True):
     call_ids: tuple[str, ...] = ()
     answered_call_id: str | None = None
     result: Mapping[str, Any] = {}
-
-
-def parse_result(text: str) -> dict[str, Any]:
-    """Parse the result of a client's tool: a JSON object, or any other text as `result`."""
-    try:
-        return parse_result_text(text)
-    except RecursionError:
-        return {"result": text}
 
 
 def collect_results(messages: Iterable[CallsInMessage]) -> dict[str, Mapping[str, Any]]:
@@ -93,7 +84,7 @@ async def submit_results(
     key = await results_key(context, session, new)
     for candidate in (key, await results_key(context, session, new, "again", attempt)):
         key = candidate
-        turn = await context.store.read(turns.find_by_idempotency_key, session.key, key)
+        turn = await context.store.read(find_by_idempotency_key, session.key, key)
         record = await context.store.read(read_turn, session.key, turn) if turn else None
         if turn and record and record.status in ("queued", "running", "done"):
             return TurnRef(session, turn)
@@ -114,8 +105,12 @@ def check_all_answered(calls: Collection[str], answered: Collection[str]) -> Non
 
 async def results_key(context: ServerContext, session: SessionRecord, calls: Collection[str], *more: str) -> str:
     """Return an idempotency key for the results of some calls: the same results again are the same turn."""
-    about = "results", await _event_of_calls(context, session, calls), *sorted(calls), *more
-    return f"results-{hashlib.sha256(json.dumps(about).encode()).hexdigest()}"
+    return idempotency_key("results", await _event_of_calls(context, session, calls), *sorted(calls), *more)
+
+
+def idempotency_key(kind: str, *parts: str) -> str:
+    """Return an idempotency key that depends on all parts."""
+    return f"{kind}-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
 
 
 async def _event_of_calls(context: ServerContext, session: SessionRecord, calls: Collection[str]) -> str:
@@ -131,7 +126,26 @@ async def _event_of_calls(context: ServerContext, session: SessionRecord, calls:
     return ""
 
 
-async def unstored_messages(
+async def submit_user_messages(
+    context: ServerContext,
+    caller: Caller,
+    session_id: str,
+    user_messages: Sequence[Message],
+    newest: int,
+    key: str | None,
+    tools: Sequence[Tool],
+    results: Results,
+) -> TurnRef:
+    """Submit the user's last message as a turn, after those that the session does not hold yet."""
+    last = user_messages[-1]
+    history = await _unstored_messages(context, caller, session_id, user_messages, newest)
+    files = attachments_of_message(last)
+    return await context.turns.submit(
+        caller, session_id, last.content, key, files, client_tools=tools, results=results, history=history
+    )
+
+
+async def _unstored_messages(
     context: ServerContext, caller: Caller, session_id: str, user_messages: Sequence[Message], newest: int
 ) -> Sequence[Message]:
     """Return the user's messages before the last one that the session does not hold yet.
@@ -150,10 +164,8 @@ async def unstored_messages(
     if session is None:
         return user_messages[first:-1]
     page = await context.store.read(read_message_page, session, limit=_COMPARED_MESSAGES)
-    queued = await context.store.read(queue.read_queued_messages, session.key)
-    stored = [
-        visible_stored(message).message for message in (*page, *(queued_message.message for queued_message in queued))
-    ]
+    queued = await context.store.read(read_queued_messages, session.key)
+    stored = [visible_stored(message).message for message in (*page, *(entry.message for entry in queued))]
     stored_views = [message for message in stored if message.role == "user"]
     sent = [
         visible_user_message(message, map(file_fingerprint, attachments_of_message(message)))

@@ -1,20 +1,30 @@
 """Identify the caller by API key or token, and enforce rate limits and token quotas.
 
 The user is always that of the key or token, never one that a request names. Without keys, there is one user.
+
+FastAPI reads a body before it resolves the caller: then any client could make the server parse megabytes. An
+`AuthenticatedRoute` authenticates first. A stream may be open for hours, so it repeats the check every few seconds: a
+revoked key or an expired token ends it.
 """
 
 import functools
 import math
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 from msgspec import Struct
 from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from typing_extensions import override
 
 from lango.config import ServerSettings
-from lango.server.errors import ApiError
+from lango.server.errors import ApiError, log_server_fault, to_api_error
+from lango.server.json_body import JsonRequest, JsonResponse
 from lango.store import Store
 from lango.store.api_keys import find_key, seconds_until_tomorrow, spent_tokens
 
@@ -159,3 +169,47 @@ async def current_caller(request: Request) -> Caller:
 
 
 CurrentCaller = Annotated[Caller, Depends(current_caller)]
+
+
+_Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class AuthenticatedRoute(APIRoute):
+    """A route that authenticates its caller, where it has one, before it reads the body as a `JsonRequest`."""
+
+    @override
+    def get_route_handler(self) -> _Handler:
+        handle = super().get_route_handler()
+        has_caller = _depends_on_caller(self.dependant)
+
+        async def handle_authenticated(request: Request) -> Response:
+            if has_caller:
+                await authenticate_request(request)
+            return await handle(JsonRequest(request.scope, request.receive))
+
+        return handle_authenticated
+
+
+def _depends_on_caller(dependant: Dependant) -> bool:
+    return dependant.call is current_caller or any(map(_depends_on_caller, dependant.dependencies))
+
+
+def route_with_error_body(make_body: Callable[[ApiError], Mapping[str, Any]]) -> type[AuthenticatedRoute]:
+    """Return a class of routes whose error responses have another body."""
+
+    class RouteWithErrorBody(AuthenticatedRoute):
+        @override
+        def get_route_handler(self) -> _Handler:
+            handle = super().get_route_handler()
+
+            async def handle_errors(request: Request) -> Response:
+                try:
+                    return await handle(request)
+                except Exception as error:  # noqa: BLE001 - every error has a response
+                    api_error = to_api_error(error)
+                    log_server_fault(request, error)
+                    return JsonResponse(make_body(api_error), api_error.status, api_error.headers)
+
+            return handle_errors
+
+    return RouteWithErrorBody

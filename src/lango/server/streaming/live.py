@@ -17,9 +17,8 @@ from lango.server.streaming.turn_streams import TurnRef, TurnStreams
 from lango.store import SessionRecord
 from lango.store.codec.event_ids import turn_of_event
 from lango.store.sessions.sessions import find_session
-from lango.store.turns import queue
 from lango.store.turns.event_log import LoggedEvent
-from lango.store.turns.queue import find_next_turn
+from lango.store.turns.queue import find_current_turn, find_next_turn
 
 _SILENT_TURN_S = 0.5
 """A turn without an event for so long may run in a process that logs none before the end, such as a command."""
@@ -46,7 +45,7 @@ class _Reader:
     def __init__(self, watched: UserWatch, session: SessionRecord | None) -> None:
         self.watch = watched
         self.session = session
-        self.key = -1 if session is None else session.key
+        self.key = -1 if session is None else session.key  # no session has the key -1
         self.is_turn_silent = False
 
 
@@ -68,7 +67,7 @@ async def _turn_events(streams: TurnStreams, reader: _Reader, after_id: int | No
     turn = None
     last = 0 if after_id is None else turn_of_event(after_id) - 1
     if session is not None and after_id is None:
-        turn = await streams.store.read(queue.find_current_turn, session)
+        turn = await streams.store.read(find_current_turn, session)
     while True:
         seen = watch.activity[key]
         if turn is None and session is not None:

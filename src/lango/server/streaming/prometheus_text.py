@@ -69,9 +69,9 @@ def _counters(metrics: Metrics) -> Iterator[Metric]:
     yield _by_label(CounterMetricFamily("lango_tools", "Tool calls by outcome.", labels=["status"]), metrics.tools)
 
 
-def _store_gauges(leases: LeaseCounts, context: int) -> Iterator[Metric]:
+def _store_gauges(leases: LeaseCounts, turns_here: int) -> Iterator[Metric]:
     held = sum(leases.running_by_owner.values())
-    here = min(context, held)
+    here = min(turns_here, held)
     family = GaugeMetricFamily("lango_leases", "Sessions with a running turn, in the whole store.", labels=["held"])
     yield _by_label(family, {"here": here, "elsewhere": held - here})
     yield GaugeMetricFamily(

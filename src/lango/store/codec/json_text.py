@@ -20,10 +20,10 @@ from typing import Any, cast
 
 import msgspec
 import orjson
-from pydantic_core import to_jsonable_python
 
 from lango.errors import Unstorable
-from lango.json_input import is_nested_deeper_than
+from lango.events import to_jsonable
+from lango.json_input import is_nested_deeper_than, refuse_constant
 from lango.json_pieces import PIECE, decode, decode_strings
 
 _TAG = "$lango:"
@@ -87,19 +87,13 @@ def dumps(value: Any) -> str:
 
 def _dumps_with_tags(value: Any) -> str:
     try:
-        text = _encode(value)
+        text = dumps_untagged(value)
     except (TypeError, ValueError, RecursionError):
-        text = _encode(_add_tags(value, 0))
-    else:
-        if _TAG in text:
-            text = _encode(_add_tags(value, 0))
-        elif text.count("{") + text.count("[") > _MAX_DEPTH and is_nested_deeper_than(value, _MAX_DEPTH):
-            raise _too_deep()
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return _encode_ascii(_add_tags(value, 0))
+        return dumps_untagged(_add_tags(value, 0))
+    if _TAG in text:
+        return dumps_untagged(_add_tags(value, 0))
+    if text.count("{") + text.count("[") > _MAX_DEPTH and is_nested_deeper_than(value, _MAX_DEPTH):
+        raise _too_deep()
     return text
 
 
@@ -130,11 +124,7 @@ def dumps_untagged(value: Any) -> str:
 
 def loads_untagged(text: str) -> Any:
     """Decode JSON text, with tags as ordinary objects. Raise `ValueError` if it is not JSON."""
-    return decode(text, parse_constant=_refuse_constant)
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+    return decode(text, parse_constant=refuse_constant)
 
 
 def _add_tags(value: Any, depth: int) -> Any:
@@ -156,23 +146,14 @@ def _add_tags(value: Any, depth: int) -> Any:
         case list() | tuple():
             return [_add_tags(item, depth + 1) for item in cast("list[Any]", value)]
         case _:
-            return _add_tags(_to_jsonable(value), depth + 1)
+            return _add_tags(to_jsonable(value), depth + 1)
 
 
 def _key(key: Any) -> str:
-    plain = key if isinstance(key, str) else _to_jsonable(key)
+    plain = key if isinstance(key, str) else to_jsonable(key)
     text = plain if isinstance(plain, str) else json.dumps(plain)
     # a key that looks like one of our tags
     return _KEY + text if text.startswith(_TAG) else text
-
-
-def _to_jsonable(value: Any) -> Any:
-    try:
-        return to_jsonable_python(value)
-    except Exception as error:
-        raise Unstorable(
-            f"a value of type {type(value).__name__} cannot be stored as JSON; store its data instead"
-        ) from error
 
 
 def _remove_tags(members: dict[str, Any]) -> Any:

@@ -1,13 +1,14 @@
 """Convert events and sessions to rows and back."""
 
 import gc
-import json
-from collections.abc import Generator, Mapping
+import itertools
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast, get_args
 
 from msgspec import Struct
 
+from lango.history.pairing import parse_result_text
 from lango.messages import Message, Role, ToolCall
 from lango.store.codec.ids import expand, shorten, shorten_cached
 from lango.store.codec.json_text import dumps, loads, printable_text
@@ -23,7 +24,7 @@ from lango.store.codec.records import (
     check_id,
     without_temporary_state,
 )
-from lango.store.engine.database import Row
+from lango.store.engine.database import Operation, Row
 
 _EMPTY_MESSAGE = Message("event")
 
@@ -38,7 +39,7 @@ RESULT_ROLES = ("tool", "function")
 """The roles of rows with results: ours, and that of older writers."""
 _ROLES = frozenset(get_args(Role))
 STATE_COLUMNS = "seq, event_id, created_at, state_delta, extra"
-_MAX_READ_CHARACTERS = 200_000
+_ROWS_PER_STATEMENT = 50
 
 
 def rewinds_from_json(text: str | None) -> tuple[tuple[int, int], ...]:
@@ -154,10 +155,14 @@ def row_to_state_event(row: Row) -> StoredEvent:
     )
 
 
-def placeholders(rows: int, width: int) -> str:
-    """Return the placeholders of the values of some rows: `($1, $2), ($3, $4)`."""
-    numbers = ([f"${row * width + column + 1}" for column in range(width)] for row in range(rows))
-    return ", ".join(f"({', '.join(row)})" for row in numbers)
+def insert_rows(table: str, columns: str, rows: Sequence[Row]) -> Operation[None]:
+    """Insert rows, many with each statement; `columns` are those after the session's key."""
+    for start in range(0, len(rows), _ROWS_PER_STATEMENT):
+        some = rows[start : start + _ROWS_PER_STATEMENT]
+        numbers = itertools.count(1)
+        values = ", ".join(f"({', '.join(f'${next(numbers)}' for _ in row)})" for row in some)
+        sql = f"INSERT INTO {table} (session_key, {columns}) VALUES {values}"  # noqa: S608 - constants
+        yield sql, tuple(itertools.chain.from_iterable(some))
 
 
 def calls_to_json(calls: tuple[ToolCall, ...]) -> str:
@@ -195,20 +200,7 @@ def calls_from_json(text: str) -> tuple[ToolCall, ...]:
 
 
 def _parse_object(value: Any) -> Mapping[str, Any] | None:
-    if isinstance(value, str):
-        return parse_result_text(value)
-    return value
-
-
-def parse_result_text(text: str) -> dict[str, Any]:
-    """Parse a JSON object; any other text is the result itself."""
-    if len(text) > _MAX_READ_CHARACTERS:  # shown clipped and as text; parsing it would take long
-        return {"result": text}
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {"result": text}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"result": text}
+    return parse_result_text(value) if isinstance(value, str) else value
 
 
 @contextmanager

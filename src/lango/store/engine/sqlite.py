@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import apsw
 
@@ -28,13 +28,9 @@ from lango.store.engine.database import (
     SingleStatement,
     SingleStatementWrite,
     ping,
-    run_operation,
 )
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
-from lango.store.engine.schema import upgrade
 from lango.store.engine.sqlite_connection import (
-    Connection,
-    Cursor,
     WriteJob,
     connect_read_only,
     deliver_results,
@@ -43,10 +39,10 @@ from lango.store.engine.sqlite_connection import (
     refuse_foreign_database,
     run_group,
     run_in_transaction,
-    store_id,
     take_queued,
     translate_error,
     translated_errors,
+    upgrade_file,
 )
 from lango.store.engine.sqlite_file import (
     OpenedFiles,
@@ -87,9 +83,9 @@ class SqliteDatabase:
         self._thread: threading.Thread | None = None
         self._readers: ThreadPoolExecutor | None = None
         self._local = threading.local()
-        self._connections: list[Connection] = []
+        self._connections: list[apsw.Connection] = []
         self._is_open = False
-        self._writer: Connection | None = None
+        self._writer: apsw.Connection | None = None
         self._files: OpenedFiles | None = None  # of the writer
         self._store_id = self._page_bytes = 0
         self._log_holds_deleted_rows = False
@@ -98,7 +94,7 @@ class SqliteDatabase:
         self._fast_commits = 0
         self._writes_since_check = 0  # writes since the last look at the log
         self._pages_written = self._pages_checkpointed = 0
-        self._cursors: dict[SingleStatement, Cursor] = {}
+        self._cursors: dict[SingleStatement, apsw.Cursor] = {}
         self._changes = SqliteChanges(None if path == MEMORY else self._connect_without_waiting)
 
     @property
@@ -165,7 +161,7 @@ class SqliteDatabase:
         """Subscribe to changes of a session, and to every commit of other processes."""
         return self._changes.subscribe(key)
 
-    def _connect_without_waiting(self) -> Connection:
+    def _connect_without_waiting(self) -> apsw.Connection:
         connection = self._connect(apsw.SQLITE_OPEN_READWRITE)
         connection.set_busy_timeout(0)
         return connection
@@ -257,21 +253,21 @@ class SqliteDatabase:
             self._put_job(WriteJob(ping))  # lets the thread checkpoint if the log has grown
         return result
 
-    def _run_single_statement(self, connection: Connection, short: SingleStatementWrite[Any]) -> bool:
+    def _run_single_statement(self, connection: apsw.Connection, short: SingleStatementWrite[Any]) -> bool:
         """Run a single statement; False: it wrote nothing."""
         statement = short.statement
         cursor = self._cursors.get(statement)
         if cursor is None:
             for text in statement.create_trigger:
-                connection.execute(text)
+                execute_on(connection, text)
             cursor = self._cursors[statement] = connection.cursor()
         try:
-            cursor.execute(statement.insert, short.values)
+            cursor.execute(statement.insert, short.values)  # pyright: ignore[reportUnknownMemberType]
         except apsw.ConstraintError:  # it was rolled back
             return False
         return True
 
-    def _set_busy_timeout(self, connection: Connection, *, patient: bool) -> None:
+    def _set_busy_timeout(self, connection: apsw.Connection, *, patient: bool) -> None:
         """Set whether the writer waits for other processes: its thread may, the event loop must not."""
         if patient != self._waits_for_locks:
             connection.set_busy_timeout(int(self._busy_timeout_s * 1000) if patient else 0)
@@ -290,10 +286,10 @@ class SqliteDatabase:
                 return
             self._pages_checkpointed = self._pages_written
             if not self._log_holds_deleted_rows:
-                self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                execute_on(self._writer, "PRAGMA wal_checkpoint(PASSIVE)")
                 return
             self._set_busy_timeout(self._writer, patient=False)
-            [[busy, _, _]] = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            [[busy, _, _]] = execute_on(self._writer, "PRAGMA wal_checkpoint(TRUNCATE)")
             self._log_holds_deleted_rows = bool(busy)
 
     def _check_files(self, *, writing: bool) -> None:
@@ -306,21 +302,21 @@ class SqliteDatabase:
             self._check_files(writing=True)
             check_not_overwritten(self._path, self._store_id)
             if self._writer is not None:
-                [[_, frames, _]] = self._writer.execute("PRAGMA wal_checkpoint(NOOP)").fetchall()
+                [[_, frames, _]] = execute_on(self._writer, "PRAGMA wal_checkpoint(NOOP)")
                 check_log_size(self._path, frames, self._page_bytes)
 
-    def _run_group(self, connection: Connection, jobs: list[WriteJob]) -> None:
+    def _run_group(self, connection: apsw.Connection, jobs: list[WriteJob]) -> None:
         execute = functools.partial(execute_on, connection)
         began = time.perf_counter()
-        connection.execute("BEGIN IMMEDIATE")
+        execute_on(connection, "BEGIN IMMEDIATE")
         try:
             if jobs[0].run(execute) if len(jobs) == 1 else run_group(connection, jobs, execute):
-                connection.execute("COMMIT")
+                execute_on(connection, "COMMIT")
             elif connection.in_transaction:  # or SQLite has rolled it back already
-                connection.execute("ROLLBACK")
+                execute_on(connection, "ROLLBACK")
         except BaseException:
             if connection.in_transaction:
-                connection.execute("ROLLBACK")
+                execute_on(connection, "ROLLBACK")
             raise
         self._time_commit(began)
         self._pages_written, _ = connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)
@@ -331,7 +327,7 @@ class SqliteDatabase:
     def _time_commit(self, began: float) -> None:
         self._fast_commits = self._fast_commits + 1 if time.perf_counter() - began < _FAST_COMMIT_S else 0
 
-    def _open_writer(self) -> Connection:
+    def _open_writer(self) -> apsw.Connection:
         if self._path == MEMORY:
             with translated_errors(self._path):
                 return self._connect_writer()
@@ -352,24 +348,17 @@ class SqliteDatabase:
         self._is_open = True
         return connection
 
-    def _connect_writer(self) -> Connection:
+    def _connect_writer(self) -> apsw.Connection:
         connection = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         try:
             refuse_foreign_database(connection, self._path)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA secure_delete = ON").fetchall()
-            connection.execute("PRAGMA wal_autocheckpoint = 0")
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                run_operation(upgrade(self._path, "sqlite"), functools.partial(execute_on, connection))
-                self._store_id = store_id(connection)
-                [[self._page_bytes]] = connection.execute("PRAGMA page_size").fetchall()
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # so that the number is in the file itself
+            execute_on(connection, "PRAGMA journal_mode = WAL")
+            execute_on(connection, "PRAGMA synchronous = FULL")
+            execute_on(connection, "PRAGMA secure_delete = ON")
+            execute_on(connection, "PRAGMA wal_autocheckpoint = 0")
+            self._store_id = run_in_transaction(connection, lambda: upgrade_file(self._path))
+            [[self._page_bytes]] = execute_on(connection, "PRAGMA page_size")
+            execute_on(connection, "PRAGMA wal_checkpoint(PASSIVE)")  # so that the number is in the file itself
         except BaseException:
             connection.close()
             raise
@@ -386,7 +375,7 @@ class SqliteDatabase:
             connection = getattr(self._local, "connection", None)
             if connection is None:
                 connection = self._connect(apsw.SQLITE_OPEN_READWRITE)
-                connection.execute("PRAGMA query_only = 1")
+                execute_on(connection, "PRAGMA query_only = 1")
                 self._local.connection = connection
                 self._connections.append(connection)
             try:
@@ -397,10 +386,10 @@ class SqliteDatabase:
                 connection.close()
                 raise
 
-    def _connect(self, flags: int) -> Connection:
+    def _connect(self, flags: int) -> apsw.Connection:
         connection = apsw.Connection(self._path, flags=flags, statementcachesize=_STATEMENT_CACHE_SIZE)
         connection.set_busy_timeout(int(self._busy_timeout_s * 1000))
-        return cast("Connection", connection)
+        return connection
 
     def _close(self) -> None:
         with self._lock:  # later operations open the file again

@@ -4,122 +4,82 @@ import asyncio
 import contextlib
 import functools
 import secrets
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 import apsw
 from msgspec import Struct, field
 
 from lango.errors import LangoError, SchemaError, StoreDamaged, StoreError, StoreUnavailable
 from lango.store.engine.database import LockingRead, Operation, ReturningWrite, RollBack, Row, run_operation
+from lango.store.engine.schema import upgrade
 
 T = TypeVar("T")
 
 
-class Connection(Protocol):
-    """The methods of `apsw.Connection` that are used here, with types."""
-
-    @property
-    def in_transaction(self) -> bool:
-        """Whether a transaction is open."""
-        ...
-
-    def execute(self, statements: str, bindings: tuple[Any, ...] = ()) -> "Cursor":
-        """Execute a statement."""
-        ...
-
-    def cursor(self) -> "Cursor":
-        """Create a cursor, which keeps its statement prepared."""
-        ...
-
-    def changes(self) -> int:
-        """Return the number of rows that the last statement changed."""
-        ...
-
-    def status(self, op: int) -> tuple[int, int]:
-        """Read a counter of SQLite, and its highest value."""
-        ...
-
-    def set_busy_timeout(self, milliseconds: int) -> None:
-        """Set how long to wait for a lock of another connection."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection."""
-        ...
-
-
-class Cursor(Iterable[Row], Protocol):
-    """A statement under way."""
-
-    def execute(self, statements: str, bindings: tuple[Any, ...] = ()) -> "Cursor":
-        """Execute a statement."""
-        ...
-
-    def fetchall(self) -> list[Row]:
-        """Return the remaining rows."""
-        ...
-
-
-def store_id(connection: Connection) -> int:
-    """Return the store's random number, which is in the header of its file; a new store gets one."""
-    [[number]] = connection.execute("PRAGMA application_id").fetchall()
+def upgrade_file(path: str) -> Operation[int]:
+    """Upgrade the schema; return the store's random number in the header of its file, which a new store gets here."""
+    yield from upgrade(path, "sqlite")
+    [[number]] = yield "PRAGMA application_id", ()
     if not number:
         number = secrets.randbelow(2**31 - 1) + 1
-        connection.execute(f"PRAGMA application_id = {number}")
+        yield f"PRAGMA application_id = {number}", ()
     return number
 
 
-def read_snapshot(connection: Connection, operation: Callable[[], Operation[T]]) -> T:
+def read_snapshot(connection: apsw.Connection, operation: Callable[[], Operation[T]]) -> T:
     """Run an operation that only reads, on one snapshot."""
-    connection.execute("BEGIN")  # one snapshot for all statements
+    execute_on(connection, "BEGIN")  # one snapshot for all statements
     try:
         return run_operation(operation(), functools.partial(execute_on, connection))
     finally:
         if connection.in_transaction:  # unless a disk error has ended it
-            connection.execute("COMMIT")
+            execute_on(connection, "COMMIT")
 
 
-def connect_read_only(path: str) -> Connection:
+def connect_read_only(path: str) -> apsw.Connection:
     """Open a read-only file for one read, without leaving files beside it."""
     uri = f"{Path(path).absolute().as_uri()}?mode=ro"
     if not Path(f"{path}-wal").exists():
         uri += "&immutable=1"
-    return cast("Connection", apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI))
+    return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
 
-def run_in_transaction(connection: Connection, operation: Callable[[], Operation[T]]) -> T:
+def run_in_transaction(connection: apsw.Connection, operation: Callable[[], Operation[T]]) -> T:
     """Run an operation in a transaction of its own."""
     try:
-        connection.execute("BEGIN IMMEDIATE")
+        execute_on(connection, "BEGIN IMMEDIATE")
         result = run_operation(operation(), functools.partial(execute_on, connection))
-        connection.execute("COMMIT")
+        execute_on(connection, "COMMIT")
     except BaseException:
         if connection.in_transaction:
-            connection.execute("ROLLBACK")
+            execute_on(connection, "ROLLBACK")
         raise
     return result
 
 
-def execute_on(connection: Connection, sql: str, values: tuple[Any, ...]) -> list[Row]:
+def execute_on(connection: apsw.Connection, sql: str, values: tuple[Any, ...] = ()) -> list[Row]:
     """Execute one statement."""
     # SQLite numbers $1, $2, ... by first appearance, which is in order
     if type(sql) is ReturningWrite:
         return _execute_returning(connection, sql, values)
-    return connection.execute(sql.without_lock if type(sql) is LockingRead else sql, values).fetchall()
+    plain: str = sql.without_lock if type(sql) is LockingRead else sql
+    # apsw's types name a type that only Python 3.12 has
+    cursor: Any = connection.execute(plain, values)  # pyright: ignore[reportUnknownMemberType]
+    return cursor.fetchall()
 
 
-def _execute_returning(connection: Connection, write: ReturningWrite, values: tuple[Any, ...]) -> list[Row]:
+def _execute_returning(connection: apsw.Connection, write: ReturningWrite, values: tuple[Any, ...]) -> list[Row]:
     if write.read_back and write.is_delete:
-        if rows := connection.execute(write.read_back, values[write.read_back_values]).fetchall():
-            connection.execute(write.without_returning, values)
+        if rows := execute_on(connection, write.read_back, values[write.read_back_values]):
+            execute_on(connection, write.without_returning, values)
         return rows
-    connection.execute(write.without_returning, values)
+    execute_on(connection, write.without_returning, values)
     if not connection.changes():
         return []
-    return connection.execute(write.read_back, values[write.read_back_values]).fetchall() if write.read_back else [(1,)]
+    return execute_on(connection, write.read_back, values[write.read_back_values]) if write.read_back else [(1,)]
 
 
 class WriteJob(Struct, eq=False):
@@ -159,22 +119,22 @@ class WriteJob(Struct, eq=False):
 
 
 def run_group(
-    connection: Connection, jobs: list[WriteJob], execute: Callable[[str, tuple[Any, ...]], list[Row]]
+    connection: apsw.Connection, jobs: list[WriteJob], execute: Callable[[str, tuple[Any, ...]], list[Row]]
 ) -> Literal[True]:
     """Run the jobs of a group, each behind a savepoint, so that a failure rolls back only one."""
     for job in jobs:
-        connection.execute("SAVEPOINT job")
+        execute_on(connection, "SAVEPOINT job")
         if not job.run(execute):
             if job.error is not None and not connection.in_transaction:
                 raise job.error  # a full disk rolls back the whole group
-            connection.execute("ROLLBACK TO job")
-        connection.execute("RELEASE job")
+            execute_on(connection, "ROLLBACK TO job")
+        execute_on(connection, "RELEASE job")
     return True
 
 
-def refuse_foreign_database(connection: Connection, path: str) -> None:
+def refuse_foreign_database(connection: apsw.Connection, path: str) -> None:
     """Raise `SchemaError` for a database that another program made."""
-    tables = {name for [name] in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    tables = {name for [name] in execute_on(connection, "SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and "lango_schema" not in tables:
         raise SchemaError(f"{path} is the database of another program: name another file for the store")
 

@@ -14,8 +14,8 @@ from lango.errors import StoreDamaged, StoreUnavailable, StoreUrlError
 
 _PRIVATE_MODE = 0o600
 _MAGIC = b"SQLite format 3\0"
-_NUMBER_AT = 68  # of the file, where a database carries its application's number
-_LOG_HEADER, _LOG_FRAME = 32, 24  # bytes before a log, and before each page in it
+STORE_ID_AT = 68  # offset in the first page of a database: SQLite's application id
+LOG_HEADER, LOG_FRAME = 32, 24  # bytes before a log, and before each page in it
 FileId = tuple[int, int]
 """The device and inode of a file: another file at the same path has others."""
 
@@ -73,12 +73,12 @@ def read_store_id(path: str) -> int:
         "", str(Path(path).absolute()), [apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB, 0]
     )
     try:
-        header: bytes = opened.xRead(_NUMBER_AT + 4, 0)
+        header: bytes = opened.xRead(STORE_ID_AT + 4, 0)
     finally:
         opened.xClose()
     if header and not header.startswith(_MAGIC):
         raise apsw.NotADBError("file is not a database")
-    return int.from_bytes(header[_NUMBER_AT:].ljust(4, b"\0"), "big", signed=True)
+    return int.from_bytes(header[STORE_ID_AT:].ljust(4, b"\0"), "big", signed=True)
 
 
 def check_not_overwritten(path: str, wanted: int) -> None:
@@ -90,7 +90,7 @@ def check_not_overwritten(path: str, wanted: int) -> None:
 def check_log_size(path: str, frames: int, page_bytes: int) -> None:
     """Raise `StoreDamaged` if the log of an open database was truncated by another program."""
     size = Path(f"{path}-wal").stat().st_size
-    if size < _LOG_HEADER + frames * (_LOG_FRAME + page_bytes) and frames:
+    if size < LOG_HEADER + frames * (LOG_FRAME + page_bytes) and frames:
         raise StoreDamaged(f"{Path(path).name}-wal was cut off while it was in use: restore it from a backup")
 
 

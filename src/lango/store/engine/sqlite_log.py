@@ -23,10 +23,9 @@ import apsw
 from msgspec import Struct
 
 from lango.errors import StoreDamaged
-from lango.store.engine.sqlite_file import read_store_id
+from lango.store.engine.sqlite_file import LOG_FRAME, LOG_HEADER, STORE_ID_AT, read_store_id
 
 _MAGIC = (0x377F0682, 0x377F0683)  # the second: checksums of big-endian words
-_HEADER, _FRAME = 32, 24
 _INDEX_HEADER = 48
 _INDEX_VERSION = 3_007_000
 _MOST_BYTES = 128_000_000
@@ -37,7 +36,6 @@ _USUAL_PAGE = 4096
 _OTHERS = "belongs to another database"
 _OTHERS_OR_OLD = "and the -shm file do not belong together: one is another database's, or an old copy"
 _FOREIGN = (_OTHERS, _OTHERS_OR_OLD)
-_NUMBER_AT = 68  # offset of the application id in the first page
 
 _open_here: Counter[str] = Counter()
 _lock = threading.Lock()
@@ -145,7 +143,7 @@ def _problem(path: str, index: _Index | None, log: _Log) -> str | None:
     if index is not None and index.frames <= index.checkpointed:
         return None
     if index is not None:
-        if len(log.head) < _HEADER:
+        if len(log.head) < LOG_HEADER:
             return f"is missing or cut off: it had {index.frames} frames"
         if not log.head_is_whole or log.head[16:24] == index.salts:
             lost = log.whole < index.frames
@@ -161,14 +159,14 @@ def _problem(path: str, index: _Index | None, log: _Log) -> str | None:
 def _head(path: str) -> bytes:
     try:
         with Path(f"{path}-wal").open("rb") as file:
-            return file.read(_HEADER)
+            return file.read(LOG_HEADER)
     except FileNotFoundError:
         return b""
 
 
 def _read(path: str) -> _Log:
     log = _Log(_head(path))
-    if len(log.head) < _HEADER:
+    if len(log.head) < LOG_HEADER:
         return log
     magic, _, page, *_ = struct.unpack(">8I", log.head)
     page = page if 512 <= page <= 65_536 and not page & (page - 1) else _USUAL_PAGE
@@ -177,7 +175,7 @@ def _read(path: str) -> _Log:
     log.head_is_whole = magic in _MAGIC and struct.pack(">2I", *sums) == log.head[24:]
     size = Path(f"{path}-wal").stat().st_size
     if size > _MOST_BYTES:
-        log.whole = (size - _HEADER) // (_FRAME + page)
+        log.whole = (size - LOG_HEADER) // (LOG_FRAME + page)
         return log
     salts, intact = log.head[16:24], log.head_is_whole
     numbers: set[int] = set()
@@ -193,16 +191,16 @@ def _read(path: str) -> _Log:
         if committed:
             log.whole = count
         if place == 1:
-            numbers.add(struct.unpack_from(">I", body, _NUMBER_AT)[0])
+            numbers.add(struct.unpack_from(">I", body, STORE_ID_AT)[0])
     log.numbers = frozenset(numbers - {0})
     return log
 
 
 def _frames(path: str, page: int) -> Iterator[tuple[bytes, bytes]]:
     with Path(f"{path}-wal").open("rb") as file:
-        file.seek(_HEADER)
-        while len(frame := file.read(_FRAME + page)) == _FRAME + page:
-            yield frame[:_FRAME], frame[_FRAME:]
+        file.seek(LOG_HEADER)
+        while len(frame := file.read(LOG_FRAME + page)) == LOG_FRAME + page:
+            yield frame[:LOG_FRAME], frame[LOG_FRAME:]
 
 
 def _checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:

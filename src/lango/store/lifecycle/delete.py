@@ -5,7 +5,7 @@ from lango.store.codec.records import SessionId
 from lango.store.codec.rows import calls_from_json
 from lango.store.engine.database import Operation
 from lango.store.search.index import LOCK_PROGRESS
-from lango.store.sessions import lineage
+from lango.store.sessions.lineage import read_lineages
 
 _DELETE = "DELETE FROM sessions WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING session_key, forked_from"
 _DELETE_OWN_ROWS = [
@@ -46,11 +46,11 @@ def delete_session(name: SessionId) -> Operation[bool]:
     """Delete a session and its unshared rows; return whether it existed."""
     rows = yield _DELETE, (name.app_name, name.user_id, name.id)
     for key, forked_from in rows:
-        shared = (yield from lineage.read_lineage(key)) if forked_from else ()
+        lineages = (yield from read_lineages([key])) if forked_from else {}
         for statement in _DELETE_OWN_ROWS:
             yield statement, (key,)
         # in one order, so that no two deletions deadlock
-        for session_key in sorted({key, *(source.source_key for source in shared)}):
+        for session_key in sorted({key, *(shared.source_key for shared in lineages.get(key, ()))}):
             yield from (_delete_own(session_key) if session_key == key else _release_source(session_key))
     return bool(rows)
 

@@ -88,9 +88,7 @@ def fork_session(
     yield from _reopen_calls(key, session, point)
     yield from observations.copy_to_fork(key, session.key, point)
     yield from close_open_calls(key, new, session.revision, now, forked=True)
-    made = yield from sessions.find_session(new)
-    assert made
-    return (yield from with_first_words(made))
+    return (yield from with_first_words((yield from sessions.get_session(new))))
 
 
 def _shared_ranges(session: SessionRecord, point: int) -> Operation[list[SharedRange]]:

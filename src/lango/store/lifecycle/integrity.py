@@ -3,13 +3,10 @@
 Nothing is repaired. Another program, a broken disk or a bad copy may have changed what `append` guarantees.
 """
 
-from typing import Any
-
 from msgspec import Struct, field
 
-from lango.errors import SessionNotFound
 from lango.store.codec.ids import call_key
-from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.json_text import dumps
 from lango.store.codec.records import SessionId, SessionRecord
 from lango.store.codec.rows import RESULT_ROLES, STATE_COLUMNS, calls_from_json, row_to_event, row_to_state_event
 from lango.store.engine.database import Dialect, Operation, Row
@@ -24,7 +21,6 @@ ORDER BY seq, revision
 """  # noqa: S608 - constants
 _NAMES = "SELECT app_name, user_id, id FROM sessions ORDER BY app_name, user_id, id"
 _NEWEST = "SELECT MAX(seq) FROM messages WHERE session_key = $1"
-_STATE = "SELECT state FROM session_states WHERE session_key = $1"
 _OPEN = "SELECT call_id, seq FROM open_calls WHERE session_key = $1 ORDER BY seq, call_id"
 _RUNNING = "SELECT turn, epoch FROM turns WHERE session_key = $1 AND status = 'running'"
 _OPEN_INDEX = "SELECT rowid FROM search_words LIMIT 1"
@@ -71,11 +67,9 @@ def list_session_names() -> Operation[list[SessionId]]:
 def check_session(name: SessionId) -> Operation[list[Problem]]:
     """Return the problems of a session. Raise `SessionNotFound`."""
     try:
-        session = yield from sessions.find_session(name)
+        session = yield from sessions.get_session(name)
     except (ValueError, TypeError, AttributeError) as error:
         return [Problem(f"the session, or its state, cannot be read ({type(error).__name__})")]
-    if session is None:
-        raise SessionNotFound(f"there is no session {name.id!r}")
     seen = _Progress()
     for first in range(1, session.last_seq + 1, _PAGE):
         for row in (yield from read_rows(session, first, min(first + _PAGE - 1, session.last_seq))):
@@ -172,9 +166,7 @@ def _check_state(seen: _Progress, session: SessionRecord) -> Operation[None]:
         except Exception as error:  # noqa: BLE001 - whatever stands there
             seen.add(f"a change of state after it cannot be read ({type(error).__name__})", row[0])
     try:
-        stored: dict[str, Any] = {}
-        for [text] in (yield _STATE, (session.key,)):
-            stored = loads(text)
+        stored = yield from state.read_session_state(session.key)
         journaled = yield from state.read_state_at(session.key, session.last_seq)
     except Exception as error:  # noqa: BLE001 - whatever stands there
         seen.add(f"the session's state cannot be read ({type(error).__name__})")

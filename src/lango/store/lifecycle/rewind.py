@@ -42,9 +42,7 @@ def rewind_session(name: SessionId, before: int, now: float) -> Operation[Sessio
         rewind_before=invocation_id,
     )
     yield from append(session.key, name, session.revision, entry)
-    rewound = yield from sessions.find_session(name)
-    assert rewound
-    return (yield from with_first_words(rewound))
+    return (yield from with_first_words((yield from sessions.get_session(name))))
 
 
 def _invocation_of_message(session: SessionRecord, seq: int) -> Operation[str]:

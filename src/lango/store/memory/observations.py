@@ -30,11 +30,12 @@ BATCH_COLUMNS = (
     "batch, generation, first_seq, last_seq, floor_seq, rewinds, sources, model, input_tokens, output_tokens, tokens, "
     "created_at"
 )
+OBSERVATION_COLUMNS = "batch, number, first_seq, last_seq, priority, day, text"
 _BATCHES = f"SELECT {BATCH_COLUMNS} FROM observation_batches WHERE session_key = $1 ORDER BY batch"  # noqa: S608 - constants
-_OBSERVATIONS = """
-SELECT batch, number, first_seq, last_seq, priority, day, text FROM observations
+_OBSERVATIONS = f"""
+SELECT {OBSERVATION_COLUMNS} FROM observations
 WHERE session_key = $1 AND batch >= $2 AND batch <= $3 ORDER BY batch, number
-"""
+"""  # noqa: S608
 _BUSY = """
 SELECT 1 FROM turns WHERE session_key = $1 AND status = 'running'
 UNION ALL SELECT 1 FROM open_calls WHERE session_key = $1 AND seq > $2
@@ -49,12 +50,11 @@ _FORK_BATCHES = f"""
 INSERT INTO observation_batches (session_key, {BATCH_COLUMNS})
 SELECT CAST($1 AS BIGINT), {BATCH_COLUMNS} FROM observation_batches WHERE session_key = $2 AND last_seq <= $3
 """  # noqa: S608
-_FORK_OBSERVATIONS = """
-INSERT INTO observations (session_key, batch, number, first_seq, last_seq, priority, day, text)
-SELECT CAST($1 AS BIGINT), o.batch, o.number, o.first_seq, o.last_seq, o.priority, o.day, o.text
-FROM observations o JOIN observation_batches b ON b.session_key = o.session_key AND b.batch = o.batch
-WHERE o.session_key = $2 AND b.last_seq <= $3
-"""
+_FORK_OBSERVATIONS = f"""
+INSERT INTO observations (session_key, {OBSERVATION_COLUMNS})
+SELECT CAST($1 AS BIGINT), {OBSERVATION_COLUMNS} FROM observations WHERE session_key = $2
+    AND batch IN (SELECT batch FROM observation_batches WHERE session_key = $2 AND last_seq <= $3)
+"""  # noqa: S608
 QUOTE_TOKENS = 150
 """The tokens of the text around observations and facts in a request."""
 

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from lango.store.codec.json_text import dumps, printable_text
 from lango.store.codec.records import SessionId
+from lango.store.codec.rows import insert_rows
 from lango.store.engine.database import Operation
 from lango.store.memory import observations, user_facts
-from lango.store.memory.observations import BATCH_COLUMNS, Batch
+from lango.store.memory.observations import BATCH_COLUMNS, OBSERVATION_COLUMNS, Batch
 from lango.store.memory.user_facts import Fact
 from lango.store.sessions.sessions import lock_session
 
@@ -21,10 +22,6 @@ SELECT $1, COALESCE(MAX(batch), 0) + 1, CAST($2 AS BIGINT), CAST($3 AS BIGINT), 
 FROM observation_batches WHERE session_key = $1
 RETURNING batch
 """  # noqa: S608
-_INSERT_OBSERVATION = """
-INSERT INTO observations (session_key, batch, number, first_seq, last_seq, priority, day, text)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-"""
 _ACQUIRE = """
 INSERT INTO observer_leases (session_key, owner, epoch) VALUES ($1, $2, 1)
 ON CONFLICT (session_key) DO UPDATE SET owner = excluded.owner, epoch = observer_leases.epoch + 1
@@ -55,12 +52,13 @@ class ObserverLease(Struct, frozen=True):
 def store_batch(
     lease: ObserverLease, name: SessionId, batch: Batch, facts: Sequence[Fact], now: float
 ) -> Operation[int | None]:
-    """Store a batch and its facts; None: the lease was lost, and nothing is stored."""
-    batch = replace(batch, created_at=now)
-    number = yield from add_batch(lease, batch)
-    # no facts from messages that were rewound meanwhile
-    if number is not None and (yield from observations.is_still_valid(lease.session_key, batch)):
-        yield from user_facts.add_facts(name.app_name, name.user_id, lease.session_key, facts, now)
+    """Store a batch and its facts, and return its number; None: the lease was lost, or the session was deleted."""
+    key = lease.session_key
+    if (yield from lock_session(key)) is None or not (yield _IS_HELD, (key, lease.epoch)):
+        return None
+    number = yield from _insert_batch(key, replace(batch, created_at=now))
+    if (yield from observations.is_still_valid(key, batch)):  # no facts from messages that were rewound meanwhile
+        yield from user_facts.add_facts(name.app_name, name.user_id, key, facts, now)
     return number
 
 
@@ -89,16 +87,7 @@ def release_observer_lease(lease: ObserverLease) -> Operation[None]:
     yield _RELEASE, (lease.session_key, lease.epoch)
 
 
-def add_batch(lease: ObserverLease, batch: Batch) -> Operation[int | None]:
-    """Store a batch and return its number; None: the lease was lost, or the session was deleted."""
-    key = lease.session_key
-    if (yield from lock_session(key)) is None or not (yield _IS_HELD, (key, lease.epoch)):
-        return None
-    return (yield from insert_batch(key, batch))
-
-
-def insert_batch(key: int, batch: Batch) -> Operation[int]:
-    """Insert the rows of a batch."""
+def _insert_batch(key: int, batch: Batch) -> Operation[int]:
     [[number]] = yield (
         _INSERT_BATCH,
         (
@@ -116,7 +105,9 @@ def insert_batch(key: int, batch: Batch) -> Operation[int]:
             batch.created_at,
         ),
     )
-    for at, note in enumerate(batch.observations, 1):
-        values = (key, number, at, note.first_seq, note.last_seq, note.priority, note.day, printable_text(note.text))
-        yield _INSERT_OBSERVATION, values
+    rows = [
+        (key, number, at, note.first_seq, note.last_seq, note.priority, note.day, printable_text(note.text))
+        for at, note in enumerate(batch.observations, 1)
+    ]
+    yield from insert_rows("observations", OBSERVATION_COLUMNS, rows)
     return number

@@ -3,28 +3,33 @@
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import AppendResult, NewEvent, SessionId, without_temporary_state
-from lango.store.codec.rows import MessageRow, event_to_row
+from lango.store.codec.rows import MESSAGE_COLUMNS, MessageRow, event_to_row
 from lango.store.engine.database import Operation, ReturningWrite, RollBack
 from lango.store.sessions.lineage import read_rewinds
 from lango.store.sessions.open_calls import track_calls
 from lango.store.sessions.state import apply_delta, first_seq_of_invocation
 
 ADVANCE = """
-UPDATE sessions SET revision = revision + 1, last_seq = last_seq + {messages}, total_tokens = total_tokens + {tokens},
-    updated_at = {created_at}, user_seq = CASE WHEN {is_user} = 1 THEN last_seq + 1 ELSE user_seq END
+UPDATE sessions SET revision = revision + {events}, last_seq = last_seq + {messages},
+    total_tokens = total_tokens + {tokens}, updated_at = {created_at},
+    user_seq = CASE WHEN {user_place} > 0 THEN last_seq + {user_place} ELSE user_seq END
 WHERE session_key = {session_key} AND revision = {revision}
+"""
+"""Advances and locks a session, unless another writer has changed its revision.
+
+`user_place` is the place of the newest message of the user among the new ones; 0: there is none.
+"""
+# An event id is unique in the whole session: nothing is advanced for an id that is in the other table of events.
+ID_IS_FREE = """
     AND NOT EXISTS (SELECT 1 FROM {other_events} WHERE session_key = {session_key} AND event_id = {event_id})
 """
 
 
 def _advance(other_events: str) -> ReturningWrite:
-    """Return the statement that advances and locks a session, unless another writer has changed its revision.
-
-    An event id is unique in the whole session: nothing is advanced for an id that is in the other table of events.
-    """
-    names = ("messages", "tokens", "created_at", "is_user", "session_key", "revision", "event_id")
+    names = ("messages", "tokens", "created_at", "user_place", "session_key", "revision", "event_id")
+    numbers = {name: f"${n}" for n, name in enumerate(names, 1)}
     return ReturningWrite(
-        ADVANCE.format(other_events=other_events, **{name: f"${n}" for n, name in enumerate(names, 1)}),
+        (ADVANCE + ID_IS_FREE).format(events=1, other_events=other_events, **numbers),
         returning="last_seq, total_tokens, epoch, forked_from",
         read="FROM sessions WHERE session_key = $1",
         where=slice(4, 5),
@@ -33,16 +38,12 @@ def _advance(other_events: str) -> ReturningWrite:
 
 _ADVANCE_BY_MESSAGE, _ADVANCE_BY_STATE = _advance("state_events"), _advance("messages")
 
-MESSAGE_INSERT = """
-INSERT INTO messages (session_key, seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id,
-    invocation_id, call_seq, state_delta, extra)
-VALUES """
-MESSAGE_WIDTH = 14
 _INSERT_MESSAGE = ReturningWrite(
     f"""
-{MESSAGE_INSERT} ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+INSERT INTO messages (session_key, {MESSAGE_COLUMNS})
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT (session_key, event_id) DO NOTHING
-""",
+""",  # noqa: S608 - constants
     returning="seq",
 )
 
@@ -127,7 +128,7 @@ def append(
 
 
 def message_values(key: int, seq: int, total_tokens: int, call_seq: int | None, row: MessageRow) -> tuple[object, ...]:
-    """Return the values of a message's row, in the order of `MESSAGE_INSERT`."""
+    """Return the values of a message's row, in the order of `MESSAGE_COLUMNS`."""
     return (
         key,
         seq,
@@ -140,9 +141,9 @@ def message_values(key: int, seq: int, total_tokens: int, call_seq: int | None, 
         row.created_at,
         row.event_id,
         row.invocation_id,
-        call_seq,
         row.state_delta,
         row.extra,
+        call_seq,
     )
 
 

@@ -6,9 +6,9 @@ conditions fails; then `lango.store.sessions.append` stores the event, or raises
 
 from lango.store.codec.ids import call_key
 from lango.store.codec.records import AppendResult, NewEvent
-from lango.store.codec.rows import approval_subject, event_to_row
+from lango.store.codec.rows import MESSAGE_COLUMNS, approval_subject, event_to_row
 from lango.store.engine.database import SingleStatement, SingleStatementWrite
-from lango.store.sessions.append import ADVANCE
+from lango.store.sessions.append import ADVANCE, ID_IS_FREE
 
 _MESSAGE_VALUES = {
     "session_key": "bigint",
@@ -27,17 +27,13 @@ _MESSAGE_VALUES = {
 }
 _CALL_VALUES = _MESSAGE_VALUES | {"call_id": "text"}
 
-_VALUES = {name: f"{{{name}}}" for name in ("tokens", "created_at", "session_key", "revision", "event_id")}
-_IS_USER = "(CASE WHEN {role} = 'user' THEN 1 ELSE 0 END)"
 _ADVANCE = f"""
-{ADVANCE.format(messages=1, is_user=_IS_USER, other_events="state_events", **_VALUES)}
-    AND last_seq = {{last_seq}} AND forked_from IS NULL AND ({{epoch}} IS NULL OR epoch = {{epoch}})
+{ADVANCE}{ID_IS_FREE} AND last_seq = {{last_seq}} AND forked_from IS NULL AND ({{epoch}} IS NULL OR epoch = {{epoch}})
 """
 _INSERT = """
-INSERT INTO messages (session_key, seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id,
-    invocation_id, extra)
+INSERT INTO messages (session_key, {columns})
 SELECT {session_key}, {last_seq} + 1, {role}, {author}, {content}, {tool_calls}, {tokens}, total_tokens, {created_at},
-    {event_id}, {invocation_id}, {extra}
+    {event_id}, {invocation_id}, NULL, {extra}, NULL
 """
 _OPEN = """
 INSERT INTO open_calls (session_key, call_id, seq, long_running)
@@ -63,8 +59,19 @@ def _single_statement(
     return SingleStatement(
         name,
         values,
-        sqlite=in_sqlite.format(**{name: f"NEW.{name}" for name in values}),
-        postgres=in_postgres.format(**{name: f"${n}::{kind}" for n, (name, kind) in enumerate(values.items(), 1)}),
+        sqlite=_fill_in(in_sqlite, {name: f"NEW.{name}" for name in values}),
+        postgres=_fill_in(in_postgres, {name: f"${n}::{kind}" for n, (name, kind) in enumerate(values.items(), 1)}),
+    )
+
+
+def _fill_in(template: str, values: dict[str, str]) -> str:
+    return template.format(
+        **values,
+        columns=MESSAGE_COLUMNS,
+        events=1,
+        messages=1,
+        user_place=f"(CASE WHEN {values['role']} = 'user' THEN 1 ELSE 0 END)",
+        other_events="state_events",
     )
 
 

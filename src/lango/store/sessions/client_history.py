@@ -10,12 +10,10 @@ from collections.abc import Sequence
 
 from lango.store.codec.json_text import printable_text
 from lango.store.codec.records import NewEvent, SessionRecord
-from lango.store.codec.rows import event_to_row, placeholders
-from lango.store.engine.database import Operation
-from lango.store.sessions.append import MESSAGE_INSERT, MESSAGE_WIDTH, message_values
+from lango.store.codec.rows import MESSAGE_COLUMNS, event_to_row, insert_rows
+from lango.store.engine.database import Operation, Row
+from lango.store.sessions.append import ADVANCE, message_values
 from lango.store.sessions.sessions import SESSION_COLUMNS, row_to_session, with_lineage
-
-_ROWS_AT_ONCE = 50
 
 _FIND = f"""
 SELECT {SESSION_COLUMNS} FROM sessions s
@@ -24,11 +22,8 @@ WHERE s.app_name = $1 AND s.user_id = $2 AND s.input_hash = $3
     AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.session_key = s.session_key AND t.status = 'running')
 ORDER BY s.updated_at DESC, s.session_key DESC LIMIT $5
 """  # noqa: S608 - constants
-_ADVANCE = """
-UPDATE sessions SET revision = revision + $1, last_seq = last_seq + $1, total_tokens = total_tokens + $2,
-    updated_at = $3, user_seq = CASE WHEN $4 > 0 THEN last_seq + $4 ELSE user_seq END
-WHERE session_key = $5 RETURNING revision, last_seq, total_tokens
-"""
+_PARAMETERS = {"tokens": "$2", "created_at": "$3", "user_place": "$4", "session_key": "$5", "revision": "$6"}
+_ADVANCE = f"{ADVANCE.format(events='$1', messages='$1', **_PARAMETERS)} RETURNING last_seq, total_tokens"
 
 
 def input_hash(text: str) -> int:
@@ -52,14 +47,11 @@ def append_client_history(key: int, revision: int, entries: Sequence[NewEvent]) 
     users = [place for place, event in enumerate(entries, 1) if event.message and event.message.role == "user"]
     tokens = sum(event.tokens for event in entries)
     newest = entries[-1].created_at
-    rows = yield _ADVANCE, (len(entries), tokens, newest, users[-1] if users else 0, key)
-    [[revision, last_seq, total]] = rows
+    [[last_seq, total]] = yield _ADVANCE, (len(entries), tokens, newest, users[-1] if users else 0, key, revision)
     seq, total = last_seq - len(entries), total - tokens
-    for first in range(0, len(entries), _ROWS_AT_ONCE):
-        values: list[object] = []
-        some = entries[first : first + _ROWS_AT_ONCE]
-        for entry in some:
-            seq, total = seq + 1, total + entry.tokens
-            values += message_values(key, seq, total, None, event_to_row(entry))
-        yield MESSAGE_INSERT + placeholders(len(some), MESSAGE_WIDTH), tuple(values)
-    return revision
+    rows: list[Row] = []
+    for entry in entries:
+        seq, total = seq + 1, total + entry.tokens
+        rows.append(message_values(key, seq, total, None, event_to_row(entry)))
+    yield from insert_rows("messages", MESSAGE_COLUMNS, rows)
+    return revision + len(entries)

@@ -26,14 +26,8 @@ _TOTAL_AT = "SELECT total_tokens FROM messages WHERE session_key = $1 AND seq = 
 Range = tuple[int, int]
 
 
-def read_lineage(key: int) -> Operation[tuple[SharedRange, ...]]:
-    """Read the lineage of a fork, the oldest ancestor first."""
-    rows = yield _LINEAGE, (key,)
-    return tuple(SharedRange(*row[1:]) for row in rows)
-
-
 def read_lineages(keys: Sequence[int]) -> Operation[dict[int, tuple[SharedRange, ...]]]:
-    """Read the lineages of several forks."""
+    """Read the lineages of some forks, each with its oldest ancestor first."""
     found: dict[int, tuple[SharedRange, ...]] = {}
     if len(keys) > 50:
         rows: list[Row] = yield _ALL_LINEAGES, ()

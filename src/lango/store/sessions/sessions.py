@@ -80,12 +80,10 @@ def lock_session(key: int) -> Operation[LockedSession | None]:
 
 def lock_named_session(name: SessionId) -> Operation[SessionRecord]:
     """Lock a session's row and read the session. Raise `SessionNotFound`."""
-    found = yield from find_session(name)
-    locked = (yield from lock_session(found.key)) if found else None
-    session = (yield from find_session(name)) if locked else None  # again: the lock may have waited for a writer
-    if session is None:
-        raise SessionNotFound(f"there is no session {name.id!r}")
-    return session
+    session = yield from get_session(name)
+    if (yield from lock_session(session.key)) is None:  # it was deleted just now
+        return (yield from lock_named_session(name))
+    return (yield from get_session(name))  # again: the lock may have waited for a writer
 
 
 def create_session(name: SessionId, state: Mapping[str, Any] | None, now: float) -> Operation[SessionRecord]:
@@ -96,9 +94,7 @@ def create_session(name: SessionId, state: Mapping[str, Any] | None, now: float)
     if kept:
         yield _FIRST_STATE, (key, now, dumps(kept))
         yield from apply_delta(key, name, kept)
-    record = yield from find_session(name)
-    assert record
-    return record
+    return (yield from get_session(name))
 
 
 def insert(name: SessionId, now: float) -> Operation[int]:
@@ -121,10 +117,16 @@ def find_session(name: SessionId) -> Operation[SessionRecord | None]:
     rows = yield _GET, (name.app_name, name.user_id, name.id)
     if not rows:
         return None
-    record = _row_with_state(rows[0], {})
-    if record.forked_from is None:
-        return record
-    return replace(record, lineage=(yield from lineage.read_lineage(record.key)))
+    [record] = yield from with_lineage([_row_with_state(rows[0], {})])
+    return record
+
+
+def get_session(name: SessionId) -> Operation[SessionRecord]:
+    """Read a session and its state. Raise `SessionNotFound`."""
+    session = yield from find_session(name)
+    if session is None:
+        raise SessionNotFound(f"there is no session {name.id!r}")
+    return session
 
 
 def list_sessions(app_name: str | None = None, user_id: str | None = None) -> Operation[list[SessionRecord]]:

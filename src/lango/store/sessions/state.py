@@ -50,8 +50,7 @@ def apply_delta(key: int, name: SessionId, delta: Mapping[str, Any]) -> Operatio
     """Change session, user and app state, always in this order, so that two writers cannot deadlock."""
     session_delta, user_delta, app_delta = split_scopes(delta)
     if session_delta:
-        rows = yield _SESSION_STATE, (key,)
-        state: dict[str, Any] = loads(rows[0][0]) if rows else {}
+        state = yield from read_session_state(key)
         yield from set_session_state(key, state | session_delta)
     if user_delta:
         [[text]] = yield LOCK_USER_STATE, (name.app_name, name.user_id)
@@ -59,6 +58,12 @@ def apply_delta(key: int, name: SessionId, delta: Mapping[str, Any]) -> Operatio
     if app_delta:
         [[text]] = yield _LOCK_APP_STATE, (name.app_name,)
         yield _SET_APP_STATE, (dumps(loads(text) | app_delta), name.app_name)
+
+
+def read_session_state(key: int) -> Operation[dict[str, Any]]:
+    """Read a session's own state."""
+    rows = yield _SESSION_STATE, (key,)
+    return loads(rows[0][0]) if rows else {}
 
 
 def set_session_state(key: int, state: Mapping[str, Any]) -> Operation[None]:

@@ -9,7 +9,7 @@ from lango.store.codec.ids import call_key
 from lango.store.codec.records import SessionId, SessionRecord
 from lango.store.codec.rows import MESSAGE_COLUMNS, RESULT_ROLES, calls_from_json
 from lango.store.engine.database import Operation, Row
-from lango.store.memory.observations import BATCH_COLUMNS
+from lango.store.memory.observations import BATCH_COLUMNS, OBSERVATION_COLUMNS
 from lango.store.sessions import sessions
 from lango.store.sessions.window import read_rows
 from lango.store.transfer.export_format import FORMAT, VERSION, dump_line, row_to_line
@@ -39,7 +39,6 @@ WHERE session_key = $1 AND call_id = $2 AND epoch <= $3 ORDER BY epoch
 _BATCHES = f"""
 SELECT {BATCH_COLUMNS} FROM observation_batches WHERE session_key = $1 AND last_seq <= $2 ORDER BY batch
 """  # noqa: S608 - constants
-OBSERVATION_COLUMNS = "batch, number, first_seq, last_seq, priority, day, text"
 _OBSERVATIONS = f"""
 SELECT {OBSERVATION_COLUMNS} FROM observations WHERE session_key = $1 AND batch = $2 ORDER BY number
 """  # noqa: S608 - constants
@@ -71,9 +70,7 @@ class ExportState(Struct):
 
 def begin_export(name: SessionId) -> Operation[ExportState]:
     """Read the session and its ended turns. Raise `SessionNotFound`."""
-    session = yield from sessions.find_session(name)
-    if session is None:
-        raise SessionNotFound(f"there is no session {name.id!r}")
+    session = yield from sessions.get_session(name)
     turns = yield _TURNS, (session.key,)
     return ExportState(session, turns)
 

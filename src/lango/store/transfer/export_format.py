@@ -9,7 +9,7 @@ JSON columns are members of the line; a text that our encoder would write differ
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -238,17 +238,7 @@ class EndLine(_Line):
 Line = (
     Header | SessionLine | MessageLine | StateLine | TurnLine | ToolJournalLine | BatchLine | ObservationLine | EndLine
 )
-KINDS: Mapping[str, type[Line]] = {
-    "header": Header,
-    "session": SessionLine,
-    "message": MessageLine,
-    "state": StateLine,
-    "turn": TurnLine,
-    "effect": ToolJournalLine,
-    "observation_batch": BatchLine,
-    "observation": ObservationLine,
-    "end": EndLine,
-}
+KINDS: Mapping[str, type[Line]] = {line.model_fields["kind"].default: line for line in get_args(Line)}
 
 
 def row_to_line(kind: str, columns: Sequence[str], row: Row) -> str:

@@ -123,7 +123,7 @@ def _problem(error: ValidationError) -> str:
 
 
 def check_lines(lines: Lines, check_event: Callable[[StoredEvent], None] | None = None) -> CheckedImport:
-    """Parse a whole export and check that its lines agree. `also` may refuse an event with any error."""
+    """Parse a whole export and check that its lines agree. `check_event` may refuse an event with any error."""
     checked = CheckedImport()
     for number, line in parse_lines(lines):
         try:

@@ -8,15 +8,15 @@ from msgspec import Struct
 
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import SessionId, SessionRecord
-from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, placeholders
+from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, insert_rows
 from lango.store.engine.database import Operation, Row
 from lango.store.lifecycle.delete import delete_session
-from lango.store.memory.observations import BATCH_COLUMNS
+from lango.store.memory.observations import BATCH_COLUMNS, OBSERVATION_COLUMNS
 from lango.store.sessions import sessions
 from lango.store.sessions.open_calls import OPEN_CALL
 from lango.store.sessions.state import set_session_state
 from lango.store.sessions.titles import with_first_words
-from lango.store.transfer.export import OBSERVATION_COLUMNS, TOOL_JOURNAL_COLUMNS, TURN_COLUMNS
+from lango.store.transfer.export import TOOL_JOURNAL_COLUMNS, TURN_COLUMNS
 from lango.store.transfer.export_format import MessageLine
 from lango.store.transfer.import_check import CheckedImport, Lines, parse_lines, row_values, session_line
 
@@ -36,7 +36,6 @@ _TABLES = {
     "observation_batch": ("observation_batches", BATCH_COLUMNS),
     "observation": ("observations", OBSERVATION_COLUMNS),
 }
-_ROWS_AT_ONCE = 50
 _BATCH_ROWS = 500
 _BATCH_CHARACTERS = 500_000
 _STAGING_APP = "lango:import"
@@ -86,10 +85,7 @@ def row_batches(staged: StagedSession, checked: CheckedImport, lines: Lines) -> 
 def insert_batch(batch: Batch) -> Operation[None]:
     """Insert some rows of a staged session."""
     for kind, together in itertools.groupby(batch, key=lambda row: row[0]):
-        rows = [row for _, row in together]
-        for start in range(0, len(rows), _ROWS_AT_ONCE):
-            some = rows[start : start + _ROWS_AT_ONCE]
-            yield _insert(kind, some), tuple(value for row in some for value in row)
+        yield from insert_rows(*_TABLES[kind], [row for _, row in together])
 
 
 def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImport) -> Operation[SessionRecord]:
@@ -125,11 +121,4 @@ def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImpo
     for call_id, (seq, waits, _, _) in sorted(checked.open_calls.items()):
         # never as an approval request: only turns of this store make these
         yield OPEN_CALL, (staged.key, call_id, seq, waits)
-    made = yield from sessions.find_session(name)
-    assert made
-    return (yield from with_first_words(made))
-
-
-def _insert(kind: str, rows: list[Row]) -> str:
-    table, columns = _TABLES[kind]
-    return f"INSERT INTO {table} (session_key, {columns}) VALUES {placeholders(len(rows), len(rows[0]))}"  # noqa: S608 - constants
+    return (yield from with_first_words((yield from sessions.get_session(name))))

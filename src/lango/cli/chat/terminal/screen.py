@@ -28,7 +28,9 @@ class Screen:
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, emoji=False, markup=False, soft_wrap=False)
-        self.live = self._console.is_terminal and not self._console.is_dumb_terminal and not _is_old_windows(self)
+        self.live = (
+            self._console.is_terminal and not self._console.is_dumb_terminal and not self._console.legacy_windows
+        )
         self._tail: list[str] = []
         self._at_line_start = True  # of the cursor
 
@@ -127,7 +129,3 @@ def _without_trailing_spaces(line: list[Segment]) -> list[Segment]:
 def _is_coloured(segment: Segment) -> bool:
     background = segment.style.bgcolor if segment.style else None
     return background is not None and not background.is_default
-
-
-def _is_old_windows(screen: Screen) -> bool:
-    return screen.console.legacy_windows

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Path
+from fastapi import APIRouter, Body, Depends, Path
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response
@@ -27,8 +27,7 @@ from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError, error_body, turn_api_error
 from lango.server.json_body import JsonResponse, large_response
 from lango.server.schemas import SESSION_ID, IdempotencyKey, refuse_app_state
-from lango.server.security.auth import Caller, CurrentCaller
-from lango.server.security.authenticated_route import route_with_error_body
+from lango.server.security.auth import Caller, CurrentCaller, current_caller, route_with_error_body
 from lango.server.streaming.sse import FrameStreamResponse
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store import NewEvent, SessionId, SessionRecord
@@ -43,7 +42,6 @@ router = APIRouter(include_in_schema=False, route_class=_AdkRoute)
 
 _RECENT_EVENTS = 500
 
-AppPath = Annotated[str, Path()]
 IdPath = Annotated[str, Path(pattern=SESSION_ID)]
 
 
@@ -95,14 +93,22 @@ def _caller_as_user(context: ServerContext, caller: Caller, app: str, user_id: s
     return caller
 
 
+async def _path_user(app: str, user_id: IdPath, caller: CurrentCaller, context: Context) -> Caller:
+    return _caller_as_user(context, caller, app, user_id)
+
+
+PathUser = Annotated[Caller, Depends(_path_user)]
+"""The caller as the user that the path names."""
+
+
 @router.get("/health")
 async def health() -> dict[str, str]:
     """Report that the process is alive, like `/healthz`."""
     return {"status": "ok"}
 
 
-@router.get("/list-apps")
-async def list_apps(authenticated: CurrentCaller, context: Context, detailed: bool = False) -> Any:
+@router.get("/list-apps", dependencies=[Depends(current_caller)])
+async def list_apps(context: Context, detailed: bool = False) -> Any:
     """List the only app."""
     if not detailed:
         return [context.runtime.app_name]
@@ -111,8 +117,8 @@ async def list_apps(authenticated: CurrentCaller, context: Context, detailed: bo
     return {"apps": [app | {"language": "python", "isComputerUse": False}]}
 
 
-@router.get("/version")
-async def version(authenticated: CurrentCaller) -> dict[str, str]:
+@router.get("/version", dependencies=[Depends(current_caller)])
+async def version() -> dict[str, str]:
     """Return the version of ADK."""
     return {"version": adk_server.ADK_VERSION, "language": "python"}
 
@@ -125,35 +131,30 @@ _SESSION = _SESSIONS + "/{session_id}"
 
 
 @router.get(_SESSIONS)
-async def list_sessions(app: AppPath, user_id: IdPath, authenticated: CurrentCaller, context: Context) -> Response:
+async def list_sessions(caller: PathUser, context: Context) -> Response:
     """List a user's sessions, without their events."""
-    caller = _caller_as_user(context, authenticated, app, user_id)
+    app = context.runtime.app_name
     records = await context.store.read(sessions.list_sessions, app, caller.user_id)
     return await large_response(lambda: [adk_server.session_to_json(record, [], app) for record in records])
 
 
 @router.post(_SESSIONS)
-async def create_session(
-    app: AppPath, user_id: IdPath, authenticated: CurrentCaller, context: Context, new: NewAdkSession | None = None
-) -> Response:
+async def create_session(caller: PathUser, context: Context, new: NewAdkSession | None = None) -> Response:
     """Create a session."""
     new = new or NewAdkSession()
     if new.events:
         raise ApiError(400, "BadRequest", "events: a session begins empty; only its turns write events")
-    return await _create(context, _caller_as_user(context, authenticated, app, user_id), new)
+    return await _create(context, caller, new)
 
 
 @router.post(_SESSION)
 async def create_session_with_id(
-    app: AppPath,
-    user_id: IdPath,
     session_id: IdPath,
-    authenticated: CurrentCaller,
+    caller: PathUser,
     context: Context,
     state: Annotated[dict[str, Any] | None, Body()] = None,
 ) -> Response:
     """Create a session with that id; the body is its state."""
-    caller = _caller_as_user(context, authenticated, app, user_id)
     try:
         refuse_app_state(state)
     except ValueError as error:
@@ -172,27 +173,17 @@ async def _session_response(context: ServerContext, record: SessionRecord) -> Re
 
 
 @router.get(_SESSION)
-async def get_session(
-    app: AppPath, user_id: IdPath, session_id: IdPath, authenticated: CurrentCaller, context: Context
-) -> Response:
+async def get_session(session_id: IdPath, caller: PathUser, context: Context) -> Response:
     """Read a session with all events."""
-    session = await context.get_session(_caller_as_user(context, authenticated, app, user_id), session_id)
+    session = await context.get_session(caller, session_id)
     found = await context.store.read(read_session_events, session.name)
     record, stored = found or (session, [])
-    return await large_response(lambda: adk_server.session_to_json(record, stored, app))
+    return await large_response(lambda: adk_server.session_to_json(record, stored, context.runtime.app_name))
 
 
 @router.patch(_SESSION)
-async def update_session(
-    app: AppPath,
-    user_id: IdPath,
-    session_id: IdPath,
-    change: StateChange,
-    authenticated: CurrentCaller,
-    context: Context,
-) -> Response:
+async def update_session(session_id: IdPath, change: StateChange, caller: PathUser, context: Context) -> Response:
     """Change a session's state, between its turns."""
-    caller = _caller_as_user(context, authenticated, app, user_id)
     # read first: a turn that starts later makes the write below stale
     session = await context.get_session(caller, session_id)
     newest = await context.store.read(find_newest_turn, session)
@@ -205,49 +196,43 @@ async def update_session(
 
 
 @router.delete(_SESSION)
-async def delete_session(
-    app: AppPath, user_id: IdPath, session_id: IdPath, authenticated: CurrentCaller, context: Context
-) -> None:
+async def delete_session(session_id: IdPath, caller: PathUser, context: Context) -> None:
     """Cancel the running turn of a session, and delete the session if it exists."""
-    caller = _caller_as_user(context, authenticated, app, user_id)
     await context.runtime.cancel(session_id, user_id=caller.user_id)
-    await context.store.delete_session(SessionId(app, caller.user_id, session_id))
+    await context.store.delete_session(SessionId(context.runtime.app_name, caller.user_id, session_id))
 
 
 # -- not supported -----------------------------------------------------------------------------------------------
 
 
 @router.get(_SESSION + "/artifacts")
-async def list_artifacts(
-    app: AppPath, user_id: IdPath, session_id: IdPath, authenticated: CurrentCaller, context: Context
-) -> list[str]:
+async def list_artifacts(session_id: IdPath, caller: PathUser, context: Context) -> list[str]:
     """Return an empty list of artifacts."""
-    await context.get_session(_caller_as_user(context, authenticated, app, user_id), session_id)
+    await context.get_session(caller, session_id)
     return []
 
 
 @router.api_route(_SESSION + "/artifacts{rest:path}", methods=["GET", "POST", "DELETE"])
-async def refuse_artifacts(
-    app: AppPath, user_id: IdPath, session_id: IdPath, rest: str, authenticated: CurrentCaller, context: Context
-) -> None:
+async def refuse_artifacts(session_id: IdPath, rest: str, caller: PathUser, context: Context) -> None:
     """Refuse to read or store an artifact."""
-    await context.get_session(_caller_as_user(context, authenticated, app, user_id), session_id)
+    await context.get_session(caller, session_id)
     if rest in ("", "/"):
         raise ApiError(501, "NotImplemented", "artifacts are not kept here")
     raise ApiError(404, "NotFound", "there are no artifacts here")
 
 
-@router.patch("/apps/{app}/users/{user_id}/memory")
-async def refuse_memory(app: AppPath, user_id: IdPath, authenticated: CurrentCaller, context: Context) -> None:
+@router.patch("/apps/{app}/users/{user_id}/memory", dependencies=[Depends(_path_user)])
+async def refuse_memory() -> None:
     """Refuse changes through ADK's memory service."""
-    _caller_as_user(context, authenticated, app, user_id)
     raise ApiError(
         501, "NotImplemented", "memory is made by Lango itself, from the conversation ([memory] in lango.toml)"
     )
 
 
-@router.api_route("/apps/{app}/eval{rest:path}", methods=["GET", "POST", "PUT", "DELETE"])
-async def refuse_evaluation(app: AppPath, rest: str, authenticated: CurrentCaller) -> None:
+@router.api_route(
+    "/apps/{app}/eval{rest:path}", methods=["GET", "POST", "PUT", "DELETE"], dependencies=[Depends(current_caller)]
+)
+async def refuse_evaluation() -> None:
     """Refuse evaluation."""
     raise ApiError(501, "NotImplemented", "evaluation is not here: use `adk eval` on the same agent")
 

@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter, FastAPI
-from fastapi import Path as PathParameter
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 
 from lango.adk.services.adk_server import dev_ui_folder
@@ -22,8 +21,7 @@ from lango.errors import ConfigError
 from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.json_body import JsonResponse
-from lango.server.security.auth import CurrentCaller
-from lango.server.security.authenticated_route import AuthenticatedRoute
+from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
 
 _POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -96,16 +94,18 @@ async def page(path: str) -> Response:
 
 # -- requests of the UI beyond ADK's REST API ---------------------------------------------------------------------
 
-AppPath = Annotated[str, PathParameter()]
 _EMPTY: dict[str, Any] = {
     "builder": "",
+    "debug/trace/session/[^/]+": [],  # spans go to the collector of `[telemetry]`
     "eval-results": {"evalResultIds": []},
     "eval-sets": {"evalSetIds": []},
     "eval_results": [],
     "eval_sets": [],
     "metrics-info": {"metricsInfo": []},
     "tests": [],
+    "users/[^/]+/sessions/[^/]+/events/[^/]+/graph": {},
 }
+"""What the UI reads of an app and this server does not have: patterns of paths, each with its empty response."""
 
 
 @router.get("/config/telemetry")
@@ -115,14 +115,14 @@ async def telemetry_consent() -> dict[str, bool]:
 
 
 @router.get("/dev/apps/{app}/build_graph")
-async def build_graph(app: AppPath, caller: CurrentCaller, context: Context) -> dict[str, Any]:
+async def build_graph(app: str, caller: CurrentCaller, context: Context) -> dict[str, Any]:
     """Return the tree of agents."""
     _check_app(app, context)
     return {"name": app, "root_agent": context.runtime.agents()}
 
 
 @router.get("/dev/apps/{app}/build_graph_image")
-async def build_graph_image(app: AppPath, caller: CurrentCaller, context: Context) -> dict[str, Any]:
+async def build_graph_image(app: str, caller: CurrentCaller, context: Context) -> dict[str, Any]:
     """Return the agents and their tools as a Graphviz graph."""
     _check_app(app, context)
     lines = "\n".join(_graph_lines(context.runtime.agents()))
@@ -140,34 +140,18 @@ def _graph_lines(agent: Mapping[str, Any]) -> Iterator[str]:
         yield from _graph_lines(sub)
 
 
-@router.get("/dev/apps/{app}/debug/trace/session/{session_id}")
-async def session_trace(app: AppPath, session_id: str, caller: CurrentCaller, context: Context) -> list[Any]:
-    """Return no spans: they go to the collector of `[telemetry]`."""
-    _check_app(app, context)
-    return []
-
-
-@router.get("/dev/apps/{app}/users/{user_id}/sessions/{session_id}/events/{event_id}/graph")
-async def event_graph(
-    app: AppPath, user_id: str, session_id: str, event_id: str, caller: CurrentCaller, context: Context
-) -> dict[str, Any]:
-    """Return no graph of an event."""
-    _check_app(app, context)
-    return {}
-
-
 @router.get("/dev/apps/{app}/{what:path}")
-async def read_unsupported(app: AppPath, what: str, caller: CurrentCaller, context: Context) -> Response:
+async def read_unsupported(app: str, what: str, caller: CurrentCaller, context: Context) -> Response:
     """Return an empty response for data that this server does not have."""
     _check_app(app, context)
-    if what not in _EMPTY:
+    empty = next((response for pattern, response in _EMPTY.items() if re.fullmatch(pattern, what)), None)
+    if empty is None:
         raise ApiError(404, "NotFound", f"there is no {what.partition('/')[0]} here: it belongs to ADK's own server")
-    empty = _EMPTY[what]
     return PlainTextResponse(empty) if isinstance(empty, str) else JsonResponse(empty)
 
 
 @router.api_route("/dev/apps/{app}/{what:path}", methods=["POST", "PUT", "DELETE", "PATCH"])
-async def refuse_change(app: AppPath, what: str, caller: CurrentCaller, context: Context) -> None:
+async def refuse_change(app: str, what: str, caller: CurrentCaller, context: Context) -> None:
     """Refuse changes to evaluations, tests, builders or deployments."""
     raise ApiError(501, "NotImplemented", f"{what.partition('/')[0]}: use ADK's own server (`adk web`) for this")
 

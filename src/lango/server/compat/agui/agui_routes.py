@@ -21,22 +21,20 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lango.server.context import Context
 from lango.server.errors import ApiError
-from lango.server.schemas import SESSION_ID, ErrorBody
-from lango.server.security.auth import CurrentCaller
-from lango.server.security.authenticated_route import AuthenticatedRoute
+from lango.server.schemas import COMMON_ERRORS, SESSION_ID, Responses, error_responses
+from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
 from lango.server.streaming.sse import EventStreamResponse, FrameStreamResponse
 
 router = APIRouter(tags=["agui"], route_class=AuthenticatedRoute)
 
-_RESPONSES: dict[int | str, dict[str, Any]] = {
+_RESPONSES: Responses = {
     200: {
         "description": "AG-UI's events, from RUN_STARTED to RUN_FINISHED or RUN_ERROR.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     },
-    400: {"model": ErrorBody, "description": "The request is invalid; the message says why."},
-    401: {"model": ErrorBody, "description": "A valid key is missing."},
-    501: {"model": ErrorBody, "description": "AG-UI's package is not installed here."},
-}
+    400: COMMON_ERRORS[400],
+    401: COMMON_ERRORS[401],
+} | error_responses({501: "AG-UI's package is not installed here."})
 _EXAMPLE: dict[str, Any] = {
     "threadId": "agui",
     "runId": "r1",

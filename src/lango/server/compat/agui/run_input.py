@@ -8,9 +8,8 @@ A user's message may have files: media parts whose source holds the bytes, and t
 """
 
 import asyncio
-import hashlib
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
+from itertools import count, takewhile
 from typing import Any, cast
 
 from ag_ui.core import (
@@ -31,14 +30,15 @@ from ag_ui.core import (
 )
 from pydantic import TypeAdapter, ValidationError
 
-from lango import messages
+from lango.history.pairing import parse_result_text
 from lango.messages import Attachment
+from lango.messages import Message as LangoMessage
 from lango.server.compat.inline_files import (
-    UNREADABLE_FILE,
     attachments_of_message,
     file_fingerprint,
     read_base64_file,
     read_data_url,
+    read_user_message,
 )
 from lango.server.compat.resent_history import (
     FILE_LEFT_OUT,
@@ -46,9 +46,9 @@ from lango.server.compat.resent_history import (
     Results,
     calls_answered_at_end,
     collect_results,
-    parse_result,
+    idempotency_key,
     submit_results,
-    unstored_messages,
+    submit_user_messages,
 )
 from lango.server.context import ServerContext
 from lango.server.errors import ApiError
@@ -90,9 +90,7 @@ def _not_agui(error: ValidationError, *place: str) -> ApiError:
 
 async def submit_run(context: ServerContext, caller: Caller, run_input: RunAgentInput) -> list[TurnRef]:
     """Submit the last message of a run, or its answers to interrupts of an earlier run."""
-    tools = await read_client_tools(
-        [(message.name, message.description, message.parameters) for message in run_input.tools or ()]
-    )
+    tools = await read_client_tools([(tool.name, tool.description, tool.parameters) for tool in run_input.tools or ()])
     await context.authenticator.check_token_quota(caller)
     thread_messages = [
         message for message in run_input.messages if not isinstance(message, ActivityMessage | ReasoningMessage)
@@ -106,7 +104,7 @@ async def submit_run(context: ServerContext, caller: Caller, run_input: RunAgent
     if isinstance(last, ToolMessage):
         new = calls_answered_at_end(calls)
         return [await submit_results(context, caller, run_input.thread_id, results, new, tools, run_input.run_id)]
-    user_message = _to_user_message(last, last=True) if isinstance(last, UserMessage) else messages.Message("user")
+    user_message = _to_user_message(last, last=True) if isinstance(last, UserMessage) else LangoMessage("user")
     if not isinstance(last, UserMessage) or not (user_message.content or user_message.media):
         raise ApiError(
             400,
@@ -114,24 +112,12 @@ async def submit_run(context: ServerContext, caller: Caller, run_input: RunAgent
             "messages: the last message must be the user's, with a text or a file, or a client tool's result",
         )
     # a repeated run with the same content is the same turn
-    files = attachments_of_message(user_message)
-    key = _idempotency_key(run_input.run_id, last.id, user_message.content, *map(file_fingerprint, files))
+    files = map(file_fingerprint, attachments_of_message(user_message))
+    key = idempotency_key("agui", run_input.run_id, last.id, user_message.content, *files)
     newest = sum(1 for _ in takewhile(lambda message: isinstance(message, UserMessage), reversed(thread_messages)))
     users = [message for message in (thread_messages if newest > 1 else [last]) if isinstance(message, UserMessage)]
-    history = await unstored_messages(
-        context, caller, run_input.thread_id, [*map(_to_user_message, users[:-1]), user_message], newest
-    )
-    turn = context.turns.submit(
-        caller,
-        run_input.thread_id,
-        user_message.content,
-        key,
-        files,
-        client_tools=tools,
-        results=results,
-        history=history,
-    )
-    return [await turn]
+    read = [*map(_to_user_message, users[:-1]), user_message]
+    return [await submit_user_messages(context, caller, run_input.thread_id, read, newest, key, tools, results)]
 
 
 async def _submit_answers(
@@ -139,18 +125,16 @@ async def _submit_answers(
 ) -> list[TurnRef]:
     """Submit answers to approval requests, after any results in the same run."""
     session = await context.get_session(caller, run_input.thread_id)
-    new = {answer.call.id for answer in await context.store.read(read_client_calls, session)} & results.keys()
-    turns = (
-        [await submit_results(context, caller, run_input.thread_id, results, new, tools, run_input.run_id)]
-        if new
-        else []
-    )
+    open_calls = {waiting.call.id for waiting in await context.store.read(read_client_calls, session)}
+    turns: list[TurnRef] = []
+    if new := open_calls & results.keys():
+        turns.append(await submit_results(context, caller, run_input.thread_id, results, new, tools, run_input.run_id))
     for answer in run_input.resume or ():
         approved = answer.status == "resolved" and _is_approved(answer.payload)
-        turn = context.turns.submit_approval(
+        turn = await context.turns.submit_approval(
             caller, run_input.thread_id, answer.interrupt_id, approved=approved, client_tools=tools
         )
-        turns.append(await turn)
+        turns.append(turn)
     return turns
 
 
@@ -175,7 +159,7 @@ def _result(message: ToolMessage) -> dict[str, Any]:
     text = "".join(parts)
     if message.error:
         return {"error": message.error} | ({"result": text} if text else {})
-    return parse_result(text)
+    return parse_result_text(text)
 
 
 def _is_approved(payload: Any) -> bool:
@@ -186,29 +170,13 @@ def _is_approved(payload: Any) -> bool:
             return False
 
 
-def _to_user_message(message: UserMessage, *, last: bool = False) -> messages.Message:
+def _to_user_message(message: UserMessage, *, last: bool = False) -> LangoMessage:
     """Return a user's message. Raise `ApiError` for an unreadable file in the last one."""
-    try:
-        files, note = _files(message), ""
-    except ApiError:
-        if last:
-            raise
-        files, note = list[Attachment](), UNREADABLE_FILE
-    media = [messages.Media(file.mime_type, file.data, name=file.name) for file in files]
-    return messages.Message("user", _text(message) + note, media=tuple(media))
-
-
-def _text(message: UserMessage) -> str:
     if isinstance(message.content, str):
-        return message.content
-    return "".join(part.text for part in message.content if isinstance(part, TextPart))
-
-
-def _files(message: UserMessage) -> list[Attachment]:
-    """Return the files of a message; raise `ApiError` for a file without its bytes."""
-    parts = () if isinstance(message.content, str) else message.content
-    media = [part for part in parts if not isinstance(part, TextPart)]
-    return [_file(number, part) for number, part in enumerate(media, 1)]
+        return LangoMessage("user", message.content)
+    text = "".join(part.text for part in message.content if isinstance(part, TextPart))
+    media = [part for part in message.content if not isinstance(part, TextPart)]
+    return read_user_message(text, lambda: list(map(_file, count(1), media)), len(media), last=last)
 
 
 def _file(number: int, part: ImagePart | AudioPart | VideoPart | DocumentPart) -> Attachment:
@@ -249,11 +217,3 @@ def _upgrade_part(part: Any) -> Any:
             media = family if family in ("image", "audio", "video") else "document"
             return {"type": media, "source": source, "metadata": {"filename": fields.get("filename")}}
     return part
-
-
-def _idempotency_key(*parts: str) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:" % len(data) + data)
-    return f"agui-{digest.hexdigest()}"

@@ -12,8 +12,7 @@ from msgspec import Struct, field
 
 from lango.config import ServerSettings
 from lango.json_input import is_nested_deeper_than
-from lango.messages import Attachment, Media, Message, ToolCall
-from lango.server.compat.inline_files import UNREADABLE_FILE
+from lango.messages import Message, ToolCall
 from lango.server.compat.openai.chat_request import ChatCall, ChatMessage
 from lango.server.errors import ApiError
 
@@ -35,7 +34,7 @@ def read_history(sent: Sequence[ChatMessage], limits: ServerSettings) -> list[Me
     for position, sent_message in enumerate(sent, 1):
         match sent_message.role:
             case "user":
-                message = read_user_message(sent_message, limits, last=position == len(sent))
+                message = sent_message.to_user_message(limits, last=position == len(sent))
             case "assistant":
                 message = Message(
                     "assistant", sent_message.text, tuple(_to_tool_call(call) for call in sent_message.tool_calls or ())
@@ -47,19 +46,7 @@ def read_history(sent: Sequence[ChatMessage], limits: ServerSettings) -> list[Me
         if message and (message.content or message.media or message.tool_calls):
             messages.append(_MessageWithResults(message))
             open_calls |= {call.id: (messages[-1], call) for call in message.tool_calls}
-    return [message for sent_message in messages for message in _flatten(sent_message)]
-
-
-def read_user_message(message: ChatMessage, limits: ServerSettings, *, last: bool) -> Message:
-    """Return a user's message. Raise `ApiError` for an unreadable file in the last one."""
-    try:
-        files, note = message.read_files(limits), ""
-    except ApiError:
-        if last:
-            raise
-        files, note = list[Attachment](), UNREADABLE_FILE * len(message.file_parts)
-    media = [Media(file.mime_type, file.data, name=file.name) for file in files]
-    return Message("user", message.text + note, media=tuple(media))
+    return [message for with_results in messages for message in _flatten(with_results)]
 
 
 def _to_tool_call(call: ChatCall) -> ToolCall:
@@ -86,7 +73,6 @@ def _attach_result(message: ChatMessage, open_calls: dict[str, tuple[_MessageWit
     return None
 
 
-def _flatten(message: _MessageWithResults) -> list[Message]:
-    return (
-        [message.message, Message("tool", tool_calls=tuple(message.results))] if message.results else [message.message]
-    )
+def _flatten(owner: _MessageWithResults) -> list[Message]:
+    results = [Message("tool", tool_calls=tuple(owner.results))] if owner.results else []
+    return [owner.message, *results]

@@ -6,9 +6,10 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from lango.config import ServerSettings
 from lango.errors import AttachmentRefused
-from lango.messages import Attachment
-from lango.server.compat.inline_files import read_data_url
-from lango.server.compat.resent_history import FILE_LEFT_OUT, CallsInMessage, parse_result
+from lango.history.pairing import parse_result_text
+from lango.messages import Attachment, Message
+from lango.server.compat.inline_files import read_data_url, read_user_message
+from lango.server.compat.resent_history import FILE_LEFT_OUT, CallsInMessage
 from lango.server.errors import ApiError
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
@@ -96,11 +97,15 @@ class ChatMessage(BaseModel):
         if self.role == "tool":
             return CallsInMessage(
                 answered_call_id=self.tool_call_id,
-                result=parse_result(self.text + FILE_LEFT_OUT * len(self.file_parts)),
+                result=parse_result_text(self.text + FILE_LEFT_OUT * len(self.file_parts)),
             )
         return CallsInMessage(call_ids=self.call_ids)
 
-    def read_files(self, limits: ServerSettings) -> list[Attachment]:
+    def to_user_message(self, limits: ServerSettings, *, last: bool) -> Message:
+        """Return a message of the user. Raise `ApiError` for an unreadable file in the last one."""
+        return read_user_message(self.text, lambda: self._read_files(limits), len(self.file_parts), last=last)
+
+    def _read_files(self, limits: ServerSettings) -> list[Attachment]:
         """Return the files of this message; raise `ApiError` for files that are unreadable, too large or too many."""
         files = [part.read_file(number) for number, part in enumerate(self.file_parts, 1)]
         try:

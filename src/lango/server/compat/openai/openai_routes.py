@@ -48,8 +48,7 @@ from lango.server.compat.openai.session_selection import submit_carried_history,
 from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError
 from lango.server.schemas import SESSION_ID, IdempotencyKey
-from lango.server.security.auth import CurrentCaller
-from lango.server.security.authenticated_route import route_with_error_body
+from lango.server.security.auth import CurrentCaller, route_with_error_body
 from lango.server.streaming.sse import FrameStreamResponse
 
 # an accepted turn is stored: a client that retries the request would send the message twice
@@ -90,16 +89,16 @@ async def create_completion(
     """Answer the last message of a conversation. `Idempotency-Key` holds within `X-Session-Id`."""
     request_body.check_supported()
     tools = await request_body.read_tools()
-    conversation = None if session_id is not None else named_conversation(request_body, request.headers)
     if session_id is not None:
         await context.check_may_write(caller, session_id)
-    else:
-        await context.authenticator.check_token_quota(caller)
-        session_id = conversation.session_id if conversation and not conversation.has_several_sessions else None
-    if session_id is not None:
         turn = await submit_to_named_session(context, caller, session_id, request_body, tools, key)
     else:
-        turn = await submit_carried_history(context, caller, request_body, tools, key, conversation)
+        await context.authenticator.check_token_quota(caller)
+        conversation = named_conversation(request_body, request.headers)
+        if conversation and not conversation.has_several_sessions:
+            turn = await submit_to_named_session(context, caller, conversation.session_id, request_body, tools, key)
+        else:
+            turn = await submit_carried_history(context, caller, request_body, tools, key, conversation)
     session_id = turn.session.name.id
     # headers are Latin-1; the client that sent another id knows it
     headers = {"X-Session-Id": session_id} | _NO_RETRY if session_id.isascii() else _NO_RETRY

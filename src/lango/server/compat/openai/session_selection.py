@@ -25,7 +25,7 @@ from lango.server.compat.client_view import (
     visible_stored,
 )
 from lango.server.compat.inline_files import attachments_of_message
-from lango.server.compat.openai.carried_history import read_history, read_user_message
+from lango.server.compat.openai.carried_history import read_history
 from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.openai.conversation_ids import SESSION_PREFIX, NamedConversation
 from lango.server.compat.resent_history import (
@@ -34,7 +34,7 @@ from lango.server.compat.resent_history import (
     collect_results,
     results_key,
     submit_results,
-    unstored_messages,
+    submit_user_messages,
 )
 from lango.server.context import ServerContext
 from lango.server.errors import ApiError
@@ -80,19 +80,8 @@ async def submit_to_named_session(
     sent = [message for message in request.messages if message.role not in ("system", "developer")]
     newest = sum(1 for _ in takewhile(lambda message: message.role == "user", reversed(sent)))
     users = [message for message in (sent if newest > 1 else sent[-1:]) if message.role == "user"]
-    read = [read_user_message(message, context.settings.server, last=message is sent[-1]) for message in users]
-    history = await unstored_messages(context, caller, session_id, read, newest)
-    last = read[-1]
-    return await context.turns.submit(
-        caller,
-        session_id,
-        last.content,
-        key,
-        attachments_of_message(last),
-        client_tools=tools,
-        results=results,
-        history=history,
-    )
+    read = [message.to_user_message(context.settings.server, last=message is sent[-1]) for message in users]
+    return await submit_user_messages(context, caller, session_id, read, newest, key, tools, results)
 
 
 async def submit_carried_history(
@@ -101,7 +90,7 @@ async def submit_carried_history(
     request: ChatRequest,
     tools: Sequence[Tool],
     key: str | None,
-    conversation: NamedConversation | None = None,
+    conversation: NamedConversation | None,
 ) -> TurnRef:
     """Submit a turn whose model reads exactly the history in the request."""
     messages = await asyncio.to_thread(read_history, request.messages, context.settings.server)
@@ -129,7 +118,8 @@ def _check_all_results(messages: Sequence[Message]) -> None:
         raise ApiError(
             400, "BadRequest", "messages: these tool messages answer no call before them; send it, or its X-Session-Id"
         )
-    check_all_answered(*([call.id for call in message.tool_calls] for message in messages[-2:]))
+    answer, results = messages[-2:]
+    check_all_answered([call.id for call in answer.tool_calls], [result.id for result in results.tool_calls])
 
 
 async def _continue_session(

@@ -1,4 +1,4 @@
-"""Real `lango serve` processes, and what tests say to them."""
+"""Real `lango serve` processes, and the requests of tests to them."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ import httpx
 from lango.store.api_keys import seconds_until_tomorrow
 
 LANGO = str(Path(sys.executable).with_name("lango"))
-AGENT = Path(__file__).with_name("served_agent.py")
+AGENT = Path(__file__).with_name("command_agent.py")
 PATIENCE_S = 120.0
 
 
@@ -101,7 +101,7 @@ def serving(
 
 
 @dataclass
-class Seen:
+class ReceivedEvent:
     """One event as a client reads it."""
 
     id: int
@@ -109,7 +109,7 @@ class Seen:
     data: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-async def events_of(response: httpx.Response) -> AsyncIterator[Seen]:
+async def events_of(response: httpx.Response) -> AsyncIterator[ReceivedEvent]:
     """Read server-sent events as any client does."""
     assert response.status_code == 200, await response.aread()
     assert response.headers["content-type"].startswith("text/event-stream")
@@ -125,19 +125,19 @@ async def events_of(response: httpx.Response) -> AsyncIterator[Seen]:
             data = json.loads(fields["data"])
             assert data["type"] == fields["event"]
             assert data.get("id", 0) == int(fields.get("id", 0))
-            yield Seen(int(fields.get("id", 0)), fields["event"], data)
+            yield ReceivedEvent(int(fields.get("id", 0)), fields["event"], data)
             fields = {}
     assert not fields, "the stream was cut off in an event"
 
 
-async def send(client: httpx.AsyncClient, session: str, text: str, **headers: str) -> list[Seen]:
+async def send(client: httpx.AsyncClient, session: str, text: str, **headers: str) -> list[ReceivedEvent]:
     """Send a message and read its turn to the end."""
     request = client.stream("POST", f"/v1/sessions/{session}/messages", json={"text": text}, headers=headers)
     async with request as response:
         return [event async for event in events_of(response)]
 
 
-async def resume(client: httpx.AsyncClient, session: str, after: int | None = None) -> list[Seen]:
+async def resume(client: httpx.AsyncClient, session: str, after: int | None = None) -> list[ReceivedEvent]:
     """Read the stream of a session from after an event to its end."""
     headers = {} if after is None else {"Last-Event-ID": str(after)}
     async with client.stream("GET", f"/v1/sessions/{session}/stream", headers=headers) as response:
@@ -146,9 +146,11 @@ async def resume(client: httpx.AsyncClient, session: str, after: int | None = No
         return [event async for event in events_of(response)]
 
 
-async def send_until(client: httpx.AsyncClient, session: str, text: str, kind: str = "text_delta") -> list[Seen]:
+async def send_until(
+    client: httpx.AsyncClient, session: str, text: str, kind: str = "text_delta"
+) -> list[ReceivedEvent]:
     """Send a message, read up to the first event of a kind, and go away."""
-    seen: list[Seen] = []
+    seen: list[ReceivedEvent] = []
     async with client.stream("POST", f"/v1/sessions/{session}/messages", json={"text": text}) as response:
         async for event in events_of(response):
             seen.append(event)
@@ -157,5 +159,5 @@ async def send_until(client: httpx.AsyncClient, session: str, text: str, kind: s
     return seen
 
 
-def text_of(events: Iterable[Seen]) -> str:
+def text_of(events: Iterable[ReceivedEvent]) -> str:
     return "".join(event.data["text"] for event in events if event.type == "text_delta")

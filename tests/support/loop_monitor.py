@@ -1,4 +1,4 @@
-"""A server whose event loop is watched, hostile input for it, and the check that nothing held the loop."""
+"""A server whose event loop is monitored, hostile input for it, and the check that nothing blocked the loop."""
 
 import asyncio
 import json
@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 
-from tests.support.servers.served import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import PATIENCE_S, Server, serving
 
-AGENT = Path(__file__).with_name("servers") / "watched_agent.py"
+AGENT = Path(__file__).with_name("servers") / "monitored_agent.py"
 BOUNDS_MS = {"callback": 50.0, "held": 50.0}
 """Of the loop's own CPU time; and of the time in which it waits while other threads work."""
 RUNS = 3
@@ -20,7 +20,7 @@ RUNS = 3
 Attack = Callable[[httpx.AsyncClient, Server], Awaitable[Any]]
 
 
-class Watched:
+class MonitoredServer:
     """A server under test, and what its watchdog wrote."""
 
     def __init__(self, server: Server, log: Path) -> None:
@@ -29,7 +29,7 @@ class Watched:
         self._read = 0
 
     def worst(self) -> dict[str, Any]:
-        """Return the worst that was seen since the last call: its `share` of the bound, on a usual machine."""
+        """Return the longest delay since the last call: its `share` of the bound, on a usual machine."""
         text = self._log.read_text()
         lines = [json.loads(line) for line in text[self._read :].splitlines()]
         self._read = len(text)
@@ -39,41 +39,41 @@ class Watched:
 
 
 @contextmanager
-def watching(folder: Path, rest: str = "") -> Generator[Watched]:
-    """Serve the watched agent until the block ends."""
-    log = folder / "watched.jsonl"
+def monitored_server(folder: Path, rest: str = "") -> Generator[MonitoredServer]:
+    """Run a server with the monitored agent until the block ends."""
+    log = folder / "monitored.jsonl"
     agent = f"module = {json.dumps(str(AGENT))}"
     url = f"sqlite:///{folder}/lango.db"
-    with serving(folder, url, agent=agent, rest=rest, env={"LANGO_WATCHED": str(log)}) as server:
+    with serving(folder, url, agent=agent, rest=rest, env={"LANGO_LOOP_LOG": str(log)}) as server:
         first = httpx.post(  # what is loaded late is loaded now: that is no input's doing
             f"{server.url}/v1/chat/completions", json=chat("hello"), timeout=PATIENCE_S
         )
         assert first.status_code == 200, first.text
-        yield Watched(server, log)
+        yield MonitoredServer(server, log)
 
 
-async def check_loop_stays_free(watched: Watched, attack: Attack) -> None:
+async def check_loop_stays_free(monitored: MonitoredServer, attack: Attack) -> None:
     """Run an attack, up to three times, and raise unless the loop stayed free in one of them."""
     found: list[dict[str, Any]] = []
     for _ in range(RUNS):
-        watched.worst()
-        async with watched.server.client() as client:
-            await attack(client, watched.server)
+        monitored.worst()
+        async with monitored.server.client() as client:
+            await attack(client, monitored.server)
             await asyncio.sleep(0)
             assert (await client.get("/healthz")).status_code == 200
-        found.append(watched.worst())
+        found.append(monitored.worst())
         if found[-1]["share"] <= 1:
             break
     least = min(found, key=lambda one: one["share"])
     assert least["share"] <= 1, least
 
 
-def chat(*said: Any, **more: Any) -> dict[str, Any]:
-    messages: list[Any] = [one if isinstance(one, dict) else {"role": "user", "content": one} for one in said]
+def chat(*contents: Any, **more: Any) -> dict[str, Any]:
+    messages: list[Any] = [one if isinstance(one, dict) else {"role": "user", "content": one} for one in contents]
     return {"model": "m", "messages": messages} | more
 
 
-async def posted(
+async def post(
     client: httpx.AsyncClient,
     path: str,
     body: Any,
@@ -89,6 +89,6 @@ async def posted(
     return answer.text
 
 
-async def asked(client: httpx.AsyncClient, what: dict[str, Any]) -> str:
+async def ask_model(client: httpx.AsyncClient, what: dict[str, Any]) -> str:
     """Let the model do something in a session of its own."""
-    return await posted(client, f"/v1/sessions/s-{os.urandom(6).hex()}/messages", {"text": json.dumps(what)})
+    return await post(client, f"/v1/sessions/s-{os.urandom(6).hex()}/messages", {"text": json.dumps(what)})

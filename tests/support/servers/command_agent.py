@@ -31,19 +31,19 @@ from lango.testing import deltas_of
 from lango.tools import Tool
 
 
-def seen(name: str, mime_type: str, data: bytes) -> str:
-    """Say which file the model was sent."""
+def file_summary(name: str, mime_type: str, data: bytes) -> str:
+    """Return the name, type and hash of a file that the model was sent."""
     return f"{name} {mime_type} {hashlib.sha256(data).hexdigest()[:12]}"
 
 
-def _said(message: Message) -> Any:
+def _as_json(message: Message) -> Any:
     results = {call.id: dict(call.output) for call in message.tool_calls if call.output is not None}
     calls = {call.id: [call.name, dict(call.input or {})] for call in message.tool_calls if call.output is None}
     files = [hashlib.sha256(one.data or b"").hexdigest()[:12] for one in message.media]
     return results or [message.content, *([calls] if calls else []), *files]
 
 
-class Obedient:
+class CommandProvider:
     name = "obedient"
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
@@ -64,19 +64,21 @@ class Obedient:
                 yield delta
             return
         elif last.content.startswith("recite"):
-            yield TextDelta(json.dumps([[one.role, _said(one)] for one in request.messages]))
+            yield TextDelta(json.dumps([[one.role, _as_json(one)] for one in request.messages]))
         elif last.content.startswith("see") or not last.content:
             media = [one for message in request.messages for one in message.media]
-            yield TextDelta(f"seen: {', '.join(seen(one.name or '', one.mime_type, one.data or b'') for one in media)}")
+            yield TextDelta(
+                f"seen: {', '.join(file_summary(one.name or '', one.mime_type, one.data or b'') for one in media)}"
+            )
         else:
-            async for delta in self._obey(last.content.split()):
+            async for delta in self._run_command(last.content.split()):
                 yield delta
             if last.content in ("note", "ask"):
                 return
         yield UsageDelta(10, 5)
         yield Finish("stop")
 
-    async def _obey(self, words: list[str]) -> AsyncGenerator[Delta, None]:
+    async def _run_command(self, words: list[str]) -> AsyncGenerator[Delta, None]:
         match words:
             case ["words", count, delay]:
                 for number in range(int(count)):
@@ -130,6 +132,6 @@ _wipe = Tool("wipe", "Wipe something.", _SCHEMA, _noted, level="dangerous")
 
 root_agent = LlmAgent(
     name="obedient",
-    model=ProviderLlm(provider=Obedient(), model="obedient"),
+    model=ProviderLlm(provider=CommandProvider(), model="obedient"),
     tools=[AdkTool(_note), AdkTool(_wipe), AdkTool(_stay)],
 )

@@ -1,12 +1,12 @@
-"""The agent of a server whose event loop is watched: it does, as a model does, what hostile input asks of it.
+"""The agent of a server whose event loop is monitored: as its model, it does what hostile input asks for.
 
-`LANGO_WATCHED` names a file. Each callback of the loop that takes more than a few milliseconds of CPU, and each time
+`LANGO_LOOP_LOG` names a file. Each callback of the loop that takes more than a few milliseconds of CPU, and each time
 that the loop had to wait while this process was busy, becomes a line of it: what it was, milliseconds, and how much
 slower this machine is than the one the bound was set on.
 
-A message is JSON: `{"say": text, "times": n}` is said by the model; `{"call": name, "arguments": [start, filling, n,
-end]}` is a call with that text. What stands in a transcript as `NOTE{"note": [[text, n], ...]}END` is what the observer
-answers.
+A message is JSON: `{"say": text, "times": n}` is the text of the answer; `{"call": name, "arguments": [start, filling,
+n, end]}` is a call with that text. What stands in a transcript as `NOTE{"note": [[text, n], ...]}END` is what the
+observer answers.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ def _calibrate() -> float:
 
 
 class Watchdog:
-    """Measures an event loop from inside, by CPU time: a busy machine makes nothing slower here."""
+    """Measures an event loop from inside, by CPU time, which does not grow on a busy machine."""
 
     def __init__(self, path: str) -> None:
         self._file = Path(path).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - as long as the process
@@ -73,7 +73,7 @@ class Watchdog:
         threading.Thread(target=self._look, daemon=True).start()
 
     def _look(self) -> None:
-        """Note where a long callback is, so that a test that fails can say it."""
+        """Record where a long callback is, for the message of a failing test."""
         while True:
             time.sleep(_LEAST_S)
             if self._began and time.monotonic() - self._began > 4 * _LEAST_S and not self._stack:
@@ -81,7 +81,7 @@ class Watchdog:
                 self._stack = _where(frames.get(self._loop_thread))
 
     def _others(self) -> str:
-        """Say where the other threads are."""
+        """Describe where the other threads are."""
         frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
         return " | ".join(_where(frame) for ident, frame in frames.items() if ident != self._loop_thread)
 
@@ -110,30 +110,30 @@ class Hostile:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         last = request.messages[-1]
-        asked: Any = {}
+        order: Any = {}
         if request.system.startswith(OBSERVE_PROMPT):
             yield TextDelta(await asyncio.to_thread(_notes, last.content))
             yield Finish("stop")
             return
         if last.role == "user" and last.content.startswith('{"') and len(last.content) < 10_000:
-            asked = json.loads(last.content)
-        if "call" in asked:
-            for delta in await asyncio.to_thread(_calls, asked):
+            order = json.loads(last.content)
+        if "call" in order:
+            for delta in await asyncio.to_thread(_calls, order):
                 yield delta
             return
-        said = await asyncio.to_thread(_made, asked.get("say", "ok"))
-        for number in range(asked.get("times", 1)):
+        text = await asyncio.to_thread(_made, order.get("say", "ok"))
+        for number in range(order.get("times", 1)):
             if number % 100 == 99:
                 await asyncio.sleep(0)  # a connection brings some pieces at a time
-            yield TextDelta(said)
+            yield TextDelta(text)
         yield UsageDelta(10, 5)
         yield Finish("stop")
 
 
-def _calls(asked: dict[str, Any]) -> list[Delta]:
-    start, filling, count, end = asked["arguments"]  # a text, not a value: a model sends no more, and it costs nothing
+def _calls(order: dict[str, Any]) -> list[Delta]:
+    start, filling, count, end = order["arguments"]  # a text, not a value: a model sends no more, and it costs nothing
     text = start + filling * count + end
-    calls = [CallDelta(at, f"c{at}", asked["call"], text) for at in range(asked.get("times", 1))]
+    calls = [CallDelta(at, f"c{at}", order["call"], text) for at in range(order.get("times", 1))]
     return [*calls, UsageDelta(10, 5), Finish("tool_calls")]
 
 
@@ -170,7 +170,7 @@ def _checked(name: str, schema: dict[str, Any]) -> AdkTool:
     return AdkTool(Tool(name, name, {"type": "object", "properties": schema}, lambda arguments: "fits"))  # pyright: ignore
 
 
-if path := os.environ.get("LANGO_WATCHED"):
+if path := os.environ.get("LANGO_LOOP_LOG"):
     Watchdog(path).install()
 
 root_agent = LlmAgent(
