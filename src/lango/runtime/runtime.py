@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -34,7 +35,7 @@ from lango.runtime.turn_recovery import (
     replay_turn,
     retry_until_stored,
 )
-from lango.runtime.turn_runner import TurnRunner, run_in_turn_span
+from lango.runtime.turn_runner import TurnRunner, run_in_turn_span, trace_of_request
 from lango.store import SessionId, SessionRecord, Store, Turn
 from lango.store.engine.outages import wait_for_database
 from lango.store.sessions.sessions import find_session
@@ -85,6 +86,8 @@ class Runtime:
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
         self._sessions = Sessions(store, engine.app_name, lambda: engine.window_rules)
         self._closed = False
+        self.abandoned_turns = 0
+        """How many turns this runtime ended because their process died at each attempt."""
 
     @property
     def store(self) -> Store:
@@ -315,7 +318,7 @@ class Runtime:
                         wait=mode != "refuse",
                         answer=turn_input.approval_answer,
                         at_revision=at_revision,
-                        request=turn_input.request,
+                        request=turn_input.request | trace_of_request(),
                     )
                 )
             except OutcomeUnknown:
@@ -395,12 +398,12 @@ class Runtime:
                 return
             running.attempts = await self._store.write(count_attempt, running.turn, time.time())
             running.resumed = True
-            running.emit(Resumed(running.next_id(), "failure", running.attempts))
+            running.emit(Resumed(running.next_id(), "failure", running.attempts, datetime.now(UTC)))
             await asyncio.sleep(self._settings.agent.retry_delay_s * 2 ** (running.attempts - 1))
 
     # -- going on with turns of other processes -------------------------------------------------------------------
 
-    async def _resume(self, name: SessionId, taken: TakenOver, reason: ResumeReason) -> None:
+    async def _resume(self, name: SessionId, taken: TakenOver, reason: ResumeReason, detected_at: float) -> None:
         """Go on with a turn that was taken over, or end it if it was run as often as allowed."""
         session = await self._store.read(find_session, name)
         if session is None:
@@ -411,18 +414,20 @@ class Runtime:
         if taken.attempts >= agent.max_attempts:
             await self._abandon(running)
             return
+        record = await self._store.read(read_turn, session.key, turn.turn)
         if not running.events:
-            record = await self._store.read(read_turn, session.key, turn.turn)
             invocation_id = record.invocation_id if record else ""
             running.emit(Accepted(running.next_id(), turn.turn, waiting=True, invocation_id=invocation_id))
         if turn.epoch is not None:
             running.resumed = True
-            running.emit(Resumed(running.next_id(), reason, taken.attempts))
+            running.emit(Resumed(running.next_id(), reason, taken.attempts, datetime.now(UTC)))
         if taken.cancel_requested:
             running.stop_reason = TurnCancelled("the turn was stopped")
         self._running.setdefault(session.key, []).append(running)
         delay_s = agent.retry_delay_s * 2 ** (taken.attempts - 2) if taken.attempts > 1 else 0.0
-        running.task = self._spawn(run_in_turn_span(running, self._run_later(running, delay_s)))
+        running.take_over_s = asyncio.get_running_loop().time() - detected_at
+        trace_parent = record.request.get("trace") if record else None
+        running.task = self._spawn(run_in_turn_span(running, self._run_later(running, delay_s), trace_parent))
         for callback in self._on_resume:
             callback(running)
 
@@ -437,6 +442,7 @@ class Runtime:
             f"the turn was run {running.attempts} times, and its process died each time (setting agent.max_attempts)"
         )
         extra = {"error": {"type": type(error).__name__, "message": str(error)}}
+        self.abandoned_turns += 1
         await self._store.end_turn(running.session.name, running.turn, "failed", extra)
         await self._store.write(append_final_events, running.turn.session_key, running.turn.turn)
         _log.error("turn %s of session %s: %s", running.turn.turn, running.session.name.id, error)

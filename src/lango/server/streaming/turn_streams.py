@@ -138,6 +138,7 @@ class TurnStreams:
         return TurnRef(running.session, running.turn.turn)
 
     def _record_resumed(self, running: RunningTurn) -> None:
+        self._metrics.count_taken_over(running)
         self._start_recording(running, None)
 
     async def _record(self, recorder: Recorder, caller: Caller | None) -> None:
