@@ -64,7 +64,7 @@ async def test_a_leg_after_a_pause_goes_on_after_a_kill_at_each_commit(tmp_path:
             await approve(runtime)
             copies = await copy_after_each_commit(runtime, tmp_path, lambda: bring_result(runtime))
         whole = await story(runtime.store)
-    assert len(copies) > 3
+    assert len(copies) >= 3
     for copy in copies:
         before = await left_behind(copy)
         again = Teller()
