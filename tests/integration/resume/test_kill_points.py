@@ -231,7 +231,7 @@ async def test_a_turn_goes_on_after_a_kill_at_each_commit(tmp_path: Path, shape:
     make = SHAPES[shape]
     whole, copies = await run_and_copy(make, tmp_path)
     assert whole.status == "done"
-    assert len(copies) > 4
+    assert len(copies) >= 3
     for copy in copies:
         before = await left_behind(copy)
         resumed = await go_on(make, copy)
