@@ -52,7 +52,7 @@ async def metrics(context: Context, caller: CurrentCaller) -> Response:
     leases = await _read_leases(context)
     runtime = context.runtime
     text = prometheus_text.render(
-        context.metrics, context.turns.recorders, runtime.queued_turns, runtime.abandoned_turns, leases
+        context.metrics, context.turns.recorders, runtime.queued_turns, runtime.turns.abandoned_turns, leases
     )
     return Response(text, media_type=prometheus_text.CONTENT_TYPE)
 
