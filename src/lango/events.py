@@ -108,6 +108,8 @@ class Resumed(Struct, frozen=True, tag_field="type", tag="resumed"):
     reason: Literal["crash", "handover", "failure"]
     attempt: int = 0
     """How often it was run again after a crash or a failure."""
+    at: datetime | None = None
+    """When it was resumed."""
 
 
 class TextWithdrawn(Struct, frozen=True, tag_field="type", tag="text_withdrawn"):

@@ -11,6 +11,7 @@ import uvicorn
 
 from lango import Settings, Tool, open_runtime
 from lango.config import ServerSettings, StoreSettings
+from lango.errors import ProviderUnavailable
 from lango.providers import Delta, Request, TextDelta
 from lango.runtime.runtime import Runtime
 from lango.server.app import create_app
@@ -19,6 +20,7 @@ from lango.testing import Entry, ScriptedProvider
 
 TIMEOUT_S = 120
 PAUSE = "\N{DOUBLE VERTICAL BAR}"
+FAILURE = "\N{BALLOT X}"
 
 
 class Script:
@@ -40,7 +42,7 @@ class Script:
 
 
 class PausingProvider(ScriptedProvider):
-    """A scripted model that pauses at every `PAUSE` in its text until the test sets `resume`."""
+    """A scripted model that pauses at every `PAUSE` in its text until `resume` is set, and fails at `FAILURE`."""
 
     def __init__(self, script: Iterable[Entry], *, chunk_delay_s: float = 0.0) -> None:
         super().__init__(script, chunk_delay_s=chunk_delay_s)
@@ -53,6 +55,8 @@ class PausingProvider(ScriptedProvider):
                 if number:
                     await self.resume.wait()
                     self.resume.clear()
+                if FAILURE in part:
+                    raise ProviderUnavailable("the provider is gone", provider="scripted")
                 yield TextDelta(part)
             if not parts:
                 yield delta

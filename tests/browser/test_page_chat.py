@@ -1,6 +1,7 @@
 """Chat on the page: streamed answers, tools, approvals, stopping, and broken connections."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from lango.providers import Finish, TextDelta, ThoughtDelta, UsageDelta
 from tests.browser.lossy_proxy import lossy_proxy
 from tests.browser.page_actions import answer, ask, send, session_id, wait_until_finished
 from tests.browser.page_monitor import PageMonitor
-from tests.browser.site import PAUSE, TIMEOUT_S, Site, serving_script
+from tests.browser.site import FAILURE, PAUSE, TIMEOUT_S, Site, serving_script
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 
@@ -36,7 +37,8 @@ TOOLS = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    async with serving_script(tmp_path_factory.mktemp("site"), tools=TOOLS) as site:
+    agent = AgentSettings(retry_delay_s=0.01)
+    async with serving_script(tmp_path_factory.mktemp("site"), tools=TOOLS, agent=agent) as site:
         yield site
 
 
@@ -108,6 +110,29 @@ async def test_enter_sends_and_shift_enter_adds_a_line(page: Page, site: Site) -
     assert site.provider.requests[-1].messages[-1].content == "one\ntwo"
     await expect(box).to_have_value("")
     await expect(box).to_be_focused()
+
+
+async def test_withdrawn_text_disappears_and_the_turn_shows_that_it_was_resumed(page: Page, site: Site) -> None:
+    site.script.add(
+        [ThoughtDelta("too early"), TextDelta(f"**Half** of it{PAUSE}{FAILURE}"), Finish("stop")],
+        [TextDelta("The whole answer."), UsageDelta(3, 2), Finish("stop")],
+    )
+    await page.goto(site.url)
+    await send(page, "answer me")
+    await expect(answer(page)).to_contain_text("Half of it")
+    site.provider.resume.set()
+    await expect(answer(page)).to_contain_text("The whole answer.")
+    await wait_until_finished(page)
+    await expect(answer(page)).not_to_contain_text("Half of it")
+    await expect(page.get_by_text("Thoughts")).to_have_count(0)
+    notice = r"Resumed .+: the provider or the store failed\.$"
+    await expect(answer(page).get_by_text(re.compile(f"^{notice}"))).to_be_visible()
+    await page.reload()
+    await expect(answer(page)).to_contain_text("The whole answer.")
+    await page.get_by_role("button", name="Details of this conversation").click()
+    await page.get_by_role("tab", name="Usage").click()
+    await expect(page.get_by_role("cell", name="done, resumed")).to_be_visible()
+    await expect(page.get_by_text(re.compile(f"^Turn 1: {notice}"))).to_be_visible()
 
 
 async def test_thoughts_are_collapsed(page: Page, site: Site) -> None:

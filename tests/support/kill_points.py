@@ -7,7 +7,7 @@ so a turn that goes on rightly ends with the same conversation as one that was n
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,28 +96,37 @@ MakeAgent = Callable[[Journal], Any]
 async def run_and_copy(make: MakeAgent, folder: Path, text: str = "go") -> tuple[Run, list[Path]]:
     """Run a turn to its end; return it, and a copy of the store after each commit from its acceptance on."""
     journal = Journal()
-    file = folder / "first.db"
-    copies: list[Path] = []
-    async with open_runtime(settings_for(f"sqlite:///{file}"), root_agent=make(journal)) as runtime:
-        database: Any = vars(runtime.store)["_database"]
-        write = database.write
-        copying = asyncio.Lock()
+    async with open_runtime(settings_for(f"sqlite:///{folder}/first.db"), root_agent=make(journal)) as runtime:
 
-        async def write_and_copy(*args: Any, **kwargs: Any) -> Any:
-            result = await write(*args, **kwargs)
-            async with copying:
-                copy = folder / f"after-{len(copies):03d}.db"
-                copies.append(copy)
-                await asyncio.to_thread(_copy, file, copy)
-            return result
+        async def run() -> None:
+            await collect((await runtime.submit("s", text)).follow())
 
         await runtime.sessions.create("s")
-        database.write = write_and_copy
-        turn = await runtime.submit("s", text)
-        await collect(turn.follow())
+        copies = await copy_after_each_commit(runtime, folder, run)
+        return await _run(runtime.store, journal), copies
+
+
+async def copy_after_each_commit(runtime: Runtime, folder: Path, run: Callable[[], Awaitable[None]]) -> list[Path]:
+    """Copy the store `first.db` of a runtime after each commit while something runs."""
+    copies: list[Path] = []
+    database: Any = vars(runtime.store)["_database"]
+    write = database.write
+    copying = asyncio.Lock()
+
+    async def write_and_copy(*args: Any, **kwargs: Any) -> Any:
+        result = await write(*args, **kwargs)
+        async with copying:
+            copy = folder / f"after-{len(copies):03d}.db"
+            copies.append(copy)
+            await asyncio.to_thread(_copy, folder / "first.db", copy)
+        return result
+
+    database.write = write_and_copy
+    try:
+        await run()
+    finally:
         database.write = write
-        run = await _run(runtime.store, journal)
-    return run, copies
+    return copies
 
 
 async def go_on(make: MakeAgent, copy: Path) -> Run:

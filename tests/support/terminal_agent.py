@@ -7,6 +7,7 @@
 - `note TEXT`: a call of a safe tool; `wipe TEXT`: of one that needs approval; `broken`: of one that fails
 - `late FILE`: a first word, and when the file is there a call of the one that needs approval
 - `think`: a thought, then an answer
+- `fail once FILE TEXT`: a few words and a failure, and once the file is there the text
 - `fail`: the provider is not there
 - anything else comes back as it is, and with it the files that came along
 """
@@ -19,7 +20,7 @@ from typing import Any
 from google.adk.agents import LlmAgent
 
 from lango.adk import AdkTool, ProviderLlm
-from lango.errors import ProviderRejected
+from lango.errors import ProviderRejected, ProviderUnavailable
 from lango.messages import ToolCall
 from lango.providers import Request
 from lango.providers.protocol import Delta, Finish, TextDelta, ThoughtDelta, UsageDelta
@@ -84,6 +85,15 @@ class CommandProvider:
                     await asyncio.sleep(0.01)
                 for delta in deltas_of([ToolCall("call_late", "wipe", {"text": "disk4"}), UsageDelta(1000, 500)]):
                     yield delta
+            case ["fail", once] if once.startswith("once "):
+                _, file, text = once.split(maxsplit=2)
+                if not Path(file).exists():
+                    yield ThoughtDelta("a thought that is withdrawn")
+                    yield TextDelta("half of it is said\n\nand the other half\n\nis")
+                    await asyncio.sleep(0.2)  # the first blocks are drawn meanwhile
+                    Path(file).touch()
+                    raise ProviderUnavailable("the provider is gone", provider="obedient")
+                yield TextDelta(text)
             case ["fail"]:
                 raise ProviderRejected("the provider does not want to", provider="obedient", status=400)
             case _:

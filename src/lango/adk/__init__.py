@@ -5,14 +5,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lango.adk.agents.adk_tool import AdkTool
     from lango.adk.model.provider_llm import ProviderLlm
+    from lango.adk.run.workflow_nodes import once
     from lango.adk.services.session_service import SqlSessionService
 
-__all__ = ["AdkTool", "ProviderLlm", "SqlSessionService"]
+__all__ = ["AdkTool", "ProviderLlm", "SqlSessionService", "once"]
 
 _HOMES = {
     "AdkTool": "lango.adk.agents.adk_tool",
     "ProviderLlm": "lango.adk.model.provider_llm",
     "SqlSessionService": "lango.adk.services.session_service",
+    "once": "lango.adk.run.workflow_nodes",
 }
 
 

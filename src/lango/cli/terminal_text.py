@@ -55,6 +55,15 @@ def format_time(at: float) -> str:
     return as_datetime(at).isoformat(timespec="seconds")
 
 
+def describe_resumption(reason: str) -> str:
+    """Say why a turn was resumed."""
+    return {
+        "crash": "its process died",
+        "handover": "its process was stopped",
+        "failure": "the provider or the store failed",
+    }.get(reason, reason)
+
+
 def format_age(at: float, now: float) -> str:
     """Format how long ago a time was, in its largest unit."""
     seconds = max(0.0, now - at)

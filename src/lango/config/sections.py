@@ -66,8 +66,7 @@ class AgentSettings(Section):
     on_crash: Literal["resume", "stop"] = "resume"
     """What happens to the turns of a process that died: they go on in another one, or end as interrupted."""
     max_attempts: Annotated[int, Field(gt=0)] = 3
-    """How often a turn is run again after a crash, or after a provider or the store failed, before it ends with an
-    error."""
+    """How often a turn is run at most, when its process dies, or a provider or the store fails."""
     retry_delay_s: Annotated[float, Field(ge=0)] = 1.0
     """The delay before the second of these attempts; it doubles with each further one."""
     module: str | None = None

@@ -1,5 +1,6 @@
 """Find turns whose process is gone, and take them over."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -15,8 +16,8 @@ from lango.turns.notifier import Notifier
 POLL_S = 0.5
 _log = logging.getLogger("lango.runtime")
 
-Resume = Callable[[SessionId, TakenOver, ResumeReason], Awaitable[None]]
-"""Runs a turn that was taken over to its end."""
+Resume = Callable[[SessionId, TakenOver, ResumeReason, float], Awaitable[None]]
+"""Runs a turn that was taken over to its end. The last argument is the loop's time when its owner was found gone."""
 
 
 class TurnRecovery:
@@ -61,13 +62,14 @@ class TurnRecovery:
             orphan.open_turn.owner: self._is_gone(orphan.open_turn.owner, orphan.open_turn.heartbeat)
             for orphan in orphans
         }
+        detected_at = asyncio.get_running_loop().time()
         for orphan in orphans:
             if gone[orphan.open_turn.owner] and not self.stopping:
-                await self._take_over(orphan)
+                await self._take_over(orphan, detected_at)
         for owner in (owner for owner, is_gone in gone.items() if is_gone and owner):
             await self._store.write(forget_owner, owner)
 
-    async def _take_over(self, orphan: Orphan) -> None:
+    async def _take_over(self, orphan: Orphan, detected_at: float) -> None:
         open_turn, name = orphan.open_turn, SessionId(self._app_name, orphan.user_id, orphan.session_id)
         if self._on_crash == "stop" and open_turn.owner:
             session = await self._store.read(find_session, name)
@@ -78,4 +80,4 @@ class TurnRecovery:
         taken = await self._store.write(take_over, orphan.session_key, open_turn, self._owner, reason, time.time())
         if taken is not None:
             _log.info("took over turn %s of session %s after a %s", open_turn.turn, name.id, reason)
-            await self._resume(name, taken, reason)
+            await self._resume(name, taken, reason, detected_at)

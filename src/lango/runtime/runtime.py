@@ -1,10 +1,8 @@
 """Accept messages, approvals and results, and run their turns: the public API."""
 
 import asyncio
-import functools
 import logging
-import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -14,36 +12,20 @@ from lango.config import Settings
 from lango.errors import (
     ApprovalExpired,
     OutcomeUnknown,
-    SessionNotFound,
-    StoreError,
-    TurnAbandoned,
     TurnCancelled,
-    TurnReleased,
 )
-from lango.events import Accepted, Resumed, TurnEvent
+from lango.events import Accepted, TurnEvent
 from lango.memory import Memory
 from lango.messages import Attachment, Message
-from lango.runtime.admission import Admission
 from lango.runtime.expiry import ApprovalExpiry
-from lango.runtime.recovery import TurnRecovery
 from lango.runtime.sessions import Sessions, get_or_create_session, require_session
-from lango.runtime.turn_recovery import (
-    end_unknown_turn,
-    end_unrun_turn,
-    read_logged_events,
-    replay_turn,
-    retry_until_stored,
-)
-from lango.runtime.turn_runner import TurnRunner, run_in_turn_span
-from lango.store import SessionId, SessionRecord, Store, Turn
-from lango.store.engine.outages import wait_for_database
+from lango.runtime.turn_runner import trace_of_request
+from lango.runtime.turn_supervisor import TurnSupervisor
+from lango.store import SessionId, Store, Turn
 from lango.store.sessions.sessions import find_session
-from lango.store.turns.event_log import append_final_events
-from lango.store.turns.lease import ResumeReason, TakenOver, count_attempt
 from lango.store.turns.turns import read_turn, request_cancel
 from lango.tools import Tool
-from lango.turns.lease_holder import LeaseHolder, acquire_lease, finish_despite_cancel
-from lango.turns.liveness import LivenessMonitor, Owner
+from lango.turns.lease_holder import finish_despite_cancel
 from lango.turns.running_turn import RunningTurn, collect_answer, follow_until_left
 from lango.turns.turn_input import TurnInput, check_attachments
 
@@ -60,28 +42,9 @@ class Runtime:
         self._settings = settings
         self._store = store
         self._engine = engine
-        self._tasks: set[asyncio.Task[None]] = set()  # not a TaskGroup: it would wrap errors of the caller's body
-        self._owner = Owner()
-        self._liveness = LivenessMonitor(back_at=lambda: store.outages.recovered_at)
-        self._running: dict[int, list[RunningTurn]] = {}
-        self._leases = LeaseHolder(store, self._owner, self._running_turns)
-        self._memory = engine.memory(self._leases, self._liveness.is_gone)
         self._expiry = ApprovalExpiry(store)
-        self._spawn(self._expiry.run())
-        self._admission = Admission(settings.agent.max_running_turns)
-        self._turn_runner = TurnRunner(
-            settings.agent, store, engine, self._admission, self._spawn, self._expiry.check_soon, self._owner.name
-        )
-        self._recovery = TurnRecovery(
-            store,
-            engine.app_name,
-            self._owner.name,
-            self._liveness.is_gone,
-            settings.agent.on_crash,
-            self._resume,
-        )
-        self._on_resume: list[Callable[[RunningTurn], None]] = []
-        self._spawn(self._recovery.run())
+        self._turns = TurnSupervisor(settings, store, engine, self._expiry.check_soon)
+        self._turns.spawn(self._expiry.run())
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
         self._sessions = Sessions(store, engine.app_name, lambda: engine.window_rules)
         self._closed = False
@@ -99,29 +62,22 @@ class Runtime:
     @property
     def memory(self) -> Memory:
         """The memory: notes about sessions, and facts about users."""
-        return self._memory
+        return self._turns.memory
 
     @property
     def app_name(self) -> str:
         """The name of the app that sessions belong to."""
         return self._engine.app_name
 
-    def follow_resumed(self, callback: Callable[[RunningTurn], None]) -> None:
-        """Call a function for each turn that this runtime has taken over from another process, or will."""
-        self._on_resume.append(callback)
-        for running in self._running_turns():
-            if running.taken_over:
-                callback(running)
-
     @property
-    def owner(self) -> str:
-        """The name under which this runtime holds its leases."""
-        return self._owner.name
+    def turns(self) -> TurnSupervisor:
+        """The turns that run in this process or are queued in it."""
+        return self._turns
 
     @property
     def queued_turns(self) -> int:
         """How many turns wait for a slot in this process."""
-        return self._admission.queued
+        return self._turns.admission.queued
 
     def agents(self) -> dict[str, Any]:
         """Describe the agent tree."""
@@ -219,7 +175,7 @@ class Runtime:
         if session is None:
             return False
         found = await self._store.write(request_cancel, session.key)
-        for running in self._running.get(session.key, []):
+        for running in self._turns.running_turns(session.key):
             if running.turn.epoch is not None and not running.turn.repeated:
                 running.stop(TurnCancelled("the turn was stopped"))
         return found
@@ -229,7 +185,7 @@ class Runtime:
         session = await self._store.read(find_session, SessionId(self.app_name, user_id, session_id))
         if session is None or not await self._store.withdraw_turn(Turn(session.key, turn)):
             return False
-        for running in self._running.get(session.key, []):
+        for running in self._turns.running_turns(session.key):
             if running.turn.turn == turn:
                 running.stop(TurnCancelled("the message was taken back before its turn came"))
         return True
@@ -310,16 +266,16 @@ class Runtime:
                     self._store.submit_turn(
                         session,
                         turn_input.entry,
-                        self._owner.name,
+                        self._turns.owner.name,
                         idempotency_key=idempotency_key,
                         wait=mode != "refuse",
                         answer=turn_input.approval_answer,
                         at_revision=at_revision,
-                        request=turn_input.request,
+                        request=turn_input.request | trace_of_request(),
                     )
                 )
             except OutcomeUnknown:
-                self._end_unknown_turn(session, turn_input)
+                self._turns.end_unknown_turn(session, turn_input)
                 raise
             record = (
                 await self._store.read(read_turn, turn.session_key, turn.turn)
@@ -328,25 +284,24 @@ class Runtime:
             )
         if caller_left or self._closed:
             if not turn.repeated:
-                await self._end_unrun_turn(session, turn)
+                await self._turns.end_unrun_turn(session, turn)
             raise asyncio.CancelledError if caller_left else TurnCancelled("the runtime was closed")
-        for known in self._running.get(session.key, []):
+        for known in self._turns.running_turns(session.key):
             if turn.repeated and known.turn.turn == turn.turn:
                 return known
         running = RunningTurn(session, turn)
-        self._running.setdefault(session.key, []).append(running)
         queued, invocation_id = turn.status == "queued", turn_input.entry.invocation_id
         if record is not None:  # as in the first response to this request
             queued, invocation_id = record.was_queued, record.invocation_id
         running.emit(Accepted(running.next_id(), turn.turn, waiting=queued, invocation_id=invocation_id))
-        running.task = self._spawn(run_in_turn_span(running, self._run_turn(running, turn_input)))
+        self._turns.start(running, turn_input)
         if mode == "interrupt" and turn.status == "queued" and not turn.repeated:
             await self._stop_earlier_turns(running)
         return running
 
     async def _stop_earlier_turns(self, newest: RunningTurn) -> None:
         """Stop the turns before a new message, in any process. Queued turns end when they would start."""
-        for running in self._running.get(newest.session.key, []):
+        for running in self._turns.running_turns(newest.session.key):
             if running.turn.turn < newest.turn.turn:
                 running.superseded = True
                 if running.turn.epoch is not None:
@@ -357,157 +312,16 @@ class Runtime:
             newest.stop(TurnCancelled("the turn was stopped"))
             raise
 
-    async def _run_turn(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
-        """Run a turn to its end. Without an input, another process accepted it: the input is read from the store."""
-        running.started = True
-        try:
-            with wait_for_database(), self._leases.held():
-                if running.stop_reason is not None:  # stopped before this task began
-                    return await self._end_withdrawn_turn(running)
-                if running.turn.repeated:
-                    return await replay_turn(running, self._store, self._liveness.is_gone)
-                await acquire_lease(running, self._store, self._owner.name, self._recovery.check_soon)
-                await self._run_attempts(running, turn_input)
-                self._memory.observe_in_background(running.session.name)
-        except asyncio.CancelledError:
-            await self._end_withdrawn_turn(running)
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:  # noqa: BLE001 - the readers of the turn get it
-            if isinstance(error, StoreError) and not running.turn.repeated and turn_input is not None:
-                self._end_unknown_turn(running.session, turn_input)
-            running.fail(error)
-        finally:
-            self._remove_running(running)
-            running.finish()
-
-    async def _run_attempts(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
-        """Run a leased turn, and run it again if it fails for a while: each time from what is stored."""
-        while True:
-            first_seq: int | None = None
-            if running.resumed or turn_input is None:
-                record = await self._store.read(read_turn, running.turn.session_key, running.turn.turn)
-                if record is None:
-                    raise SessionNotFound("the session was deleted meanwhile")
-                turn_input = await self._engine.inputs.stored_input(running.session, record)
-                first_seq = record.first_seq if running.resumed else None
-            if await self._turn_runner.run(running, turn_input, first_seq):
-                return
-            running.attempts = await self._store.write(count_attempt, running.turn, time.time())
-            running.resumed = True
-            running.emit(Resumed(running.next_id(), "failure", running.attempts))
-            await asyncio.sleep(self._settings.agent.retry_delay_s * 2 ** (running.attempts - 1))
-
-    # -- going on with turns of other processes -------------------------------------------------------------------
-
-    async def _resume(self, name: SessionId, taken: TakenOver, reason: ResumeReason) -> None:
-        """Go on with a turn that was taken over, or end it if it was run as often as allowed."""
-        session = await self._store.read(find_session, name)
-        if session is None:
-            return
-        turn, agent = taken.turn, self._settings.agent
-        running = RunningTurn(session, turn, attempts=taken.attempts, detached=True, taken_over=True)
-        running.restore(await read_logged_events(self._store, turn))
-        if taken.attempts >= agent.max_attempts:
-            await self._abandon(running)
-            return
-        if not running.events:
-            record = await self._store.read(read_turn, session.key, turn.turn)
-            invocation_id = record.invocation_id if record else ""
-            running.emit(Accepted(running.next_id(), turn.turn, waiting=True, invocation_id=invocation_id))
-        if turn.epoch is not None:
-            running.resumed = True
-            running.emit(Resumed(running.next_id(), reason, taken.attempts))
-        if taken.cancel_requested:
-            running.stop_reason = TurnCancelled("the turn was stopped")
-        self._running.setdefault(session.key, []).append(running)
-        delay_s = agent.retry_delay_s * 2 ** (taken.attempts - 2) if taken.attempts > 1 else 0.0
-        running.task = self._spawn(run_in_turn_span(running, self._run_later(running, delay_s)))
-        for callback in self._on_resume:
-            callback(running)
-
-    async def _run_later(self, running: RunningTurn, delay_s: float) -> None:
-        with self._leases.held():
-            await asyncio.sleep(delay_s)
-            await self._run_turn(running, None)
-
-    async def _abandon(self, running: RunningTurn) -> None:
-        """End a turn that was run as often as allowed, and whose process died each time."""
-        error = TurnAbandoned(
-            f"the turn was run {running.attempts} times, and its process died each time (setting agent.max_attempts)"
-        )
-        extra = {"error": {"type": type(error).__name__, "message": str(error)}}
-        await self._store.end_turn(running.session.name, running.turn, "failed", extra)
-        await self._store.write(append_final_events, running.turn.session_key, running.turn.turn)
-        _log.error("turn %s of session %s: %s", running.turn.turn, running.session.name.id, error)
-
-    def _running_turns(self) -> list[RunningTurn]:
-        return [running for turns in self._running.values() for running in turns]
-
-    def _end_unknown_turn(self, session: SessionRecord, turn_input: TurnInput) -> None:
-        """End a turn that may have been stored or leased, as soon as the store is available."""
-        self._spawn(end_unknown_turn(self._store, session, self._owner.name, turn_input.entry.invocation_id))
-
-    async def _end_unrun_turn(self, session: SessionRecord, turn: Turn) -> None:
-        """End a turn that will not run, now or as soon as the store is available."""
-        end = functools.partial(end_unrun_turn, self._store, session, turn)
-        try:
-            with wait_for_database(False):
-                await finish_despite_cancel(end())
-        except StoreError as error:
-            _log.warning("turn %s could not be withdrawn yet: %s", turn.turn, error)
-            self._spawn(retry_until_stored(end, f"turn {turn.turn}"))
-
-    async def _end_withdrawn_turn(self, running: RunningTurn) -> None:
-        """Withdraw a turn that did not start, or release it; a replayed one is left to the process that runs it."""
-        if isinstance(running.stop_reason, TurnReleased):
-            await self._turn_runner.release(running)
-            return
-        if not running.turn.repeated:
-            await self._end_unrun_turn(running.session, running.turn)
-        running.fail(running.stop_reason or TurnCancelled("the message was taken back before its turn came"))
-
-    def _remove_running(self, running: RunningTurn) -> None:
-        others = [other for other in self._running.pop(running.session.key, []) if other is not running]
-        if others:
-            self._running[running.session.key] = others
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Start a task that this runtime owns: `close` stops it and waits for it."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     async def hand_over(self, limit_s: float) -> None:
         """Accept no more turns, let the steps under way end within a limit, and release the turns.
 
         Nothing is cancelled: another process goes on with them, or the next one that opens this store.
         """
-        self._closed = self._recovery.stopping = True
-        self._recovery.check_soon()
-        for running in self._running_turns():
-            released = TurnReleased("the process stops: the turn goes on when another one runs")
-            if running.is_running and not running.turn.repeated:
-                running.step_gate.close(functools.partial(running.stop, released))
-            else:
-                running.stop(released)
-        tasks = {running.task for running in self._running_turns() if running.task}
-        if tasks:
-            await asyncio.wait(tasks, timeout=limit_s)
-        for running in self._running_turns():
-            running.stop(TurnReleased("the process stops: the turn goes on when another one runs"))
+        self._closed = True
+        await self._turns.hand_over(limit_s)
 
     async def close(self) -> None:
         """Hand over the running turns, within `server.shutdown_s`, and wait until that is stored."""
-        await self.hand_over(self._settings.server.shutdown_s)
-        while self._tasks:
-            turns = self._running_turns()
-            for running in turns:
-                running.stop(TurnReleased("the runtime was closed: the turn goes on when another one runs"))
-            for task in self._tasks - {running.task for running in turns}:
-                task.cancel()
-            await asyncio.wait(self._tasks)
-        await self._memory.close()
-        await self._leases.close()
+        self._closed = True
+        await self._turns.close(self._settings.server.shutdown_s)
         await self._engine.close()

@@ -50,6 +50,13 @@ class ToolUse(Struct, frozen=True):
     """The user who approved it, if approval was needed."""
 
 
+class Resumption(Struct, frozen=True):
+    """When a turn was resumed, and why: after a crash, a handover or a failure."""
+
+    at: float
+    reason: str
+
+
 class TurnUsage(Struct, frozen=True):
     """What a turn used."""
 
@@ -65,6 +72,7 @@ class TurnUsage(Struct, frozen=True):
     usage: Usage
     model_calls: Sequence[ModelCall]
     tools: Sequence[ToolUse]
+    resumptions: Sequence[Resumption] = ()
 
 
 class Window(Struct, frozen=True):
@@ -219,6 +227,7 @@ def _turn(row: turn_usage.TurnRow) -> TurnUsage:
         usage=row.spent,
         model_calls=[ModelCall(**call) for call in calls],
         tools=[_tool(tool) for tool in row.tools],
+        resumptions=[Resumption(**resumption) for resumption in row.resumptions],
     )
 
 

@@ -22,7 +22,7 @@ from lango.errors import (
     TurnReleased,
     TurnTimeout,
 )
-from lango.events import Queued, TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnEvent
+from lango.events import Queued, Resumed, TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnEvent
 from lango.runtime.admission import Admission
 from lango.runtime.prices import turn_usage
 from lango.runtime.resumed_events import ResumedEvents
@@ -31,7 +31,7 @@ from lango.store import Store
 from lango.store.engine.outages import wait_for_database
 from lango.store.turns.lease import release_turn
 from lango.store.turns.turns import Outcome
-from lango.telemetry.traces import run_in_span
+from lango.telemetry.traces import current_trace_ids, run_in_span
 from lango.turns.lease_holder import finish_despite_cancel
 from lango.turns.running_turn import RunningTurn, to_lango_error
 from lango.turns.turn_input import TurnInput
@@ -215,12 +215,32 @@ def _task_is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def run_in_turn_span(running: RunningTurn, work: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
-    """Return the work of a turn, in its own span if tracing is on."""
+def trace_of_request() -> dict[str, Any]:
+    """Return the trace of the request that brings an input: a process that resumes the turn continues it."""
+    ids = current_trace_ids()
+    return {"trace": ids} if ids else {}
+
+
+def run_in_turn_span(
+    running: RunningTurn, work: Coroutine[Any, Any, None], trace_parent: Mapping[str, str] | None = None
+) -> Coroutine[Any, Any, None]:
+    """Return the work of a turn, in its own span if tracing is on.
+
+    `trace_parent` has the ids of the trace and span of the request that another process accepted: the trace continues.
+    """
     session_id = running.session.name.id
     attributes = {"lango.session.id": session_id, "gen_ai.conversation.id": session_id, "lango.turn": running.turn.turn}
 
     def ended() -> dict[str, str | int | float | bool]:
+        resumptions = [event for event in running.events if isinstance(event, Resumed)]
+        if not resumptions:
+            return outcome()
+        last = resumptions[-1]
+        return {"lango.turn.attempt": last.attempt, "lango.turn.resume_reason": last.reason, **outcome()}
+
+    def outcome() -> dict[str, str | int | float | bool]:
+        if isinstance(running.error, TurnReleased):
+            return {"lango.turn.status": "released"}
         if running.error is not None:
             return {"lango.turn.status": "failed", "error.type": type(running.error).__name__}
         last = running.events[-1]
@@ -231,7 +251,7 @@ def run_in_turn_span(running: RunningTurn, work: Coroutine[Any, Any, None]) -> C
         cost = {} if used.cost_usd is None else {"lango.cost_usd": used.cost_usd}
         return {"lango.turn.status": last.status, "lango.model_calls": used.model_calls, **tokens, **cost}
 
-    work, running.trace_id = run_in_span("turn", attributes, work, ended)
+    work, running.trace_id = run_in_span("turn", attributes, work, ended, trace_parent)
     return work
 
 

@@ -18,6 +18,7 @@ from lango.config import TelemetrySettings
 from lango.errors import ConfigError, MissingDependency
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
     from lango.telemetry.export import SpanRouter
@@ -78,16 +79,32 @@ def current_trace_ids() -> dict[str, str]:
 
 
 def run_in_span(
-    name: str, attributes: Attributes, work: Coroutine[Any, Any, T], final_attributes: Callable[[], Attributes]
+    name: str,
+    attributes: Attributes,
+    work: Coroutine[Any, Any, T],
+    final_attributes: Callable[[], Attributes],
+    parent: Mapping[str, str] | None = None,
 ) -> tuple[Coroutine[Any, Any, T], str]:
     """Return work that runs in its own span, and the id of its trace. The span is a child of the caller's.
+
+    With `parent`, the ids that `current_trace_ids` returned in another process, it is a child of that span instead.
 
     `final_attributes` is called at the end; the attribute `error.type` marks the span as failed.
     """
     if not is_tracing():
         return work, ""
-    span = tracer().start_span(name, attributes=dict(attributes))
+    context = _remote_context(parent) if parent else None
+    span = tracer().start_span(name, context, attributes=dict(attributes))
     return _run_in_span(span, work, final_attributes), f"{span.get_span_context().trace_id:032x}"
+
+
+def _remote_context(ids: Mapping[str, str]) -> "Context":
+    from opentelemetry import trace
+
+    trace_id, span_id = int(ids["trace_id"], 16), int(ids["span_id"], 16)
+    sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+    parent = trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=sampled)
+    return trace.set_span_in_context(trace.NonRecordingSpan(parent))
 
 
 async def _run_in_span(span: "Span", work: Coroutine[Any, Any, T], ended: Callable[[], Attributes]) -> T:

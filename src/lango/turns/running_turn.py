@@ -13,6 +13,7 @@ from lango.store.codec import event_ids
 from lango.store.turns import event_log
 from lango.turns.notifier import Notifier
 from lango.turns.step_gate import StepGate
+from lango.turns.streamed_text import StreamedText
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,6 +46,8 @@ class RunningTurn(Struct, eq=False):
     """How often it was run again after a crash or a failure."""
     taken_over: bool = False
     """Another process accepted it."""
+    take_over_s: float = 0.0
+    """The seconds from finding its earlier process gone to taking it over."""
     resumed: bool = False
     """An earlier run of this turn was interrupted: this one goes on from what is stored."""
     step_gate: StepGate = field(default_factory=StepGate)
@@ -150,8 +153,7 @@ async def collect_answer(turn: RunningTurn) -> str:
         await _release_reader(turn)
     if turn.error is not None:
         raise turn.error
-    text = "".join(event.text for event in turn.events if isinstance(event, TextDelta))
-    return text if turn.answer is None else turn.answer
+    return StreamedText(turn.events).text if turn.answer is None else turn.answer
 
 
 async def _release_reader(turn: RunningTurn) -> None:

@@ -83,6 +83,16 @@ def test_a_tool_is_a_line_that_opens(chat: Terminal) -> None:
     chat.ask("/open x", "/open takes the number")
 
 
+def test_withdrawn_text_leaves_the_tail_and_printed_text_is_marked(chat: Terminal, folder: Path) -> None:
+    shown = chat.ask(f"fail once {folder}/failed the whole answer", "the whole answer")
+    assert "\nresumed: the provider or the store failed\n" in shown
+    assert shown.count("the answer above is withdrawn and begins again") == 1
+    before, _, after = shown.partition("withdrawn and begins again")
+    assert "half of it is said" in before
+    assert "\nis\n" not in before, "only the tail had it"
+    assert after.split() == ["the", "whole", "answer"]
+
+
 def test_failures_are_reported(chat: Terminal) -> None:
     chat.ask("broken things", "✗", "broken(text=", "failed: ", "cannot do things")
     chat.ask("fail", "the provider does not want to")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.cli.test_commands import lango
 from tests.integration.tools.test_mcp_servers import SERVER
 from tests.support.terminal import AGENT, LANGO, PATIENCE_S, configure, terminal
 
@@ -59,6 +61,25 @@ def test_json_and_the_same_session_again(folder: Path) -> None:
     assert [event["type"] for event in events] == ["accepted", "text_delta", "done"]
     assert {event["session"] for event in events} == {first["session_id"]}
     assert events[0]["turn"] == 2
+
+
+def test_withdrawn_text_is_not_in_the_answer_and_a_notice_says_that_the_turn_was_resumed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANGO_AGENT__RETRY_DELAY_S", "0.01")
+    done = run(folder, f"fail once {folder}/text the whole answer")
+    assert done.stdout == "half of it is said\n\nand the other half\n\nis\nthe whole answer\n", "what is printed stays"
+    assert done.stderr.splitlines()[-1] == "lango: the turn was resumed: the provider or the store failed"
+    report = run_json(folder, f"fail once {folder}/json the whole answer")
+    assert report["text"] == "the whole answer"
+    done = run(folder, "--output-format", "stream-json", f"fail once {folder}/stream the whole answer")
+    types = [json.loads(line)["type"] for line in done.stdout.splitlines()]
+    assert types[-4:] == ["resumed", "text_withdrawn", "text_delta", "done"]
+    shown = lango("sessions", "show", report["session_id"], cwd=folder)
+    assert re.search(r"\n     resumed 20\S+: the provider or the store failed\n", shown.stdout), shown
+    first = json.loads(lango("sessions", "show", report["session_id"], "--json", cwd=folder).stdout.splitlines()[0])
+    assert [one["reason"] for one in first["resumptions"]] == ["failure"]
+    assert "done, resumed" in lango("sessions", "usage", report["session_id"], cwd=folder).stdout
 
 
 def test_a_failed_turn_exits_with_1(folder: Path) -> None:

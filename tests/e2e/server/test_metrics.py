@@ -66,6 +66,27 @@ async def test_metrics_count_turns_tokens_tools_leases_and_queue(
         assert done["lango_leases", "here"] == done["lango_leases", "elsewhere"] == done["lango_queue", ""] == 0
 
 
+async def test_resumed_and_abandoned_turns_are_counted(tmp_path: Path, sqlite_url: str) -> None:
+    gate, env = tmp_path / "gate", {"LANGO_AGENT__RETRY_DELAY_S": "0.01", "LANGO_AGENT__MAX_ATTEMPTS": "2"}
+    with serving(tmp_path / "a", sqlite_url, env=env) as server:
+        async with server.client() as client:
+            await send(client, "failed", f"fail once {tmp_path / 'failed'} done")
+            await until(client, {("lango_turns_resumed_total", "failure"): 1.0, ("lango_turns_total", "done"): 1.0})
+            await send_until(client, "killed", f"hold {gate}")
+        server.kill()
+    with serving(tmp_path / "b", sqlite_url, env=env) as server:
+        async with server.client() as client:
+            taken = await until(client, {("lango_turns_resumed_total", "crash"): 1.0})
+            assert taken["lango_take_over_seconds_count", ""] == 1
+            assert taken["lango_take_over_seconds_sum", ""] < 1
+            assert taken["lango_turns_abandoned_total", ""] == 0
+        server.kill()
+    with serving(tmp_path / "c", sqlite_url, env=env) as server:
+        async with server.client() as client:
+            await until(client, {("lango_turns_abandoned_total", ""): 1.0})
+            assert (await resume(client, "killed"))[-1].data["error"] == "TurnAbandoned"
+
+
 async def test_series_do_not_grow_with_requests(tmp_path: Path, sqlite_url: str) -> None:
     with serving(tmp_path, sqlite_url) as server:
         async with server.client() as client:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.support.servers.server_process import Server, configure, lango, send, serving, text_of
+from tests.support.servers.server_process import Server, configure, lango, send, send_until, serving, text_of
 from tests.support.servers.trace_collector import Collector, ReceivedSpan, collecting
 from tests.support.servers.wire_server import Exchange, wire_server
 
@@ -79,6 +79,24 @@ async def test_a_turn_is_one_trace_from_the_caller_down_to_adk(server: Server, c
         assert ancestors(span, spans)[-2:] == ["turn", REQUEST]
     assert {span.resource["service.name"] for span in spans} == {"lango"}
     assert all(span.id == request.id or ancestors(span, spans)[-1] == REQUEST for span in spans)
+
+
+async def test_a_resumed_turn_continues_its_trace(tmp_path: Path, sqlite_url: str, collector: Collector) -> None:
+    trace_id, caller, gate = uuid.uuid4().hex, uuid.uuid4().hex[:16], tmp_path / "gate"
+    rest = f'[telemetry]\notlp_endpoint = "{collector.url}"'
+    with serving(tmp_path / "a", sqlite_url, env=SOON, rest=rest) as first:
+        async with first.client(traceparent=f"00-{trace_id}-{caller}-01") as client:
+            await send_until(client, "killed", f"hold {gate}")
+        first.kill()
+    gate.touch()
+    with serving(tmp_path / "b", sqlite_url, env=SOON, rest=rest):
+        spans = await asyncio.to_thread(
+            collector.wait_for, lambda spans: "turn" in {span.name for span in spans if span.trace_id == trace_id}
+        )
+    turn = one(of(spans, trace_id), "turn")
+    assert turn.parent_id not in ("", caller), "the request that the first process accepted"
+    assert (turn.attributes["lango.turn.attempt"], turn.attributes["lango.turn.resume_reason"]) == (1, "crash")
+    assert turn.attributes["lango.turn.status"] == "done"
 
 
 async def test_two_turns_are_two_traces_and_logs_name_them(server: Server, collector: Collector) -> None:

@@ -26,7 +26,8 @@ APP = "obedient"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("adk")
-    with serving(folder, f"sqlite:///{folder}/lango.db", server="heartbeat_s = 0.2") as running:
+    env = {"LANGO_AGENT__RETRY_DELAY_S": "0.01"}
+    with serving(folder, f"sqlite:///{folder}/lango.db", server="heartbeat_s = 0.2", env=env) as running:
         yield running
 
 
@@ -97,6 +98,17 @@ async def test_sessions_from_making_to_deleting(server: Server, client: AdkWebSe
     await client.delete_session(**names)
     with pytest.raises(httpx.HTTPStatusError, match="404"):
         await client.get_session(**names)
+
+
+async def test_withdrawn_text_is_only_in_partial_events(
+    server: Server, client: AdkWebServerClient, session: Session, tmp_path: Path
+) -> None:
+    request = run_request(session, text(f"fail once {tmp_path / 'stream'} the whole answer"), streaming=True)
+    events = await run(client, request)
+    assert "half of it" in "".join(texts([event for event in events if event.partial]))
+    assert "".join(texts([event for event in events if not event.partial])) == "the whole answer"
+    whole = await run_whole(server, run_request(session, text(f"fail once {tmp_path / 'whole'} the whole answer")))
+    assert "".join(texts([Event.model_validate(one) for one in whole.json()])) == "the whole answer"
 
 
 async def test_a_run_returns_the_events_that_it_stored(client: AdkWebServerClient, session: Session) -> None:

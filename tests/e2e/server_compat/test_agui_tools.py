@@ -55,7 +55,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
-    with serving(folder / "one", f"sqlite:///{folder}/lango.db") as running:
+    env = {"LANGO_AGENT__RETRY_DELAY_S": "0.01"}
+    with serving(folder / "one", f"sqlite:///{folder}/lango.db", env=env) as running:
         yield running
 
 
@@ -368,3 +369,24 @@ async def test_ag_uis_own_client_runs_its_tools(server: Server) -> None:
             "{'picked': 'pick'}",
             "{'picked': 'pick'}",
         ]
+
+
+async def test_withdrawn_text_is_gone_from_ag_uis_own_client(server: Server, tmp_path: Path) -> None:
+    says = ["hello", f"fail once {tmp_path / 'failed'} the whole answer", "call note", "bye"]
+    thread = f"t-{uuid.uuid4().hex[:8]}"
+    report = await asyncio.to_thread(run_script, SCRIPT, url=server.url, thread=thread, says=says)
+    types = report["runs"][1]
+    assert types.index("TEXT_MESSAGE_END") < types.index("MESSAGES_SNAPSHOT"), "the open message is closed before"
+    assert types[-len(END) :] == END
+    shown = [(one["role"], one["content"]) for one in report["messages"] if one.get("content")]
+    assert shown == [
+        ("user", "hello"),
+        ("assistant", "hello"),
+        ("user", says[1]),
+        ("assistant", "the whole answer"),
+        ("user", "call note"),
+        ("tool", '{"noted": "note"}'),
+        ("assistant", "the tool said {'noted': 'note'}"),
+        ("user", "bye"),
+        ("assistant", "bye"),
+    ]

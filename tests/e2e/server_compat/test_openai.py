@@ -18,7 +18,8 @@ from tests.support.servers.server_process import PATIENCE_S, Server, serving
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("openai")
-    with serving(folder, f"sqlite:///{folder}/lango.db", server="heartbeat_s = 0.2") as running:
+    env = {"LANGO_AGENT__RETRY_DELAY_S": "0.01"}
+    with serving(folder, f"sqlite:///{folder}/lango.db", server="heartbeat_s = 0.2", env=env) as running:
         yield running
 
 
@@ -90,6 +91,21 @@ async def test_a_stream_gives_the_same_answer_and_usage_on_request(client: Async
     assert last.choices == []
     assert last.usage
     assert last.usage.total_tokens == 15
+
+
+@pytest.mark.parametrize("text", ["half of it and the rest", "another answer"])
+async def test_withdrawn_text_is_in_no_answer_and_a_stream_goes_on_with_what_is_final(
+    client: AsyncOpenAI, tmp_path: Path, text: str
+) -> None:
+    whole = await client.chat.completions.create(
+        model="obedient", messages=[user(f"fail once {tmp_path / 'whole'} {text}")]
+    )
+    assert whole.choices[0].message.content == text
+    stream = await client.chat.completions.create(
+        model="obedient", messages=[user(f"fail once {tmp_path / 'stream'} {text}")], stream=True
+    )
+    pieces = [piece async for chunk in stream if (piece := chunk.choices[0].delta.content)]
+    assert pieces == ["half of it", " and the rest" if text.startswith("half of it") else f"\n{text}"]
 
 
 EXECUTED: dict[str, Any] = {

@@ -8,6 +8,7 @@
   word; a result `{"until": FILE}` fails as long as the file is not there
 - `see`, or a file alone: the name, type and digest of each file that the model is sent
 - `recite`: all that the model was sent, as JSON: of each message its role and its text, its calls or its results
+- `fail once FILE TEXT`: a few words and a failure, and once the file is there the text
 - `fail`: the provider is not there
 - anything else comes back as it is
 """
@@ -15,17 +16,17 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
 from google.adk.agents import LlmAgent
 
 from lango.adk import AdkTool, ProviderLlm
-from lango.errors import ProviderRejected
+from lango.errors import ProviderRejected, ProviderUnavailable
 from lango.messages import Message, ToolCall
 from lango.providers import Request
-from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
+from lango.providers.protocol import Delta, Finish, TextDelta, ThoughtDelta, UsageDelta
 from lango.testing import deltas_of
 from lango.tools import Tool
 
@@ -92,14 +93,28 @@ class CommandProvider:
                 while not Path(file).exists():
                     await asyncio.sleep(0.01)
                 yield TextDelta("ended")
-            case ["note"] | ["ask"]:
-                name = {"note": "note", "ask": "wipe"}[words[0]]
-                for delta in deltas_of([ToolCall("call_1", name, {"text": "this"}), UsageDelta(10, 5)]):
+            case ["note"] | ["ask"] | ["fail", *_]:
+                for delta in _deltas(words):
                     yield delta
-            case ["fail"]:
-                raise ProviderRejected("the provider does not want to", provider="obedient", status=400)
             case _:
                 yield TextDelta(" ".join(words))
+
+
+def _deltas(words: list[str]) -> Iterator[Delta]:
+    match words:
+        case ["fail", "once", file, *text] if Path(file).exists():
+            yield TextDelta(" ".join(text))
+        case ["fail", "once", file, *_]:
+            yield ThoughtDelta("too early")
+            yield TextDelta("half of ")
+            yield TextDelta("it")
+            Path(file).touch()
+            raise ProviderUnavailable("the provider is gone", provider="obedient")
+        case ["fail"]:
+            raise ProviderRejected("the provider does not want to", provider="obedient", status=400)
+        case _:
+            name = {"note": "note", "ask": "wipe"}[words[0]]
+            yield from deltas_of([ToolCall("call_1", name, {"text": "this"}), UsageDelta(10, 5)])
 
 
 def _noted(arguments: dict[str, Any]) -> dict[str, Any]:

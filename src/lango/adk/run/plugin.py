@@ -67,9 +67,11 @@ class RuntimePlugin(BasePlugin):
             sink := state.text_sink_for(callback_context.agent_name, callback_context.branch or "")
         ):
             state.text_sinks[id(llm_request)] = sink
-        answer = _count_model_call(state) or replayed_response(state, callback_context, nested=in_agent_tool)
-        if answer is not None:
-            return answer
+        if (refusal := _count_model_call(state)) is not None:
+            return refusal
+        if (known := replayed_response(state, callback_context, nested=in_agent_tool)) is not None:
+            # ADK looks up the tools of the calls in the request
+            return _add_client_tools(state, callback_context, llm_request) or known
         await _begin_model_call(state, callback_context, nested=in_agent_tool)
         state.model_call_stats.append(call := ModelCallStats(llm_request.model or "", callback_context.agent_name))
         state.calls_by_agent[_caller(callback_context)] = call
@@ -193,17 +195,25 @@ def _offer_tools(state: TurnState, context: CallbackContext, request: LlmRequest
     if state.toolset_error is not None:
         state.failure = state.toolset_error
         return LlmResponse(error_code="TOOLS_LOST", error_message=str(state.toolset_error))
-    if state.offers_client_tools(context) and not has_answer_schema(request):
-        try:
-            add_client_tools(request, state.client_tools)
-        except ClientToolRefused as error:
-            state.failure = error
-            return LlmResponse(error_code="CLIENT_TOOL_REFUSED", error_message=str(error))
+    if (refusal := _add_client_tools(state, context, request)) is not None:
+        return refusal
     limit = state.max_model_calls
     if state.model_calls == limit and limit > 1:
         remove_tools(request)
     elif state.model_calls == max(1, int(limit * WARN_AT_SHARE)):
         _log.warning("turn %s: %s of %s model calls are used", state.turn.turn, state.model_calls, limit)
+    return None
+
+
+def _add_client_tools(state: TurnState, context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
+    """Add the client's tools to a request; return an error if the agent has a tool of the same name."""
+    if not state.offers_client_tools(context) or has_answer_schema(request):
+        return None
+    try:
+        add_client_tools(request, state.client_tools)
+    except ClientToolRefused as error:
+        state.failure = error
+        return LlmResponse(error_code="CLIENT_TOOL_REFUSED", error_message=str(error))
     return None
 
 

@@ -39,6 +39,12 @@ class MarkdownBlocks:
         """The unfinished block."""
         return self._pending
 
+    def drop_last(self, count: int) -> int:
+        """Remove up to this many characters from the end of the unfinished block; return how many were there."""
+        dropped = min(count, len(self._pending))
+        self._pending = self._pending[: len(self._pending) - dropped]
+        return dropped
+
     def take_all(self) -> list[str]:
         """Remove and return all blocks at the end of the answer."""
         rest, self._pending = self._pending, ""

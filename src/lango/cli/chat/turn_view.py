@@ -15,7 +15,7 @@ from lango.cli.chat.collapsed_sections import (
     tool_call_section,
 )
 from lango.cli.chat.markdown_blocks import MarkdownBlocks, TerminalMarkdown
-from lango.cli.terminal_text import one_line, printable
+from lango.cli.terminal_text import describe_resumption, one_line, printable
 from lango.events import (
     Accepted,
     ApprovalNeeded,
@@ -30,6 +30,7 @@ from lango.events import (
     TurnError,
     TurnEvent,
 )
+from lango.turns.streamed_text import is_withdrawn
 
 if TYPE_CHECKING:
     from lango.cli.chat.terminal.screen import Screen
@@ -49,6 +50,8 @@ class TurnView:
         self._blocks = MarkdownBlocks()
         self._author = ""
         self._thought = ""
+        self._streamed: list[tuple[TextDelta, int]] = []
+        """The pieces of text so far, and their lengths as they are shown."""
         self._queue_place = 0
         self._calls: dict[str, tuple[ToolStart, float]] = {}
         self._began = time.monotonic()
@@ -61,13 +64,10 @@ class TurnView:
     def show(self, event: TurnEvent) -> None:
         """Show an event."""
         match event:
-            case Accepted():
-                if event.waiting:
-                    self._line("the session is busy: this message is queued", "dim")
-            case Queued():
-                self._queue_place = event.place
+            case Accepted() | Queued():
+                self._show_waiting(event)
             case TextDelta():
-                self._add_text(event.text, event.author)
+                self._add_text(event)
             case ThoughtDelta():
                 self._thought += event.text
             case ToolStart():
@@ -79,8 +79,10 @@ class TurnView:
                 self._end_text()
             case TurnError():
                 self._show_error(event)
-            case Resumed() | TextWithdrawn():
-                pass
+            case Resumed():
+                self._line(f"resumed: {describe_resumption(event.reason)}", "yellow")
+            case TextWithdrawn():
+                self._withdraw(event)
             case _:
                 assert_never(event)
         self._schedule_draw(0.0)
@@ -103,19 +105,37 @@ class TurnView:
         self._calls.clear()
         self._screen.draw([], [])
 
+    def _show_waiting(self, event: Accepted | Queued) -> None:
+        if isinstance(event, Queued):
+            self._queue_place = event.place
+        elif event.waiting:
+            self._line("the session is busy: this message is queued", "dim")
+
     # -- text -----------------------------------------------------------------------------------------------------
 
-    def _add_text(self, text: str, author: str) -> None:
+    def _add_text(self, event: TextDelta) -> None:
+        text, author = printable(event.text), event.author
         self._end_thought()
         if author and author != self._author:
             self._end_text()
             if self._author:
                 self._line(f"{author}:", "bold dim")
             self._author = author
+        self._streamed.append((event, len(text)))
         if self._screen.live:
-            self._blocks.add(printable(text))
+            self._blocks.add(text)
         else:
             self._screen.stream(text)
+
+    def _withdraw(self, withdrawal: TextWithdrawn) -> None:
+        """Remove withdrawn text from the tail; if it is written permanently, say that it does not count."""
+        size = sum(length for event, length in self._streamed if is_withdrawn(event, withdrawal))
+        self._streamed = [(event, size) for event, size in self._streamed if not is_withdrawn(event, withdrawal)]
+        self._thought = ""
+        if self._screen.live and self._author == withdrawal.author:
+            size -= self._blocks.drop_last(size)
+        if size:
+            self._line("the answer above is withdrawn and begins again", "yellow")
 
     def _end_text(self) -> None:
         self._end_thought()

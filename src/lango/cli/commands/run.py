@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from lango.cli.options import Config, Continue, Model, Resume, StoreUrl, settings_from_options
 from lango.cli.process_setup import fast_imports
 from lango.cli.session_target import LOCAL_USER, SessionTarget, choose_session
-from lango.cli.terminal_text import printable
+from lango.cli.terminal_text import describe_resumption, printable
 from lango.errors import LangoError, TurnCancelled, UsageError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lango.messages import Attachment
     from lango.runtime.runtime import Runtime
     from lango.turns.running_turn import RunningTurn
+    from lango.turns.streamed_text import FinalText
 
 Prompt = Annotated[str | None, typer.Argument(help="The prompt. Piped input is appended to it, or is the prompt.")]
 Format = Annotated[
@@ -138,7 +139,10 @@ class _Printer(Struct):
 
     output_format: str
     session_id: str = ""
-    pieces: list[str] = field(default_factory=list[str])
+    events: "list[TurnEvent]" = field(default_factory=list["TurnEvent"])
+    """Those with text, and those that withdraw it."""
+    has_printed_text: bool = False
+    final_text: "FinalText | None" = None
     approval_requests: "list[ApprovalNeeded]" = field(default_factory=list["ApprovalNeeded"])
     done: "TurnDone | None" = None
     totals: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -146,17 +150,19 @@ class _Printer(Struct):
 
     def print_event(self, event: "TurnEvent") -> None:
         """Print an event as far as the format shows it at once."""
-        from lango.events import Accepted, ApprovalNeeded, TextDelta, TurnDone, to_json
+        from lango.events import Accepted, ApprovalNeeded, Resumed, TextDelta, TextWithdrawn, TurnDone, to_json
 
         if self.output_format == "stream-json":
             self._print(json.dumps(to_json(event) | {"session": self.session_id}, ensure_ascii=False) + "\n")
+        if self.output_format == "text":
+            self._print_text(event)
         match event:
             case Accepted():
                 self.turn = event.turn
-            case TextDelta():
-                self.pieces.append(event.text)
-                if self.output_format == "text":
-                    self._print(printable(event.text) if sys.stdout.isatty() else event.text)
+            case TextDelta() | TextWithdrawn():
+                self.events.append(event)
+            case Resumed():
+                print(f"lango: the turn was resumed: {describe_resumption(event.reason)}", file=sys.stderr)
             case ApprovalNeeded():
                 self.approval_requests.append(event)
             case TurnDone():
@@ -164,6 +170,15 @@ class _Printer(Struct):
                 self._add_usage(to_json(event)["usage"])
             case _:
                 pass
+
+    def _print_text(self, event: "TurnEvent") -> None:
+        """Print the text of an event. Printed text stays, so text after a withdrawal is held until it is final."""
+        from lango.turns.streamed_text import FinalText
+
+        self.final_text = self.final_text or FinalText()
+        if text := self.final_text.add(event):
+            self.has_printed_text = True
+            self._print(printable(text) if sys.stdout.isatty() else text)
 
     def _add_usage(self, usage: dict[str, Any]) -> None:
         """Add the usage of a turn; one unknown cost makes the total unknown."""
@@ -174,15 +189,17 @@ class _Printer(Struct):
 
     def print_end(self, error: LangoError | None) -> None:
         """Print the end of the output, for JSON the report."""
-        if self.output_format == "text" and self.pieces:
+        if self.has_printed_text:
             self._print("\n")
         if self.output_format != "json":
             return
+        from lango.turns.streamed_text import StreamedText
+
         status = self.done.status if self.done else "failed"
         if isinstance(error, TurnCancelled):
             status = "cancelled"
         report: dict[str, Any] = {
-            "text": "".join(self.pieces),
+            "text": StreamedText(self.events).text,
             "session_id": self.session_id,
             "session": self.session_id,
             "turn": self.turn,

@@ -10,7 +10,7 @@ from lango.cli.options import AppFilter, Config, Json, SessionIdArgument, StoreU
 from lango.cli.progress import progress_bar
 from lango.cli.store_access import run_on_store, session_by_id, session_owners, sessions_matching
 from lango.cli.tables import print_table
-from lango.cli.terminal_text import format_time, printable
+from lango.cli.terminal_text import describe_resumption, format_time, printable
 from lango.errors import SessionNotFound
 
 if TYPE_CHECKING:
@@ -58,21 +58,27 @@ def show(
 ) -> None:
     """Show the messages of a session, without those that were rewound."""
 
-    async def read(opened: "Store") -> "list[tuple[int, Message]]":
+    async def read(opened: "Store") -> "tuple[list[tuple[int, Message]], dict[int, list[dict[str, Any]]]]":
         from lango.store.sessions.lineage import is_live, live_ranges
         from lango.store.sessions.window import read_session_events
+        from lango.store.turns.turns import read_resumptions
 
         record = await session_by_id(opened, session_id, app, user)
         _, events = await opened.read(read_session_events, record.name) or (record, [])
         live = list(live_ranges(record.last_seq, record.rewinds))
-        return [(stored.seq, stored.message) for stored in events if stored.message and is_live(stored.seq, live)]
+        shown = [(stored.seq, stored.message) for stored in events if stored.message and is_live(stored.seq, live)]
+        return shown, await opened.read(read_resumptions, record.key)
 
-    for seq, message in run_on_store(config, store, read):
+    messages, resumptions = run_on_store(config, store, read)
+    for seq, message in messages:
+        resumed = resumptions.get(seq, [])
         if as_json:
-            print(json.dumps(_message_json(seq, message)))
+            print(json.dumps(_message_json(seq, message) | _resumptions_json(resumed)))
         else:
             calls = "".join(f" {call.name}({call.id})" for call in message.tool_calls)
             print(printable(f"{seq:>4} {message.author or message.role}:{calls} {message.content}").rstrip())
+            for one in resumed:
+                print(f"     resumed {format_time(one['at'])}: {describe_resumption(one['reason'])}")
 
 
 @app.command()
@@ -239,6 +245,13 @@ def _message_json(seq: int, message: "Message") -> dict[str, Any]:
     fields = {"seq": seq, "role": message.role, "author": message.author, "content": message.content}
     calls = [{"id": c.id, "name": c.name, "input": c.input, "output": c.output} for c in message.tool_calls]
     return fields | ({"tool_calls": calls} if calls else {})
+
+
+def _resumptions_json(resumptions: list[dict[str, Any]]) -> dict[str, Any]:
+    """Say when and why the turn that a message started was resumed."""
+    if not resumptions:
+        return {}
+    return {"resumptions": [{"at": format_time(one["at"]), "reason": one["reason"]} for one in resumptions]}
 
 
 @app.command()

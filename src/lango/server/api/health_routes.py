@@ -50,7 +50,10 @@ async def metrics(context: Context, caller: CurrentCaller) -> Response:
     from lango.server.streaming import prometheus_text
 
     leases = await _read_leases(context)
-    text = prometheus_text.render(context.metrics, context.turns.recorders, context.runtime.queued_turns, leases)
+    runtime = context.runtime
+    text = prometheus_text.render(
+        context.metrics, context.turns.recorders, runtime.queued_turns, runtime.turns.abandoned_turns, leases
+    )
     return Response(text, media_type=prometheus_text.CONTENT_TYPE)
 
 

@@ -49,6 +49,13 @@ class ToolRun(RecordView):
     """The user who approved it, or `policy`; null: no approval was needed."""
 
 
+class Resumption(RecordView):
+    """When a turn was resumed, and why: `crash`, `handover` or `failure`."""
+
+    at: datetime
+    reason: str
+
+
 class TurnUsageView(RecordView):
     """Usage of a turn: `tokens` counts its own messages, `usage` what the model read and wrote."""
 
@@ -63,6 +70,7 @@ class TurnUsageView(RecordView):
     usage: TokenUsage
     model_calls: list[ModelCall]
     tools: list[ToolRun]
+    resumptions: list[Resumption]
 
 
 class HistoryWindow(RecordView):

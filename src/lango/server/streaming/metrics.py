@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any
 
-from lango.events import ToolEnd, TurnDone
+from lango.events import Resumed, ToolEnd, TurnDone
 from lango.server.streaming.recorder import Recorder
 from lango.store.turns.turns import TurnRecord
+from lango.turns.running_turn import RunningTurn
 
 _BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -45,6 +46,9 @@ class Metrics:
         self.tools: Counter[str] = Counter()
         """Tool calls by outcome."""
         self.streams = 0
+        self.resumed: Counter[str] = Counter()
+        """Resumed turns by reason."""
+        self.take_over_s = Durations()
         self.turn_s = Durations()
         self.first_text_s = Durations()
 
@@ -57,17 +61,29 @@ class Metrics:
         finally:
             self.streams -= 1
 
+    def count_taken_over(self, running: RunningTurn) -> None:
+        """Count a turn that this process took over from another one."""
+        if running.resumed:
+            last = [event for event in running.events if isinstance(event, Resumed)][-1]
+            self.resumed[last.reason] += 1
+        self.take_over_s.add(running.take_over_s)
+
     def count_turn(self, recorder: Recorder, record: TurnRecord | None) -> None:
-        """Count a turn that ended."""
+        """Count a turn that ended, or that another process goes on with."""
+        own_events = recorder.running.events[recorder.running.logged :]
+        self.resumed.update(
+            event.reason for event in own_events if isinstance(event, Resumed) and event.reason == "failure"
+        )
+        self.tools.update("ok" if event.ok else "error" for event in own_events if isinstance(event, ToolEnd))
+        if record and record.status in ("queued", "running"):
+            return
         self.turns[record.status if record else "lost"] += 1
         self.turn_s.add(time.monotonic() - recorder.started_at)
         if recorder.first_text_at is not None:
             self.first_text_s.add(recorder.first_text_at - recorder.started_at)
         usage: dict[str, Any] = (record.extra.get("usage") if record else None) or {}
         self.tokens.update({"input": usage.get("input", 0), "output": usage.get("output", 0)})
-        for event in recorder.running.events:
+        for event in own_events:
             if isinstance(event, TurnDone):
                 self.cost_usd += event.usage.cost_usd or 0.0
                 self.model_calls += event.usage.model_calls
-            elif isinstance(event, ToolEnd):
-                self.tools["ok" if event.ok else "error"] += 1

@@ -18,7 +18,11 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def render(
-    metrics: Metrics, recorders: Sequence[Recorder], waiting_for_admission: int, leases: LeaseCounts | None
+    metrics: Metrics,
+    recorders: Sequence[Recorder],
+    waiting_for_admission: int,
+    abandoned: int,
+    leases: LeaseCounts | None,
 ) -> bytes:
     """Return the metrics as text; without `leases`, which the store could not count, leave out its metrics."""
     queued_behind_turn = sum(recorder.running.turn.epoch is None for recorder in recorders)
@@ -31,8 +35,12 @@ def render(
     }
     families = [
         *_counters(metrics),
+        CounterMetricFamily("lango_turns_abandoned", "Turns whose process died at each attempt.", abandoned),
         *(GaugeMetricFamily(name, description, value) for name, (description, value) in gauges.items()),
         *(_store_gauges(leases, running + waiting_for_admission) if leases else ()),
+        _histogram(
+            "lango_take_over_seconds", "From finding a process gone to taking over its turn.", metrics.take_over_s
+        ),
         _histogram("lango_turn_seconds", "From a message to the end of its turn.", metrics.turn_s),
         _histogram("lango_first_text_seconds", "From a message to the first text of its answer.", metrics.first_text_s),
     ]
@@ -50,6 +58,9 @@ class _Families(Collector):
 
 def _counters(metrics: Metrics) -> Iterator[Metric]:
     yield _by_label(CounterMetricFamily("lango_turns", "Ended turns by status.", labels=["status"]), metrics.turns)
+    yield _by_label(
+        CounterMetricFamily("lango_turns_resumed", "Resumed turns by reason.", labels=["reason"]), metrics.resumed
+    )
     yield _by_label(
         CounterMetricFamily("lango_tokens", "Tokens that models read and wrote.", labels=["direction"]), metrics.tokens
     )

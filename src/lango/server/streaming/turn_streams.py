@@ -56,7 +56,7 @@ class TurnStreams:
         self._stopping = asyncio.Event()
         self.session_watch = SessionWatch(runtime.store, runtime.app_name)
         self.is_closing = False
-        runtime.follow_resumed(self._record_resumed)
+        runtime.turns.follow_resumed(self._record_resumed)
 
     # -- accepting ------------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class TurnStreams:
     def _start_recording(self, running: RunningTurn, caller: Caller | None) -> TurnRef:
         key = running.session.key, running.turn.turn
         if key not in self._recorders and not running.turn.repeated:
-            recorder = Recorder(self._event_log, running, self._runtime.owner)
+            recorder = Recorder(self._event_log, running, self._runtime.turns.owner.name)
             self._recorders[key] = recorder
             task = asyncio.create_task(self._record(recorder, caller))
             self._tasks.add(task)
@@ -138,6 +138,7 @@ class TurnStreams:
         return TurnRef(running.session, running.turn.turn)
 
     def _record_resumed(self, running: RunningTurn) -> None:
+        self._metrics.count_taken_over(running)
         self._start_recording(running, None)
 
     async def _record(self, recorder: Recorder, caller: Caller | None) -> None:

@@ -15,7 +15,8 @@ from lango.store.sessions.lineage import is_live, live_ranges, total_tokens_at
 # what the session had before a turn is in the running total of the turn's first message
 _TURNS = """
 SELECT t.turn, t.status, t.first_epoch, COALESCE(t.started_at, t.created_at), t.ended_at, t.first_seq,
-    m.total_tokens - m.tokens, t.input_tokens, t.output_tokens, t.cached_tokens, t.model_calls, t.cost_usd, t.extra
+    m.total_tokens - m.tokens, t.input_tokens, t.output_tokens, t.cached_tokens, t.model_calls, t.cost_usd, t.extra,
+    t.resumptions
 FROM turns t LEFT JOIN messages m ON m.session_key = t.session_key AND m.seq = t.first_seq
 WHERE t.session_key = $1 AND t.turn < $2 ORDER BY t.turn DESC LIMIT $3
 """
@@ -76,6 +77,8 @@ class TurnRow(Struct, frozen=True):
     """Its messages were removed by a rewind; its cost still counts."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     tools: Sequence[ToolRow] = ()
+    resumptions: Sequence[Mapping[str, Any]] = ()
+    """When and why it was resumed: `at` and `reason`."""
 
 
 class LiveTotals(Struct, frozen=True):
@@ -110,7 +113,7 @@ def read_turns(session: SessionRecord, before: int, limit: int) -> Operation[lis
 def _row_to_turn(
     row: Row, next_seq: int, next_total: int, live: list[tuple[int, int]], used: Mapping[int, list[ToolRow]]
 ) -> TurnRow:
-    turn, status, epoch, started_at, ended_at, first_seq, before_tokens, *spent, extra = row
+    turn, status, epoch, started_at, ended_at, first_seq, before_tokens, *spent, extra, resumptions = row
     known = before_tokens is not None
     return TurnRow(
         turn=turn,
@@ -124,6 +127,7 @@ def _row_to_turn(
         taken_back=known and not is_live(first_seq, live),
         extra=loads(extra) if extra else {},
         tools=used.get(epoch, ()),
+        resumptions=loads(resumptions) if resumptions else (),
     )
 
 

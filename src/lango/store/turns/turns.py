@@ -50,6 +50,9 @@ UPDATE turns SET cancel_requested = 1 WHERE session_key = $1 AND status = 'runni
 """
 
 
+_RESUMED = "SELECT first_seq, resumptions FROM turns WHERE session_key = $1 AND resumptions IS NOT NULL"
+
+
 class TurnRecord(Struct, frozen=True):
     """A turn as it is stored."""
 
@@ -132,6 +135,12 @@ def read_turn(key: int, turn: int) -> Operation[TurnRecord | None]:
             loads(request) if request else {},
         )
     return None
+
+
+def read_resumptions(key: int) -> Operation[dict[int, list[dict[str, Any]]]]:
+    """Read when and why the turns of a session were resumed, by the message that started each."""
+    rows = yield _RESUMED, (key,)
+    return {first_seq: loads(resumptions) for first_seq, resumptions in rows if first_seq is not None}
 
 
 def read_turn_texts(key: int, turn: int) -> Operation[list[StoredEvent]]:

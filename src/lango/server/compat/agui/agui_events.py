@@ -48,6 +48,7 @@ from lango.events import (
     TurnEvent,
     Usage,
 )
+from lango.server.compat.agui.run_messages import RunMessages
 from lango.server.context import ServerContext
 from lango.server.errors import ApiError
 from lango.server.json_body import tool_value_text
@@ -75,6 +76,7 @@ class RunEvents:
         self._caller = caller
         self._run_input = run_input
         self._turns = turns
+        self._messages = RunMessages(run_input.messages)
         self._open_message: tuple[type[TextDelta | ThoughtDelta], str] | None = None
         # the run that asked for approval has sent these calls
         self._known_calls = {answer.interrupt_id for answer in run_input.resume or ()}
@@ -113,8 +115,8 @@ class RunEvents:
 
     def _to_agui(self, event: TurnEvent) -> Iterator[BaseEvent]:
         match event:
-            case Queued():
-                yield CustomEvent(name="lango.queued", value={"place": event.place})
+            case Queued() | Resumed():
+                yield _notice(event)
             case TextDelta() | ThoughtDelta():
                 yield from self._text(event)
             case ToolStart():
@@ -122,10 +124,7 @@ class RunEvents:
                 yield from self._tool_call(event)
             case ToolEnd():
                 yield from self._close_message()
-                result = tool_value_text(event.result)
-                yield ToolCallResultEvent(
-                    message_id=self._message_id(event), tool_call_id=event.call_id, content=result, role="tool"
-                )
+                yield self._tool_result(event)
             case ApprovalNeeded():
                 yield from self._close_message()
                 yield from self._tool_call(event)
@@ -138,7 +137,9 @@ class RunEvents:
                 yield from self._close_message()
                 self._approvals_pending = event.status == "waiting_for_approval"
                 self._usage.append(_usage(event.usage))
-            case Accepted() | TurnError() | Resumed() | TextWithdrawn():
+            case TextWithdrawn():
+                yield from self._withdraw(event)
+            case Accepted() | TurnError():
                 pass
             case _ as unexpected:
                 assert_never(unexpected)
@@ -157,6 +158,7 @@ class RunEvents:
                 yield ReasoningStartEvent(message_id=id_)
                 yield ReasoningMessageStartEvent(message_id=id_)
         id_ = self._open_message[1]
+        self._messages.add_text(id_, event)
         if kind is TextDelta:
             yield TextMessageContentEvent(message_id=id_, delta=text)
         else:
@@ -174,13 +176,26 @@ class RunEvents:
             yield ReasoningEndEvent(message_id=id_)
         self._open_message = None
 
+    def _withdraw(self, event: TextWithdrawn) -> Iterator[BaseEvent]:
+        """Replace the client's messages by those without the withdrawn text."""
+        yield from self._close_message()
+        if snapshot := self._messages.withdraw(event):
+            yield snapshot
+
+    def _tool_result(self, event: ToolEnd) -> BaseEvent:
+        id_, content = self._message_id(event), tool_value_text(event.result)
+        self._messages.add_result(id_, event.call_id, content)
+        return ToolCallResultEvent(message_id=id_, tool_call_id=event.call_id, content=content, role="tool")
+
     def _tool_call(self, event: ToolStart | ApprovalNeeded) -> Iterator[BaseEvent]:
         id_ = event.call_id
         if id_ in self._known_calls:
             return
         self._known_calls.add(id_)
+        arguments = tool_value_text(event.arguments)
+        self._messages.add_call(id_, event.name, arguments)
         yield ToolCallStartEvent(tool_call_id=id_, tool_call_name=event.name)
-        yield ToolCallArgsEvent(tool_call_id=id_, delta=tool_value_text(event.arguments))
+        yield ToolCallArgsEvent(tool_call_id=id_, delta=arguments)
         yield ToolCallEndEvent(tool_call_id=id_)
 
     def _failure(self, event: TurnError) -> BaseEvent:
@@ -191,6 +206,12 @@ class RunEvents:
 
     def _message_id(self, event: TurnEvent) -> str:
         return f"{self._run_input.thread_id}-{event.id}"
+
+
+def _notice(event: Queued | Resumed) -> BaseEvent:
+    if isinstance(event, Queued):
+        return CustomEvent(name="lango.queued", value={"place": event.place})
+    return CustomEvent(name="lango.resumed", value={"reason": event.reason, "attempt": event.attempt})
 
 
 def _interrupt(call_id: str, name: str, arguments: Mapping[str, Any]) -> Interrupt:

@@ -29,6 +29,7 @@ from lango.server.context import ServerContext
 from lango.server.errors import ApiError, to_api_error, turn_api_error
 from lango.server.json_body import JsonResponse, tool_value_text
 from lango.server.streaming.turn_streams import TurnRef
+from lango.turns.streamed_text import FinalText, without_withdrawn
 
 _ERROR_TYPE_BY_STATUS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _FINISH_REASONS = {
@@ -52,6 +53,7 @@ class Completion:
         self._context = context
         self._turn = turn
         self._tool_calls = _ToolCalls(client_tools)
+        self._final_text = FinalText()
         self._session_id = turn.session.name.id
         self._no_usage: dict[str, Any] = {}
         """Part of every chunk but the last of a stream that ends with the usage."""
@@ -73,19 +75,21 @@ class Completion:
             return JsonResponse(openai_error_body(api_error), api_error.status, {**api_error.headers, **headers})
 
     async def _whole_body(self) -> dict[str, Any]:
-        text: list[str] = []
+        visible: list[TextDelta | ApprovalNeeded] = []
         async with aclosing(self._context.turns.follow(self._turn)) as items:
             async for item in items:
                 match item and item.event:
                     case TextDelta() | ApprovalNeeded() as event:
-                        text.append(self._visible_text(event))
+                        visible.append(event)
+                    case TextWithdrawn() as event:
+                        visible = without_withdrawn(visible, event)
                     case ToolStart() | ToolEnd() as event:
                         self._tool_calls.add(event)
                     case TurnError(fatal=True) as event:
                         raise turn_api_error(event)
                     case TurnDone() as event:
-                        return self._body("".join(text), event)
-                    case None | Accepted() | Queued() | ThoughtDelta() | TurnError() | Resumed() | TextWithdrawn():
+                        return self._body("".join(map(self._visible_text, visible)), event)
+                    case None | Accepted() | Queued() | ThoughtDelta() | TurnError() | Resumed():
                         pass
                     case _ as unexpected:
                         assert_never(unexpected)
@@ -104,10 +108,12 @@ class Completion:
                     yield frame
 
     def _frames(self, event: TurnEvent) -> Iterator[str]:
+        if text := self._final_text.add(event):
+            yield self._chunk({"content": text})
         match event:
             case Queued(place=place):
                 yield f": queued, place {place}\n\n"
-            case TextDelta() | ApprovalNeeded():
+            case ApprovalNeeded():
                 yield self._chunk({"content": self._visible_text(event)})
             case ToolStart() | ToolEnd():
                 if executed := self._tool_calls.add(event):
@@ -115,17 +121,20 @@ class Completion:
             case TurnError(fatal=True):
                 yield encode_error(turn_api_error(event))
             case TurnDone():
-                if calls := self._tool_calls.client_calls:
-                    yield self._chunk({"tool_calls": [{"index": index} | call for index, call in enumerate(calls)]})
-                yield self._chunk({}, self._finish_reason(event))
-                if self._no_usage:
-                    kind = {"object": "chat.completion.chunk"}
-                    yield _frame(self._head | kind | {"choices": [], "usage": _usage(event.usage)})
-                yield "data: [DONE]\n\n"
-            case Accepted() | ThoughtDelta() | TurnError() | Resumed() | TextWithdrawn():
+                yield from self._last_frames(event)
+            case Accepted() | TextDelta() | ThoughtDelta() | TurnError() | Resumed() | TextWithdrawn():
                 pass
             case _ as unexpected:
                 assert_never(unexpected)
+
+    def _last_frames(self, done: TurnDone) -> Iterator[str]:
+        if calls := self._tool_calls.client_calls:
+            yield self._chunk({"tool_calls": [{"index": index} | call for index, call in enumerate(calls)]})
+        yield self._chunk({}, self._finish_reason(done))
+        if self._no_usage:
+            kind = {"object": "chat.completion.chunk"}
+            yield _frame(self._head | kind | {"choices": [], "usage": _usage(done.usage)})
+        yield "data: [DONE]\n\n"
 
     def _body(self, text: str, done: TurnDone) -> dict[str, Any]:
         calls, executed = self._tool_calls.client_calls, self._tool_calls.executed

@@ -162,3 +162,12 @@ export function formatBytes(bytes) {
   if (bytes < 1000) return `${bytes} B`;
   return bytes < 1e6 ? `${(bytes / 1000).toFixed(0)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
 }
+
+const RESUME_REASONS = /** @type {Record<string, string>} */ ({
+  crash: "its process died", handover: "its process was stopped", failure: "the provider or the store failed",
+});
+
+/** Say when and why a turn was resumed. @param {string | null} at @param {string} reason */
+export function describeResumption(at, reason) {
+  return `Resumed${at ? ` ${formatTime(at)}` : ""}: ${RESUME_REASONS[reason] ?? reason}.`;
+}

@@ -5,14 +5,17 @@ import { el, icon } from "../base/dom.js";
 import { GrowingMarkdown, render } from "../base/markdown.js";
 import { ToolCard } from "./tool-card.js";
 
+/** A text or thought, with the events that its pieces came from. @typedef {{element: HTMLElement, isThought: boolean, pieces: {id: number, author: string, text: string}[]}} Block */
+const STORED = { id: 0, author: "" };
+
 export class Answer {
+  #blocks = /** @type {Block[]} */ ([]);
   #text = /** @type {GrowingMarkdown | null} */ (null);
   #thought = /** @type {HTMLElement | null} */ (null);
 
   /** @param {import("./transcript.js").Transcript} transcript */
   constructor(transcript) {
     this.transcript = transcript;
-    this.texts = /** @type {string[]} */ ([]);
     this.body = el("div", { class: "answer-body" });
     this.typingIndicator = el("p", { class: "typing", "aria-hidden": "true" }, el("span"), el("span"), el("span"));
     this.queueNote = el("p", { class: "note queue-place", role: "status" });
@@ -35,36 +38,58 @@ export class Answer {
     this.queueNote.textContent = place ? `The server is busy: this message is number ${place} in the queue.` : "";
   }
 
-  /** @param {string} piece */
-  addText(piece) {
+  /** The texts of the answer, without thoughts. @returns {string[]} */
+  get texts() {
+    return this.#blocks.filter((block) => !block.isThought).map(textOf);
+  }
+
+  /** @param {string} piece @param {{id: number, author: string}} event */
+  addText(piece, { id, author } = STORED) {
     this.#thought = null;
     if (!this.#text) {
       const host = el("div", { class: "text" });
       this.body.append(host);
       this.#text = new GrowingMarkdown(host, (block) => this.transcript.announce(block));
-      this.texts.push("");
+      this.#blocks.push({ element: host, isThought: false, pieces: [] });
     }
-    this.texts[this.texts.length - 1] += piece;
+    this.#blocks.at(-1)?.pieces.push({ id, author, text: piece });
     this.#text.add(piece);
   }
 
   /** @param {string} text */
   addWholeText(text) {
     this.endBlock();
-    this.texts.push(text);
     const host = el("div", { class: "text" }, el("div", { class: "md" }, render(text)));
+    this.#blocks.push({ element: host, isThought: false, pieces: [{ ...STORED, text }] });
     this.body.append(host);
     void colourCode(host);
   }
 
-  /** @param {string} piece */
-  addThought(piece) {
+  /** @param {string} piece @param {{id: number, author: string}} event */
+  addThought(piece, { id, author } = STORED) {
     this.#endText();
     if (!this.#thought) {
       this.#thought = /** @type {HTMLElement} */ (el("div", { class: "thought-text" }));
-      this.body.append(el("details", { class: "thought" }, el("summary", {}, icon("thought"), "Thoughts"), this.#thought));
+      const element = el("details", { class: "thought" }, el("summary", {}, icon("thought"), "Thoughts"), this.#thought);
+      this.body.append(element);
+      this.#blocks.push({ element, isThought: true, pieces: [] });
     }
+    this.#blocks.at(-1)?.pieces.push({ id, author, text: piece });
     this.#thought.append(piece);
+  }
+
+  /** Remove the text and thoughts that an event withdraws. @param {{id: number, after_id: number, author: string}} event */
+  withdraw({ id, after_id, author }) {
+    this.endBlock();
+    this.#blocks = this.#blocks.filter((block) => {
+      const kept = block.pieces.filter((piece) => piece.author !== author || piece.id <= after_id || piece.id >= id);
+      if (kept.length === block.pieces.length) return true;
+      block.pieces = kept;
+      if (!kept.length) block.element.remove();
+      else if (block.isThought) block.element.lastElementChild?.replaceChildren(textOf(block));
+      else block.element.replaceChildren(el("div", { class: "md" }, render(textOf(block))));
+      return kept.length > 0;
+    });
   }
 
   /** @param {string} id @param {string} name @returns {ToolCard} */
@@ -112,4 +137,9 @@ export class Answer {
     this.busy = false;
     this.footer.replaceChildren(...buttons.filter((button) => button !== false && button !== null));
   }
+}
+
+/** @param {Block} block */
+function textOf(block) {
+  return block.pieces.map((piece) => piece.text).join("");
 }

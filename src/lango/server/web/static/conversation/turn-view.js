@@ -1,7 +1,7 @@
 /** Show the events of a turn as they arrive. */
 
 import { capitalize } from "../base/api.js";
-import { alertScreenReader, el, icon, iconButton } from "../base/dom.js";
+import { alertScreenReader, describeResumption, el, icon, iconButton } from "../base/dom.js";
 
 /** @typedef {import("./answer.js").Answer} Answer */
 
@@ -21,8 +21,10 @@ export class TurnView {
     switch (event.type) {
       case "accepted": this.start(); break;
       case "queued": answer.queuePlace = event.place; break;
-      case "text_delta": answer.addText(event.text); break;
-      case "thought_delta": answer.addThought(event.text); break;
+      case "text_delta": answer.addText(event.text, event); break;
+      case "thought_delta": answer.addThought(event.text, event); break;
+      case "text_withdrawn": answer.withdraw(event); break;
+      case "resumed": this.#turnResumed(answer, event); break;
       case "tool_start": answer.toolCard(event.call_id, event.name).start(event.arguments, Date.now()); break;
       case "tool_end": answer.toolCard(event.call_id, event.name).finish({ ok: event.ok, output: event.result, duration_s: event.duration_s }); break;
       case "approval": this.requestApproval(event); break;
@@ -45,6 +47,12 @@ export class TurnView {
     if (event.expires_at && new Date(event.expires_at).getTime() < Date.now()) return card.expire();
     card.requestApproval(event, (approved) => this.actions.approve(event.call_id, approved));
     alertScreenReader(`The tool ${event.name} waits for your approval.`);
+  }
+
+  /** @param {Answer} answer @param {any} event */
+  #turnResumed(answer, event) {
+    answer.endBlock();
+    answer.addNote(describeResumption(event.at, event.reason));
   }
 
   /** @param {Answer} answer @param {any} event */

@@ -1,7 +1,7 @@
 /** Show a conversation's usage: tokens against the budget, the next request's window, cost and time. */
 
 import { api, sessionPath } from "../base/api.js";
-import { el, formatDuration, loadStylesheet } from "../base/dom.js";
+import { describeResumption, el, formatDuration, loadStylesheet } from "../base/dom.js";
 import { legend, Plot, formatShort } from "./plots.js";
 
 /**
@@ -9,7 +9,8 @@ import { legend, Plot, formatShort } from "./plots.js";
  * @typedef {{model: string, agent: string, started_at: string, duration_s: number, input_tokens: number, output_tokens: number}} Call
  * @typedef {{call_id: string, name: string, status: string, started_at: string | null, duration_s: number | null, approved_by?: string | null}} Tool
  * @typedef {{turn: number, status: string, started_at: string, ended_at: string | null, first_seq: number | null,
- *   last_seq: number | null, tokens: number, taken_back: boolean, usage: TokenUsage, model_calls: Call[], tools: Tool[]}} Turn
+ *   last_seq: number | null, tokens: number, taken_back: boolean, usage: TokenUsage, model_calls: Call[], tools: Tool[],
+ *   resumptions?: {at: string, reason: string}[]}} Turn
  * @typedef {{budget_tokens: number, max_messages: number | null, window: {first_seq: number | null, messages: number, tokens: number,
  *   left_out_messages: number, left_out_tokens: number, observed_seq: number, memory_tokens: number}, turns: Turn[], before: number | null, total: {turns: number, usage: TokenUsage}}} Usage
  */
@@ -50,7 +51,7 @@ function draw(host, usage) {
   replaceContent(host, () => [
     totals(usage), windowBar(usage), tokenChart(usage, turns), costChart(turns), timeChart(turns),
     before === null ? "" : el("button", { type: "button", class: "quiet", click: () => loadEarlier(host, usage, before, turns) }, "Earlier turns"),
-    turnTable(turns, (turn) => { view.turn = turn; draw(host, usage); }), callTable(turns),
+    turnTable(turns, (turn) => { view.turn = turn; draw(host, usage); }), resumptions(turns), callTable(turns),
   ].filter((node) => node !== ""));
   host.scrollTop = top;
 }
@@ -159,13 +160,20 @@ function turnTable(turns, select) {
       type: "button", class: "quiet", "aria-pressed": String(turn.turn === selectedTurn(turns).turn), "aria-label": `Turn ${turn.turn}: show its calls`,
       click: () => select(turn.turn),
     }, String(turn.turn))),
-    el("td", { text: turn.taken_back ? "rewound" : turn.status }),
+    el("td", { text: `${turn.taken_back ? "rewound" : turn.status}${turn.resumptions?.length ? ", resumed" : ""}` }),
     ...[turn.tokens, turn.usage.input_tokens, turn.usage.output_tokens].map((number) => el("td", { class: "number", text: number.toLocaleString() })),
     el("td", { class: "number", text: turn.usage.cost_usd === null ? "–" : formatCost(turn.usage.cost_usd) }),
     el("td", { class: "number", text: formatDuration(modelTime(turn) || null) || "–" }),
     el("td", { class: "number", text: formatDuration(toolTime(turn) || null) || "–" })));
   return scrollRegion("Turns", el("table", {}, el("caption", { text: "Turns, newest first" }),
     head("Turn", "Status", "Messages", "Read", "Written", "Cost", "Model", "Tools"), el("tbody", {}, ...rows)));
+}
+
+/** Say when and why the selected turn was resumed. @param {Turn[]} turns */
+function resumptions(turns) {
+  const { turn, resumptions: all = [] } = selectedTurn(turns);
+  const text = all.map(({ at, reason }) => describeResumption(at, reason)).join(" ");
+  return text ? el("p", { class: "note", text: `Turn ${turn}: ${text}` }) : "";
 }
 
 /** @param {Turn[]} turns */

@@ -1,0 +1,106 @@
+"""Follow the text of a turn by its events, and remove what is withdrawn."""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from lango.events import ApprovalNeeded, TextDelta, TextWithdrawn, ThoughtDelta, ToolStart, TurnDone, TurnEvent
+
+Event = TypeVar("Event", bound=TurnEvent)
+
+
+def is_withdrawn(event: TurnEvent, withdrawal: TextWithdrawn) -> bool:
+    """Whether an event has text that a later event withdraws."""
+    return (
+        isinstance(event, TextDelta | ThoughtDelta)
+        and event.author == withdrawal.author
+        and withdrawal.after_id < event.id < withdrawal.id
+    )
+
+
+def without_withdrawn(events: Iterable[Event], withdrawal: TextWithdrawn) -> list[Event]:
+    """Return the events whose text is not withdrawn, in order."""
+    return [event for event in events if not is_withdrawn(event, withdrawal)]
+
+
+class StreamedText:
+    """The text of a turn, as its events so far show it."""
+
+    def __init__(self, events: Iterable[TurnEvent] = ()) -> None:
+        self._deltas: list[TextDelta] = []
+        for event in events:
+            self.add(event)
+
+    def add(self, event: TurnEvent) -> None:
+        """Add the next event of the turn."""
+        if isinstance(event, TextDelta):
+            self._deltas.append(event)
+        elif isinstance(event, TextWithdrawn):
+            self._deltas = without_withdrawn(self._deltas, event)
+
+    @property
+    def text(self) -> str:
+        """The text that is valid now."""
+        return "".join(delta.text for delta in self._deltas)
+
+
+class FinalText:
+    """The text of a turn for clients that cannot withdraw any.
+
+    Text is passed on as it is streamed. After a withdrawal, text of the same author is held until its response is
+    complete. Then comes what continues the text that was already sent, or the whole text on a new line.
+    """
+
+    def __init__(self) -> None:
+        self._sent: list[TextDelta] = []
+        self._held: list[TextDelta] = []
+        self._withdrawn: dict[str, str] = {}
+        """The text of each author that was sent and is withdrawn, while that author's text is held."""
+        self._needs_new_line = False
+
+    def add(self, event: TurnEvent) -> str:
+        """Add the next event of the turn; return the text that can be sent now."""
+        match event:
+            case TextDelta() if event.author in self._withdrawn:
+                self._held.append(event)
+                return ""
+            case TextDelta():
+                return self._send([event])
+            case TextWithdrawn():
+                self._withdraw(event)
+                return ""
+            case ToolStart():
+                return self._end_response(event.author)
+            case ApprovalNeeded() | TurnDone():
+                authors = list(dict.fromkeys(delta.author for delta in self._held))
+                return "".join(self._end_response(author) for author in authors)
+            case _:
+                return ""
+
+    def _end_response(self, author: str) -> str:
+        """Return the held text of an author whose response is complete, as far as it was not sent."""
+        if author not in self._withdrawn:
+            return ""
+        withdrawn = self._withdrawn.pop(author)
+        own = [delta for delta in self._held if delta.author == author]
+        self._held = [delta for delta in self._held if delta.author != author]
+        text = "".join(delta.text for delta in own)
+        sent = "".join(delta.text for delta in self._sent)
+        if withdrawn and sent.endswith(withdrawn) and text.startswith(withdrawn):
+            self._sent += own
+            return text[len(withdrawn) :]
+        self._needs_new_line = self._needs_new_line or bool(withdrawn)
+        return self._send(own)
+
+    def _send(self, deltas: list[TextDelta]) -> str:
+        text = "".join(delta.text for delta in deltas)
+        if text and self._needs_new_line:
+            self._needs_new_line = False
+            text = f"\n{text}"
+        self._sent += deltas
+        return text
+
+    def _withdraw(self, withdrawal: TextWithdrawn) -> None:
+        self._held = without_withdrawn(self._held, withdrawal)
+        sent = "".join(delta.text for delta in self._sent if is_withdrawn(delta, withdrawal))
+        before = self._withdrawn.get(withdrawal.author, "")
+        self._withdrawn[withdrawal.author] = max(before, sent, key=len)  # one is the end of the other
