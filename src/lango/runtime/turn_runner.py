@@ -122,6 +122,8 @@ class TurnRunner:
         """Whether a turn failed for a while, after something was done: what is stored need not be done again."""
         if not isinstance(error, _TRANSIENT) or running.attempts + 1 >= self._agent.max_attempts:
             return False
+        if isinstance(error, StoreUnavailable) and self._store.outages.is_away:
+            return False  # the turn waited for it as long as it may
         return any(isinstance(event, TextDelta | ToolStart | ToolEnd) for event in running.events)
 
     async def release(self, running: RunningTurn) -> None:

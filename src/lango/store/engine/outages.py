@@ -53,6 +53,11 @@ class Outages:
         self._short_wait_s = min(wait_s, short_wait_s)
         self._outage_started_at = self._last_failure_at = -math.inf
 
+    @property
+    def is_away(self) -> bool:
+        """Whether the last operation found the database away."""
+        return self._last_failure_at > -math.inf
+
     async def retry(self, attempt: Callable[[], Awaitable[T]], failed: StoreUnavailable | None = None) -> T:
         """Retry until it succeeds, or the time to wait is over; `failed`: the first attempt has failed already."""
         clock = asyncio.get_running_loop().time
@@ -81,7 +86,7 @@ class Outages:
 
     def database_available(self) -> None:
         """Record that the database answers."""
-        if self._last_failure_at > -math.inf:
+        if self.is_away:
             self._last_failure_at = -math.inf
             self.recovered_at = time.monotonic()
 
