@@ -82,7 +82,7 @@ class Looks(LivenessMonitor):
 async def here(url: str, folder: Path) -> AsyncGenerator[tuple[Runtime, Looks]]:
     """Open a runtime in this process, and show when it checks the owners of other turns."""
     looks = Looks()
-    with mock.patch("lango.runtime.runtime.LivenessMonitor", return_value=looks):
+    with mock.patch("lango.runtime.turn_supervisor.LivenessMonitor", return_value=looks):
         async with open_paying_runtime(url, folder, ScriptedProvider(itertools.repeat(answer))) as runtime:
             yield runtime, looks
 

@@ -45,7 +45,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         def is_gone(self, owner: str, heartbeat: int) -> bool:
             return owner in gone or super().is_gone(owner, heartbeat)
 
-    monkeypatch.setattr("lango.runtime.runtime.LivenessMonitor", Judge)
+    monkeypatch.setattr("lango.runtime.turn_supervisor.LivenessMonitor", Judge)
     return gone
 
 
@@ -81,7 +81,7 @@ async def test_another_machine_is_replaced_only_when_its_heartbeat_stops(
             checked.append(owner)
             return super().is_gone(owner, heartbeat)
 
-    monkeypatch.setattr("lango.runtime.runtime.LivenessMonitor", Monitor)
+    monkeypatch.setattr("lango.runtime.turn_supervisor.LivenessMonitor", Monitor)
     provider = ScriptedProvider(["the first", "the second", "I see"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
 
