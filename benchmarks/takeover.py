@@ -191,7 +191,10 @@ def after_sigterm(place: Place, store_url: str, turns: int) -> Deploy:
         for name in names:
             await send(url, name, 8, 1.0)
 
-    with place.server() as (_, other), place.server() as (url, pid):
+    with place.server() as (other_url, other), place.server() as (url, pid):
+        warm_up = new_turn()  # a replica that has run no turn yet imports ADK first
+        asyncio.run(send(other_url, warm_up, 1, 0.0))
+        place.wait_for(warm_up, other, kind="end")
         asyncio.run(send_all(url))
         for name in names:
             place.wait_for(name, pid)
@@ -200,7 +203,7 @@ def after_sigterm(place: Place, store_url: str, turns: int) -> Deploy:
     gaps = [gap for name in names for gap in moves([step for step in place.steps() if step.turn == name], other)]
     starts = Counter((step.turn, step.number) for step in place.steps() if step.kind == "start")
     doubled = sum(count - 1 for count in starts.values())
-    return Deploy(turns - statuses["done"], doubled, len(gaps), gaps)
+    return Deploy(turns + 1 - statuses["done"], doubled, len(gaps), gaps)
 
 
 def moves(steps: list[Step], other: int) -> list[float]:
