@@ -76,7 +76,7 @@ reference: setup  ## write the pages of docs/reference that are made of the code
 	$(UV) run --frozen python -m tests.reference
 
 bench: setup  ## benchmarks, printed as tables; ONLY="turns crash" runs some
-	$(UV) run --frozen python -m benchmarks $(ONLY)
+	$(UV) run --frozen --group bench python -m benchmarks $(ONLY)
 
 dist: setup  ## build the wheel into dist/
 	$(UV) build --quiet

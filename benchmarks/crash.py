@@ -1,349 +1,357 @@
-"""kill -9 at every boundary of a turn, hundreds of times: the runtime beside ADK's Runner on its own SQL service.
+"""kill -9 in the middle of turns, hundreds of times, and no client that retries: Lango beside ADK and DBOS.
 
-`python -m benchmarks.crash --rounds 300`. A round starts a process that runs one turn (a message, a tool that pays, an
-answer), kills it at a boundary or at a random moment, sends the same message again, as a client without an answer does,
-and then the next message. Both runtimes get the same boundaries, the same model and the same tools.
+`python -m benchmarks.crash --rounds 300 --peer-rounds 60`. In each round a process runs a turn (an idempotent tool, a
+tool whose effect must happen once, an answer) with a second message queued behind it, and is killed: after its n-th
+commit, model call or effect, or at a random moment. A new process opens the store and goes on. One judge reads what is
+stored, which requests the model got and which effects happened, the same for every system.
 """
 
 import asyncio
-import itertools
 import logging
-import multiprocessing
 import os
 import random
+import statistics
 import sys
 import tempfile
+import threading
 import time
-import uuid
 import warnings
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from google.adk.agents import LlmAgent
-from google.adk.models import BaseLlm
-from google.adk.models.llm_request import LlmRequest
-from google.adk.models.llm_response import LlmResponse
-from google.adk.runners import Runner
-from google.adk.sessions import DatabaseSessionService
-from google.adk.tools import FunctionTool, ToolContext
-from google.genai import types
+import asyncpg
 
+from benchmarks._crash_systems import APP, SYSTEMS, USER, System, kill_this_process, responses_in
 from benchmarks.sessions import postgres_server
 from benchmarks.table import bar, print_line, quick, table
-from lango.adk.model.content import contents_to_messages
-from lango.adk.services.events_to_rows import event_to_entry
-from lango.messages import Message
-from lango.store import SessionId, Store
-from lango.store.sessions.window import read_session_events
-from lango.testing import ScriptedProvider
-from tests.agents.parts import broken_for
-from tests.support.provider_rules import broken_rules
-from tests.support.store_workers import Worker
-from tests.support.turn_worker import Kill, answer, kill_at, open_paying_runtime
+from lango.adk.agents.adk_internals import preload_adk
+from lango.history import warm_up
+from tests.support.store_workers import Worker, _context
 
-OURS, ADK = "lango runtime", "ADK Runner, DatabaseSessionService"
-WHERE = [
-    "message stored",
-    "model called",
-    "call stored",
-    "tool running",
-    "tool finished",
-    "result stored",
-    "model speaking",
-    "answer stored",
-    "random",
-    "random",
-    "random",
-    "random",
-]
-PER_SESSION = len(WHERE)
-Point = Callable[[str], None]
+_context.set_forkserver_preload(["benchmarks.crash"])
+if sys.argv[:1] == ["-c"]:  # the server that workers are forked from: what takes a second is loaded once, there
+    warm_up()
+    preload_adk()
+
+OURS = "Lango"
+ROUNDS, QUICK_ROUNDS = 60, 12
+PEER_ROUNDS = 60
+"""The most kills of a peer, unless `--peer-rounds` says otherwise: DBOS needs four seconds for each."""
+GO_ON_LIMIT_S = 20.0
+ANSWER_LIMIT_S = 10.0
+COUNTED = ["once twice", "asked again", "busy", "stored twice", "answered twice"]
+SECOND_AFTER_S = 0.01
+"""The second message is sent so long after the first."""
+
+
+# -- the processes ---------------------------------------------------------------------------------------------------
+
+
+def run_until_killed(
+    pipe: Connection, name: str, url: str, folder: str, session: str, kill_at: int, kill_after_s: float
+) -> None:
+    """Send two messages, and kill this process at a point or after some time; 0 is never."""
+    points = 0
+    armed = threading.Event()
+
+    def point() -> None:
+        nonlocal points
+        if armed.is_set():
+            points += 1
+            if points == kill_at:
+                kill_this_process()
+
+    async def send(system: System, text: str) -> None:
+        pipe.send(("sent", text))
+        await system.send(session, text, lambda: pipe.send(("acknowledged", text)))
+
+    async def run() -> None:
+        async with SYSTEMS[name].open(url, Path(folder), point) as system:
+            start = time.perf_counter()
+            armed.set()
+            if kill_after_s:
+                timer = threading.Timer(kill_after_s, kill_this_process)
+                timer.daemon = True
+                timer.start()
+            first = asyncio.create_task(send(system, texts_of(session)[0]))
+            await asyncio.sleep(SECOND_AFTER_S)
+            await asyncio.gather(first, send(system, texts_of(session)[1]))
+            await system.go_on(session)
+            pipe.send(("finished", (points, time.perf_counter() - start)))
+            pipe.recv()
+
+    silence()
+    asyncio.run(run())
+
+
+def go_on(pipe: Connection, name: str, url: str, folder: str, session: str) -> None:
+    """Go on after a kill, in a new process, and send what the judge needs."""
+
+    async def events(service: Any) -> list[Any]:
+        found = await service.get_session(app_name=APP, user_id=USER, session_id=session)
+        return found.events if found else []
+
+    async def run() -> None:
+        texts = texts_of(session)
+        service = SYSTEMS[name].sessions(url)
+        before = responses_in(await events(service))
+        pipe.send("ready")
+        start = time.perf_counter()
+        error = ""
+        async with SYSTEMS[name].open(url, Path(folder), lambda: None) as system:
+            try:
+                async with asyncio.timeout(GO_ON_LIMIT_S):
+                    await system.go_on(session)
+            except Exception as failed:  # noqa: BLE001 - whatever it is, the judge counts what is stored
+                error = f"{type(failed).__name__}: {failed}"
+            took_s = time.perf_counter() - start
+            requests = (Path(folder) / "requests").read_text().splitlines() if before else []
+            stored = await events(service)
+            busy = not await answers(system, session, texts[2], lambda: events(service))
+            found = Found(
+                before=before,
+                requests=requests,
+                users=[part.text for one in stored if one.author == "user" for part in one.content.parts if part.text],
+                responses=responses_in(stored),
+                stopped=await system.stopped(session, texts),
+                busy=busy,
+                took_s=took_s,
+                error=error,
+            )
+            pipe.send(found)
+            pipe.recv()
+
+    silence()
+    asyncio.run(run())
+
+
+async def answers(system: System, session: str, text: str, read_events: Any) -> bool:
+    """Send one more message; return whether it is answered in time: else the session is busy, or broken."""
+    try:
+        async with asyncio.timeout(ANSWER_LIMIT_S):
+            await system.send(session, text, lambda: None)
+            while f"{text}|2" not in responses_in(await read_events()):
+                await asyncio.sleep(0.02)
+    except Exception:  # noqa: BLE001 - whatever it is, there is no answer
+        return False
+    return True
+
+
+def texts_of(session: str) -> list[str]:
+    """Return the messages of a session: two for the process that is killed, one for the next."""
+    return [f"message {session}.{number}" for number in (1, 2, 3)]
+
+
+def silence() -> None:
+    """Log nothing: the processes that are killed share the terminal."""
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+
+
+# -- the judge -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Found:
+    """What the process after a kill found, and what it left."""
+
+    before: list[str]
+    requests: list[str]
+    users: list[str]
+    responses: list[str]
+    stopped: list[str]
+    busy: bool
+    took_s: float
+    error: str
 
 
 @dataclass
 class Tally:
-    """The faults of all rounds, by kind."""
+    """The counts of all rounds of a system."""
 
     kills: int = 0
-    lost: int = 0
+    sent: int = 0
+    sent_ended: int = 0
+    acknowledged: int = 0
+    acknowledged_ended: int = 0
+    once_twice: int = 0
+    asked_again: int = 0
+    busy: int = 0
     stored_twice: int = 0
-    paid_twice: int = 0
-    unanswered: int = 0
-    invalid: int = 0
-    failed: int = 0
+    answered_twice: int = 0
+    took_s: list[float] = field(default_factory=list[float])
     where: Counter[str] = field(default_factory=Counter[str])
 
-    def count(self, name: str, how_many: int, where: str) -> None:
-        """Add the faults found after a kill."""
-        setattr(self, name, getattr(self, name) + how_many)
-        if how_many:
-            self.where[f"{name} after {where}"] += how_many
+    def count(self, heard: list[tuple[str, Any]], found: Found, asked: list[str], effects: list[str], at: str) -> None:
+        """Count a round: what the client heard, what is stored, and what the model and the tools did."""
+        self.kills += 1
+        told = set(heard)
+        sent = [text for kind, text in heard if kind == "sent"]
+        answers = Counter(found.responses)
+        for text in sent:
+            ended = bool(answers[f"{text}|2"]) or text in found.stopped
+            self.sent += 1
+            self.sent_ended += ended
+            if ("acknowledged", text) in told:
+                self.acknowledged += 1
+                self.acknowledged_ended += ended
+                self._note("acknowledged and not ended", not ended, f"{at} {found.error}".strip())
+        for name, count in {
+            "once_twice": sum(max(0, effects.count(f"pay {text}") - 1) for text in sent),
+            "asked_again": sum(key in found.before for key in asked),
+            "busy": int(found.busy),
+            "stored_twice": sum(max(0, found.users.count(text) - 1) for text in sent),
+            "answered_twice": sum(max(0, answers[f"{text}|2"] - 1) for text in sent),
+        }.items():
+            setattr(self, name, getattr(self, name) + count)
+            self._note(name.replace("_", " "), count, f"{at} {found.error}".strip())
+        self.took_s.append(found.took_s)
+
+    def _note(self, what: str, count: int, at: str) -> None:
+        if count:
+            self.where[f"{what}, killed {at}"[:160]] += count
 
     @property
-    def faults(self) -> int:
-        """The number of all faults."""
-        return self.lost + self.stored_twice + self.paid_twice + self.unanswered + self.invalid + self.failed
-
-
-def count_faults(tally: Tally, kill: Kill, messages: Sequence[Message], folder: Path, before: int) -> None:
-    """Count the faults in the part of a conversation that a round added."""
-    stored = Counter(one.content for one in messages if one.role == "user")
-    tally.count("lost", int("accepted" in kill.heard and stored[kill.text] == 0), kill.where)
-    tally.count("stored_twice", max(0, stored[kill.text] - 1), kill.where)
-    file = folder / "effects"
-    paid = Counter(file.read_text().split() if file.exists() else [])
-    text, payments = "", Counter[str]()
-    for one in messages:
-        text = one.content if one.role == "user" else text
-        if one.role == "assistant":
-            payments[text] += sum(paid[call.id] for call in one.tool_calls)
-    tally.count("paid_twice", max(0, payments[kill.text] - 1), kill.where)
-    made = [call.id for one in messages[before:] if one.role == "assistant" for call in one.tool_calls]
-    answered = {call.id for one in messages if one.role == "tool" for call in one.tool_calls}
-    tally.count("unanswered", sum(call not in answered for call in made), kill.where)
-
-
-# -- ours ------------------------------------------------------------------------------------------------------------
-
-
-async def ours(url: str, folder: Path, rounds: int, dice: random.Random) -> Tally:
-    """Kill the runtime, round after round."""
-    tally = Tally()
-    before = 0
-    for number in range(rounds):
-        where = WHERE[number % PER_SESSION]
-        session = f"s{number // PER_SESSION}"
-        before = before if number % PER_SESSION else 0
-        kill = Kill(session, f"message {number}", f"k{number}", where)
-        kill = await asyncio.to_thread(kill_at, url, folder, kill, dice if where == "random" else None)
-        tally.kills += 1
-        provider = ScriptedProvider(itertools.repeat(answer))
-        async with open_paying_runtime(url, folder, provider) as runtime:
-            for text, key in ((kill.text, kill.key), (f"after {kill.text}", None)):
-                try:
-                    async with asyncio.timeout(30):
-                        await runtime.run(session, text, idempotency_key=key)
-                except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
-                    # the repeated request may fail because its turn was interrupted; the next one must work
-                    tally.count("failed", int(key is None or isinstance(error, TimeoutError)), where)
-        tally.count("invalid", sum(bool(broken_for(request)) for request in provider.requests), where)
-        async with Store(url) as store:
-            found = await store.read(read_session_events, SessionId("crash", "user", session))
-        messages = [one.message for one in found[1] if one.message] if found else []
-        count_faults(tally, kill, messages, folder, before)
-        before = len(messages)
-    return tally
-
-
-# -- ADK's -----------------------------------------------------------------------------------------------------------
-
-
-class Recording(BaseLlm):
-    """The same model for ADK: reports each boundary, and keeps its requests."""
-
-    model: str = "recording"
-    point: Any = None
-    sent: Any = None
-
-    async def generate_content_async(
-        self, llm_request: LlmRequest, stream: bool = False
-    ) -> AsyncGenerator[LlmResponse, None]:
-        self.sent.append([content.model_copy(deep=True) for content in llm_request.contents])
-        self.point("model called")
-        results = [part for part in llm_request.contents[-1].parts or [] if part.function_response]
-        if results:
-            self.point("model speaking")
-            yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text="it is done")]))
-            return
-        unique = os.urandom(6).hex()
-        calls = [
-            types.FunctionCall(id=f"pay-{unique}", name="pay", args={"amount": 1}),
-            types.FunctionCall(id=f"look-{unique}", name="look", args={}),
+    def row(self) -> list[object]:
+        """The cells of the table."""
+        return [
+            self.kills,
+            f"{percent(self.acknowledged_ended, self.acknowledged):.1f} % of {self.acknowledged}",
+            f"{percent(self.sent_ended, self.sent):.1f} % of {self.sent}",
+            self.once_twice,
+            self.asked_again,
+            self.busy,
+            self.stored_twice,
+            self.answered_twice,
+            statistics.median(self.took_s),
         ]
-        parts = [types.Part(text="I pay. "), *(types.Part(function_call=call) for call in calls)]
-        yield LlmResponse(content=types.Content(role="model", parts=parts))
 
 
-class AnnouncingService(DatabaseSessionService):
-    """ADK's session service, which reports each stored event."""
-
-    point: Point = staticmethod(lambda _: None)
-
-    async def append_event(self, session: Any, event: Any) -> Any:
-        stored = await super().append_event(session, event)
-        if event.author == "user":
-            self.point("message stored")
-        elif event.get_function_calls():
-            self.point("call stored")
-        elif event.get_function_responses():
-            self.point("result stored")
-        elif not event.partial:
-            self.point("answer stored")
-        return stored
+def percent(part: int, whole: int) -> float:
+    """Return a share in percent."""
+    return 100 * part / whole if whole else 100.0
 
 
-def adk_runner(service: DatabaseSessionService, folder: Path, point: Point, sent: list[Any]) -> Runner:
-    """Make ADK's Runner with the same tools."""
+class Rounds:
+    """Kills one system on one database, round after round."""
 
-    async def pay(amount: int, tool_context: ToolContext) -> str:
-        """Pay."""
-        point("tool running")
-        with (folder / "effects").open("a") as effects:
-            effects.write(f"{tool_context.function_call_id}\n")
-        point("tool finished")
-        return f"paid {amount}"
+    def __init__(self, name: str, url: str, folder: Path) -> None:
+        self.tally = Tally()
+        self._name, self._url, self._folder = name, url, folder
+        self._dice = random.Random(1)
+        self._number = 0
+        worker = Worker(run_until_killed, *self._where("warm-up"), 0, 0.0)  # makes the tables
+        self._finish(worker)
+        worker = Worker(run_until_killed, *self._where("whole"), 0, 0.0)
+        self._points, self._took_s = self._finish(worker)
+        self._schedule = self._kills()
 
-    def look() -> str:
-        """Look."""
-        return "seen"
+    def _kills(self) -> Iterator[tuple[int, float]]:
+        """Yield kills without end: at each point once, in random order, then again; every third at a random moment."""
+        while True:
+            for number, at in enumerate(self._dice.sample(range(1, self._points + 1), self._points)):
+                yield at, 0.0
+                if number % 2:
+                    yield 0, self._dice.uniform(0.001, self._took_s)
 
-    agent = LlmAgent(
-        name="payer",
-        model=Recording(point=point, sent=sent),
-        tools=[FunctionTool(pay), FunctionTool(look)],
-    )
-    return Runner(app_name="crash", agent=agent, session_service=service)
+    def _where(self, session: str) -> tuple[str, str, str, str]:
+        return self._name, self._url, str(self._folder), session
 
+    def _finish(self, worker: Worker) -> Any:
+        while (heard := worker.recv())[0] != "finished":
+            pass
+        worker.kill()
+        return heard[1]
 
-async def adk_turn(runner: Runner, session_id: str, text: str, heard: Callable[[str], None]) -> None:
-    """Run a turn. The first event acknowledges the message, because ADK sends none before."""
-    service = runner.session_service
-    if await service.get_session(app_name="crash", user_id="user", session_id=session_id) is None:
-        await service.create_session(app_name="crash", user_id="user", session_id=session_id)
-    content = types.Content(role="user", parts=[types.Part(text=text)])
-    async for _ in runner.run_async(user_id="user", session_id=session_id, new_message=content):
-        heard("accepted")
-
-
-def run_adk_turn(pipe: Connection, url: str, folder: str, session: str, text: str, stop_at: str) -> None:
-    """Run one turn in this process, and wait at a boundary to be killed."""
-
-    def point(name: str) -> None:
-        if name == stop_at:
-            pipe.send("here")
-            pipe.recv()  # the process is killed here
-
-    async def run() -> None:
-        service = AnnouncingService(url)
-        service.point = point
-        runner = adk_runner(service, Path(folder), point, [])
-        pipe.send("ready")
-        await adk_turn(runner, session, text, pipe.send)
-
-    logging.disable(logging.CRITICAL)
-    warnings.simplefilter("ignore")
-    asyncio.run(run())
-
-
-def kill_adk(url: str, folder: Path, kill: Kill, dice: random.Random) -> Kill:
-    """Start a worker and kill it."""
-    at_random = kill.where == "random"
-    worker = Worker(run_adk_turn, url, str(folder), kill.session, kill.text, "" if at_random else kill.where)
-    assert worker.recv() == "ready"
-    if at_random:
-        time.sleep(dice.uniform(0, 0.15))  # its turn takes about so long
-    else:
-        while (report := worker.recv()) != "here":
-            kill.heard.append(report)
-    worker.kill()
-    kill.heard += [report for report in worker.drain() if report != "here"]
-    return kill
-
-
-async def adks(url: str, folder: Path, rounds: int, dice: random.Random) -> Tally:
-    """Kill ADK's Runner, round after round."""
-    tally = Tally()
-    before = 0
-    for number in range(rounds):
-        where = WHERE[number % PER_SESSION]
-        session = f"s{number // PER_SESSION}"
-        before = before if number % PER_SESSION else 0
-        kill = Kill(session, f"message {number}", "", where)
-        kill = await asyncio.to_thread(kill_adk, url, folder, kill, dice)
-        tally.kills += 1
-        sent: list[list[types.Content]] = []
-        service = DatabaseSessionService(url)
-        runner = adk_runner(service, folder, lambda _: None, sent)
-        for text in (kill.text, f"after {kill.text}"):
-            try:
-                async with asyncio.timeout(30):
-                    await adk_turn(runner, session, text, lambda _: None)
-            except Exception:  # noqa: BLE001 - whatever it is, it is counted
-                tally.count("failed", 1, where)
-        tally.count("invalid", sum(bool(broken_rules(contents_to_messages(one))) for one in sent), where)
-        found = await service.get_session(app_name="crash", user_id="user", session_id=session)
-        entries = [event_to_entry(event) for event in found.events] if found else []
-        messages = [entry.message for entry in entries if entry.message]
-        count_faults(tally, kill, messages, folder, before)
-        before = len(messages)
-        await service.close()
-    return tally
+    def run(self) -> None:
+        """Kill a process, let the next one go on, and count."""
+        session = f"s{self._number}"
+        self._number += 1
+        at, after_s = next(self._schedule)
+        worker = Worker(run_until_killed, *self._where(session), at, after_s)
+        heard: list[tuple[str, Any]] = []
+        try:
+            while not heard or heard[-1][0] != "finished":
+                heard.append(worker.recv())
+        except (EOFError, OSError):
+            pass  # it was killed
+        worker.kill()
+        requests = self._folder / "requests"
+        asked_before = len(requests.read_text().splitlines()) if requests.exists() else 0
+        after = Worker(go_on, *self._where(session))
+        assert after.recv() == "ready"
+        found: Found = after.recv()
+        after.kill()
+        effects = (self._folder / "effects").read_text().splitlines()
+        where = f"at point {at} of {self._points}" if at else "at a random moment"
+        self.tally.count(heard, found, found.requests[asked_before:], effects, where)
 
 
 # -- main ------------------------------------------------------------------------------------------------------------
 
 
-def rounds_wanted() -> int:
-    """Return the number of rounds: `--rounds 300`."""
-    if "--rounds" in sys.argv:
-        return int(sys.argv[sys.argv.index("--rounds") + 1])
-    return PER_SESSION if quick() else 4 * PER_SESSION
+def option(name: str, default: int) -> int:
+    """Return the number after an option: `--rounds 300`."""
+    return int(sys.argv[sys.argv.index(name) + 1]) if name in sys.argv else default
 
 
-async def run(postgres: str) -> None:
-    """Run both contestants on both databases."""
-    rounds = rounds_wanted()
-    tallies: dict[str, Tally] = {}
-    with tempfile.TemporaryDirectory(prefix="lango-crash-") as name:
-        folders = [Path(name) / str(n) for n in range(4)]
-        for folder in folders:
-            folder.mkdir()
-        schema = f"&schema=crash_{uuid.uuid4().hex[:8]}"
-        adk_postgres = postgres.replace("postgresql://", "postgresql+asyncpg://")
-        for label, kill_all, url, folder in (
-            (f"{OURS}, SQLite", ours, f"sqlite:///{folders[0]}/ours.db", folders[0]),
-            (f"{ADK}, SQLite", adks, f"sqlite+aiosqlite:///{folders[1]}/adk.db", folders[1]),
-            (f"{OURS}, PostgreSQL", ours, postgres + schema, folders[2]),
-            (f"{ADK}, PostgreSQL", adks, adk_postgres, folders[3]),
-        ):
-            start = time.perf_counter()
-            tallies[label] = await kill_all(url, folder, rounds, random.Random(1))
-            print_line(f"{label}: {rounds} kills in {time.perf_counter() - start:.0f} s")
-    show(tallies)
-
-
-def show(tallies: dict[str, Tally]) -> None:
-    """Print the faults of all contestants."""
-    names = [one.name for one in fields(Tally) if one.name != "where"]
+def measure(database: str, url_of: dict[str, str], folder: Path) -> None:
+    """Kill all systems on one database, in turns, and print their table."""
+    rounds = option("--rounds", QUICK_ROUNDS if quick() else ROUNDS)
+    peer_rounds = min(rounds, option("--peer-rounds", PEER_ROUNDS))
+    start = time.perf_counter()
+    systems: dict[str, Rounds] = {}
+    for number, name in enumerate(SYSTEMS):
+        own = folder / f"{database}-{number}"
+        own.mkdir()
+        systems[name] = Rounds(name, url_of.get(name) or f"sqlite:///{own}/store.db", own)
+    for number in range(rounds):
+        for name, one in systems.items():
+            if name == OURS or number < peer_rounds:
+                one.run()
+    ours = systems[OURS].tally
     table(
-        f"kill -9 in a turn, at {len(set(WHERE)) - 1} boundaries and at random; then the same message, and another",
-        ["", *(name.replace("_", " ") for name in names)],
-        [[label, *(getattr(tally, name) for name in names)] for label, tally in tallies.items()],
-        "lost: acknowledged and not stored; paid twice: one message, two payments; unanswered: calls without a result;",
-        "invalid: requests that break a provider's rules; failed: the next message was not answered",
-        *(
-            bar(f"faults, {label}", tally.faults, at_most=0)
-            for label, tally in tallies.items()
-            if label.startswith(OURS)
-        ),
+        f"{database}: kill -9 at each commit, model call and effect and at random; no client retries "
+        f"({time.perf_counter() - start:.0f} s)",
+        ["", "kills", "acknowledged, ended", "sent, ended", *COUNTED, "s to end"],
+        [[name, *one.tally.row] for name, one in systems.items()],
+        "ended: in an answer or a typed stop; once twice: effects of the `once` tool; asked again: model responses",
+        "that were stored; busy: one more message gets no answer; stored twice: messages of the user; s to end: from",
+        "the opening of the store in the new process to the end of both turns, median",
+        bar("acknowledged messages that ended, %", percent(ours.acknowledged_ended, ours.acknowledged), at_least=100),
+        bar("effects of the `once` tool that happened twice", ours.once_twice, at_most=0),
+        bar("stored model responses that were requested again", ours.asked_again, at_most=0),
+        bar("sessions that stayed busy", ours.busy, at_most=0),
     )
-    for label, tally in tallies.items():
-        for what, count in tally.where.most_common(6):
-            print_line(f"  {label}: {count} x {what}")
+    for name, one in systems.items():
+        for what, count in one.tally.where.most_common(1000 if name == OURS else 4):
+            print_line(f"  {name}: {count} x {what}")
 
 
 def main() -> None:
-    """Print the table."""
-    logging.disable(logging.CRITICAL)
-    warnings.simplefilter("ignore")
+    """Print the tables."""
+    silence()
     os.environ["PYTHONWARNINGS"] = "ignore"  # for the processes that are killed
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.support.turn_worker", "benchmarks.crash"])
-    with postgres_server() as postgres:
-        asyncio.run(run(postgres))
+    if "dbos-google-adk" not in SYSTEMS:
+        print_line("dbos-google-adk is not installed, and left out: it is in the dependency group `bench`")
+    with tempfile.TemporaryDirectory(prefix="lango-crash-") as name, postgres_server() as postgres:
+        measure("SQLite", {}, Path(name))
+        measure("PostgreSQL", asyncio.run(create_databases(postgres)), Path(name))
+
+
+async def create_databases(postgres: str) -> dict[str, str]:
+    """Create a PostgreSQL database for each system; return their URLs."""
+    urls: dict[str, str] = {}
+    connection = await asyncpg.connect(postgres)
+    for number, system in enumerate(SYSTEMS):
+        await connection.execute(f"CREATE DATABASE crash{number}")
+        urls[system] = postgres.replace("/postgres?", f"/crash{number}?")
+    await connection.close()
+    return urls
 
 
 if __name__ == "__main__":
