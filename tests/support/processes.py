@@ -215,8 +215,8 @@ def _run_main(program: str, *arguments: str) -> None:
             from google.adk.cli import main as adk_main
 
             adk_main()
-        case "python", ["-c", code, *_]:
-            sys.argv = sys.argv[1:]
+        case "python", ["-c", code, *rest]:
+            sys.argv = ["-c", *rest]
             sys.path.insert(0, "")
             exec(code, {"__name__": "__main__"})
         case "python", ["-W", action, *rest]:
