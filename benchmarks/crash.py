@@ -341,7 +341,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     os.environ["PYTHONWARNINGS"] = "ignore"  # for the processes that are killed
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.support.turn_worker", "benchmarks.crash"])
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.support.preloaded", "benchmarks.crash"])
     with postgres_server() as postgres:
         asyncio.run(run(postgres))
 

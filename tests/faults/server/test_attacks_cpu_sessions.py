@@ -209,7 +209,7 @@ READ = (
 
 
 def _import(make: Lines, *, statuses: tuple[int, ...] = (201,), say: bool = True, **session: Any) -> Attack:
-    """Import a session, read it in every way, send messages in it, and delete it. Its lines are made when it is sent."""
+    """Import a session, read it in every way, send messages in it, delete it. Its lines are made when it is sent."""
 
     async def imported(client: httpx.AsyncClient, server: Server) -> None:
         id_ = fresh()
