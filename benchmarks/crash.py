@@ -92,7 +92,7 @@ class Tally:
 def count_faults(tally: Tally, kill: Kill, messages: Sequence[Message], folder: Path, before: int) -> None:
     """Count the faults in the part of a conversation that a round added."""
     stored = Counter(one.content for one in messages if one.role == "user")
-    tally.count("lost", int("accepted" in kill.heard and stored[kill.text] == 0), kill.where)
+    tally.count("lost", int("accepted" in kill.received and stored[kill.text] == 0), kill.where)
     tally.count("stored_twice", max(0, stored[kill.text] - 1), kill.where)
     file = folder / "effects"
     paid = Counter(file.read_text().split() if file.exists() else [])
@@ -248,9 +248,9 @@ def kill_adk(url: str, folder: Path, kill: Kill, dice: random.Random) -> Kill:
         time.sleep(dice.uniform(0, 0.15))  # its turn takes about so long
     else:
         while (report := worker.recv()) != "here":
-            kill.heard.append(report)
+            kill.received.append(report)
     worker.kill()
-    kill.heard += [report for report in worker.drain() if report != "here"]
+    kill.received += [report for report in worker.drain() if report != "here"]
     return kill
 
 

@@ -16,12 +16,12 @@ from websockets.exceptions import ConnectionClosed
 from lango.config import ServerSettings
 from lango.server.security.connections import RESERVED_CONNECTIONS, ConnectionLimits
 from tests.faults.server.test_attacks_oidc import server_settings
-from tests.support.servers import served
+from tests.support.servers import server_process
 from tests.support.servers.issuer import issuing, rsa_key
 from tests.support.servers.server_process import PATIENCE_S, Server, configure, events_of, lango, serving
 
 MEGABYTE = 1_000_000
-RECHECKING = f"module = {json.dumps(str(Path(served.__file__).with_name('rechecking_agent.py')))}"
+RECHECKING = f"module = {json.dumps(str(Path(server_process.__file__).with_name('rechecking_agent.py')))}"
 
 
 def opened(server: Server, text: str = "") -> socket.socket:
