@@ -7,7 +7,6 @@ to its test through a pipe; `Worker.recv` never waits for longer than a test may
 import asyncio
 import functools
 import math
-import multiprocessing
 import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -23,20 +22,18 @@ from lango.messages import Message, ToolCall
 from lango.store import NewEvent, SessionId, Store
 from lango.store.engine import sqlite
 from lango.store.sessions.sessions import find_session
+from tests.support.fork_server import context
 
 NAME = SessionId("app", "user", "shared")
 PATIENCE_S = 120.0
-
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tests.support.store_workers", "pytest"])
 
 
 class Worker:
     """A process, and the pipe to it."""
 
     def __init__(self, target: Callable[..., None], *args: object) -> None:
-        self.pipe, theirs = _context.Pipe()
-        self.process = _context.Process(target=target, args=(theirs, *args), daemon=True)
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=target, args=(theirs, *args), daemon=True)
         self.process.start()
         theirs.close()
 

@@ -8,8 +8,6 @@ import re
 import select
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Generator
@@ -19,9 +17,9 @@ from typing import IO
 
 import pyte
 
-LANGO = str(Path(sys.executable).with_name("lango"))
+from tests.support.processes import PATIENCE_S, ForkedProcess, Process
+
 AGENT = Path(__file__).with_name("terminal_agent.py")
-PATIENCE_S = 120.0
 
 CTRL_C, CTRL_D, CTRL_O, ENTER, ALT_ENTER, UP = "\x03", "\x04", "\x0f", "\r", "\x1b\r", "\x1b[A"
 
@@ -31,7 +29,7 @@ _PROMPT = re.compile(r"\n>\s*\n.* tokens")
 class Terminal:
     """A terminal of a size, and the process in it."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", master: int, columns: int, rows: int) -> None:
+    def __init__(self, process: Process, master: int, columns: int, rows: int) -> None:
         self.process = process
         self.raw = b""
         """Everything that the process wrote."""
@@ -152,15 +150,8 @@ def terminal(
     env = inherited | {"TERM": "xterm-256color", "XDG_STATE_HOME": str(folder / "state")} | environment
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    process = subprocess.Popen(
-        [LANGO, *arguments],
-        cwd=folder,
-        env=env,
-        stdin=slave,
-        stdout=stdout or slave,
-        stderr=slave,
-        preexec_fn=_take_terminal,
-    )
+    streams = slave, stdout.fileno() if stdout else slave, slave
+    process = ForkedProcess(("lango", *arguments), folder, env, streams, in_terminal=True)
     os.close(slave)
     try:
         yield Terminal(process, master, columns, rows)
@@ -168,8 +159,3 @@ def terminal(
         process.kill()
         process.wait(PATIENCE_S)
         os.close(master)
-
-
-def _take_terminal() -> None:
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

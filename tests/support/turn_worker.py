@@ -10,7 +10,6 @@ import itertools
 import logging
 import os
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -24,11 +23,9 @@ from google.adk.agents import LlmAgent
 from google.adk.workflow import Workflow
 
 from lango import open_runtime
-from lango.adk.agents.adk_internals import preload_adk
 from lango.adk.run.runtime_tools import runtime_tool
 from lango.errors import TurnReleased
 from lango.events import Accepted, TurnDone
-from lango.history import warm_up
 from lango.messages import Message, ToolCall
 from lango.providers import Request
 from lango.providers.protocol import Delta
@@ -42,12 +39,7 @@ from lango.testing import ScriptedProvider
 from lango.tools import Tool, ToolContext
 from tests.agents.parts import PATIENCE_S, broken_for, rows, settings_for
 from tests.support.kill_points import until_idle
-from tests.support.store_workers import Worker, _context  # pyright: ignore[reportPrivateUsage]
-
-_context.set_forkserver_preload(["tests.support.turn_worker", "pytest"])
-if sys.argv[:1] == ["-c"]:  # the server that workers are forked from: what takes a second is loaded once, there
-    warm_up()
-    preload_adk()
+from tests.support.store_workers import Worker
 
 BOUNDARIES = [
     "message stored",

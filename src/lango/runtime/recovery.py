@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import groupby
 from typing import Literal
 
 from lango.errors import StoreError
@@ -13,7 +14,9 @@ from lango.store.turns.lease import Orphan, ResumeReason, TakenOver, forget_owne
 from lango.turns.liveness import OwnerIsGone
 from lango.turns.notifier import Notifier
 
-POLL_S = 0.5
+POLL_S = 0.25
+_AT_ONCE = 8
+"""How many turns are taken over side by side."""
 _log = logging.getLogger("lango.runtime")
 
 Resume = Callable[[SessionId, TakenOver, ResumeReason, float], Awaitable[None]]
@@ -39,6 +42,7 @@ class TurnRecovery:
         self._on_crash = on_crash
         self._resume = resume
         self._changed = Notifier()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
         self.stopping = False
         """Nothing more is taken over: the process stops."""
 
@@ -62,12 +66,20 @@ class TurnRecovery:
             orphan.open_turn.owner: self._is_gone(orphan.open_turn.owner, orphan.open_turn.heartbeat)
             for orphan in orphans
         }
-        detected_at = asyncio.get_running_loop().time()
-        for orphan in orphans:
-            if gone[orphan.open_turn.owner] and not self.stopping:
-                await self._take_over(orphan, detected_at)
+        abandoned = [orphan for orphan in orphans if gone[orphan.open_turn.owner]]
+        sessions = [list(turns) for _, turns in groupby(abandoned, lambda orphan: orphan.session_key)]
+        if sessions:
+            detected_at = asyncio.get_running_loop().time()
+            await asyncio.gather(*(self._take_over_session(turns, detected_at) for turns in sessions))
         for owner in (owner for owner, is_gone in gone.items() if is_gone and owner):
             await self._store.write(forget_owner, owner)
+
+    async def _take_over_session(self, orphans: Sequence[Orphan], detected_at: float) -> None:
+        """Take over the turns of one session, in order; those of different sessions side by side."""
+        for orphan in orphans:
+            async with self._slots:
+                if not self.stopping:
+                    await self._take_over(orphan, detected_at)
 
     async def _take_over(self, orphan: Orphan, detected_at: float) -> None:
         open_turn, name = orphan.open_turn, SessionId(self._app_name, orphan.user_id, orphan.session_id)

@@ -1,9 +1,8 @@
 """S11: ADK's own server and runner work on our session service, unchanged and unmocked."""
 
 import asyncio
+import os
 import re
-import subprocess
-import sys
 import textwrap
 import time
 from collections.abc import AsyncGenerator, Generator
@@ -25,7 +24,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from lango.adk.services.session_service import SqlSessionService
-from tests.support.servers.server_process import PATIENCE_S
+from tests.support.processes import PATIENCE_S, ForkedProcess
 
 AGENT = '''
 from google.adk.agents import LlmAgent
@@ -68,12 +67,11 @@ def agents(tmp_path: Path) -> Path:
 @contextmanager
 def api_server(agents: Path, uri: str) -> Generator[httpx.Client]:
     """Run the real command until the block ends."""
-    command = [str(Path(sys.executable).with_name("adk")), "api_server", "--port", "0", "--session_service_uri", uri]
+    command = ("adk", "api_server", "--port", "0", "--session_service_uri", uri, str(agents))
     log = agents.parent / "log.txt"  # not a pipe, which would fill up unread
-    with (
-        log.open("w") as output,
-        subprocess.Popen([*command, str(agents)], stdout=output, stderr=output, cwd=agents.parent) as process,
-    ):
+    with log.open("w") as output, Path(os.devnull).open() as nothing:
+        streams = nothing.fileno(), output.fileno(), output.fileno()
+        process = ForkedProcess(command, agents.parent, os.environ, streams)
         try:
             with httpx.Client(base_url=_address(process, log), timeout=PATIENCE_S) as client:
                 yield client
@@ -82,7 +80,7 @@ def api_server(agents: Path, uri: str) -> Generator[httpx.Client]:
             process.wait(PATIENCE_S)
 
 
-def _address(process: "subprocess.Popen[bytes]", log: Path) -> str:
+def _address(process: ForkedProcess, log: Path) -> str:
     while not (found := re.search(r"running on (http://\S+)\s", log.read_text())):
         assert process.poll() is None, log.read_text()
         time.sleep(0.02)

@@ -21,21 +21,13 @@ from lango.store import NewEvent, SessionId, Store
 from lango.store.engine.schema import migrations
 from lango.store.sessions.sessions import create_session
 from lango.testing import ScriptedProvider
+from tests.support.processes import run_lango
 
-LANGO = Path(sys.executable).with_name("lango")
 NEWEST = migrations()[-1][0]
 
 
 def lango(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(LANGO), *arguments],
-        cwd=cwd,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run_lango(*arguments, cwd=cwd, env=environment)
 
 
 def refused(run: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -59,7 +51,7 @@ def test_help_imports_neither_adk_nor_a_database(tmp_path: Path) -> None:
 
 
 def test_version(tmp_path: Path) -> None:
-    assert lango("--version", cwd=tmp_path).stdout.strip() == __version__
+    assert run_lango("--version", cwd=tmp_path, fresh=True).stdout.strip() == __version__
 
 
 @pytest.mark.parametrize(

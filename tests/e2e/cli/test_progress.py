@@ -5,7 +5,6 @@ import json
 import os
 import queue
 import re
-import subprocess
 import threading
 import time
 from contextlib import suppress
@@ -19,8 +18,9 @@ from lango.providers.local.known_models import SMOLLM2
 from lango.providers.local.weights import pull
 from lango.store import NewEvent, SessionId, Store
 from lango.store.sessions.sessions import create_session
+from tests.support.processes import PATIENCE_S, run_lango
 from tests.support.servers.index_server import index_of
-from tests.support.terminal import CTRL_C, LANGO, PATIENCE_S, Terminal, terminal
+from tests.support.terminal import CTRL_C, Terminal, terminal
 from tests.unit.providers.test_local_weights import find_uv
 
 MESSAGES = 600
@@ -58,7 +58,9 @@ def folder(exported: Path, tmp_path: Path) -> Path:
 
 
 def run(*arguments: str, cwd: Path) -> bytes:
-    return subprocess.run([LANGO, *arguments], cwd=cwd, capture_output=True, timeout=PATIENCE_S, check=True).stdout
+    done = run_lango(*arguments, cwd=cwd)
+    done.check_returncode()
+    return done.stdout.encode()
 
 
 def counts(opened: Terminal) -> list[int]:

@@ -13,7 +13,8 @@ import pytest
 
 from tests.e2e.cli.test_commands import lango
 from tests.integration.tools.test_mcp_servers import SERVER
-from tests.support.terminal import AGENT, LANGO, PATIENCE_S, configure, terminal
+from tests.support.processes import LANGO, PATIENCE_S, run_lango, start_command
+from tests.support.terminal import AGENT, configure, terminal
 
 
 @pytest.fixture(scope="module")
@@ -24,15 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, *arguments: str, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [LANGO, "run", *arguments],
-        cwd=folder,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = run_lango("run", *arguments, cwd=folder, stdin=stdin)
     assert done.returncode == code, done
     assert "Traceback" not in done.stderr
     return done
@@ -113,8 +106,7 @@ def test_an_unknown_tool_name_is_rejected_before_the_turn(folder: Path) -> None:
     assert done.stderr == "lango: --approve: there is no tool notes, whipe; the agent's tools: broken, note, wipe\n"
     assert done.stdout == ""
     assert "whipe" in run(folder, "--approve", "all,whipe", "wipe disk5", code=2).stderr
-    sessions = subprocess.run([LANGO, "sessions", "list"], cwd=folder, capture_output=True, text=True, check=True)
-    assert "typo" not in sessions.stdout, "nothing was sent"
+    assert "typo" not in run_lango("sessions", "list", cwd=folder).stdout, "nothing was sent"
 
 
 TOOLSET = f"""
@@ -147,41 +139,23 @@ def test_tool_names_of_mcp_servers_are_listed(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     files = f"command = {json.dumps(sys.executable)}\nargs = [{json.dumps(str(tmp_path / 'server.py'))}]"
     (tmp_path / "lango.toml").write_text(f'[agent]\nmodel = "openai/x"\n[mcp.sums]\n{files}\n')
-    env = os.environ | {"OPENAI_API_KEY": "none"}
-    done = subprocess.run(
-        [LANGO, "run", "--approve", "ad", "2 + 3?"],
-        cwd=tmp_path,
-        env=env,
-        input="",
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    done = run_lango("run", "--approve", "ad", "2 + 3?", cwd=tmp_path, env={"OPENAI_API_KEY": "none"})
     assert done.returncode == 2, done
     assert "there is no tool ad; the agent's tools: add, fails, " in done.stderr.splitlines()[-1]
 
 
-def started(folder: Path, prompt: str) -> "subprocess.Popen[bytes]":
-    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-    return subprocess.Popen([LANGO, "run", prompt], cwd=folder, stdout=pipe, stderr=pipe, stdin=nothing)
-
-
 def test_ctrl_c_is_130_and_a_closed_pipe_is_quiet(folder: Path) -> None:
-    with started(folder, "hold never") as process:
-        assert process.stdout
-        assert process.stderr
-        assert os.read(process.stdout.fileno(), 100) == b"begun "
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE_S) == 130
-        assert process.stderr.read() == b"lango: stopped\n"
-    with started(folder, "long 50000") as process:
-        assert process.stdout
-        assert process.stderr
-        os.read(process.stdout.fileno(), 10)
-        process.stdout.close()
-        assert process.wait(PATIENCE_S) == 141
-        assert process.stderr.read() == b""
+    errors = folder / "errors.txt"
+    with errors.open("w") as stderr, start_command("lango", "run", "hold never", cwd=folder, stderr=stderr) as started:
+        assert os.read(started.stdout.fileno(), 100) == b"begun "
+        started.process.send_signal(signal.SIGINT)
+        assert started.process.wait(PATIENCE_S) == 130
+    assert errors.read_text() == "lango: stopped\n"
+    with errors.open("w") as stderr, start_command("lango", "run", "long 50000", cwd=folder, stderr=stderr) as started:
+        os.read(started.stdout.fileno(), 10)
+        started.stdout.close()
+        assert started.process.wait(PATIENCE_S) == 141
+    assert errors.read_text() == ""
 
 
 def test_closed_streams(folder: Path) -> None:
@@ -190,10 +164,7 @@ def test_closed_streams(folder: Path) -> None:
         ["sh", "-c", f"{LANGO} run -r closed hello <&- >&- 2>&-"], cwd=folder, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 0
-    shown = subprocess.run(
-        [LANGO, "sessions", "show", "closed"], cwd=folder, capture_output=True, text=True, check=True
-    )
-    assert shown.stdout == "   1 user: hello\n   2 obedient: hello\n"
+    assert run_lango("sessions", "show", "closed", cwd=folder).stdout == "   1 user: hello\n   2 obedient: hello\n"
 
 
 def test_wrong_usage_exits_with_2(folder: Path) -> None:

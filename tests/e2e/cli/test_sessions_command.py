@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,7 @@ async def test_check_reports_problems_and_their_place(folder: Path) -> None:
     assert (whole.returncode, whole.stdout, whole.stderr) == (0, "2 sessions checked: no problems\n", "")
     assert lango("sessions", "check", "first", "--json", cwd=folder).stdout == ""
     refused(lango("sessions", "check", "third", cwd=folder), "'third'", "lango sessions list")
-    with sqlite3.connect(folder / "lango.db") as connection:
+    with closing(sqlite3.connect(folder / "lango.db")) as connection, connection:
         connection.execute("UPDATE messages SET total_tokens = 99 WHERE seq = 2")
         connection.execute("UPDATE session_states SET state = 'x'")
     wrong = lango("sessions", "check", "second", cwd=folder)
@@ -138,7 +139,7 @@ async def test_check_reports_problems_and_their_place(folder: Path) -> None:
         1,
         "second: the session, or its state, cannot be read (JSONDecodeError)\n",
     )
-    with sqlite3.connect(folder / "lango.db") as connection:
+    with closing(sqlite3.connect(folder / "lango.db")) as connection, connection:
         connection.execute("UPDATE session_states SET state = '{\"turns\":2}'")
         connection.execute("DELETE FROM sessions WHERE id = 'second'")
     every = lango("sessions", "check", "--json", cwd=folder)

@@ -3,11 +3,11 @@
 import os
 import re
 import signal
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.terminal import CTRL_C, CTRL_D, LANGO, PATIENCE_S, configure, terminal
+from tests.support.processes import run_lango
+from tests.support.terminal import CTRL_C, CTRL_D, configure, terminal
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock
@@ -144,15 +144,7 @@ def test_through_pipes(tmp_path: Path) -> None:
         "/sessions",
         "evil",
     ]
-    run = subprocess.run(
-        [LANGO, "chat"],
-        cwd=tmp_path,
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    run = run_lango("chat", cwd=tmp_path, stdin="\n".join(lines), fresh=True)
     assert run.returncode == 0, run.stderr
     assert run.stderr == ""
     assert "\x1b" not in run.stdout

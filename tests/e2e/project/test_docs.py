@@ -3,8 +3,6 @@
 import os
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -18,6 +16,7 @@ import pytest
 from lango.config import Settings
 from lango.store import Store
 from tests.support.documentation import ROOT, blocks
+from tests.support.processes import run_command
 from tests.support.servers.server_process import serving
 
 SERVER = "http://127.0.0.1:8787"
@@ -44,9 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], st
 @pytest.mark.parametrize("code", PYTHON.values(), ids=PYTHON)
 def test_python_blocks_run(code: str, tmp_path: Path, server: Callable[[], str]) -> None:
     (tmp_path / "block.py").write_text(code.replace(SERVER, server()) if SERVER in code else code)
-    run = subprocess.run(
-        [sys.executable, "block.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
-    )
+    run = run_command("python", "block.py", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
 
 
@@ -75,8 +72,7 @@ def test_shell_blocks_use_existing_targets_extras_and_commands(
                 assert named
                 assert set((named[1] or "").split(",")) <= extras | {""}
             case ["lango", *arguments]:
-                command = [str(Path(sys.executable).with_name("lango")), *arguments]
-                run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+                run = run_command("lango", *arguments, cwd=tmp_path)
                 assert run.returncode == 0, run.stderr
             case other:
                 assert not other, f"no test knows how to run {line!r}"

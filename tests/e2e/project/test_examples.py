@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ import pytest
 from lango.config import Settings
 from lango.messages import ToolCall
 from lango.tools.builtin.sandbox import find_sandbox
+from tests.support.processes import BIN, run_command
 from tests.support.servers.scripted_server import scripted_server
 from tests.support.servers.server_process import serving
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-BIN = Path(sys.executable).parent
 
 Copy = Callable[[str], Path]
 
@@ -35,16 +34,8 @@ def copied(tmp_path: Path) -> Copy:
 
 def run(folder: Path, *command: str, env: dict[str, str], given: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command of the environment as a person in the folder does."""
-    return subprocess.run(
-        [str(BIN / command[0]), *command[1:]],
-        cwd=folder,
-        env={**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **env},
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    path = {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    return run_command(*command, cwd=folder, env=path | env, stdin=given)
 
 
 def events(ran: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:

@@ -8,15 +8,22 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from lango.errors import ConfigError, ProviderRejected
+from lango import Settings, Tool, open_runtime
+from lango.errors import ProviderRejected
+from lango.events import TextDelta as AnswerDelta
+from lango.events import TurnDone
 from lango.messages import Message, ToolCall
-from lango.providers.local import QWEN, SMOLLM2, LocalProvider, model_engine, pull
+from lango.providers.local import SMOLLM2, LocalProvider, model_engine, pull
 from lango.providers.protocol import CallDelta, Delta, Finish, Request, TextDelta, ToolSpec, UsageDelta
+from tests.support.deltas import call_of, deltas_of, text_of, usage_of
 
 CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 30}}, "required": ["city"]}
 WEATHER = ToolSpec("get_weather", "Current weather of a city", CITY)
@@ -24,44 +31,19 @@ NOTES = ToolSpec("read_note", "Read one of the user's notes", {"type": "object",
 
 
 @pytest.fixture(scope="module")
-def smollm2() -> LocalProvider:
+def smollm2() -> Iterator[LocalProvider]:
+    """The smallest model, which is loaded once and freed at the end."""
     pull(SMOLLM2)
-    return LocalProvider()
-
-
-@pytest.fixture(scope="module")
-def qwen() -> LocalProvider:
-    try:
-        pull(QWEN)
-    except ConfigError as error:
-        pytest.skip(f"Qwen's weights cannot be had here: {error}")
-    return LocalProvider()
+    yield LocalProvider()
+    model_engine.close_engines()
 
 
 def ask(text: str, **fields: Any) -> Request:
     return Request(SMOLLM2.name, (Message("user", text),), **fields)
 
 
-async def deltas_of(provider: LocalProvider, request: Request) -> list[Delta]:
-    return [delta async for delta in provider.stream(request)]
-
-
-def text_of(deltas: list[Delta]) -> str:
-    return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
-
-
-def usage_of(deltas: list[Delta]) -> UsageDelta:
-    return [delta for delta in deltas if isinstance(delta, UsageDelta)][-1]
-
-
-def call_of(deltas: list[Delta]) -> ToolCall:
-    calls = [delta for delta in deltas if isinstance(delta, CallDelta)]
-    arguments = "".join(call.arguments for call in calls)
-    return ToolCall(calls[0].id, calls[0].name, json.loads(arguments))
-
-
 async def test_m9_smollm2_chats_and_streams(smollm2: LocalProvider) -> None:
-    deltas = await deltas_of(smollm2, ask("Hello! Who are you?", max_tokens=40, temperature=0.0))
+    deltas = await deltas_of(smollm2, ask("Hello! Who are you?", max_tokens=12, temperature=0.0))
     *early, usage, finish = deltas
     assert isinstance(deltas[0], UsageDelta), "how long the prompt is"
     pieces = [delta for delta in early if isinstance(delta, TextDelta)]
@@ -72,7 +54,7 @@ async def test_m9_smollm2_chats_and_streams(smollm2: LocalProvider) -> None:
     assert usage.input_tokens
     assert usage.input_tokens > 5
     assert usage.output_tokens
-    assert len(pieces) <= usage.output_tokens <= 40
+    assert len(pieces) <= usage.output_tokens <= 12
     assert isinstance(finish, Finish)
     assert finish.reason in ("stop", "length")
     assert finish.model == "smollm2"
@@ -99,7 +81,7 @@ async def test_m9_the_loop_runs_on_while_the_model_speaks(smollm2: LocalProvider
             rounds += 1
 
     watching = asyncio.create_task(watch())
-    deltas = await deltas_of(smollm2, ask("Tell me a story", max_tokens=60))
+    deltas = await deltas_of(smollm2, ask("Tell me a story", max_tokens=10))
     watching.cancel()
     assert rounds > 10 * len(deltas)  # a token takes as long as a thousand rounds: nothing waited for the model
 
@@ -136,7 +118,7 @@ async def test_m9_closing_stops_it_while_it_reads_the_prompt_too(smollm2: LocalP
 
 async def test_m9_two_requests_at_once_are_both_answered(smollm2: LocalProvider) -> None:
     both = await asyncio.gather(
-        *(deltas_of(smollm2, ask(text, max_tokens=12, temperature=0.0)) for text in ("Hello!", "Count to five."))
+        *(deltas_of(smollm2, ask(text, max_tokens=4, temperature=0.0)) for text in ("Hello!", "Count to five."))
     )
     for deltas in both:
         assert text_of(deltas)
@@ -167,10 +149,52 @@ async def test_m9_smollm2_calls_a_tool_and_speaks_about_its_result(smollm2: Loca
     result = ToolCall(call.id, call.name, output={"sky": "clear", "temp_c": 31})
     history = (*asked.messages, Message("assistant", tool_calls=(call,)), Message("tool", tool_calls=(result,)))
     deltas = await deltas_of(
-        smollm2, Request("smollm2", history, tools=(WEATHER, NOTES), max_tokens=40, temperature=0.0)
+        smollm2, Request("smollm2", history, tools=(WEATHER, NOTES), max_tokens=8, temperature=0.0)
     )
     assert text_of(deltas)
     assert not [delta for delta in deltas if isinstance(delta, CallDelta)]
+
+
+class BriefModel(LocalProvider):
+    """The model with short answers, without randomness, and the requests that it got."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta]:
+        self.requests.append(request)
+        async with aclosing(super().stream(replace(request, temperature=0.0, max_tokens=8))) as deltas:
+            async for delta in deltas:
+                yield delta
+
+
+async def test_m9_a_turn_of_the_runtime_calls_a_tool_and_speaks_about_its_result(
+    tmp_path: Path, smollm2: LocalProvider
+) -> None:
+    cities: list[str] = []
+
+    def weather(city: str) -> dict[str, Any]:
+        cities.append(city)
+        return {"city": city, "temperature_celsius": 37}
+
+    settings = Settings.model_validate(
+        {"agent": {"model": f"local/{SMOLLM2.name}"}, "store": {"url": f"sqlite:///{tmp_path}/lango.db"}}
+    )
+    model, tool = BriefModel(), Tool("get_weather", "Get the current weather of a city.", CITY, weather)
+    async with open_runtime(settings, tools=[tool], provider=model) as runtime:
+        events = [event async for event in runtime.stream("s", "What is the weather in Lisbon right now?")]
+    assert cities == ["Lisbon"]
+    assert [event.type for event in events if not isinstance(event, AnswerDelta)] == [
+        "accepted",
+        "tool_start",
+        "tool_end",
+        "done",
+    ]
+    assert "".join(event.text for event in events if isinstance(event, AnswerDelta))
+    [call] = model.requests[1].messages[-1].tool_calls
+    assert call.output == {"city": "Lisbon", "temperature_celsius": 37}
+    assert isinstance(events[-1], TurnDone)
+    assert events[-1].usage.model_calls == 2
 
 
 async def test_m9_a_message_cannot_speak_for_somebody_else(smollm2: LocalProvider) -> None:
@@ -214,23 +238,3 @@ def test_m9_a_process_ends_at_once_in_mid_answer(how: str, smollm2: LocalProvide
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("speaks")
     assert ("interrupted" in done.stdout) == (how == "interrupt")
-
-
-@pytest.mark.long
-async def test_m9_qwen_calls_a_tool_and_uses_its_result(qwen: LocalProvider) -> None:
-    question = Message("user", "What is the weather in Cairo?")
-    deltas = await deltas_of(qwen, Request(QWEN.name, (question,), tools=(WEATHER,)))
-    call = call_of(deltas)
-    assert (call.name, call.input) == ("get_weather", {"city": "Cairo"})
-    assert isinstance(deltas[-1], Finish)
-    assert deltas[-1].reason == "tool_calls"
-    result = ToolCall(call.id, call.name, output={"temp_c": 31, "sky": "clear"})
-    history = (question, Message("assistant", tool_calls=(call,)), Message("tool", tool_calls=(result,)))
-    deltas = await deltas_of(qwen, Request(QWEN.name, history, tools=(WEATHER,)))
-    assert "31" in text_of(deltas)
-    assert not [delta for delta in deltas if isinstance(delta, CallDelta)]
-    usage = usage_of(deltas)
-    assert usage.cached_tokens
-    assert usage.cached_tokens > 100  # the tools and the question were not read again
-    deltas = await deltas_of(qwen, Request(QWEN.name, (Message("user", "Hello!"),), tools=(WEATHER,)))
-    assert text_of(deltas)

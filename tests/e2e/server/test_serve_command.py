@@ -107,7 +107,7 @@ def test_keys_are_made_listed_and_revoked(tmp_path: Path, sqlite_url: str) -> No
 async def test_a_key_holds_for_the_whole_network(tmp_path: Path, sqlite_url: str) -> None:
     configure(tmp_path, sqlite_url)
     secret = lango("keys", "add", "--user", "alice", cwd=tmp_path).stdout.strip()
-    with serving(tmp_path, sqlite_url, "--host", "0.0.0.0", server='auth = "keys"') as server:
+    with serving(tmp_path, sqlite_url, "--host", "0.0.0.0", fresh=True, server='auth = "keys"') as server:
         async with server.client() as client:
             path = f"http://127.0.0.1:{server.port}/v1/sessions"
             assert (await client.get(path)).status_code == 401

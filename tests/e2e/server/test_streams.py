@@ -32,7 +32,7 @@ ANSWER = "".join(f"w{number} " for number in range(WORDS))
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
-    with serving(folder, f"sqlite:///{folder}/lango.db", server="heartbeat_s = 0.5\nwrite_timeout_s = 8") as running:
+    with serving(folder, f"sqlite:///{folder}/lango.db", server="heartbeat_s = 0.5") as running:
         yield running
 
 
@@ -204,9 +204,9 @@ async def test_a_failed_turn_ends_with_an_error_and_the_next_one_works(server: S
         assert text_of(await send(client, session, "hello")) == "hello"
 
 
-async def test_a_client_that_does_not_read_slows_no_other(server: Server, session: str) -> None:
+async def test_a_client_that_does_not_read_slows_no_other(tmp_path: Path, sqlite_url: str, session: str) -> None:
     """The server disconnects it after a while; the turn ends, and the client can come back."""
-    with socket.socket() as silent_client:
+    with serving(tmp_path, sqlite_url, server="write_timeout_s = 2") as server, socket.socket() as silent_client:
         silent_client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         silent_client.connect(("127.0.0.1", server.port))
         body = b'{"text": "much 100"}'
@@ -218,9 +218,9 @@ async def test_a_client_that_does_not_read_slows_no_other(server: Server, sessio
                 *(send(client, f"{session}-{number}", "words 10 0.02") for number in range(5))
             )
             assert all(is_whole(events) for events in others)
-            assert len(text_of(await resume(client, session))) == 10_000_000
             while "was disconnected" not in server.log.read_text():
                 await asyncio.sleep(0.05)
+            assert len(text_of(await resume(client, session))) == 10_000_000
 
 
 async def test_another_process_follows_a_turn_as_it_runs(tmp_path: Path, store_url: str, session: str) -> None:

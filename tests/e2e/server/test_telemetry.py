@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
+from tests.support.processes import run_command
 from tests.support.servers.server_process import Server, configure, lango, send, send_until, serving, text_of
 from tests.support.servers.trace_collector import Collector, ReceivedSpan, collecting
 from tests.support.servers.wire_server import Exchange, wire_server
@@ -279,8 +280,7 @@ asyncio.run(main())
 
 def test_one_process_can_trace_one_runtime_after_the_other(tmp_path: Path) -> None:
     with collecting() as first, collecting() as second:
-        command = [sys.executable, "-c", AGAIN, first.url, second.url]
-        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        run = run_command("python", "-c", AGAIN, first.url, second.url, cwd=tmp_path)
         assert run.returncode == 0, run.stderr
         traces = [[span for span in each.spans if span.name == "turn"] for each in (first, second)]
         assert [[span.attributes["lango.session.id"] for span in spans] for spans in traces] == [["s0"], ["s1"]]

@@ -16,7 +16,7 @@ from tests.support.servers.server_process import PATIENCE_S, Server, resume, ser
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("ws")
-    with serving(folder, f"sqlite:///{folder}/lango.db", server="write_timeout_s = 10") as running:
+    with serving(folder, f"sqlite:///{folder}/lango.db") as running:
         yield running
 
 
@@ -178,14 +178,17 @@ async def test_an_invalid_command_is_an_error_event_and_the_socket_stays_open(
     assert (await receive_events(socket))[-1]["type"] == "done"
 
 
-async def test_a_socket_that_does_not_read_is_closed_and_others_are_not_slowed(server: Server, session: str) -> None:
-    url = f"ws://127.0.0.1:{server.port}/v1/ws"
-    async with connect(url, max_queue=1, close_timeout=1, ping_interval=None) as silent_client, connect(url) as other:
-        await send_command(silent_client, type="message", session=session, text="much 200")
-        await send_command(other, type="message", session=f"{session}-2", text="words 10 0.02")
-        assert (await receive_events(other))[-1]["type"] == "done"
-        async with server.client() as client, asyncio.timeout(PATIENCE_S):
-            whole = await resume(client, session)
-            assert whole[-1].type == "done"
+async def test_a_socket_that_does_not_read_is_closed_and_others_are_not_slowed(
+    tmp_path: Path, sqlite_url: str, session: str
+) -> None:
+    with serving(tmp_path, sqlite_url, server="write_timeout_s = 2") as server:
+        url = f"ws://127.0.0.1:{server.port}/v1/ws"
+        silent = connect(url, max_queue=1, close_timeout=1, ping_interval=None)
+        async with silent as silent_client, connect(url) as other, asyncio.timeout(PATIENCE_S):
+            await send_command(silent_client, type="message", session=session, text="much 200")
+            await send_command(other, type="message", session=f"{session}-2", text="words 10 0.02")
+            assert (await receive_events(other))[-1]["type"] == "done"
             while "a client that does not read" not in server.log.read_text():
                 await asyncio.sleep(0.05)
+            async with server.client() as client:
+                assert (await resume(client, session))[-1].type == "done"

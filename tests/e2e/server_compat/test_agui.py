@@ -227,7 +227,7 @@ async def test_threads_are_their_users_own_and_a_missing_package_is_named(tmp_pa
     hidden = tmp_path / "hidden" / "ag_ui"
     hidden.mkdir(parents=True)
     (hidden / "__init__.py").write_text("raise ModuleNotFoundError('ag_ui')\n")
-    with serving(tmp_path, sqlite_url, env={"PYTHONPATH": str(hidden.parent)}) as server:
+    with serving(tmp_path, sqlite_url, env={"PYTHONPATH": str(hidden.parent)}, fresh=True) as server:
         async with server.client() as client:
             body = run_input("t", "hi").model_dump(by_alias=True, mode="json")
             response = await client.post("/agui", json=body)

@@ -16,10 +16,12 @@ from websockets.exceptions import ConnectionClosed
 from lango.config import ServerSettings
 from lango.server.security.connections import RESERVED_CONNECTIONS, ConnectionLimits
 from tests.faults.server.test_attacks_oidc import server_settings
+from tests.support.servers import server_process
 from tests.support.servers.issuer import issuing, rsa_key
 from tests.support.servers.server_process import PATIENCE_S, Server, configure, events_of, lango, serving
 
 MEGABYTE = 1_000_000
+RECHECKING = f"module = {json.dumps(str(Path(server_process.__file__).with_name('rechecking_agent.py')))}"
 
 
 def opened(server: Server, text: str = "") -> socket.socket:
@@ -229,7 +231,7 @@ async def test_attack_19_streams_end_when_their_key_is_revoked(tmp_path: Path) -
     configure(tmp_path, url)
     alice, bob = [lango("keys", "add", "--user", user, cwd=tmp_path).stdout.strip() for user in ("alice", "bob")]
     ids = [json.loads(line)["id"] for line in lango("keys", "list", "--json", cwd=tmp_path).stdout.splitlines()]
-    with serving(tmp_path, url, server='auth = "keys"') as server:
+    with serving(tmp_path, url, server='auth = "keys"', agent=RECHECKING) as server:
         async with streams(server, alice) as of_alice, streams(server, bob) as of_bob:
             assert lango("keys", "revoke", ids[0], cwd=tmp_path).returncode == 0
             async with asyncio.timeout(PATIENCE_S):
@@ -243,7 +245,10 @@ async def test_attack_19_streams_end_when_their_token_expires(tmp_path: Path) ->
     with (
         issuing(key) as issuer,
         serving(
-            tmp_path, f"sqlite:///{tmp_path}/lango.db", server=server_settings(issuer.url) + "\nleeway_s = 0"
+            tmp_path,
+            f"sqlite:///{tmp_path}/lango.db",
+            server=server_settings(issuer.url) + "\nleeway_s = 0",
+            agent=RECHECKING,
         ) as server,
     ):
         async with streams(server, issuer.token("carol", exp=int(time.time()) + 6)) as of_carol:

@@ -286,7 +286,10 @@ HOSTILE_PAGES = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE_PAGES)
-async def test_attack_16_a_hostile_page_is_converted_in_a_child_process_or_fails(server: Server, name: str) -> None:
+async def test_attack_16_a_hostile_page_is_converted_in_a_child_process_or_fails(
+    server: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.tools.builtin.web.READ_TIMEOUT_S", 2.0)
     server.page("/", HOSTILE_PAGES[name], Content_Type="text/html")
     outcome = await fetch(allowed(server), f"http://127.0.0.1:{server.port}/")
     assert outcome.ok or "the page's HTML cannot be read: it took" in outcome.result["error"], outcome.result

@@ -104,7 +104,7 @@ async def test_a_cancelled_append_does_not_cancel_others(store: Store) -> None:
 
 
 async def test_a_server_has_no_tokenizer_in_memory_after_its_first_turns(tmp_path: Path, sqlite_url: str) -> None:
-    with serving(tmp_path, sqlite_url) as server:
+    with serving(tmp_path, sqlite_url, fresh=True) as server:
         maps = Path(f"/proc/{server.process.pid}/maps")
         if not maps.exists():
             pytest.skip("this system does not show the memory of a process")

@@ -10,6 +10,7 @@ observer answers.
 """
 
 import asyncio
+import functools
 import json
 import os
 import sys
@@ -146,11 +147,21 @@ def _notes(transcript: str) -> str:
     return "".join(text.replace("#", str(at)) for text, count in pieces for at in range(count))
 
 
+@functools.cache
+def _repeated(text: str, count: int) -> str:
+    return text * count
+
+
+# made before anything is measured: the interpreter makes a text of 50 MB in one go, and no other thread runs meanwhile
+for _text, _count in (("word ", 10_000_000), ("a", 10_000_000), ("漢字", 5_000_000)):
+    _repeated(_text, _count)
+
+
 def _made(value: Any) -> Any:
     """Make what is too long to be sent: `{"repeat": [text, n]}`, `{"deep": n}`, `{"many": n}`."""
     match value:
         case {"repeat": [str(text), int(count)]}:
-            return text * count
+            return _repeated(text, count)
         case {"deep": int(count)}:
             nested: Any = 1
             for _ in range(count):

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Generator, Iterable
 from contextlib import contextmanager
@@ -15,17 +14,16 @@ from typing import Any
 import httpx
 
 from lango.store.api_keys import seconds_until_tomorrow
+from tests.support.processes import PATIENCE_S, Process, run_lango, start_command
 
-LANGO = str(Path(sys.executable).with_name("lango"))
 AGENT = Path(__file__).with_name("command_agent.py")
-PATIENCE_S = 120.0
 
 
 @dataclass
 class Server:
     """A server process under test."""
 
-    process: subprocess.Popen[str]
+    process: Process
     url: str
     log: Path
 
@@ -63,41 +61,26 @@ def configure(folder: Path, store_url: str, agent: str = "", server: str = "", r
 
 
 def lango(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [LANGO, *arguments],
-        cwd=cwd,
-        env=os.environ | (env or {}),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    return run_lango(*arguments, cwd=cwd, env=env)
 
 
 @contextmanager
 def serving(
-    folder: Path, store_url: str, *arguments: str, env: dict[str, str] | None = None, **config: str
+    folder: Path,
+    store_url: str,
+    *arguments: str,
+    env: dict[str, str] | None = None,
+    fresh: bool = False,
+    **config: str,
 ) -> Generator[Server]:
-    """Run `lango serve` until the block ends."""
+    """Run `lango serve` until the block ends; a `fresh` process has imported nothing before."""
     file = configure(folder, store_url, **config)
     log = folder / f"log-{os.urandom(4).hex()}.txt"
-    with log.open("w") as stderr:
-        process = subprocess.Popen(
-            [LANGO, "serve", "--port", "0", "--config", str(file), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            cwd=folder,
-            env=os.environ | (env or {}),
-        )
-    try:
-        assert process.stdout
-        line = process.stdout.readline()
+    command = ("lango", "serve", "--port", "0", "--config", str(file), *arguments)
+    with log.open("w") as stderr, start_command(*command, cwd=folder, env=env, stderr=stderr, fresh=fresh) as started:
+        line = started.stdout.readline()
         assert line.startswith("listening on "), log.read_text()
-        yield Server(process, line.split()[-1], log)
-    finally:
-        process.kill()
-        process.communicate()
+        yield Server(started.process, line.split()[-1], log)
 
 
 @dataclass
