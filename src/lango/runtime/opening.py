@@ -46,11 +46,14 @@ async def open_runtime(
     tools: Sequence[Tool] = (),
     provider: "Provider | None" = None,
     root_agent: Any = None,
+    every_session: bool = True,
 ) -> AsyncGenerator[Runtime, None]:
     """Open the store and build the agent; close everything when the context is left.
 
     `tools` are added to those of the settings. `provider` is used instead of the configured one. `root_agent` is your
-    own ADK agent or app. Raise `ConfigError` for missing settings, before anything runs.
+    own ADK agent or app. Turns whose process is gone go on here: those of every session, or without `every_session`
+    only those of sessions that this runtime is sent something for. Raise `ConfigError` for missing settings, before
+    anything runs.
     """
     settings = settings or Settings()
     protected = protected_files(settings)
@@ -64,7 +67,7 @@ async def open_runtime(
         )
         engine = AdkEngine(settings, store, [*built_in, *tools], provider, root_agent)
         await engine.load()
-        runtime = Runtime(settings, store, engine)
+        runtime = Runtime(settings, store, engine, every_session=every_session)
         try:
             yield runtime
         finally:

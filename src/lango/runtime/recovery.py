@@ -34,13 +34,16 @@ class TurnRecovery:
         is_gone: OwnerIsGone,
         on_crash: Literal["resume", "stop"],
         resume: Resume,
+        is_wanted: Callable[[int], bool],
     ) -> None:
+        """`is_wanted` returns whether the turns of a session, given by its key, are taken over by this runtime."""
         self._store = store
         self._app_name = app_name
         self._owner = owner
         self._is_gone = is_gone
         self._on_crash = on_crash
         self._resume = resume
+        self._is_wanted = is_wanted
         self._changed = Notifier()
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self.stopping = False
@@ -60,7 +63,8 @@ class TurnRecovery:
             await self._changed.wait(POLL_S)
 
     async def _take_over_orphans(self) -> None:
-        orphans = await self._store.read(read_orphans, self._app_name, self._owner)
+        found = await self._store.read(read_orphans, self._app_name, self._owner)
+        orphans = [orphan for orphan in found if self._is_wanted(orphan.session_key)]
         # of each owner, even behind a live one: each call records the owner's heartbeat
         gone = {
             orphan.open_turn.owner: self._is_gone(orphan.open_turn.owner, orphan.open_turn.heartbeat)

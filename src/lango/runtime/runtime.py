@@ -38,12 +38,13 @@ _log = logging.getLogger("lango.runtime")
 class Runtime:
     """Runs the turns of one agent on one store. Made by `open_runtime`."""
 
-    def __init__(self, settings: Settings, store: Store, engine: AdkEngine) -> None:
+    def __init__(self, settings: Settings, store: Store, engine: AdkEngine, *, every_session: bool = True) -> None:
+        """`every_session`: see `open_runtime`."""
         self._settings = settings
         self._store = store
         self._engine = engine
         self._expiry = ApprovalExpiry(store)
-        self._turns = TurnSupervisor(settings, store, engine, self._expiry.check_soon)
+        self._turns = TurnSupervisor(settings, store, engine, self._expiry.check_soon, every_session=every_session)
         self._turns.spawn(self._expiry.run())
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
         self._sessions = Sessions(store, engine.app_name, lambda: engine.window_rules)

@@ -43,9 +43,18 @@ class TurnSupervisor:
     """Runs the turns that this process accepted, and those that it takes over from others."""
 
     def __init__(
-        self, settings: Settings, store: Store, engine: AdkEngine, on_approval_request: Callable[[], None]
+        self,
+        settings: Settings,
+        store: Store,
+        engine: AdkEngine,
+        on_approval_request: Callable[[], None],
+        *,
+        every_session: bool,
     ) -> None:
-        """`on_approval_request` is called when a turn ended with an approval request."""
+        """`on_approval_request` is called when a turn ended with an approval request.
+
+        Turns of other processes are taken over in `every_session`, or only in those that have a turn here.
+        """
         self._settings = settings
         self._store = store
         self._engine = engine
@@ -67,6 +76,7 @@ class TurnSupervisor:
             self._liveness.is_gone,
             settings.agent.on_crash,
             self._resume,
+            lambda session_key: every_session or session_key in self._running,
         )
         self.spawn(self._recovery.run())
         self.abandoned_turns = 0

@@ -227,7 +227,7 @@ async def _run_prompt(
     with fast_imports():
         from lango.runtime.opening import open_runtime
 
-    async with open_runtime(settings) as runtime:
+    async with open_runtime(settings, every_session=False) as runtime:
         await _check_tool_names(runtime, {*prompt.approved} - {"all"})
         target = await choose_session(runtime, resume, continue_newest)
         if resume and target.new:
