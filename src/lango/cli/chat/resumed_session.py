@@ -102,7 +102,7 @@ async def last_turn_notice(runtime: "Runtime", session: "SessionRecord") -> str:
         return ""
     if record.status in ("running", "queued"):
         # this runtime may have taken it over before this line
-        if record.owner == runtime.owner or LivenessMonitor().is_gone(record.owner, record.heartbeat):
+        if record.owner == runtime.turns.owner.name or LivenessMonitor().is_gone(record.owner, record.heartbeat):
             return "the process of the last turn died: the turn goes on now. Its stored part is shown"
         return "a turn of this session runs in another process: your messages are queued behind it"
     failed: Mapping[str, str] = record.extra.get("error") or {}
