@@ -13,13 +13,10 @@ from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads, printable_text
 from lango.store.codec.records import StoredEvent
 from lango.store.engine.database import Operation
-from lango.store.sessions.sessions import check_epoch
+from lango.store.sessions.sessions import check_epoch, is_current_epoch
 
 Effect = Literal["none", "idempotent", "once"]
 JournalStatus = Literal["intended", "started", "finished", "unknown"]
-_IS_CURRENT_EPOCH = (
-    "EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = tool_journal.session_key AND s.epoch = tool_journal.epoch)"
-)
 _INTEND = """
 INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at, approved,
     approved_by, approved_at)
@@ -30,13 +27,11 @@ _START = """
 UPDATE tool_journal SET status = 'started', started_at = $1
 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND status = 'intended' RETURNING call_id
 """
-_FINISH = f"""
+_FINISH = """
 UPDATE tool_journal SET status = $1, finished_at = $2, result = $3
-WHERE session_key = $4 AND call_id = $5 AND epoch = $6 AND status = 'started' AND {_IS_CURRENT_EPOCH}
-"""  # noqa: S608 - constants
-_STORE_FULL_RESULT = f"""
-UPDATE tool_journal SET whole = $1 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND {_IS_CURRENT_EPOCH}
-"""  # noqa: S608
+WHERE session_key = $4 AND call_id = $5 AND epoch = $6 AND status = 'started'
+"""
+_STORE_FULL_RESULT = "UPDATE tool_journal SET whole = $1 WHERE session_key = $2 AND call_id = $3 AND epoch = $4"
 _READ_FULL_RESULT = """
 SELECT SUBSTR(whole, CAST($1 AS INTEGER), CAST($2 AS INTEGER)) FROM tool_journal_with_lineage
 WHERE session_key = $3 AND call_id = $4 AND whole IS NOT NULL ORDER BY epoch DESC LIMIT 1
@@ -130,7 +125,8 @@ def record_result(
     status: JournalStatus = "finished",
 ) -> Operation[None]:
     """Record how the tool ended, with its result, before the result becomes a message; not if the lease was lost."""
-    yield _FINISH, (status, now, None if result is None else dumps(result), key, call_key(call_id), epoch)
+    if (yield from is_current_epoch(key, epoch)):
+        yield _FINISH, (status, now, None if result is None else dumps(result), key, call_key(call_id), epoch)
 
 
 def read_journal_entry(key: int, call_id: str, since_epoch: int = 0) -> Operation[JournalEntry | None]:
@@ -211,7 +207,8 @@ def _row_to_entry(row: Sequence[Any]) -> JournalEntry:
 
 def store_full_result(key: int, epoch: int | None, call_id: str, text: str) -> Operation[None]:
     """Store the full text of a result that the model sees clipped."""
-    yield _STORE_FULL_RESULT, (printable_text(text), key, call_key(call_id), epoch)
+    if (yield from is_current_epoch(key, epoch)):
+        yield _STORE_FULL_RESULT, (printable_text(text), key, call_key(call_id), epoch)
 
 
 def read_full_result(key: int, call_id: str, offset: int, limit: int) -> Operation[str | None]:
