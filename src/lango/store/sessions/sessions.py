@@ -251,6 +251,11 @@ def find_running_turn(key: int) -> Operation[int | None]:
 
 def check_epoch(key: int, epoch: int | None) -> Operation[None]:
     """Raise `FencedWrite` for a turn that lost its lease."""
-    rows = yield _LOCK_EPOCH, (key,)
-    if not rows or rows[0][0] != epoch:
+    if not (yield from is_current_epoch(key, epoch)):
         raise FencedWrite("this turn was taken over by another process: it must not run tools any more")
+
+
+def is_current_epoch(key: int, epoch: int | None) -> Operation[bool]:
+    """Whether a turn still has its lease; if so, no other process takes it over before this transaction ends."""
+    rows = yield _LOCK_EPOCH, (key,)
+    return bool(rows) and rows[0][0] == epoch

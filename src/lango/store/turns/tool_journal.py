@@ -13,11 +13,10 @@ from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads, printable_text
 from lango.store.codec.records import StoredEvent, Turn
 from lango.store.engine.database import Operation
-from lango.store.sessions.sessions import check_epoch
+from lango.store.sessions.sessions import check_epoch, is_current_epoch
 
 Effect = Literal["none", "idempotent", "once"]
 JournalStatus = Literal["intended", "started", "finished", "unknown"]
-_IS_CURRENT = "EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = tool_journal.session_key AND s.epoch = {})"
 _INTEND = """
 INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at, approved,
     approved_by, approved_at)
@@ -28,22 +27,17 @@ _START = """
 UPDATE tool_journal SET status = 'started', started_at = $1
 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND status = 'intended' RETURNING call_id
 """
-_FINISH = f"""
+_FINISH = """
 UPDATE tool_journal SET status = $1, finished_at = $2, result = $3, actions = $4
-WHERE session_key = $5 AND call_id = $6 AND epoch = $7 AND status = 'started' AND {_IS_CURRENT.format("$8")}
-"""  # noqa: S608 - constants
+WHERE session_key = $5 AND call_id = $6 AND epoch = $7 AND status = 'started'
+"""
 _ADD_FINISHED = """
 INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at, finished_at,
     result)
-SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS BIGINT), CAST($4 AS TEXT), 'none', 'finished', '',
-    CAST($5 AS DOUBLE PRECISION), CAST($5 AS DOUBLE PRECISION), CAST($6 AS TEXT)
-WHERE EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = $1 AND s.epoch = $7)
+VALUES ($1, $2, $3, $4, 'none', 'finished', '', $5, $5, $6)
 ON CONFLICT (session_key, call_id, epoch) DO NOTHING
 """
-_STORE_FULL_RESULT = f"""
-UPDATE tool_journal SET whole = $1
-WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND {_IS_CURRENT.format("$5")}
-"""  # noqa: S608
+_STORE_FULL_RESULT = "UPDATE tool_journal SET whole = $1 WHERE session_key = $2 AND call_id = $3 AND epoch = $4"
 _OF_TURN = """
 SELECT call_id, name, effect, status, arguments, result, actions FROM tool_journal WHERE session_key = $1 AND epoch = $2
 """
@@ -154,13 +148,14 @@ def record_result(
 ) -> Operation[None]:
     """Record how the tool ended, with its result, before the result becomes a message; not if the lease was lost."""
     values = status, now, None if result is None else dumps(result), dumps(actions) if actions else None
-    yield _FINISH, (*values, turn.session_key, call_key(call_id), turn.first_epoch, turn.epoch)
+    if (yield from is_current_epoch(turn.session_key, turn.epoch)):
+        yield _FINISH, (*values, turn.session_key, call_key(call_id), turn.first_epoch)
 
 
 def record_finished_step(turn: Turn, step_id: str, name: str, result: Any, now: float) -> Operation[None]:
     """Record a step that has no effects and is known only when it has ended; not if the lease was lost."""
-    values = turn.session_key, call_key(step_id), turn.first_epoch, name, now, dumps(result), turn.epoch
-    yield _ADD_FINISHED, values
+    if (yield from is_current_epoch(turn.session_key, turn.epoch)):
+        yield _ADD_FINISHED, (turn.session_key, call_key(step_id), turn.first_epoch, name, now, dumps(result))
 
 
 def read_turn_entries(turn: Turn) -> Operation[dict[str, TurnEntry]]:
@@ -252,8 +247,8 @@ def _row_to_entry(row: Sequence[Any]) -> JournalEntry:
 
 def store_full_result(turn: Turn, call_id: str, text: str) -> Operation[None]:
     """Store the full text of a result that the model sees clipped."""
-    values = printable_text(text), turn.session_key, call_key(call_id), turn.first_epoch, turn.epoch
-    yield _STORE_FULL_RESULT, values
+    if (yield from is_current_epoch(turn.session_key, turn.epoch)):
+        yield _STORE_FULL_RESULT, (printable_text(text), turn.session_key, call_key(call_id), turn.first_epoch)
 
 
 def read_full_result(key: int, call_id: str, offset: int, limit: int) -> Operation[str | None]:
