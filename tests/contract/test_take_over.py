@@ -7,6 +7,7 @@ import pytest
 from lango.errors import FencedWrite
 from lango.messages import Message, ToolCall
 from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord, Store, Turn
+from lango.store.api_keys import spent_tokens
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.turns.lease import (
     beat,
@@ -78,6 +79,22 @@ async def test_a_turn_is_taken_over_from_the_owner_that_was_seen_and_once(store:
     assert await store.write(take_over, session.key, gone(turn), "me", "crash", time.time())
     assert await store.write(take_over, session.key, gone(turn), "too late", "crash", time.time()) is None
     assert await rows(store, "SELECT owner, status, attempts FROM turns") == [("me", "running", 1)]
+
+
+async def test_the_process_that_ends_a_turn_counts_its_tokens_once_against_the_quota_of_its_request(
+    store: Store, session: SessionRecord
+) -> None:
+    turn = await store.submit_turn(session, user_message("first"), "gone", request={"quota": "key1"})
+    taken = await store.write(take_over, session.key, gone(turn), "me", "crash", time.time())
+    assert taken is not None
+    usage = {"usage": {"input": 30, "output": 12, "cached": 0, "model_calls": 1, "cost_usd": None}}
+    assert not await store.end_turn(NAME, turn, "done", usage), "the first owner lost it"
+    assert await store.end_turn(NAME, taken.turn, "done", usage)
+    assert not await store.end_turn(NAME, taken.turn, "done", usage)
+    assert await store.read(spent_tokens, "key1", time.time()) == 42
+    other = await store.submit_turn(session, user_message("second"), "me")
+    assert await store.end_turn(NAME, other, "done", usage)
+    assert await store.read(spent_tokens, "key1", time.time()) == 42
 
 
 async def test_a_turn_that_ended_is_not_taken_over(store: Store, session: SessionRecord) -> None:

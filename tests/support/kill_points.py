@@ -6,8 +6,13 @@ so a turn that goes on rightly ends with the same conversation as one that was n
 
 import asyncio
 import json
+import logging
+import os
+import signal
+import warnings
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +82,7 @@ class Run(Struct):
     story: list[str]
     status: str
     event_ids: list[str]
+    state: dict[str, Any]
     journal: Journal
 
 
@@ -149,8 +155,53 @@ async def left_behind(copy: Path) -> LeftBehind:
         )
 
 
+def check_resumed(where: str, whole: Run, before: LeftBehind, resumed: Run, *, in_order: bool) -> None:
+    """Check that a turn that went on ended as the one that was never killed, and did nothing again."""
+    assert resumed.status == "done", f"{where}: {resumed}"
+    assert resumed.event_ids[: len(before.event_ids)] == before.event_ids, f"{where}: what was stored stays"
+    # a tool that had begun, and may or may not have taken effect, is never run again: the model is told
+    if not any("outcome is unknown" in line for line in resumed.story):
+        stories = (resumed.story, whole.story) if in_order else (sorted(resumed.story), sorted(whole.story))
+        assert stories[0] == stories[1], where
+        assert resumed.state == whole.state, where
+        asked = resumed.journal.calls_by_agent + before.responses
+        assert asked == whole.journal.calls_by_agent, f"{where}: no stored response is asked for again"
+    names = whole.journal.effects_by_name  # an agent that is a tool has no effect of its own
+    done = resumed.journal.effects_by_name + Counter({name: before.finished[name] for name in names})
+    assert done <= names, f"{where}: nothing that finished runs again"
+
+
+def run_until_killed(pipe: Connection, shape: str, file: str, commits: int) -> None:
+    """Run a turn in a process of its own, and kill the process right after so many commits."""
+    from tests.support.agent_shapes import SHAPES
+
+    async def run() -> None:
+        url = f"sqlite:///{file}"
+        async with open_runtime(settings_for(url), root_agent=SHAPES[shape](Journal())) as runtime:
+            await runtime.sessions.create("s")
+            database: Any = vars(runtime.store)["_database"]
+            write, count = database.write, 0
+
+            async def write_and_count(*args: Any, **kwargs: Any) -> Any:
+                nonlocal count
+                result = await write(*args, **kwargs)
+                count += 1
+                if count == commits:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return result
+
+            database.write = write_and_count
+            await collect((await runtime.submit("s", "go")).follow())
+            pipe.send("ended")
+
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore", DeprecationWarning)
+    asyncio.run(run())
+
+
 async def _run(store: Store, journal: Journal) -> Run:
-    return Run(await story(store), await _status(store), await _event_ids(store), journal)
+    state = [json.loads(text) for [text] in await _rows(store, "SELECT state FROM session_states")]
+    return Run(await story(store), await _status(store), await _event_ids(store), state[0] if state else {}, journal)
 
 
 async def _event_ids(store: Store) -> list[str]:

@@ -33,8 +33,11 @@ class _SentText(Struct):
     """Where each event ends in the text, and its id."""
     position: int = 0
 
-    def add(self, event: TextDelta | ThoughtDelta) -> None:
+    def add(self, event: TextDelta | ThoughtDelta, *, follows_own: bool) -> None:
+        """Add a piece of text. Readers may have it as one event with the piece before it, so both end together."""
         self.text += event.text
+        if follows_own:
+            self.ends.pop()
         self.ends.append((len(self.text), event.id))
 
     def drop_after(self, event_id: int) -> None:
@@ -60,13 +63,16 @@ class ResumedEvents:
         self._first_id = sent[0].id if sent else 0
         self._texts: dict[_Speaker, _SentText] = {}
         self._steps: set[tuple[type, str | None]] = set()
+        previous: _Speaker | None = None
         for event in sent:
-            self._note(event)
+            speaker = (type(event), event.author) if isinstance(event, TextDelta | ThoughtDelta) else None
+            self._note(event, follows_own=speaker is not None and speaker == previous)
+            previous = speaker
 
-    def _note(self, event: TurnEvent) -> None:
+    def _note(self, event: TurnEvent, *, follows_own: bool) -> None:
         match event:
             case TextDelta() | ThoughtDelta():
-                self._texts.setdefault((type(event), event.author), _SentText()).add(event)
+                self._texts.setdefault((type(event), event.author), _SentText()).add(event, follows_own=follows_own)
             case TextWithdrawn():
                 for kind in _KINDS:
                     if sent := self._texts.get((kind, event.author)):

@@ -138,9 +138,10 @@ class Runtime:
         approved: bool,
         user_id: str = "user",
         client_tools: Sequence[Tool] = (),
+        quota_id: str | None = None,
     ) -> RunningTurn:
         """Answer an approval request in the background, as `submit` does."""
-        turn = await self._accept_approval(session_id, call_id, approved, user_id, client_tools)
+        turn = await self._accept_approval(session_id, call_id, approved, user_id, client_tools, quota_id)
         turn.detached = True
         return turn
 
@@ -154,11 +155,12 @@ class Runtime:
         client_tools: Sequence[Tool] = (),
         history: Sequence[Message] = (),
         at_revision: int | None = None,
+        quota_id: str | None = None,
     ) -> RunningTurn:
         """Bring results of client calls, by the calls' ids; the model continues when all open calls have one.
 
         Results of other calls are left out. Raise `CallNotWaiting` if none is left. With a `history`, the results are
-        those of the calls at its end, and the session starts with it. `at_revision` is as in `submit`.
+        those of the calls at its end, and the session starts with it. `at_revision` and `quota_id` are as in `submit`.
         """
         name = SessionId(self.app_name, user_id, session_id)
         if history:
@@ -166,6 +168,7 @@ class Runtime:
         else:
             turn_input = await self._engine.inputs.client_results(name, results, idempotency_key)
         self._engine.inputs.add_client_tools(turn_input, client_tools)
+        turn_input.quota_id = quota_id
         turn = await self._accept_input(name, turn_input, idempotency_key, at_revision)
         turn.detached = True
         return turn
@@ -204,6 +207,7 @@ class Runtime:
         results: Mapping[str, Mapping[str, Any]] | None = None,
         history: Sequence[Message] = (),
         at_revision: int | None = None,
+        quota_id: str | None = None,
     ) -> RunningTurn:
         """Store a message and run its turn in the background; `follow` it from anywhere in this process.
 
@@ -214,12 +218,14 @@ class Runtime:
 
         `history` holds earlier messages of the client: they are stored right before this message, in the same
         transaction, and marked as the client's. With `at_revision`, raise `StaleSession` and store nothing unless the
-        session has exactly that revision and no turn of it runs or is queued.
+        session has exactly that revision and no turn of it runs or is queued. The tokens of the turn are counted
+        against `quota_id`, the id of an API key, by the process that ends the turn.
         """
         name = SessionId(self.app_name, user_id, session_id)
         check_attachments(attachments, self._settings.server)
         turn_input = self._engine.inputs.message(text, attachments, state_delta)
         self._engine.inputs.add_client_tools(turn_input, client_tools)
+        turn_input.quota_id = quota_id
         if results:
             await self._engine.inputs.add_results(name, turn_input, results)
         if history:
@@ -242,13 +248,20 @@ class Runtime:
         return await self._accept_input(name, self._engine.inputs.message(text, attachments), idempotency_key)
 
     async def _accept_approval(
-        self, session_id: str, call_id: str, approved: bool, user_id: str, client_tools: Sequence[Tool] = ()
+        self,
+        session_id: str,
+        call_id: str,
+        approved: bool,
+        user_id: str,
+        client_tools: Sequence[Tool] = (),
+        quota_id: str | None = None,
     ) -> RunningTurn:
         name = SessionId(self.app_name, user_id, session_id)
         await self._expiry.expire_session(name)
         turn_input = await self._engine.inputs.approval_answer(name, call_id, approved=approved)
         assert turn_input.approval_answer
         self._engine.inputs.add_client_tools(turn_input, client_tools)
+        turn_input.quota_id = quota_id
         turn = await self._accept_input(name, turn_input, f"answer to {turn_input.approval_answer.request_id}")
         if turn.turn.repeated or turn.readers or turn.detached:
             raise ApprovalExpired(f"the approval request for call {call_id!r} was answered just now")

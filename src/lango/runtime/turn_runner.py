@@ -26,13 +26,12 @@ from lango.events import Queued, Resumed, TextDelta, ThoughtDelta, ToolEnd, Tool
 from lango.runtime.admission import Admission
 from lango.runtime.prices import turn_usage
 from lango.runtime.resumed_events import ResumedEvents
-from lango.runtime.turn_recovery import retry_until_stored
 from lango.store import Store
 from lango.store.engine.outages import wait_for_database
 from lango.store.turns.lease import release_turn
 from lango.store.turns.turns import Outcome
 from lango.telemetry.traces import current_trace_ids, run_in_span
-from lango.turns.lease_holder import finish_despite_cancel
+from lango.turns.lease_holder import finish_despite_cancel, retry_until_stored
 from lango.turns.running_turn import RunningTurn, to_lango_error
 from lango.turns.turn_input import TurnInput
 
@@ -112,7 +111,7 @@ class TurnRunner:
             await finish_despite_cancel(self.release(running))
             return True
         if error is not None and self._may_run_again(running, error):
-            _log.warning("turn %s of session %s is run again: %s", running.turn.turn, running.session.name.id, error)
+            _log.info("turn %s of session %s is run again: %s", running.turn.turn, running.session.name.id, error)
             return False
         running.is_ending = True
         await finish_despite_cancel(self._end_turn(running, state, outcome, error))

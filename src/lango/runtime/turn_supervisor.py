@@ -16,22 +16,16 @@ from lango.config import Settings
 from lango.errors import SessionNotFound, StoreError, TurnAbandoned, TurnCancelled, TurnReleased
 from lango.events import Accepted, Resumed
 from lango.runtime.admission import Admission
-from lango.runtime.recovery import TurnRecovery
-from lango.runtime.turn_recovery import (
-    end_unknown_turn,
-    end_unrun_turn,
-    read_logged_events,
-    replay_turn,
-    retry_until_stored,
-)
+from lango.runtime.repeated_turns import read_logged_events, replay_turn
+from lango.runtime.take_over import TakeOverLoop
 from lango.runtime.turn_runner import TurnRunner, run_in_turn_span
 from lango.store import SessionId, SessionRecord, Store, Turn
 from lango.store.engine.outages import wait_for_database
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.event_log import append_final_events
-from lango.store.turns.lease import ResumeReason, TakenOver, count_attempt, release_turn
+from lango.store.turns.lease import ResumeReason, TakenOver, abandon_turn, count_attempt, release_turn
 from lango.store.turns.turns import read_turn
-from lango.turns.lease_holder import LeaseHolder, acquire_lease, finish_despite_cancel
+from lango.turns.lease_holder import LeaseHolder, acquire_lease, finish_despite_cancel, retry_until_stored
 from lango.turns.liveness import LivenessMonitor, Owner
 from lango.turns.running_turn import RunningTurn
 from lango.turns.turn_input import TurnInput
@@ -69,7 +63,7 @@ class TurnSupervisor:
         self._turn_runner = TurnRunner(
             settings.agent, store, engine, self.admission, self.spawn, on_approval_request, self.owner.name
         )
-        self._recovery = TurnRecovery(
+        self._take_over_loop = TakeOverLoop(
             store,
             engine.app_name,
             self.owner.name,
@@ -78,7 +72,7 @@ class TurnSupervisor:
             self._resume,
             lambda session_key: every_session or session_key in self._running,
         )
-        self.spawn(self._recovery.run())
+        self.spawn(self._take_over_loop.run())
         self.abandoned_turns = 0
         """How many turns were ended because their process died at each attempt."""
 
@@ -111,7 +105,7 @@ class TurnSupervisor:
                     return await self._end_withdrawn_turn(running)
                 if running.turn.repeated:
                     return await replay_turn(running, self._store, self._liveness.is_gone)
-                await acquire_lease(running, self._store, self.owner.name, self._recovery.check_soon)
+                await acquire_lease(running, self._store, self.owner.name, self._take_over_loop.check_soon)
                 await self._run_attempts(running, turn_input)
                 self.memory.observe_in_background(running.session.name)
         except asyncio.CancelledError:
@@ -200,7 +194,12 @@ class TurnSupervisor:
 
     def end_unknown_turn(self, session: SessionRecord, turn_input: TurnInput) -> None:
         """End a turn that may have been stored or leased, as soon as the store is available."""
-        self.spawn(end_unknown_turn(self._store, session, self.owner.name, turn_input.entry.invocation_id))
+        abandoned = (session.key, session.name, self.owner.name, turn_input.entry.invocation_id, time.time())
+        self.spawn(
+            retry_until_stored(
+                lambda: self._store.write(abandon_turn, *abandoned), f"a turn of session {session.name.id}"
+            )
+        )
 
     def _give_up(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
         """End or release a turn whose store was away for too long, as soon as it is available."""
@@ -216,7 +215,13 @@ class TurnSupervisor:
 
     async def end_unrun_turn(self, session: SessionRecord, turn: Turn) -> None:
         """End a turn that will not run, now or as soon as the store is available."""
-        end = functools.partial(end_unrun_turn, self._store, session, turn)
+
+        async def end() -> None:
+            if turn.epoch is None:
+                await self._store.withdraw_turn(turn)
+            else:
+                await self._store.end_turn(session.name, turn, "cancelled")
+
         try:
             with wait_for_database(False):
                 await finish_despite_cancel(end())
@@ -243,8 +248,8 @@ class TurnSupervisor:
 
         Nothing is cancelled: another process goes on with them, or the next one that opens this store.
         """
-        self._recovery.stopping = True
-        self._recovery.check_soon()
+        self._take_over_loop.stopping = True
+        self._take_over_loop.check_soon()
         for running in self.running_turns():
             released = TurnReleased("the process stops: the turn goes on when another one runs")
             if running.is_running and not running.turn.repeated:

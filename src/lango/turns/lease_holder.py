@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from lango.errors import CallNotWaiting, LangoError, TurnCancelled, TurnReleased
+from lango.errors import CallNotWaiting, LangoError, StoreError, TurnCancelled, TurnReleased
 from lango.store import OpenTurn, SessionRecord, Store, Turn
 from lango.store.turns import lease
 from lango.turns.liveness import Owner, OwnerIsGone
@@ -131,6 +131,18 @@ async def interrupt_dead_turns(
         _log.warning("interrupted turn %s of session %s: its process is gone", queued.turn, session.name.id)
         count += 1
     return count
+
+
+async def retry_until_stored(write: Callable[[], Coroutine[Any, Any, object]], turn: str) -> None:
+    """Repeat a write until the store accepts it: otherwise the turn's session would stay busy."""
+    while True:
+        await asyncio.sleep(POLL_S)
+        try:
+            await write()
+        except StoreError as error:
+            _log.warning("%s could not be ended yet: %s", turn, error)
+        else:
+            return
 
 
 async def finish_despite_cancel(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:

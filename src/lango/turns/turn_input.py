@@ -29,6 +29,9 @@ class TurnInput(Struct):
     is_retry: bool = False
     """The client's results are stored, and the turn that brought them failed before the model answered."""
 
+    quota_id: str | None = None
+    """The quota that the turn's tokens are counted against."""
+
     @property
     def request(self) -> dict[str, Any]:
         """What came with the input and is not in its message: another process needs it to run the turn."""
@@ -42,6 +45,8 @@ class TurnInput(Struct):
             about["approval_answer"] = to_builtins(self.approval_answer)
         if self.is_retry:
             about["retry_of"] = self.event.id
+        if self.quota_id is not None:
+            about["quota"] = self.quota_id
         return about
 
     @property

@@ -1,10 +1,12 @@
 """Journal the function nodes of a workflow like tools, so that a finished one never runs again after a crash.
 
 ADK has no callback around a node, so `lango.adk.agents.adk_internals` puts `run_journaled` around each function node. A
-node that had started and did not finish runs again, as ADK's users expect of a node, unless its function is marked with
-`once`: there is no model that could be told, so the turn stops.
+failed attempt is journaled too, because ADK may retry a node. A node that had started and did not finish runs again, as
+ADK's users expect of a node, unless its function is marked with `once`: there is no model that could be told, so the
+turn stops.
 """
 
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -17,7 +19,7 @@ from msgspec import json
 from lango.adk.agents.adk_internals import NodeRun, journal_nodes
 from lango.adk.run.replay import nested_step_id
 from lango.adk.run.turn_state import TurnState, current_state
-from lango.errors import NodeOutcomeUnknown, Unstorable
+from lango.errors import LangoError, NodeOutcomeUnknown, Unstorable
 from lango.store.turns import tool_journal
 from lango.store.turns.tool_journal import Effect, TurnEntry
 
@@ -48,19 +50,32 @@ async def run_journaled(
         return
     step_id = nested_step_id(f"node:{context.node_path}#{context.attempt_count}")
     entry = state.recorded.entry(step_id) if state.recorded is not None else None
-    if entry is not None and entry.status == "finished":
+    failure = _recorded_failure(entry)
+    if entry is not None and entry.status == "finished" and (failure or "failure" not in entry.result):
         for item in _recorded_items(entry, context):
             yield item
+        if failure is not None:
+            raise failure
         return
     await _start(state, step_id, name, function, entry)
     yielded: list[Any] = []
-    async with aclosing(run(ctx=context, node_input=node_input)) as items:
-        async for item in items:
-            yielded.append(_to_json(item))
-            yield item
+    try:
+        async with aclosing(run(ctx=context, node_input=node_input)) as items:
+            async for item in items:
+                yielded.append(_to_json(item))
+                yield item
+    except LangoError:
+        raise  # of the store or a provider: the node runs again
+    except Exception as error:
+        await _finish(state, step_id, {"items": yielded, "route": None, "failure": _failure_to_json(error)})
+        raise
     result = {"items": yielded, "route": context.route}
     if not any("output" in item.get("event", ()) for item in yielded):
         result["output"] = context.output
+    await _finish(state, step_id, result)
+
+
+async def _finish(state: TurnState, step_id: str, result: dict[str, Any]) -> None:
     try:
         await state.store.write(tool_journal.record_result, state.turn, step_id, result, time.time())
     except Unstorable:
@@ -80,6 +95,26 @@ async def _start(
     state.step_gate.leave()  # it may run further nodes, which pass the gate themselves
     await state.store.write(tool_journal.record_intent, state.turn, step_id, name, effect, "", time.time())
     await state.store.write(tool_journal.record_start, state.turn, step_id, time.time())
+
+
+def _failure_to_json(error: Exception) -> dict[str, str]:
+    return {"module": type(error).__module__, "type": type(error).__qualname__, "message": str(error)}
+
+
+def _recorded_failure(entry: TurnEntry | None) -> Exception | None:
+    """Return the error that a node raised in an earlier run, of the same class: ADK retries only some classes.
+
+    None: it raised none, or its class is not known here.
+    """
+    members = (entry.result or {}).get("failure") if entry is not None else None
+    if members is None:
+        return None
+    found: Any = sys.modules.get(members["module"])
+    for name in members["type"].split("."):
+        found = getattr(found, name, None)
+    if not (isinstance(found, type) and issubclass(found, Exception)):
+        return None
+    return found.__new__(found, members["message"])
 
 
 def _to_json(item: Any) -> Any:

@@ -106,17 +106,27 @@ class ChatSession:
             requests += await self._show_turn(turn)
 
     async def resume(self, target: SessionTarget) -> None:
-        """Switch to a session; show its last turns, its outcome and its open approval requests."""
+        """Switch to a session; show its last turns and its open approval requests.
+
+        Turns whose process died go on here, and are shown to their end.
+        """
         self.switch_to(target)
         session = await self.runtime.store.read(find_session, self.session_id)
         if session is None:
             return
+        resumed = await resumed_session.resumed_turns(self.runtime, session)
         messages = await self.runtime.store.read(read_message_page, session, limit=resumed_session.SHOWN_MESSAGES)
+        if resumed and (last_seq := resumed[0].first_seq):  # what follows is shown as the turn goes on
+            messages = [stored for stored in messages if stored.seq <= last_seq]
         resumed_session.show_last_turns(self.screen, self.sections, session, messages)
         await self._load_status()
         notice = await resumed_session.last_turn_notice(self.runtime, session)
         if notice:
             self.screen.print_line(notice, "yellow")
+        for turn in resumed:
+            if turn.queued_text:
+                self.screen.print_line(f"> {turn.queued_text}", "bold")
+            await self._show_turn(turn.running)
         await self.answer_approval_requests(await resumed_session.open_approval_requests(self.runtime, session))
 
     def switch_to(self, target: SessionTarget) -> None:

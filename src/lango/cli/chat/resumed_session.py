@@ -1,7 +1,10 @@
 """Show the last turns, the outcome and the open approval requests of a resumed session."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from lango.cli.chat.collapsed_sections import tool_call_section
 from lango.cli.chat.markdown_blocks import split_blocks
@@ -10,7 +13,7 @@ from lango.cli.terminal_text import printable
 from lango.events import ApprovalNeeded
 from lango.store.codec.records import as_datetime
 from lango.store.turns.approvals import read_approval_requests
-from lango.store.turns.queue import find_newest_turn
+from lango.store.turns.queue import find_newest_turn, read_open_turns, read_queued_messages
 from lango.store.turns.turns import read_turn
 from lango.turns.liveness import LivenessMonitor
 
@@ -20,10 +23,21 @@ if TYPE_CHECKING:
     from lango.messages import Message
     from lango.runtime.runtime import Runtime
     from lango.store import SessionRecord, StoredEvent
+    from lango.turns.running_turn import RunningTurn
 
 SHOWN_MESSAGES = 60
 _SHOWN_TURNS = 2
 _ADK_REQUEST_PREFIX = "adk_request_"
+_POLL_S = 0.05
+
+
+class ResumedTurn(Struct, frozen=True):
+    """A turn whose process died, and that goes on in the runtime of this chat."""
+
+    running: "RunningTurn"
+    first_seq: int | None
+    """Its message in the conversation; None: it is queued."""
+    queued_text: str = ""
 
 
 def show_last_turns(
@@ -103,7 +117,7 @@ async def last_turn_notice(runtime: "Runtime", session: "SessionRecord") -> str:
     if record.status in ("running", "queued"):
         # this runtime may have taken it over before this line
         if record.owner == runtime.turns.owner.name or LivenessMonitor().is_gone(record.owner, record.heartbeat):
-            return "the process of the last turn died: the turn goes on now. Its stored part is shown"
+            return "the process of the last turn died: the turn goes on now"
         return "a turn of this session runs in another process: your messages are queued behind it"
     failed: Mapping[str, str] = record.extra.get("error") or {}
     match record.status:
@@ -115,6 +129,36 @@ async def last_turn_notice(runtime: "Runtime", session: "SessionRecord") -> str:
             return f"the last turn failed: {failed.get('message', 'the reason is unknown')}"
         case _:
             return ""
+
+
+async def resumed_turns(runtime: "Runtime", session: "SessionRecord") -> list[ResumedTurn]:
+    """Wait until the open turns of dead processes are taken over here, and return them in order."""
+    liveness, own, store = LivenessMonitor(), runtime.turns.owner.name, runtime.store
+    texts = {queued.turn: queued.message.message for queued in await store.read(read_queued_messages, session.key)}
+    found: list[ResumedTurn] = []
+    for open_turn in await store.read(read_open_turns, session.key):
+        record = await store.read(read_turn, session.key, open_turn.turn)
+        if record and (open_turn.owner == own or liveness.is_gone(open_turn.owner, open_turn.heartbeat)):
+            running = await _wait_until_taken_over(runtime, session, open_turn.turn)
+            if running is not None:
+                queued = texts.get(open_turn.turn)
+                found.append(ResumedTurn(running, record.first_seq, queued.content if queued else ""))
+    return found
+
+
+async def _wait_until_taken_over(runtime: "Runtime", session: "SessionRecord", turn: int) -> "RunningTurn | None":
+    """Wait until this runtime has taken over an abandoned turn; None: it ended, or another process has it."""
+    liveness = LivenessMonitor()
+    while True:
+        for running in runtime.turns.running_turns(session.key):
+            if running.turn.turn == turn:
+                return running
+        record = await runtime.store.read(read_turn, session.key, turn)
+        if record is None or record.status not in ("running", "queued"):
+            return None
+        if record.owner != runtime.turns.owner.name and not liveness.is_gone(record.owner, record.heartbeat):
+            return None
+        await asyncio.sleep(_POLL_S)
 
 
 async def open_approval_requests(runtime: "Runtime", session: "SessionRecord") -> list[ApprovalNeeded]:

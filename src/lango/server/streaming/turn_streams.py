@@ -17,7 +17,6 @@ from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.recorder import EventLogWriter, Recorder
 from lango.server.streaming.session_watch import SessionWatch
 from lango.store import SessionRecord
-from lango.store.api_keys import spend_tokens
 from lango.store.codec.event_ids import turn_of_event
 from lango.store.turns.event_log import LoggedEvent, LogPage, append_final_events, read_event_log
 from lango.store.turns.queue import find_newest_turn, find_next_turn
@@ -86,8 +85,9 @@ class TurnStreams:
             results=results,
             history=history,
             at_revision=at_revision,
+            quota_id=_quota_id(caller),
         )
-        return self._start_recording(running, caller)
+        return self._start_recording(running)
 
     async def submit_results(
         self,
@@ -109,8 +109,9 @@ class TurnStreams:
             client_tools=client_tools,
             history=history,
             at_revision=at_revision,
+            quota_id=_quota_id(caller),
         )
-        return self._start_recording(running, caller)
+        return self._start_recording(running)
 
     async def submit_approval(
         self, caller: Caller, session_id: str, call_id: str, *, approved: bool, client_tools: Sequence[Tool] = ()
@@ -118,20 +119,25 @@ class TurnStreams:
         """Answer an approval request, and run the turn that continues with it."""
         self._check_accepting()
         running = await self._runtime.submit_approval(
-            session_id, call_id, approved=approved, user_id=caller.user_id, client_tools=client_tools
+            session_id,
+            call_id,
+            approved=approved,
+            user_id=caller.user_id,
+            client_tools=client_tools,
+            quota_id=_quota_id(caller),
         )
-        return self._start_recording(running, caller)
+        return self._start_recording(running)
 
     def _check_accepting(self) -> None:
         if self.is_closing:
             raise Stopping("the server is about to stop: try again in a moment")
 
-    def _start_recording(self, running: RunningTurn, caller: Caller | None) -> TurnRef:
+    def _start_recording(self, running: RunningTurn) -> TurnRef:
         key = running.session.key, running.turn.turn
         if key not in self._recorders and not running.turn.repeated:
             recorder = Recorder(self._event_log, running, self._runtime.turns.owner.name)
             self._recorders[key] = recorder
-            task = asyncio.create_task(self._record(recorder, caller))
+            task = asyncio.create_task(self._record(recorder))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             self.session_watch.notify(running.session, queued=running.turn.status == "queued")
@@ -139,9 +145,9 @@ class TurnStreams:
 
     def _record_resumed(self, running: RunningTurn) -> None:
         self._metrics.count_taken_over(running)
-        self._start_recording(running, None)
+        self._start_recording(running)
 
-    async def _record(self, recorder: Recorder, caller: Caller | None) -> None:
+    async def _record(self, recorder: Recorder) -> None:
         session, turn = recorder.running.session, recorder.running.turn.turn
         log_fields: dict[str, object] = {"session": session.name.id, "turn": turn}
         if recorder.running.trace_id:
@@ -151,7 +157,7 @@ class TurnStreams:
             await recorder.run()
         finally:
             self._recorders.pop((session.key, turn), None)
-        record = await self._count_usage(recorder, caller)
+        record = await self._count_usage(recorder)
         status = record.status if record else "lost"
         error = recorder.running.error
         error_text = f": {type(error).__name__}: {error}" if error else ""
@@ -164,13 +170,11 @@ class TurnStreams:
             extra=log_fields | {"status": status},
         )
 
-    async def _count_usage(self, recorder: Recorder, caller: Caller | None) -> TurnRecord | None:
-        """Add the usage of a turn to the metrics and to the caller's quota."""
+    async def _count_usage(self, recorder: Recorder) -> TurnRecord | None:
+        """Add the usage of a turn to the metrics."""
         try:
             record = await self.store.read(read_turn, recorder.running.turn.session_key, recorder.running.turn.turn)
             self._metrics.count_turn(recorder, record)
-            if caller and caller.quota and record and (usage := record.extra.get("usage")):
-                await self.store.write(spend_tokens, caller.quota.id, usage["input"] + usage["output"], time.time())
         except StoreError as error:
             _log.warning("turn %s could not be counted: %s", recorder.running.turn.turn, error)
             return None
@@ -277,3 +281,7 @@ class TurnStreams:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLEANUP_S)
         self._stopping.set()
+
+
+def _quota_id(caller: Caller) -> str | None:
+    return caller.quota.id if caller.quota else None

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from lango.store.api_keys import spend_tokens
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import SessionId, Status, StoredEvent, Turn
 from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, row_to_event, row_to_state_event
@@ -23,7 +24,7 @@ UPDATE turns SET status = $1, ended_at = $2, extra = $3, input_tokens = $4, outp
     model_calls = $7, cost_usd = $8
 WHERE session_key = $9 AND epoch = $10 AND status = 'running' RETURNING
     (SELECT COUNT(*) FROM turns w WHERE w.session_key = turns.session_key AND w.turn > turns.turn
-        AND w.status = 'queued' AND w.owner <> turns.owner)
+        AND w.status = 'queued' AND w.owner <> turns.owner), request
 """
 _READ = """
 SELECT t.status, t.invocation_id, t.extra, t.owner, o.heartbeat, t.epoch, t.created_at, t.started_at, t.first_seq,
@@ -97,7 +98,7 @@ class OpenTurn(Struct, frozen=True):
 def end_turn(
     turn: Turn, name: SessionId, outcome: Outcome, now: float, extra: Mapping[str, Any] | None = None
 ) -> Operation[EndResult]:
-    """End a running turn and close its open calls."""
+    """End a running turn, close its open calls, and count its tokens against the quota of its request."""
     key = turn.session_key
     locked = yield from lock_session(key)
     used: Mapping[str, Any] = (extra or {}).get("usage") or {}
@@ -105,6 +106,9 @@ def end_turn(
     rows = yield _END, (outcome, now, dumps(extra) if extra else None, *spent, key, turn.epoch)
     if not rows or not locked:
         return EndResult(bool(rows))
+    request = loads(rows[0][1]) if rows[0][1] else {}
+    if used and (quota_id := request.get("quota")):
+        yield from spend_tokens(quota_id, used["input"] + used["output"], now)
     yield from close_open_calls(key, name, locked.revision, now)
     return EndResult(True, others_are_queued=rows[0][0] > 0)
 

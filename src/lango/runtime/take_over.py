@@ -23,7 +23,7 @@ Resume = Callable[[SessionId, TakenOver, ResumeReason, float], Awaitable[None]]
 """Runs a turn that was taken over to its end. The last argument is the loop's time when its owner was found gone."""
 
 
-class TurnRecovery:
+class TakeOverLoop:
     """Takes over the open turns of an app whose owners are gone, from the start of a runtime to its end."""
 
     def __init__(

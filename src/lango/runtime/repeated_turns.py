@@ -1,15 +1,11 @@
-"""End turns that were not run to their end, and replay turns that ran before."""
+"""Emit the events of a turn again to a request that repeats an earlier one."""
 
 import asyncio
-import logging
-import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncGenerator
 
-from lango.errors import LangoError, SessionNotFound, StoreError, TurnFailed, error_type
+from lango.errors import LangoError, SessionNotFound, TurnFailed, error_type
 from lango.events import TurnError, TurnEvent
-from lango.store import SessionRecord, Store, Turn
-from lango.store.turns import lease
+from lango.store import Store, Turn
 from lango.store.turns.event_log import append_final_events, read_event_log
 from lango.store.turns.turns import read_turn, read_turn_texts
 from lango.turns import lease_holder
@@ -19,35 +15,6 @@ from lango.turns.running_turn import RunningTurn
 _LATE_EVENTS_S = 2.0
 """How long after the end of a turn its own process may still store its last events."""
 _OPEN = ("queued", "running")
-_log = logging.getLogger("lango.runtime")
-
-
-async def retry_until_stored(write: Callable[[], Coroutine[Any, Any, object]], turn: str) -> None:
-    """Repeat a write until the store accepts it: otherwise the turn's session would stay busy."""
-    while True:
-        await asyncio.sleep(lease_holder.POLL_S)
-        try:
-            await write()
-        except StoreError as error:
-            _log.warning("%s could not be ended yet: %s", turn, error)
-        else:
-            return
-
-
-async def end_unknown_turn(store: Store, session: SessionRecord, owner: str, invocation_id: str) -> None:
-    """End a turn of which its owner does not know whether it was stored or leased, once the store is available."""
-    abandoned = (session.key, session.name, owner, invocation_id, time.time())
-    await retry_until_stored(
-        lambda: store.write(lease.abandon_turn, *abandoned), f"a turn of session {session.name.id}"
-    )
-
-
-async def end_unrun_turn(store: Store, session: SessionRecord, turn: Turn) -> None:
-    """End a turn that will not run, because its caller left while it was being stored."""
-    if turn.epoch is None:
-        await store.withdraw_turn(turn)
-    else:
-        await store.end_turn(session.name, turn, "cancelled")
 
 
 async def replay_turn(running: RunningTurn, store: Store, is_gone: OwnerIsGone) -> None:

@@ -1,0 +1,101 @@
+"""Readers of a turn that is run again get each text once, however the events of the first run were joined for them."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lango.events import Accepted, TextDelta, TextWithdrawn, ToolEnd, ToolStart, TurnEvent
+from lango.runtime.resumed_events import ResumedEvents
+from lango.store import SessionRecord, Turn
+from lango.turns.running_turn import RunningTurn
+from lango.turns.streamed_text import StreamedText
+
+PIECES = st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=4)
+
+
+def running_turn() -> RunningTurn:
+    running = RunningTurn(cast("SessionRecord", None), Turn(1, 1))
+    running.emit(Accepted(running.next_id(), 1))
+    return running
+
+
+def emit_text(running: RunningTurn, pieces: Sequence[str], author: str = "a") -> None:
+    for piece in pieces:
+        running.emit(TextDelta(running.next_id(), piece, author))
+
+
+def join(events: Sequence[TurnEvent], cuts: st.DataObject) -> list[TurnEvent]:
+    """Join pieces of text that follow each other, at random: a reader gets them under the id of the last one."""
+    joined: list[TurnEvent] = []
+    for event in events:
+        last = joined[-1] if joined else None
+        if isinstance(event, TextDelta) and isinstance(last, TextDelta) and last.author == event.author:
+            if cuts.draw(st.booleans()):
+                joined[-1] = TextDelta(event.id, last.text + event.text, event.author)
+                continue
+        joined.append(event)
+    return joined
+
+
+@given(st.lists(PIECES, min_size=1, max_size=3), PIECES, st.integers(0, 3), st.data())
+def test_readers_end_with_the_stored_text_and_the_new_one(
+    streamed: list[list[str]], new: list[str], stored: int, data: st.DataObject
+) -> None:
+    running = running_turn()
+    for pieces in streamed:
+        emit_text(running, pieces)
+    stored = min(stored, len(streamed))
+    read_before = join(running.events, data)
+    count = len(running.events)
+    resumed = ResumedEvents(running, running.events)
+    for pieces in streamed[:stored]:
+        resumed.emit(TextDelta(running.next_id(), "".join(pieces), "a"))
+    resumed.begin_model_call("a")
+    for piece in new:
+        resumed.emit(TextDelta(running.next_id(), piece, "a"))
+    read = [*read_before, *running.events[count:]]
+    expected = "".join("".join(pieces) for pieces in [*streamed[:stored], new])
+    assert StreamedText(read).text == expected
+    assert [event.id for event in read] == sorted({event.id for event in read})
+
+
+@given(PIECES, PIECES, st.data())
+def test_text_of_another_author_stays(of_a: list[str], of_b: list[str], data: st.DataObject) -> None:
+    running = running_turn()
+    queues = {"a": list(of_a), "b": list(of_b)}
+    while any(queues.values()):
+        author = data.draw(st.sampled_from([name for name, left in queues.items() if left]))
+        emit_text(running, [queues[author].pop(0)], author)
+    read_before, count = join(running.events, data), len(running.events)
+    resumed = ResumedEvents(running, running.events)
+    resumed.emit(TextDelta(running.next_id(), "".join(of_b), "b"))
+    resumed.begin_model_call("a")
+    resumed.emit(TextDelta(running.next_id(), "new", "a"))
+    read = [*read_before, *running.events[count:]]
+    for author, text in (("a", "new"), ("b", "".join(of_b))):
+        own: list[Any] = [event for event in read if not isinstance(event, TextDelta) or event.author == author]
+        assert StreamedText(own).text == text
+
+
+def test_steps_that_readers_have_are_not_emitted_again() -> None:
+    running = running_turn()
+    running.emit(ToolStart(running.next_id(), "c1", "note"))
+    count = len(running.events)
+    resumed = ResumedEvents(running, running.events)
+    resumed.emit(ToolStart(running.next_id(), "c1", "note"))
+    resumed.emit(ToolEnd(running.next_id(), "c1", "note", {}))
+    resumed.emit(ToolStart(running.next_id(), "c2", "note"))
+    kinds = [kind for kind, _ in groupby(type(event) for event in running.events[count:])]
+    assert kinds == [ToolEnd, ToolStart]
+
+
+def test_nothing_is_withdrawn_if_all_text_was_stored() -> None:
+    running = running_turn()
+    emit_text(running, ["all ", "of it"])
+    resumed = ResumedEvents(running, running.events)
+    resumed.emit(TextDelta(running.next_id(), "all of it", "a"))
+    resumed.begin_model_call("a")
+    assert not any(isinstance(event, TextWithdrawn) for event in running.events)
