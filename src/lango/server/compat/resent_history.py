@@ -5,7 +5,6 @@ used, too, if their calls still wait.
 """
 
 import hashlib
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
@@ -109,8 +108,13 @@ async def results_key(context: ServerContext, session: SessionRecord, calls: Col
 
 
 def idempotency_key(kind: str, *parts: str) -> str:
-    """Return an idempotency key that depends on all parts."""
-    return f"{kind}-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"
+    """Return an idempotency key that depends on all parts. A part may be a whole message, so it is only hashed."""
+    digest = hashlib.sha256()
+    for part in parts:
+        content = part.encode("utf-8", "surrogatepass")
+        digest.update(b"%d " % len(content))
+        digest.update(content)
+    return f"{kind}-{digest.hexdigest()}"
 
 
 async def _event_of_calls(context: ServerContext, session: SessionRecord, calls: Collection[str]) -> str:
