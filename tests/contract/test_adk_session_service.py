@@ -16,9 +16,9 @@ from google.genai import types
 from hypothesis import given, settings
 
 from lango.adk import SqlSessionService
-from lango.adk.services.request_context import writing_epoch
+from lango.adk.services.request_context import TurnContext, current_turn
 from lango.errors import FencedWrite, LangoError, StaleSession
-from lango.store import SessionId
+from lango.store import SessionId, Turn
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.sessions import find_session
 from tests.support import strategies
@@ -161,11 +161,12 @@ async def test_s2_the_totals_of_many_concurrent_appends_equal_those_of_the_store
 
 
 async def _by_turn(service: SqlSessionService, session: Session, *, epoch: int) -> None:
-    token = writing_epoch.set(epoch)
+    [[key]] = await _query(service, "SELECT session_key FROM sessions")
+    token = current_turn.set(TurnContext(turn=Turn(key, 1, epoch), next_id=lambda: 1))
     try:
         await service.append_event(session, text_event("of a turn", author="agent"))
     finally:
-        writing_epoch.reset(token)
+        current_turn.reset(token)
 
 
 async def test_s3_foreign_calls_get_ids_in_memory_and_in_the_store_alike(service: SqlSessionService) -> None:

@@ -220,8 +220,7 @@ async def test_a_call_cut_off_by_a_fork_is_closed_by_its_journal_entry(writer: W
         await writer.call(call_id)
         await store.write(
             record_intent,
-            turn.session_key,
-            turn.epoch,
+            turn,
             call_id,
             "f",
             "none" if call_id == "again" else "once",
@@ -229,9 +228,9 @@ async def test_a_call_cut_off_by_a_fork_is_closed_by_its_journal_entry(writer: W
             time.time(),
         )
     for call_id in ("real", "again", "begun"):
-        await store.write(record_start, turn.session_key, turn.epoch, call_id, time.time())
-    await store.write(record_result, turn.session_key, turn.epoch, "real", {"ok": 1}, time.time())
-    await store.write(store_full_result, turn.session_key, turn.epoch, "real", "the whole text")
+        await store.write(record_start, turn, call_id, time.time())
+    await store.write(record_result, turn, "real", {"ok": 1}, time.time())
+    await store.write(store_full_result, turn, "real", "the whole text")
     made = await fork(sessions, new_id="f")  # while the turn of the source runs
     closed = {
         call.id: dict(call.output or {})
@@ -253,8 +252,8 @@ async def test_full_texts_of_clipped_results_are_read_from_the_fork(writer: Writ
     turn = await store.submit_turn(writer.session, user_message("1"), "me")
     writer.revision = 1
     await writer.call("c")
-    await store.write(record_intent, turn.session_key, turn.epoch, "c", "f", "once", "hash", time.time())
-    await store.write(store_full_result, turn.session_key, turn.epoch, "c", "0123456789")
+    await store.write(record_intent, turn, "c", "f", "once", "hash", time.time())
+    await store.write(store_full_result, turn, "c", "0123456789")
     await writer.answer("c")
     await store.end_turn(NAME, turn, "done")
     made = await fork(sessions)
@@ -455,13 +454,14 @@ async def test_a_rewind_removes_the_turn_and_all_after_it(writer: Writer, sessio
 async def test_a_rewind_is_refused_while_a_turn_is_open(writer: Writer, sessions: Sessions) -> None:
     store = writer.store
     turn = await store.submit_turn(writer.session, user_message("1"), Owner().name)
-    waiting = await store.submit_turn(writer.session, user_message("2"), Owner().name)
+    owner = Owner().name
+    waiting = await store.submit_turn(writer.session, user_message("2"), owner)
     with pytest.raises(TurnRunning):
         await sessions.rewind("s", before=1, user_id="alice")
     await store.end_turn(NAME, turn, "done")
     with pytest.raises(TurnRunning):
         await sessions.rewind("s", before=1, user_id="alice")
-    claimed = await store.write(lease_turn, waiting.session_key, NAME, waiting.turn, time.time())
+    claimed = await store.write(lease_turn, waiting.session_key, NAME, waiting.turn, owner, time.time())
     assert isinstance(claimed, Turn)
     await store.end_turn(NAME, claimed, "done")
     await sessions.rewind("s", before=2, user_id="alice")

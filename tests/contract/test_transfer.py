@@ -76,10 +76,10 @@ async def everything(store: Store, sessions: Sessions) -> None:
     writer = following(store, record)
     writer.revision = record.revision + 1
     await writer.call("long", invocation_id="i-1")
-    await store.write(record_intent, turn.session_key, turn.epoch, "long", "f", "once", "hash", time.time())
-    await store.write(record_start, turn.session_key, turn.epoch, "long", time.time())
-    await store.write(store_full_result, turn.session_key, turn.epoch, "long", "all of it\n" * 1_000)
-    await store.write(record_result, turn.session_key, turn.epoch, "long", {"a": "part of it"}, time.time())
+    await store.write(record_intent, turn, "long", "f", "once", "hash", time.time())
+    await store.write(record_start, turn, "long", time.time())
+    await store.write(store_full_result, turn, "long", "all of it\n" * 1_000)
+    await store.write(record_result, turn, "long", {"a": "part of it"}, time.time())
     await writer.answer("long", invocation_id="i-1")
     await store.end_turn(NAME, turn, "done", {"usage": {"input": 3, "output": 4}})
     await store.write(observed, record.key)
@@ -167,9 +167,9 @@ async def test_a_running_turn_is_not_exported_and_its_calls_are_closed_after_the
     await writer.call("known")
     await writer.call("unknown")
     for call_id in ("known", "unknown"):
-        await store.write(record_intent, turn.session_key, turn.epoch, call_id, "f", "once", "hash", time.time())
-        await store.write(record_start, turn.session_key, turn.epoch, call_id, time.time())
-    await store.write(record_result, turn.session_key, turn.epoch, "known", {"real": "result"}, time.time())
+        await store.write(record_intent, turn, call_id, "f", "once", "hash", time.time())
+        await store.write(record_start, turn, call_id, time.time())
+    await store.write(record_result, turn, "known", {"real": "result"}, time.time())
     lines = await exported(sessions)
     assert "turn" not in kinds(lines)
     made = await sessions.import_lines(lines, user_id="alice", session_id="copy")
@@ -425,7 +425,7 @@ COLUMNS = {
     "sessions": "last_seq user_seq total_tokens: counted again; session_key: ours; input_hash: made by the next turn",
     "messages": "total_tokens: counted again; session_key",
     "state_events": "session_key",
-    "turns": "owner heartbeat cancel_requested queued_input answer_stored: of turns that run; session_key",
+    "turns": "owner cancel_requested queued_input answer_stored request: of turns that run; session_key",
     "tool_journal": "session_key",
     "observation_batches": "session_key",
     "observations": "session_key",

@@ -274,5 +274,7 @@ class Mixture:
         return function
 
 
-MIXTURES: dict[str, MakeAgent] = {f"mixture {seed}": lambda j, seed=seed: Mixture(j, seed).draw() for seed in range(12)}
-MIXTURES |= {f"graph {seed}": lambda j, seed=seed: Mixture(j, seed).workflow() for seed in range(4)}
+MIXTURES: dict[str, MakeAgent] = {
+    **{f"mixture {seed}": lambda j, seed=seed: Mixture(j, seed).draw() for seed in range(12)},
+    **{f"graph {seed}": lambda j, seed=seed: Mixture(j, seed).workflow() for seed in range(4)},
+}

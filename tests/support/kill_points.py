@@ -146,7 +146,8 @@ async def go_on(make: MakeAgent, copy: Path) -> Run:
 async def left_behind(copy: Path) -> LeftBehind:
     """Read what a kill left in a copy of the store."""
     async with Store(f"sqlite:///{copy}") as store:
-        responses = await _rows(store, "SELECT author FROM messages WHERE role = 'assistant'")
+        by_model = "role = 'assistant' AND COALESCE(extra, '') NOT LIKE '%from_code%'"
+        responses = await _rows(store, f"SELECT author FROM messages WHERE {by_model}")
         journaled = await _rows(store, "SELECT name, call_id FROM tool_journal WHERE status = 'finished'")
         nested = [name for name, step_id in journaled if "#" in step_id and "node:" not in step_id]
         finished = [name for name, step_id in journaled if "#" not in step_id or "node:" in step_id]

@@ -146,7 +146,7 @@ async def test_a_death_in_the_queue_leaves_the_turn_that_runs_alone(
             turn = await runtime.submit("s", "third")
         else:
             turn = await runtime.submit("s", "second", idempotency_key="key of second")
-        while await owner_of(runtime, 2) != runtime.owner:
+        while await owner_of(runtime, 2) != runtime.turns.owner.name:
             await asyncio.sleep(0.01)
         assert (await statuses(runtime))[:2] == ["running", "queued"], "it keeps its place"
         assert await spoken(runtime) == ["first", "assistant"], "nothing is written into the turn that runs"

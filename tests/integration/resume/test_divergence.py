@@ -95,4 +95,4 @@ async def test_a_node_that_must_not_run_twice_stops_the_turn_if_it_had_begun(tmp
         assert error == ("NodeOutcomeUnknown" if begun else ""), copy.name
         assert len(journal.effects) == (0 if begun or before.finished["charge"] else 1), copy.name
         errors.append(error)
-    assert errors.count("NodeOutcomeUnknown") == 1
+    assert "NodeOutcomeUnknown" in errors

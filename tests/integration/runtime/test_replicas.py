@@ -134,7 +134,7 @@ async def test_writes_of_a_process_that_lost_its_lease_are_refused(store_url: st
     ):
         turn = await zombie.submit("s", "go")
         await gate.wait()
-        judged.add(zombie.owner)
+        judged.add(zombie.turns.owner.name)
         await until_idle(other)
         gate.may_end.set()
         with pytest.raises(TurnReleased, match="another process"):
@@ -165,7 +165,7 @@ async def test_a_fenced_write_ends_a_turn_without_an_end_for_its_readers(
     ):
         turn = await zombie.submit("s", "go")
         await gate.wait()
-        judged.add(zombie.owner)
+        judged.add(zombie.turns.owner.name)
         await until_idle(other)
         gate.may_end.set()
         with pytest.raises(TurnReleased, match="another process"):

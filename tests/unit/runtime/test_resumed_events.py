@@ -32,11 +32,11 @@ def join(events: Sequence[TurnEvent], cuts: st.DataObject) -> list[TurnEvent]:
     joined: list[TurnEvent] = []
     for event in events:
         last = joined[-1] if joined else None
-        if isinstance(event, TextDelta) and isinstance(last, TextDelta) and last.author == event.author:
-            if cuts.draw(st.booleans()):
+        match last, event:
+            case TextDelta(), TextDelta() if last.author == event.author and cuts.draw(st.booleans()):
                 joined[-1] = TextDelta(event.id, last.text + event.text, event.author)
-                continue
-        joined.append(event)
+            case _:
+                joined.append(event)
     return joined
 
 
@@ -86,7 +86,7 @@ def test_steps_that_readers_have_are_not_emitted_again() -> None:
     count = len(running.events)
     resumed = ResumedEvents(running, running.events)
     resumed.emit(ToolStart(running.next_id(), "c1", "note"))
-    resumed.emit(ToolEnd(running.next_id(), "c1", "note", {}))
+    resumed.emit(ToolEnd(running.next_id(), "c1", "note", ok=True))
     resumed.emit(ToolStart(running.next_id(), "c2", "note"))
     kinds = [kind for kind, _ in groupby(type(event) for event in running.events[count:])]
     assert kinds == [ToolEnd, ToolStart]

@@ -6,6 +6,7 @@ ADK's users expect of a node, unless its function is marked with `once`: there i
 turn stops.
 """
 
+import inspect
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -43,11 +44,17 @@ async def run_journaled(
 ) -> AsyncGenerator[Any, None]:
     """Run a function node, or yield again what it yielded in an earlier run of this turn."""
     state = current_state()
-    if state is None:
-        async with aclosing(run(ctx=context, node_input=node_input)) as items:
-            async for item in items:
-                yield item
-        return
+    steps = run(ctx=context, node_input=node_input)
+    if state is not None:
+        steps = _run_in_turn(state, function, name, steps, context)
+    async with aclosing(steps) as items:
+        async for item in items:
+            yield item
+
+
+async def _run_in_turn(
+    state: TurnState, function: Callable[..., Any], name: str, steps: AsyncGenerator[Any, None], context: Context
+) -> AsyncGenerator[Any, None]:
     step_id = nested_step_id(f"node:{context.node_path}#{context.attempt_count}")
     entry = state.recorded.entry(step_id) if state.recorded is not None else None
     failure = _recorded_failure(entry)
@@ -59,11 +66,16 @@ async def run_journaled(
         return
     await _start(state, step_id, name, function, entry)
     yielded: list[Any] = []
+    kept_back: list[Any] = []
+    is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
     try:
-        async with aclosing(run(ctx=context, node_input=node_input)) as items:
+        async with aclosing(steps) as items:
             async for item in items:
                 yielded.append(_to_json(item))
-                yield item
+                if is_generator:
+                    yield item
+                else:
+                    kept_back.append(item)
     except LangoError:
         raise  # of the store or a provider: the node runs again
     except Exception as error:
@@ -73,6 +85,8 @@ async def run_journaled(
     if not any("output" in item.get("event", ()) for item in yielded):
         result["output"] = context.output
     await _finish(state, step_id, result)
+    for item in kept_back:  # journaled before ADK stores it
+        yield item
 
 
 async def _finish(state: TurnState, step_id: str, result: dict[str, Any]) -> None:
@@ -106,7 +120,8 @@ def _recorded_failure(entry: TurnEntry | None) -> Exception | None:
 
     None: it raised none, or its class is not known here.
     """
-    members = (entry.result or {}).get("failure") if entry is not None else None
+    result: dict[str, Any] = (entry.result if entry is not None else None) or {}
+    members: dict[str, str] | None = result.get("failure")
     if members is None:
         return None
     found: Any = sys.modules.get(members["module"])

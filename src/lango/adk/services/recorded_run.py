@@ -55,11 +55,13 @@ class RecordedRun:
         """`events` are the ADK events of the `stored` ones; `entries` is the turn's part of the tool journal."""
         self._lanes: dict[_Lane, deque[_Recorded]] = {}
         self._results: dict[str, _Recorded] = {}
+        self._exceptions: list[_Recorded] = []
         self._entries = entries
         for row, event in zip(stored, events, strict=True):
-            if _is_exception(event):
-                continue
             recorded = _Recorded(event, row.message is not None, bool((row.extra or {}).get(FROM_CODE)))
+            if _is_exception(event):
+                self._exceptions.append(recorded)
+                continue
             self._lanes.setdefault(_lane(event), deque()).append(recorded)
             for result in event.get_function_responses():
                 self._results.setdefault(result.id or "", recorded)
@@ -109,6 +111,8 @@ class RecordedRun:
 
         Return whether it is a message, and not only a change of state; None: it is new.
         """
+        if _is_exception(event):
+            return self._take_exception(event)
         lane = self._lanes.get(_lane(event))
         if not lane:
             return None
@@ -118,6 +122,15 @@ class RecordedRun:
         lane.popleft()
         _adopt(event, recorded.event)
         return recorded.is_message
+
+    def _take_exception(self, event: Event) -> bool | None:
+        """Recognise an exception that is raised again, such as that of a node's failed attempt."""
+        for recorded in self._exceptions:
+            if _exception(event) == _exception(recorded.event):
+                self._exceptions.remove(recorded)
+                _adopt(event, recorded.event)
+                return recorded.is_message
+        return None
 
     def check_complete(self) -> None:
         """Raise `TurnDiverged` if the run ended before it asked for all that the record has."""
@@ -141,8 +154,12 @@ def _is_response(event: Event) -> bool:
 
 
 def _is_exception(event: Event) -> bool:
-    """Whether ADK made an event of an exception, which ended the run: the step that raised it is done again."""
+    """Whether ADK made an event of an exception. The step that raised it may be done again, and end differently."""
     return bool(event.error_code) and not (event.content or event.finish_reason or event.usage_metadata)
+
+
+def _exception(event: Event) -> tuple[object, ...]:
+    return _lane(event), _path(event), event.error_code, event.error_message
 
 
 def _difference(event: Event, recorded: Event) -> str | None:

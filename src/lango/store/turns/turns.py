@@ -106,7 +106,7 @@ def end_turn(
     rows = yield _END, (outcome, now, dumps(extra) if extra else None, *spent, key, turn.epoch)
     if not rows or not locked:
         return EndResult(bool(rows))
-    request = loads(rows[0][1]) if rows[0][1] else {}
+    request: Mapping[str, Any] = loads(rows[0][1]) if rows[0][1] else {}
     if used and (quota_id := request.get("quota")):
         yield from spend_tokens(quota_id, used["input"] + used["output"], now)
     yield from close_open_calls(key, name, locked.revision, now)
