@@ -10,6 +10,7 @@ import itertools
 import os
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,11 +35,13 @@ from lango.store.engine.postgres import PostgresDatabase
 from lango.store.engine.sqlite import SqliteDatabase
 from lango.tools import Tool
 
-try:
-    from dbos import DBOS, SetEnqueueOptions, SetWorkflowID
-    from dbos_google_adk import DBOSPlugin
-except ImportError:  # the dependency group `bench` is not installed
-    DBOS = SetEnqueueOptions = SetWorkflowID = DBOSPlugin = None
+DBOS: Any = None
+SetEnqueueOptions: Any = None
+SetWorkflowID: Any = None
+DBOSPlugin: Any = None
+with suppress(ImportError):  # the dependency group `bench` is not installed
+    from dbos import DBOS, SetEnqueueOptions, SetWorkflowID  # pyright: ignore[reportMissingImports]
+    from dbos_google_adk import DBOSPlugin  # pyright: ignore[reportMissingImports]
 
 APP, USER = "crash", "user"
 STEP_S = 0.005
@@ -222,7 +225,7 @@ def report_commits(point: Point) -> None:
 
     sql_events.listen(Engine, "before_cursor_execute", note_write)
     sql_events.listen(Engine, "commit", before_commit)
-    DefaultDialect.do_commit = commit_and_report
+    DefaultDialect.do_commit = commit_and_report  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def adk_url(url: str) -> str:

@@ -30,9 +30,10 @@ from benchmarks.sessions import postgres_server
 from benchmarks.table import bar, print_line, quick, table
 from lango.adk.agents.adk_internals import preload_adk
 from lango.history import warm_up
-from tests.support.store_workers import Worker, _context
+from tests.support.fork_server import context
+from tests.support.store_workers import Worker
 
-_context.set_forkserver_preload(["benchmarks.crash"])
+context.set_forkserver_preload(["benchmarks.crash"])
 if sys.argv[:1] == ["-c"]:  # the server that workers are forked from: what takes a second is loaded once, there
     warm_up()
     preload_adk()

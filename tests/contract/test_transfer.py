@@ -426,7 +426,7 @@ COLUMNS = {
     "messages": "total_tokens: counted again; session_key",
     "state_events": "session_key",
     "turns": "owner cancel_requested queued_input answer_stored request: of turns that run; session_key",
-    "tool_journal": "session_key",
+    "tool_journal": "actions: of turns that run; session_key",
     "observation_batches": "session_key",
     "observations": "session_key",
 }
