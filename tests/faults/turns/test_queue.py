@@ -19,7 +19,7 @@ import pytest
 
 from lango.adk.run import journal_recorder
 from lango.messages import Message
-from lango.runtime import recovery
+from lango.runtime import take_over
 from lango.runtime.runtime import Runtime
 from lango.store import NewEvent, SessionId, Store
 from lango.store.engine import changes, postgres, postgres_notify
@@ -46,7 +46,7 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._now = 1_000.0
         monkeypatch.setattr(liveness, "time", SimpleNamespace(monotonic=lambda: self._now))
-        for module in (lease_holder, recovery):
+        for module in (lease_holder, take_over):
             monkeypatch.setattr(module, "POLL_S", 0.05)
 
     def leap(self) -> None:

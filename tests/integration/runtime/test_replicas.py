@@ -10,7 +10,7 @@ import pytest
 from lango import open_runtime
 from lango.errors import TurnReleased
 from lango.messages import Message, ToolCall
-from lango.runtime import recovery
+from lango.runtime import take_over
 from lango.runtime.runtime import Runtime
 from lango.store import NewEvent, SessionId, SessionRecord
 from lango.store.sessions.sessions import create_session, find_session
@@ -73,7 +73,7 @@ async def test_another_machine_is_replaced_only_when_its_heartbeat_stops(
 ) -> None:
     now = 1_000.0
     monkeypatch.setattr(liveness, "time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(recovery, "POLL_S", 0.05)
+    monkeypatch.setattr(take_over, "POLL_S", 0.05)
     checked: list[str] = []
 
     class Monitor(LivenessMonitor):

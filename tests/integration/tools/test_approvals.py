@@ -77,7 +77,7 @@ async def test_t3_a_dangerous_tool_requests_approval_with_exact_arguments_and_ho
         assert (request.call_id, request.name, dict(request.arguments)) == ("c1", "send", {"to": "bob"})
         assert sent.to == []
         assert await statuses(runtime) == ["done"]
-        assert not vars(runtime)["_running"], "nothing waits in memory"
+        assert not runtime.turns.running_turns(), "nothing waits in memory"
 
         events = await collect(runtime.approve("s", "c1", approved=True))
         check_order(events)

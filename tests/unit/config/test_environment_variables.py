@@ -14,7 +14,7 @@ ISSUER = '{"issuer": "https://one.example", "audience": ["lango"]}'
 OTHER_ISSUER = '{"issuer": "https://two.example", "audience": ["lango"]}'
 TRIED = [
     *("true", "7", "some text", '["RS512"]', '["text"]', '{"key": "value"}', '{"key": {}}', OTHER_ISSUER),
-    *("refuse", "chat", "deny", "none", "keys", "oidc", "json"),
+    *("refuse", "chat", "deny", "none", "keys", "oidc", "json", "stop"),
 ]
 
 
