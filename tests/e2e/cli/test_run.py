@@ -151,11 +151,14 @@ def test_ctrl_c_is_130_and_a_closed_pipe_is_quiet(folder: Path) -> None:
         started.process.send_signal(signal.SIGINT)
         assert started.process.wait(PATIENCE_S) == 130
     assert errors.read_text() == "lango: stopped\n"
-    with errors.open("w") as stderr, start_command("lango", "run", "long 50000", cwd=folder, stderr=stderr) as started:
+    command = ("lango", "run", "-r", "piped", "long 50000")
+    with errors.open("w") as stderr, start_command(*command, cwd=folder, stderr=stderr) as started:
         os.read(started.stdout.fileno(), 10)
         started.stdout.close()
         assert started.process.wait(PATIENCE_S) == 141
-    assert errors.read_text() == ""
+    assert errors.read_text() == "lango: there was no session 'piped': this is a new one\n"
+    usage = run_lango("sessions", "usage", "piped", cwd=folder).stdout
+    assert "cancelled" in usage, "nothing goes on for a reader that is gone"
 
 
 def test_closed_streams(folder: Path) -> None:

@@ -18,7 +18,7 @@ from tests.support.turn_worker import (
     retry_and_go_on,
 )
 
-RANDOM_KILLS = 50
+RANDOM_KILLS = 30
 CHECKED_EVERY = 10
 
 

@@ -251,6 +251,7 @@ async def test_the_same_key_with_another_message_is_refused_and_nothing_runs(sql
         assert await statuses(runtime) == ["done", "running", "queued"]
         assert await other.run("s", "go", idempotency_key="k") == "first"
         assert [message.content for message in await messages(runtime) if message.role == "user"] == ["go", "go on"]
+        gate.may_end.set()
     async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([])) as later:
         with pytest.raises(IdempotencyKeyReused):
             await later.submit("s", "something else", idempotency_key="k")

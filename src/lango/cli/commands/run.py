@@ -235,7 +235,7 @@ async def _run_prompt(
         printer.session_id = target.session_id
         try:
             return await _run_turns(runtime, target, prompt, printer)
-        except BrokenPipeError:  # the reader is gone; closing the runtime stops the turn
+        except BrokenPipeError:
             return _EXIT_CLOSED_PIPE
 
 
@@ -290,6 +290,10 @@ async def _follow(turn: "RunningTurn", printer: _Printer) -> LangoError | None:
     try:
         async for event in turn.follow():
             printer.print_event(event)
+    except BrokenPipeError:
+        turn.stop(TurnCancelled("the reader of the output is gone"))
+        await turn.wait()
+        raise
     finally:
         with suppress(NotImplementedError):
             loop.remove_signal_handler(signal.SIGINT)
