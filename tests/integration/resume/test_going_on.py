@@ -13,6 +13,7 @@ from lango.store import Store
 from lango.store.engine.database import Operation, Row
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
+from lango.turns.liveness import Owner
 from tests.agents.parts import Gate, check_order, collect, kinds, last_error, messages, rows, settings_for, text_of
 from tests.support.kill_points import until_idle
 
@@ -25,8 +26,10 @@ async def execute(store: Store, sql: str) -> None:
 
 
 async def forget_owners(store: Store) -> None:
-    """Leave the open turns as a process does that is gone: no owner has them."""
-    await execute(store, "UPDATE turns SET owner = 'gone|1|1|1' WHERE status IN ('queued', 'running')")
+    """Leave the open turns as a runtime does that is gone."""
+    owner = Owner()
+    owner.release()
+    await execute(store, f"UPDATE turns SET owner = '{owner.name}' WHERE status IN ('queued', 'running')")
 
 
 async def test_a_closed_runtime_finishes_its_step_and_hands_the_turn_over(store_url: str) -> None:
