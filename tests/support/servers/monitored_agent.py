@@ -89,16 +89,24 @@ class Watchdog:
     async def _tick(self) -> None:
         """Notice a thread that holds the interpreter's lock: the loop is late, and this process is busy."""
         while True:
-            wall, busy, own = time.monotonic(), time.process_time(), time.thread_time()
+            wall, busy, own, queued = time.monotonic(), time.process_time(), time.thread_time(), _queued_s()
             await asyncio.sleep(_TICK_S)
             others = time.process_time() - busy - (time.thread_time() - own)
-            held = min(time.monotonic() - wall - _TICK_S, others)
+            held = min(time.monotonic() - wall - _TICK_S - (_queued_s() - queued), others)
             if held > _LEAST_S:
                 self._write("held", held, self._others())
 
     def _write(self, kind: str, took: float, what: str) -> None:
         line = {"kind": kind, "ms": round(took * 1000, 1), "slower": round(_calibrate(), 2), "what": what}
         self._file.write(json.dumps(line) + "\n")
+
+
+def _queued_s() -> float:
+    """Return how long this thread could run and had no core: other processes had them."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except OSError:
+        return 0.0
 
 
 def _where(frame: FrameType | None) -> str:
