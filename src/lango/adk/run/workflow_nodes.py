@@ -2,7 +2,7 @@
 
 ADK has no callback around a node, so `lango.adk.agents.adk_internals` puts `run_journaled` around each function node. A
 failed attempt is journaled too, because ADK may retry a node. A node that had started and did not finish runs again, as
-ADK's users expect of a node, unless its function is marked with `once`: there is no model that could be told, so the
+ADK's users expect of a node, unless its function is marked with `once`: no model can decide what to do then, so the
 turn stops.
 """
 
