@@ -1,23 +1,27 @@
 """Open a database and run the store's operations on it."""
 
+import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar
 
-from lango.errors import StoreUnavailable
-from lango.store.codec.records import AppendResult, NewEvent, SessionId, SessionRecord
+from lango.errors import StoreDamaged, StoreUnavailable
+from lango.messages import StoredBytes
+from lango.store.codec.records import AppendResult, NewEvent, SessionId, SessionRecord, StoredEvent
+from lango.store.contents import blobs_of_event, read_content
 from lango.store.engine.database import Dialect, Operation
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
 from lango.store.engine.urls import open_database
 from lango.store.lifecycle.delete import delete_session
+from lango.store.lifecycle.inline_files import has_inline_files, move_next_inline_files
 from lango.store.search import index, query
 from lango.store.sessions.append import append
 from lango.store.sessions.append_statement import append_statement
+from lango.store.tool_calls import tool_questions
 from lango.store.turns import lease, queue, submit, turns
-from lango.store.turns.approvals import ApprovalAnswer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,6 +87,36 @@ class Store:
         """Run an operation of many statements without blocking the event loop."""
         return await self._database.write(partial(operation, *args, **kwargs), long=True)
 
+    async def load_content(self, stored: StoredBytes) -> bytes:
+        """Read bytes that stand apart from their row. Raise `StoreDamaged` if they are missing."""
+        data = await self.read(read_content, stored.hash)
+        if data is None:
+            raise StoreDamaged(f"the file {stored.hash} is missing in the store: see `lango sessions check`")
+        return data
+
+    async def load_files(
+        self, events: Iterable[StoredEvent], wanted: Callable[[Mapping[str, Any]], bool] = lambda file: True
+    ) -> None:
+        """Load the bytes of the files of stored messages into these messages, or of the `wanted` ones."""
+        loaded: dict[str, bytes] = {}
+        for event in events:
+            for blob in blobs_of_event(event):
+                if isinstance(data := blob.get("data"), StoredBytes) and wanted(blob):
+                    if data.hash not in loaded:
+                        loaded[data.hash] = await self.load_content(data)
+                    blob["data"] = loaded[data.hash]
+
+    async def move_inline_files(self, pause_s: float = 0.0) -> int:
+        """Move files that an earlier version stored in the rows of messages to chunks; return the number of messages.
+
+        `pause_s`: how long to wait after each message, for the other writers.
+        """
+        moved = 0
+        while await self.read(has_inline_files) and await self.write_long(move_next_inline_files):
+            moved += 1
+            await asyncio.sleep(pause_s)
+        return moved
+
     async def delete_session(self, name: SessionId) -> bool:
         """Delete a session and purge its text; return whether it existed."""
         if not name.is_storable:
@@ -106,11 +140,17 @@ class Store:
         """
         if not SessionId(app_name, user_id, "").is_storable:
             return []
+        await self.update_search_index(app_name, user_id, indexing)
+        return await self.read(query.search, self.dialect, app_name, user_id, words, limit)
+
+    async def update_search_index(
+        self, app_name: str, user_id: str, indexing: index.IndexProgress | None = None
+    ) -> None:
+        """Bring the search index of a user's sessions up to date, as far as it can be written."""
         try:
             await index.update_index(self._database, app_name, user_id, indexing)
         except StoreUnavailable as error:  # a file that cannot be written is searched as far as it is indexed
             _log.warning("the search index is not up to date: %s", error)
-        return await self.read(query.search, self.dialect, app_name, user_id, words, limit)
 
     def append(
         self,
@@ -126,6 +166,7 @@ class Store:
         """Append an event to its session; `last_seq`, its newest message, makes it faster; see `sessions.append`."""
         return self._database.write(
             lambda: append(key, name, revision, entry, epoch, ends_turn=ends_turn),
+            long=entry.is_large,
             single_statement=lambda: append_statement(key, revision, last_seq, entry, epoch, ends_turn=ends_turn),
         )
 
@@ -137,12 +178,14 @@ class Store:
         *,
         idempotency_key: str | None = None,
         wait: bool = True,
-        answer: ApprovalAnswer | None = None,
+        answer: submit.Answer | None = None,
         at_revision: int | None = None,
         request: Mapping[str, Any] | None = None,
+        sent: NewEvent | None = None,
+        digest: str | None = None,
     ) -> turns.Turn:
         """Store a turn with its input; it starts, or is queued behind the open turns; see `turns.submit`."""
-        write = self.write_long if entry.preceding else self.write
+        write = self.write_long if entry.is_large else self.write
         return await write(
             submit.submit,
             session.key,
@@ -155,6 +198,8 @@ class Store:
             answer=answer,
             at_revision=at_revision,
             request=request,
+            sent=sent,
+            digest=digest,
         )
 
     async def end_turn(
@@ -176,6 +221,18 @@ class Store:
         interrupted = await self.write(lease.interrupt_turn, session.key, session.name, abandoned, time.time())
         self._database.notify_changed(session.key, elsewhere=interrupted)
         return interrupted
+
+    async def answer_tool_question(self, key: int, question_id: str, answer: tool_questions.ToolAnswer) -> bool:
+        """Store the answer to a question of a running tool and notify the tool; False: it is not open any more."""
+        answered = await self.write(tool_questions.answer_question, key, question_id, answer)
+        self._database.notify_changed(key, elsewhere=answered)
+        return answered
+
+    @asynccontextmanager
+    async def watch(self, key: int) -> AsyncGenerator[Callable[[float], Awaitable[bool]]]:
+        """Watch a session: yield a function that waits until it may have changed, or for some seconds."""
+        async with self._database.subscribe(key) as changes:
+            yield changes.wait
 
     @asynccontextmanager
     async def watch_queue(self, turn: turns.Turn) -> AsyncGenerator[Callable[[float], Awaitable[None]]]:

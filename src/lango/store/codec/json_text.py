@@ -4,7 +4,8 @@ JSON cannot express every value, and PostgreSQL cannot store every text, so:
 
 - A text column (`content`, `author`, ...) has U+FFFD for NUL and for lone surrogates (`printable_text`). JSON text
   escapes both, so the exact text is stored in the JSON of another column.
-- Bytes and the floats NaN and Infinity are encoded exactly, as an object whose only key begins with `$lango:`.
+- Bytes that are stored elsewhere (`StoredBytes`) are encoded as their hash and size.
+- Other bytes and the floats NaN and Infinity are encoded exactly, as an object whose only key begins with `$lango:`.
 - Tuples come back as lists, keys as strings; dates, enums, models and the like in pydantic's JSON form of them.
 - Anything else (a function, an open file, a structure that contains itself or is nested too deep to be read back from
   anywhere) is refused with `Unstorable`.
@@ -25,9 +26,11 @@ from lango.errors import Unstorable
 from lango.events import to_jsonable
 from lango.json_input import is_nested_deeper_than, refuse_constant
 from lango.json_pieces import PIECE, decode, decode_strings
+from lango.messages import StoredBytes
 
 _TAG = "$lango:"
 _BYTES = _TAG + "bytes"
+_CONTENT = _TAG + "content"
 _FLOAT = _TAG + "float"
 _KEY = _TAG + "key:"
 _UNPRINTABLE = re.compile("[\\0\ud800-\udfff]")  # PostgreSQL refuses NUL, both refuse lone surrogates
@@ -138,6 +141,8 @@ def _add_tags(value: Any, depth: int) -> Any:
             return value
         case float():
             return value if math.isfinite(value) else {_FLOAT: repr(value)}
+        case StoredBytes():
+            return {_CONTENT: [value.hash, value.size]}
         case bytes() | bytearray():
             return {_BYTES: base64.b64encode(value).decode()}
         case Mapping():
@@ -161,6 +166,9 @@ def _remove_tags(members: dict[str, Any]) -> Any:
         [(key, value)] = members.items()
         if key == _BYTES:
             return msgspec.convert(value, bytes)  # base64, in a third of the time of the standard library
+        if key == _CONTENT:
+            hash_, size = msgspec.convert(value, tuple[str, int])
+            return StoredBytes(hash_, size)
         if key == _FLOAT:
             return float(value)
     return {key.removeprefix(_KEY): value for key, value in members.items()}

@@ -10,8 +10,10 @@ from msgspec.structs import force_setattr
 from lango.errors import Unstorable
 from lango.messages import Message
 from lango.store.codec.json_text import printable_text
+from lango.store.engine.database import LARGE_VALUE
 
 TEMP_PREFIX = "temp:"
+_MANY_KEYS = 100
 MAX_ID_BYTES = 512
 """PostgreSQL cannot index longer ids; the same limit holds for SQLite."""
 
@@ -109,11 +111,22 @@ class SessionRecord(Struct, frozen=True):
 
 
 class ClientResult(Struct, frozen=True):
-    """The result of a client's tool."""
+    """The result of a tool of the client, or of a long-running tool."""
 
     output: Mapping[str, Any]
     full_text: str | None = None
     """The full text of a result that is clipped in `output`."""
+    will_continue: bool | None = False
+    """Of a long-running tool: more results follow; None: they may."""
+
+
+class RequestSecret(Struct, frozen=True):
+    """What the store keeps of a credential request apart from its message."""
+
+    state_hash: str | None = None
+    """The hash of the OAuth state in the address that the user opens."""
+    secret: str | None = None
+    """Encrypted: the PKCE verifier."""
 
 
 class NewEvent(Struct, frozen=True):
@@ -132,10 +145,34 @@ class NewEvent(Struct, frozen=True):
     """The first invocation that this event removes from the visible history."""
     approval_timeout_s: float | None = None
     """How long approval requests can be answered; None: without limit."""
+    input_timeout_s: float | None = None
+    """How long input requests can be answered; None: without limit."""
+    credential_timeout_s: float | None = None
+    """How long credential requests can be answered; None: without limit."""
+    request_secrets: Mapping[str, RequestSecret] = field(default_factory=dict[str, RequestSecret])
+    """What is kept apart from the message, of each credential request that can be answered, by call id."""
     client_results: Mapping[str, ClientResult] = field(default_factory=dict[str, ClientResult])
     """Results of client calls that came with it, by call id; a tool message has the same."""
+    contents: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """The bytes of its files, by their hashes: `extra` holds `StoredBytes` in their place."""
     preceding: "tuple[NewEvent, ...]" = ()
     """The history that a client resent, stored before it in the same transaction."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether encoding it takes so long that the event loop should not do it."""
+        long_text = self.message is not None and len(self.message.content) > LARGE_VALUE
+        return long_text or bool(self.preceding or self.contents) or _is_large_state(self.state_delta)
+
+
+def _is_large_state(state: Mapping[str, Any] | None) -> bool:
+    """Whether a state may be large; lists and objects are not looked into."""
+    if not state:
+        return False
+    return len(state) > _MANY_KEYS or any(
+        len(value) > LARGE_VALUE if isinstance(value, str) else isinstance(value, list | dict)
+        for value in state.values()
+    )
 
 
 class StoredEvent(Struct, frozen=True):
@@ -187,6 +224,10 @@ def as_datetime(seconds: float) -> datetime:
 
 CONFIRMATION_CALL = "adk_request_confirmation"
 """The name of the calls with which ADK requests approval."""
+INPUT_CALL = "adk_request_input"
+"""The name of the calls with which a workflow requests a person's input."""
+CREDENTIAL_CALL = "adk_request_credential"
+"""The name of the calls with which ADK requests a credential of the user."""
 
 
 Status = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]

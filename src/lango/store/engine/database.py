@@ -24,6 +24,8 @@ Dialect = Literal["sqlite", "postgres"]
 """For the few operations that differ between the databases."""
 LARGEST = 2**62
 """A bound above all turns, sequence numbers and event ids."""
+LARGE_VALUE = 65_536
+"""Characters or bytes. A longer value is not encoded or written on the event loop: others would wait for it."""
 
 
 class ReturningWrite(str):

@@ -31,14 +31,17 @@ from lango.store.engine.database import (
 )
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
 from lango.store.engine.sqlite_connection import (
+    TooLarge,
     WriteJob,
     connect_read_only,
     deliver_results,
     execute_on,
     read_snapshot,
     refuse_foreign_database,
+    refuse_large_values,
     run_group,
-    run_in_transaction,
+    run_small_transaction,
+    run_transaction,
     take_queued,
     translate_error,
     translated_errors,
@@ -237,12 +240,12 @@ class SqliteDatabase:
             if short is not None and self._run_single_statement(connection, short):
                 result = short.result
             else:
-                result = run_in_transaction(connection, operation)
+                result = run_small_transaction(connection, operation)
             self._time_commit(began)
         except RollBack as undo:
             return undo.result
-        except apsw.BusyError:
-            return _NOT_DONE  # another process writes
+        except (apsw.BusyError, TooLarge):  # another process writes; the event loop would wait too long
+            return _NOT_DONE
         except apsw.Error as error:
             raise translate_error(error, self._path) from error
         finally:
@@ -255,6 +258,7 @@ class SqliteDatabase:
 
     def _run_single_statement(self, connection: apsw.Connection, short: SingleStatementWrite[Any]) -> bool:
         """Run a single statement; False: it wrote nothing."""
+        refuse_large_values(short.values)
         statement = short.statement
         cursor = self._cursors.get(statement)
         if cursor is None:
@@ -356,7 +360,7 @@ class SqliteDatabase:
             execute_on(connection, "PRAGMA synchronous = FULL")
             execute_on(connection, "PRAGMA secure_delete = ON")
             execute_on(connection, "PRAGMA wal_autocheckpoint = 0")
-            self._store_id = run_in_transaction(connection, lambda: upgrade_file(self._path))
+            self._store_id = run_transaction(connection, lambda: upgrade_file(self._path))
             [[self._page_bytes]] = execute_on(connection, "PRAGMA page_size")
             execute_on(connection, "PRAGMA wal_checkpoint(PASSIVE)")  # so that the number is in the file itself
         except BaseException:

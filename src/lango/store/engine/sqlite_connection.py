@@ -13,10 +13,20 @@ import apsw
 from msgspec import Struct, field
 
 from lango.errors import LangoError, SchemaError, StoreDamaged, StoreError, StoreUnavailable
-from lango.store.engine.database import LockingRead, Operation, ReturningWrite, RollBack, Row, run_operation
+from lango.store.engine.database import (
+    LARGE_VALUE,
+    LockingRead,
+    Operation,
+    ReturningWrite,
+    RollBack,
+    Row,
+    run_operation,
+)
 from lango.store.engine.schema import upgrade
 
 T = TypeVar("T")
+
+_MAX_STATEMENTS = 100  # of an operation on the event loop: a few milliseconds
 
 
 def upgrade_file(path: str) -> Operation[int]:
@@ -47,17 +57,47 @@ def connect_read_only(path: str) -> apsw.Connection:
     return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
 
-def run_in_transaction(connection: apsw.Connection, operation: Callable[[], Operation[T]]) -> T:
-    """Run an operation in a transaction of its own."""
+class TooLarge(Exception):
+    """An operation takes too long to run on the event loop."""
+
+
+def run_small_transaction(connection: apsw.Connection, operation: Callable[[], Operation[T]]) -> T:
+    """Run an operation in a transaction of its own. Raise `TooLarge`, with nothing written, if it is not small."""
+    left = _MAX_STATEMENTS
+
+    def execute(sql: str, values: tuple[Any, ...]) -> list[Row]:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise TooLarge
+        refuse_large_values(values)
+        return execute_on(connection, sql, values)
+
+    return run_transaction(connection, operation, execute)
+
+
+def run_transaction(
+    connection: apsw.Connection,
+    operation: Callable[[], Operation[T]],
+    execute: Callable[[str, tuple[Any, ...]], list[Row]] | None = None,
+) -> T:
+    """Run an operation in a transaction of its own, whatever it writes."""
     try:
         execute_on(connection, "BEGIN IMMEDIATE")
-        result = run_operation(operation(), functools.partial(execute_on, connection))
+        result = run_operation(operation(), execute or functools.partial(execute_on, connection))
         execute_on(connection, "COMMIT")
     except BaseException:
         if connection.in_transaction:
             execute_on(connection, "ROLLBACK")
         raise
     return result
+
+
+def refuse_large_values(values: tuple[Any, ...]) -> None:
+    """Raise `TooLarge` for a text or bytes that the event loop should not wait for."""
+    for value in values:
+        if isinstance(value, str | bytes) and len(value) > LARGE_VALUE:
+            raise TooLarge
 
 
 def execute_on(connection: apsw.Connection, sql: str, values: tuple[Any, ...] = ()) -> list[Row]:

@@ -12,17 +12,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.errors import MessageNotFound
+from lango.store.artifacts.session_artifacts import copy_to_fork
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps
-from lango.store.codec.records import SessionId, SessionRecord, SharedRange
+from lango.store.codec.records import CREDENTIAL_CALL, INPUT_CALL, SessionId, SessionRecord, SharedRange
 from lango.store.codec.rows import approval_subject, calls_from_json, long_running_call_ids
 from lango.store.engine.database import Operation, Row
 from lango.store.memory import observations
 from lango.store.sessions import sessions
 from lango.store.sessions import state as session_state
 from lango.store.sessions.lineage import key_of_message, row_ranges, total_tokens_at
-from lango.store.sessions.open_calls import seq_of_call
+from lango.store.sessions.open_calls import CREDENTIAL_REQUEST, INPUT_REQUEST, seq_of_call
+from lango.store.sessions.session_options import copy_options
 from lango.store.sessions.titles import MAX_TITLE, clean_title, with_first_words
+from lango.store.tool_calls import long_running
 from lango.store.turns.recovery import close_open_calls
 
 _INSERT_LINEAGE = """
@@ -47,14 +50,21 @@ _USER_SEQ = """
 SELECT seq FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND role = 'user' ORDER BY seq DESC LIMIT 1
 """
 _STILL_OPEN = """
-SELECT call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at FROM open_calls
+SELECT call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at, input_request FROM open_calls
 WHERE session_key = $1 AND seq <= $2
 """
 _OPEN = """
-INSERT INTO open_calls (session_key, call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO open_calls (session_key, call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at,
+    input_request)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = excluded.long_running
 """
+# the secrets of a credential request stay with the source: in the fork, it cannot be answered, and is in no inbox
+_ASK = f"""
+UPDATE open_calls SET app_name = $1, user_id = $2, asked_at = $3
+WHERE session_key = $4 AND (approves_call_id IS NOT NULL OR input_request = {INPUT_REQUEST})
+"""  # noqa: S608 - constants
+_REQUEST_KINDS = {INPUT_CALL: INPUT_REQUEST, CREDENTIAL_CALL: CREDENTIAL_REQUEST}
 # `call_seq` is NULL for a result right after its call
 _RESULTS_OF_NEXT = """
 SELECT tool_calls FROM messages WHERE session_key = $1 AND seq = $2 AND role IN ('tool', 'function')
@@ -84,9 +94,13 @@ def fork_session(
     key = yield from sessions.insert(new, now)
     yield from _insert_lineage(key, (yield from _shared_ranges(session, point)))
     yield from _copy_state(key, session, point)
+    yield from copy_options(key, session.key)
     yield from _set_session(key, session, point, clean_title(title) or (yield from _title(session, point)))
     yield from _reopen_calls(key, session, point)
+    yield _ASK, (new.app_name, new.user_id, now, key)
     yield from observations.copy_to_fork(key, session.key, point)
+    yield from copy_to_fork(new, session, point)
+    yield from long_running.copy_to_fork(key, session.key, point)
     yield from close_open_calls(key, new, session.revision, now, forked=True)
     return (yield from with_first_words((yield from sessions.get_session(new))))
 
@@ -181,7 +195,8 @@ def _reopen_calls(key: int, session: SessionRecord, point: int) -> Operation[Non
         seq = call.approves_call_seq
         if call.approves_call_id and seq is None:
             seq = yield from seq_of_call(session.key, call.approves_call_id, call.seq)
-        yield _OPEN, (key, call_id, call.seq, call.long_running, call.approves_call_id, seq, call.expires_at)
+        about = call.approves_call_id, seq
+        yield _OPEN, (key, call_id, call.seq, call.long_running, *about, call.expires_at, call.input_request)
 
 
 class _OpenCall(Struct, frozen=True):
@@ -192,6 +207,7 @@ class _OpenCall(Struct, frozen=True):
     approves_call_id: str | None = None
     approves_call_seq: int | None = None
     expires_at: float | None = None
+    input_request: int = 0
 
 
 def _with_reopened_approvals(opened: Mapping[str, _OpenCall]) -> list[tuple[str, _OpenCall]]:
@@ -231,5 +247,6 @@ def _find_calls(
                         wanted.discard(made)
                         about = approval_subject(call)
                         asks = call_key(about["id"]) if about else None
-                        found.append((made, _OpenCall(seq, int(call.id in waits), asks)))
+                        is_input = _REQUEST_KINDS.get(call.name, 0)
+                        found.append((made, _OpenCall(seq, int(call.id in waits), asks, input_request=is_input)))
     return found

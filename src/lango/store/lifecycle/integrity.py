@@ -28,6 +28,26 @@ _ORPHANED_MESSAGES = """
 SELECT COUNT(*) FROM messages m WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session_key = m.session_key)
     AND NOT EXISTS (SELECT 1 FROM shared_sessions s WHERE s.session_key = m.session_key)
 """
+_WRONG_USES = """
+SELECT c.hash, c.uses, COALESCE(u.uses, 0) FROM contents c LEFT JOIN (
+    SELECT hash, COUNT(*) AS uses FROM (
+        SELECT hash FROM message_contents UNION ALL SELECT hash FROM turn_contents
+        UNION ALL SELECT hash FROM artifacts WHERE hash IS NOT NULL
+    ) AS every_use GROUP BY hash
+) u ON u.hash = c.hash WHERE c.uses <> COALESCE(u.uses, 0)
+"""
+_WRONG_SIZES = """
+SELECT c.hash, c.size, COALESCE(k.size, 0) FROM contents c
+LEFT JOIN (SELECT hash, SUM(LENGTH(data)) AS size FROM content_chunks GROUP BY hash) k ON k.hash = c.hash
+WHERE c.size <> COALESCE(k.size, 0)
+"""
+_MISSING_CONTENTS = """
+SELECT COUNT(*) FROM (
+    SELECT hash FROM message_contents UNION SELECT hash FROM turn_contents
+    UNION SELECT hash FROM artifacts WHERE hash IS NOT NULL
+    UNION SELECT hash FROM content_chunks
+) AS used WHERE NOT EXISTS (SELECT 1 FROM contents c WHERE c.hash = used.hash)
+"""
 
 
 class Problem(Struct, frozen=True):
@@ -95,7 +115,20 @@ def check_database(dialect: Dialect) -> Operation[list[Problem]]:
     [[orphaned]] = yield _ORPHANED_MESSAGES, ()
     if orphaned:
         problems.append(Problem(f"{orphaned} messages belong to no session"))
-    return problems
+    return problems + (yield from _check_contents())
+
+
+def _check_contents() -> Operation[list[Problem]]:
+    """Check that every file is there, whole, and is used as often as it is noted."""
+    problems = [
+        Problem(f"file {hash_} is noted as used {noted} times; it is used {uses} times")
+        for hash_, noted, uses in (yield _WRONG_USES, ())
+    ]
+    problems += [
+        Problem(f"file {hash_} has {found} of its {size} bytes") for hash_, size, found in (yield _WRONG_SIZES, ())
+    ]
+    [[missing]] = yield _MISSING_CONTENTS, ()
+    return problems + ([Problem(f"{missing} files of messages and artifacts are missing")] if missing else [])
 
 
 def _check_message(seen: _Progress, row: Row) -> None:

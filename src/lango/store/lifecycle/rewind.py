@@ -4,9 +4,11 @@ Nothing is deleted. A rewind is the event that ADK's own rewind appends, so that
 """
 
 import uuid
+from typing import Any
 
 from lango.errors import MessageNotFound, TurnRunning
 from lango.messages import Message
+from lango.store.artifacts.session_artifacts import rewind_artifacts
 from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
 from lango.store.codec.records import NewEvent, SessionId, SessionRecord
@@ -14,7 +16,7 @@ from lango.store.engine.database import Operation
 from lango.store.sessions import sessions
 from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, key_of_message, live_ranges
-from lango.store.sessions.state import delta_to_restore, read_state_before, split_scopes
+from lango.store.sessions.state import delta_to_restore, first_seq_of_invocation, read_state_before, split_scopes
 from lango.store.sessions.titles import with_first_words
 from lango.store.turns.queue import read_open_turns
 
@@ -32,13 +34,17 @@ def rewind_session(name: SessionId, before: int, now: float) -> Operation[Sessio
     invocation_id = yield from _invocation_of_message(session, before)
     own, _, _ = split_scopes(session.state)
     target = yield from read_state_before(session.key, invocation_id)
+    actions: dict[str, Any] = {"rewind_before_invocation_id": invocation_id}
+    first = yield from first_seq_of_invocation(session.key, invocation_id)
+    if restored := (yield from rewind_artifacts(session, first or before, now)):
+        actions["artifact_delta"] = restored
     entry = NewEvent(
         event_id=str(uuid.uuid4()),
         created_at=now,
         message=Message("event", author="user"),
         invocation_id=f"e-{uuid.uuid4()}",
         state_delta=delta_to_restore(own, target),
-        extra={"actions": {"rewind_before_invocation_id": invocation_id}},
+        extra={"actions": actions},
         rewind_before=invocation_id,
     )
     yield from append(session.key, name, session.revision, entry)

@@ -20,7 +20,8 @@ from lango.store.memory import user_facts
 from lango.store.sessions import sessions, window
 from lango.store.sessions.lineage import Range, all_row_ranges, live_ranges, read_rewinds, total_tokens_at
 
-Priority = Literal["high", "medium", "low"]
+Priority = Literal["pinned", "high", "medium", "low"]
+"""Pinned: a user asked to remember it. It is never condensed."""
 BatchStatus = Literal["current", "condensed", "taken_back"]
 
 MAX_BATCH_MESSAGES = 400
@@ -36,6 +37,10 @@ _OBSERVATIONS = f"""
 SELECT {OBSERVATION_COLUMNS} FROM observations
 WHERE session_key = $1 AND batch >= $2 AND batch <= $3 ORDER BY batch, number
 """  # noqa: S608
+_SPENT = """
+SELECT COUNT(*), COALESCE(SUM(input_tokens), 0), COALESCE(SUM(output_tokens), 0)
+FROM observation_batches WHERE session_key = $1
+"""
 _BUSY = """
 SELECT 1 FROM turns WHERE session_key = $1 AND status = 'running'
 UNION ALL SELECT 1 FROM open_calls WHERE session_key = $1 AND seq > $2
@@ -68,6 +73,8 @@ class Observation(Struct, frozen=True):
     priority: Priority = "medium"
     day: str = ""
     """Of its last message, UTC: 2026-11-15."""
+    number: int = 0
+    """Its number in its batch, from 1 on; 0: it is not stored yet."""
 
 
 class Batch(Struct, frozen=True):
@@ -95,6 +102,8 @@ class SessionMemory(Struct, frozen=True):
     batches: tuple[Batch, ...] = ()
     facts: tuple[str, ...] = ()
     """Facts about the user, from all sessions."""
+    notes_tokens: int | None = None
+    """The most tokens of observations in a request; the others can be recalled."""
 
     @property
     def observed_seq(self) -> int:
@@ -108,14 +117,14 @@ class SessionMemory(Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """The tokens of the observations in a request."""
+        """The tokens of all current observations."""
         return sum(batch.tokens for batch in self.batches)
 
     def as_json(self) -> list[dict[str, object]]:
         """Return the observations as JSON objects, each with the members of its batch."""
         return [
             {
-                "id": f"{batch.batch}.{number}",
+                "id": f"{batch.batch}.{note.number}",
                 "batch": batch.batch,
                 "generation": batch.generation,
                 "standing": batch.standing,
@@ -131,7 +140,7 @@ class SessionMemory(Struct, frozen=True):
                 "created_at": batch.created_at,
             }
             for batch in self.batches
-            for number, note in enumerate(batch.observations, 1)
+            for note in batch.observations
         ]
 
 
@@ -214,8 +223,8 @@ def _with_observations(key: int, batches: Sequence[Batch]) -> Operation[list[Bat
     numbers = [batch.batch for batch in batches]
     rows = yield _OBSERVATIONS, (key, min(numbers), max(numbers))
     notes: dict[int, list[Observation]] = {}
-    for number, _, first_seq, last_seq, priority, day, text in rows:
-        notes.setdefault(number, []).append(Observation(text, first_seq, last_seq, priority, day))
+    for batch, number, first_seq, last_seq, priority, day, text in rows:
+        notes.setdefault(batch, []).append(Observation(text, first_seq, last_seq, priority, day, number))
     return [replace(batch, observations=tuple(notes.get(batch.batch, ()))) for batch in batches]
 
 
@@ -235,6 +244,12 @@ def _row_to_batch(row: Row) -> Batch:
         created_at=at,
         batch=number,
     )
+
+
+def read_spent(session: SessionRecord) -> Operation[tuple[int, int, int]]:
+    """Read how many batches a session has, and how many tokens went in and out to make them."""
+    [[batches, input_tokens, output_tokens]] = yield _SPENT, (session.key,)
+    return batches, input_tokens, output_tokens
 
 
 def copy_to_fork(key: int, source_key: int, point: int) -> Operation[None]:
@@ -289,17 +304,24 @@ def _clip_ranges(ranges: Iterable[Range], first: int, last: int) -> list[Range]:
 
 
 def read_window_with_memory(
-    name: SessionId, budget_tokens: int, *, with_facts: bool = False, until: int | None = None
+    name: SessionId,
+    budget_tokens: int,
+    *,
+    with_facts: bool = False,
+    notes_tokens: int | None = None,
+    until: int | None = None,
 ) -> Operation[WindowWithMemory | None]:
     """Read a session, its observations, and the messages that fit the budget beside them; `until`: as it was then."""
     session = yield from window.find_session_at(name, until)
     if session is None:
         return None
-    recalled = yield from read_memory(session)
+    recalled = replace((yield from read_memory(session)), notes_tokens=notes_tokens)
     if with_facts:
-        known = (yield from user_facts.read_facts(name.app_name, name.user_id))[-user_facts.MOST_FACTS :]
+        facts = yield from user_facts.read_facts(name.app_name, name.user_id)
+        known = sorted(facts, key=lambda fact: fact.pinned)[-user_facts.MOST_FACTS :]  # the last ones stay longest
         recalled = replace(recalled, facts=tuple(f"{fact.name}: {fact.text}" for fact in known))
-    spent = recalled.tokens + sum(count_tokens(fact) + 4 for fact in recalled.facts)
+    spent = min(recalled.tokens, notes_tokens or recalled.tokens)
+    spent += sum(count_tokens(fact) + 4 for fact in recalled.facts)
     if spent:
         spent = min(spent + QUOTE_TOKENS, budget_tokens // 2)
     stored = yield from window.read_window(

@@ -24,6 +24,15 @@ WHERE f.app_name = $1 AND f.user_id = $2 ORDER BY f.id
 """
 _NAME_OF = "SELECT name FROM user_facts WHERE app_name = $1 AND user_id = $2 AND id = $3"
 _DELETE_BY_NAME = "DELETE FROM user_facts WHERE app_name = $1 AND user_id = $2 AND name = $3"
+BY_USER = "user"
+"""In place of the model: the user wrote or pinned a fact."""
+_COPY = """
+INSERT INTO user_facts (app_name, user_id, id, name, text, session_key, first_seq, last_seq, day, model, created_at)
+SELECT app_name, user_id, CAST($1 AS BIGINT), name, CAST($2 AS TEXT), session_key, first_seq, last_seq, day,
+    CAST($3 AS TEXT), CAST($4 AS DOUBLE PRECISION)
+FROM user_facts WHERE app_name = $5 AND user_id = $6 AND id = $7
+"""
+_UNPIN = "UPDATE user_facts SET model = '' WHERE app_name = $1 AND user_id = $2 AND name = $3 AND model = $4"
 MOST_FACTS = 100
 """How many names of facts a user can have. Others are not stored, so that none displaces a known fact."""
 _NAMES = "SELECT DISTINCT name FROM user_facts WHERE app_name = $1 AND user_id = $2"
@@ -44,6 +53,8 @@ class Fact(Struct, frozen=True):
     created_at: float = 0.0
     replaced_by: int | None = None
     """The newer fact of the same name."""
+    pinned: bool = False
+    """The user wrote or pinned it: it is quoted before the others are."""
 
 
 def add_facts(app_name: str, user_id: str, session_key: int, facts: Sequence[Fact], now: float) -> Operation[None]:
@@ -86,8 +97,30 @@ def read_facts(app_name: str, user_id: str, *, replaced: bool = False) -> Operat
         return []
     rows = yield _LIST, (app_name, user_id)
     newest: dict[str, int] = {row[1]: row[0] for row in rows}
-    facts = [_row_to_fact(row, newest) for row in rows]
+    pinned = {row[1] for row in rows if row[7] == BY_USER}
+    facts = [_row_to_fact(row, newest, pinned) for row in rows]
     return [fact for fact in facts if replaced or fact.replaced_by is None]
+
+
+def edit_fact(
+    app_name: str, user_id: str, fact_id: int, now: float, *, text: str | None = None, pinned: bool | None = None
+) -> Operation[Fact | None]:
+    """Correct the valid fact of a name, pin it, or unpin it; None: there is none. The earlier text stays behind it."""
+    if not is_id(app_name) or not is_id(user_id) or not 0 < fact_id < _ID_LIMIT:
+        return None
+    yield LOCK_USER_STATE, (app_name, user_id)
+    facts = yield from read_facts(app_name, user_id)
+    old = next((fact for fact in facts if fact.id == fact_id), None)
+    if old is None:
+        return None
+    if text is not None or (pinned and not old.pinned):
+        [[number]] = yield _NEXT, (app_name, user_id)
+        new_text = old.text if text is None else printable_text(" ".join(text.split()))
+        yield _COPY, (number, new_text, BY_USER, now, app_name, user_id, fact_id)
+    if pinned is False:
+        yield _UNPIN, (app_name, user_id, old.name, BY_USER)
+    facts = yield from read_facts(app_name, user_id)
+    return next((fact for fact in facts if fact.name == old.name), None)
 
 
 def delete_fact(app_name: str, user_id: str, fact_id: int) -> Operation[bool]:
@@ -100,9 +133,8 @@ def delete_fact(app_name: str, user_id: str, fact_id: int) -> Operation[bool]:
     return bool(names)
 
 
-def _row_to_fact(row: Row, newest: dict[str, int]) -> Fact:
+def _row_to_fact(row: Row, newest: dict[str, int], pinned: set[str]) -> Fact:
     id_, name, text, session_id, first_seq, last_seq, day, model, created_at = row
     holds = newest[name] == id_
-    return Fact(
-        name, text, first_seq, last_seq, day, model, id_, session_id, created_at, None if holds else newest[name]
-    )
+    replaced_by = None if holds else newest[name]
+    return Fact(name, text, first_seq, last_seq, day, model, id_, session_id, created_at, replaced_by, name in pinned)

@@ -64,7 +64,9 @@ class Hit(Struct, frozen=True):
     """The matches in `text`, as ranges of characters."""
 
 
-class _SessionOfRow(Struct, frozen=True):
+class SessionOfRow(Struct, frozen=True):
+    """A session that shows a message: the one that it was written in, or a fork that shares it."""
+
     id: str
     title: str | None
     last_seq: int
@@ -86,19 +88,22 @@ def search(dialect: Dialect, app_name: str, user_id: str, query_text: str, limit
         return []
     query = (_tsquery if dialect == "postgres" else _fts5_query)(user_hash(app_name, user_id), wanted)
     hits: list[Hit] = []
-    sessions_by_key: dict[int, list[_SessionOfRow]] = {}
+    sessions_by_key: dict[int, list[SessionOfRow]] = {}
     for page in range(_MAX_PAGES):
         rows = yield (_FIND_VECTOR if dialect == "postgres" else _FIND), (query, page * _PAGE)
         for key, *row in sorted(rows, key=lambda row: not terms.is_phrase_in(row[3] or "", wanted)):
             if key not in sessions_by_key:
-                found = yield _SESSIONS_OF_ROW, (key, app_name, user_id)
-                sessions_by_key[key] = sorted(
-                    map(_row_to_session, found), key=lambda session: (session.first > 0, -session.updated_at)
-                )
+                sessions_by_key[key] = yield from read_sessions_of_row(key, app_name, user_id)
             hits += _hits(sessions_by_key[key], row, wanted)
         if len(hits) >= limit or len(rows) < _PAGE:
             break
     return (yield from _with_titles(app_name, user_id, hits[:limit]))
+
+
+def read_sessions_of_row(key: int, app_name: str, user_id: str) -> Operation[list[SessionOfRow]]:
+    """Read the sessions of a user that show rows of a session: itself first, then its forks, the newest first."""
+    found = yield _SESSIONS_OF_ROW, (key, app_name, user_id)
+    return sorted(map(_row_to_session, found), key=lambda session: (session.first > 0, -session.updated_at))
 
 
 def _with_titles(app_name: str, user_id: str, hits: Sequence[Hit]) -> Operation[list[Hit]]:
@@ -123,12 +128,12 @@ def _tsquery(owner: str, wanted: Sequence[terms.Term]) -> str:
     return " & ".join([f"'@{owner}'", *(f"'{text}'" + (":*" if prefix else "") for text, prefix in keys)])
 
 
-def _row_to_session(row: Row) -> _SessionOfRow:
+def _row_to_session(row: Row) -> SessionOfRow:
     id_, title, last_seq, rewinds, updated_at, first, last = row
-    return _SessionOfRow(id_, title, last_seq, rewinds_from_json(rewinds), updated_at, first, last)
+    return SessionOfRow(id_, title, last_seq, rewinds_from_json(rewinds), updated_at, first, last)
 
 
-def _hits(holders: Sequence[_SessionOfRow], row: Sequence[Any], wanted: Sequence[terms.Term]) -> list[Hit]:
+def _hits(holders: Sequence[SessionOfRow], row: Sequence[Any], wanted: Sequence[terms.Term]) -> list[Hit]:
     seq, role, text, created_at, _ = row
     if seq == 0:
         return [

@@ -60,7 +60,7 @@ def index_words(text: str) -> list[str]:
     """Return the distinct words of a text as they are indexed."""
     words: dict[str, None] = {}
     runs: dict[int, str] = {}
-    for found in _split_words(text):
+    for found in _split_words(unicodedata.normalize("NFC", text)):
         if found.run:
             runs[found.run] = runs.get(found.run, "") + found.text
         else:
@@ -72,9 +72,17 @@ def index_words(text: str) -> list[str]:
 
 def parse_terms(query: str) -> list[Term]:
     """Split a query into terms; the last word may be the beginning of a word."""
+    found = split_terms(query)
+    if found and not found[-1].run:
+        found[-1] = Term(found[-1].text, prefix=True)
+    return list(dict.fromkeys(found))[:MAX_TERMS]
+
+
+def split_terms(query: str) -> list[Term]:
+    """Split a text into all of its words, and runs of characters of scripts without spaces, in order."""
     found: list[Term] = []
     run = 0
-    for word in _split_words(query):
+    for word in _split_words(unicodedata.normalize("NFC", query)):
         if not word.run:
             found.append(Term(word.text))
         elif word.run == run:
@@ -82,9 +90,7 @@ def parse_terms(query: str) -> list[Term]:
         else:
             found.append(Term(word.text, run=True))
         run = word.run
-    if found and not found[-1].run:
-        found[-1] = Term(found[-1].text, prefix=True)
-    return list(dict.fromkeys(found))[:MAX_TERMS]
+    return found
 
 
 def find_spans(text: str, wanted: Iterable[Term]) -> list[Span] | None:

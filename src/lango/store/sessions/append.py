@@ -4,6 +4,7 @@ from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSessi
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import AppendResult, NewEvent, SessionId, without_temporary_state
 from lango.store.codec.rows import MESSAGE_COLUMNS, MessageRow, event_to_row
+from lango.store.contents import add_to_messages
 from lango.store.engine.database import Operation, ReturningWrite, RollBack
 from lango.store.sessions.lineage import read_rewinds
 from lango.store.sessions.open_calls import track_calls
@@ -62,6 +63,10 @@ _REVISION = "SELECT revision, epoch FROM sessions WHERE session_key = $1"
 
 _SET_ANSWER_STORED = "UPDATE turns SET answer_stored = 1 WHERE session_key = $1 AND epoch = $2 AND status = 'running'"
 
+_REVOKE_GRANTS = """
+UPDATE approval_grants SET revoked_at = (SELECT now FROM database_clock), revoked_by = 'rewind'
+WHERE session_key = $1 AND seq >= $2 AND revoked_at IS NULL
+"""
 _SET_REWINDS = "UPDATE sessions SET rewinds = $1 WHERE session_key = $2"
 # learned from messages that the rewind removes
 _DELETE_FACTS = "DELETE FROM user_facts WHERE session_key = $1 AND last_seq >= $2"
@@ -118,6 +123,7 @@ def append(
     if not written:
         seq = yield from _seq_of_same_event(key, name, row, message is None)
         raise RollBack(AppendResult(seq or 0, revision, repeated=True))  # stored before: undo the advance
+    yield from add_to_messages(key, {seq: entry.contents})
     if entry.state_delta and (delta := without_temporary_state(entry.state_delta)):
         yield from apply_delta(key, name, delta)
     if entry.rewind_before:
@@ -199,3 +205,4 @@ def _record_rewind(key: int, seq: int, invocation_id: str) -> Operation[None]:
     rewinds = yield from read_rewinds(key)
     yield _SET_REWINDS, (dumps([*map(list, rewinds), [seq, first]]), key)
     yield _DELETE_FACTS, (key, first)
+    yield _REVOKE_GRANTS, (key, first)

@@ -5,7 +5,7 @@ conditions fails; then `lango.store.sessions.append` stores the event, or raises
 """
 
 from lango.store.codec.ids import call_key
-from lango.store.codec.records import AppendResult, NewEvent
+from lango.store.codec.records import CREDENTIAL_CALL, INPUT_CALL, AppendResult, NewEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, approval_subject, event_to_row
 from lango.store.engine.database import SingleStatement, SingleStatementWrite
 from lango.store.sessions.append import ADVANCE, ID_IS_FREE
@@ -101,7 +101,7 @@ def append_statement(
     message = entry.message
     if message is None or last_seq is None or len(message.tool_calls) > 1:
         return None
-    if ends_turn or entry.state_delta or entry.rewind_before:
+    if ends_turn or entry.state_delta or entry.rewind_before or entry.contents:
         return None
     row = event_to_row(entry)
     values = (
@@ -125,7 +125,7 @@ def append_statement(
     call = message.tool_calls[0]
     if call.output is not None or message.role == "tool":
         return SingleStatementWrite(_APPEND_RESULT, (*values, call_key(call.id)), appended)
-    if approval_subject(call):
+    if approval_subject(call) or call.name in (INPUT_CALL, CREDENTIAL_CALL):
         return None
     long_running = 1 if call.id in entry.long_running else 0
     return SingleStatementWrite(_APPEND_CALL, (*values, call_key(call.id), long_running), appended)

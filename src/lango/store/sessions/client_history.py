@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from lango.store.codec.json_text import printable_text
 from lango.store.codec.records import NewEvent, SessionRecord
 from lango.store.codec.rows import MESSAGE_COLUMNS, event_to_row, insert_rows
+from lango.store.contents import add_to_messages
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.append import ADVANCE, message_values
 from lango.store.sessions.sessions import SESSION_COLUMNS, row_to_session, with_lineage
@@ -54,4 +55,6 @@ def append_client_history(key: int, revision: int, entries: Sequence[NewEvent]) 
         seq, total = seq + 1, total + entry.tokens
         rows.append(message_values(key, seq, total, None, event_to_row(entry)))
     yield from insert_rows("messages", MESSAGE_COLUMNS, rows)
+    first = last_seq - len(entries) + 1
+    yield from add_to_messages(key, {place: entry.contents for place, entry in enumerate(entries, first)})
     return revision + len(entries)

@@ -1,15 +1,19 @@
 """Track tool calls that have no result yet, and build the events that close them."""
 
 import re
-from typing import Literal
+from typing import Final, Literal
 
 from lango.history import count_tokens
 from lango.messages import Message, ToolCall
 from lango.store.codec.ids import call_key, shorten
 from lango.store.codec.json_text import dumps
-from lango.store.codec.records import NewEvent, StoredEvent
+from lango.store.codec.records import CREDENTIAL_CALL, INPUT_CALL, NewEvent, StoredEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, approval_subject, calls_from_json, row_to_event
 from lango.store.engine.database import Operation, ReturningWrite
+
+INPUT_REQUEST: Final = 1
+CREDENTIAL_REQUEST: Final = 2
+"""What `input_request` is for the two kinds of requests to a person that are no approval requests."""
 
 _MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 _BY_EVENT_ID = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND event_id = $2"  # noqa: S608
@@ -20,12 +24,32 @@ OPEN_CALL = """
 INSERT INTO open_calls (session_key, call_id, seq, long_running) VALUES ($1, $2, $3, $4)
 ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = excluded.long_running
 """
-_OPEN_APPROVAL = """
-INSERT INTO open_calls (session_key, call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at)
-VALUES ($1, $2, $3, 1, $4, $5, (SELECT now FROM database_clock) + $6)
+# requests to a person are found by user: see store/tool_calls/inbox.py
+_ASKED_COLUMNS = "app_name, user_id, turn"
+_ASKED_VALUES = """
+    (SELECT app_name FROM sessions WHERE session_key = $1), (SELECT user_id FROM sessions WHERE session_key = $1),
+    (SELECT turn FROM turns WHERE session_key = $1 AND status = 'running')"""
+_OPEN_APPROVAL = f"""
+INSERT INTO open_calls (session_key, call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at,
+    asked_at, {_ASKED_COLUMNS})
+VALUES ($1, $2, $3, 1, $4, $5, (SELECT now FROM database_clock) + $6, $7, {_ASKED_VALUES})
 ON CONFLICT (session_key, call_id) DO NOTHING
+"""  # noqa: S608 - constants
+# a workflow may request input again with the same id
+_OPEN_REQUEST = f"""
+INSERT INTO open_calls (session_key, call_id, seq, long_running, input_request, expires_at, asked_at, {_ASKED_COLUMNS})
+VALUES ($1, $2, $3, 1, $4, (SELECT now FROM database_clock) + $5, $6, {_ASKED_VALUES})
+ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = 1,
+    input_request = excluded.input_request, expires_at = excluded.expires_at, answered_at = NULL,
+    asked_at = excluded.asked_at, turn = excluded.turn
+"""  # noqa: S608 - constants
+_KEEP_REQUEST = """
+INSERT INTO credential_requests (session_key, call_id, seq, state_hash, secret) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, state_hash = excluded.state_hash,
+    secret = excluded.secret, answer = NULL
 """
 _SEQ_OF_OPEN_CALL = "SELECT seq FROM open_calls WHERE session_key = $1 AND call_id = $2"
+_SEQ_OF_LONG_RUNNING_CALL = "SELECT seq FROM long_running_calls WHERE session_key = $1 AND call_id = $2"
 _CALLS_BEFORE = """
 SELECT seq, tool_calls FROM messages_with_lineage
 WHERE session_key = $1 AND seq >= $2 AND seq < $3 AND role = 'assistant' AND tool_calls IS NOT NULL ORDER BY seq DESC
@@ -88,6 +112,10 @@ def track_calls(key: int, seq: int, message: Message, entry: NewEvent) -> Operat
     for call in message.tool_calls:
         if call.output is not None or message.role == "tool":
             rows = yield _CLOSE_CALL, (key, call_key(call.id))
+            if not rows:  # a later result of a long-running tool
+                rows = [(seq, None, None) for [seq] in (yield _SEQ_OF_LONG_RUNNING_CALL, (key, call_key(call.id)))]
+            if not rows and (subject_seq := (yield from seq_of_call(key, call_key(call.id), seq))) is not None:
+                rows = [(subject_seq, None, None)]  # a tool that ran again, with the credential that it requested
             for made_at, subject_id, subject_seq in rows:
                 farthest = made_at if farthest is None else min(farthest, made_at)
                 if subject_id is not None and subject_seq is not None:
@@ -95,10 +123,23 @@ def track_calls(key: int, seq: int, message: Message, entry: NewEvent) -> Operat
         elif subject := approval_subject(call):
             subject_id = call_key(subject["id"])
             subject_seq = yield from seq_of_call(key, subject_id, seq)
-            yield _OPEN_APPROVAL, (key, call_key(call.id), seq, subject_id, subject_seq, entry.approval_timeout_s)
+            about = subject_id, subject_seq, entry.approval_timeout_s
+            yield _OPEN_APPROVAL, (key, call_key(call.id), seq, *about, entry.created_at)
+        elif call.name in (INPUT_CALL, CREDENTIAL_CALL):
+            yield from _open_request(key, seq, call, entry)
         else:
             yield OPEN_CALL, (key, call_key(call.id), seq, 1 if call.id in entry.long_running else 0)
     return farthest if farthest != seq - 1 else None
+
+
+def _open_request(key: int, seq: int, call: ToolCall, entry: NewEvent) -> Operation[None]:
+    """Open a request for a person's input or credential."""
+    if call.name == INPUT_CALL:
+        yield _OPEN_REQUEST, (key, call_key(call.id), seq, INPUT_REQUEST, entry.input_timeout_s, entry.created_at)
+        return
+    yield _OPEN_REQUEST, (key, call_key(call.id), seq, CREDENTIAL_REQUEST, entry.credential_timeout_s, entry.created_at)
+    if (kept := entry.request_secrets.get(call.id)) is not None:
+        yield _KEEP_REQUEST, (key, call_key(call.id), seq, kept.state_hash, kept.secret)
 
 
 def seq_of_call(key: int, call: str, before: int) -> Operation[int | None]:

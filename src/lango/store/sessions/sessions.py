@@ -42,6 +42,7 @@ LEFT JOIN app_states ap ON ap.app_name = s.app_name
 """
 
 _GET = f"SELECT {_COLUMNS_WITH_STATE} WHERE s.app_name = $1 AND s.user_id = $2 AND s.id = $3"
+_NAME_BY_KEY = "SELECT app_name, user_id, id FROM sessions WHERE session_key = $1"
 _LIST_EVERY = f"SELECT {_COLUMNS_WITH_STATE}"
 _LIST = f"SELECT {_COLUMNS_WITH_STATE} WHERE s.app_name = $1"
 _LIST_OF_USER = f"SELECT {_COLUMNS_WITH_STATE} WHERE s.app_name = $1 AND s.user_id = $2"
@@ -119,6 +120,13 @@ def find_session(name: SessionId) -> Operation[SessionRecord | None]:
         return None
     [record] = yield from with_lineage([_row_with_state(rows[0], {})])
     return record
+
+
+def find_session_by_key(key: int) -> Operation[SessionRecord | None]:
+    """Read a session by its key, of any user."""
+    for name in (yield _NAME_BY_KEY, (key,)):
+        return (yield from find_session(SessionId(*name)))
+    return None
 
 
 def get_session(name: SessionId) -> Operation[SessionRecord]:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from lango.store.codec.ids import shorten
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import SessionId
@@ -36,6 +38,26 @@ WHERE session_key = $1 AND seq <= $2 AND state_delta IS NOT NULL
 UNION ALL SELECT state_delta, seq, 1, revision FROM state_events_with_lineage WHERE session_key = $1 AND seq <= $3
 ORDER BY 2, 3, 4
 """
+
+_STATE_EVENTS_UP_TO = """
+SELECT seq, 0, 0, created_at, author, state_delta, NULL FROM messages_with_lineage
+WHERE session_key = $1 AND seq <= $2 AND state_delta IS NOT NULL
+UNION ALL
+SELECT seq, 1, revision, created_at, '', state_delta, extra FROM state_events_with_lineage
+WHERE session_key = $1 AND seq <= $2
+ORDER BY 1, 2, 3
+"""
+
+
+class StateEvent(Struct, frozen=True):
+    """What one event changed in the state."""
+
+    seq: int
+    is_message: bool
+    """Otherwise it only changes state, after message `seq`."""
+    created_at: float
+    author: str
+    delta: Mapping[str, Any]
 
 
 def read_user_state(app_name: str, user_id: str) -> Operation[dict[str, Any]]:
@@ -81,6 +103,16 @@ def read_state_at(key: int, seq: int, *, before_state_events: bool = False) -> O
     for text, *_ in rows:
         state |= split_scopes(loads(text))[0]
     return state
+
+
+def read_state_events(key: int, seq: int) -> Operation[list[StateEvent]]:
+    """Read what each event up to message `seq` changed in the state, in order."""
+    rows = yield _STATE_EVENTS_UP_TO, (key, seq)
+    found: list[StateEvent] = []
+    for of_seq, kind, _, created_at, author, delta, extra in rows:
+        known = author or (loads(extra).get("author") if extra else "") or ""
+        found.append(StateEvent(of_seq, not kind, created_at, known, loads(delta)))
+    return found
 
 
 def first_seq_of_invocation(key: int, invocation_id: str) -> Operation[int | None]:

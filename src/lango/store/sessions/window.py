@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from lango.history import count_tokens
 from lango.history.budget_window import RESULT_SHARE, first_valid_start
 from lango.history.token_clipping import clip_results, clip_to_tokens, equal_share, estimate_tokens
-from lango.store.codec.records import SessionId, SessionRecord, StoredEvent
+from lango.store.codec.records import CREDENTIAL_CALL, INPUT_CALL, SessionId, SessionRecord, StoredEvent
 from lango.store.codec.rows import (
     MESSAGE_COLUMNS,
     RESULT_ROLES,
@@ -291,10 +291,15 @@ def _with_required_rows(
     """Add the rows before the window that a request needs.
 
     These are the calls that wait for a result, the calls whose result lies in the window, and, while a turn is under
-    way, the message of the user that it answers.
+    way, the message of the user that it answers. A workflow that gets its input, and a tool that gets its
+    credential, need everything since that message: ADK reads there what has run.
     """
     if not rows or rows[0][_SEQ] == 1:
         return rows
+    newest = row_to_event(rows[-1]).message if rows[-1][_ROLE] in RESULT_ROLES else None
+    if newest is not None and any(call.name in (INPUT_CALL, CREDENTIAL_CALL) for call in newest.tool_calls):
+        before = yield from read_rows(session, session.user_seq, rows[0][_SEQ] - 1)
+        rows = [*(row for row in before if is_live(row[_SEQ], ranges)), *rows]
     open_calls = yield _OPEN_CALLS, (session.key, session.user_seq)
     answered_later = (yield _CALLS_ANSWERED_LATER, (session.key, session.last_seq)) if as_it_was else []
     wanted = {seq for [seq] in (*open_calls, *answered_later)} | {

@@ -1,16 +1,21 @@
 """Read a session as export lines, a page at a time."""
 
+import base64
 from collections.abc import Iterator
 
 from msgspec import Struct, field
 
 from lango.errors import SessionNotFound
+from lango.store.artifacts.artifacts import Artifact, read_all_versions
 from lango.store.codec.ids import call_key
+from lango.store.codec.json_text import dumps, loads_untagged
 from lango.store.codec.records import SessionId, SessionRecord
 from lango.store.codec.rows import MESSAGE_COLUMNS, RESULT_ROLES, calls_from_json
+from lango.store.contents import hashes_of_messages, read_chunk, read_content
 from lango.store.engine.database import Operation, Row
 from lango.store.memory.observations import BATCH_COLUMNS, OBSERVATION_COLUMNS
 from lango.store.sessions import sessions
+from lango.store.sessions.lineage import row_ranges
 from lango.store.sessions.window import read_rows
 from lango.store.transfer.export_format import FORMAT, VERSION, dump_line, row_to_line
 
@@ -58,6 +63,9 @@ class ExportState(Struct):
 
     session: SessionRecord
     turns: list[Row]
+    artifacts: list[Artifact]
+    contents: list[str]
+    """The hashes of the contents of its messages and artifacts."""
     lines: int = 0
     open_calls: dict[str, bool] = field(default_factory=dict[str, bool])
     """The calls of the messages read so far, and whether each has no result."""
@@ -72,7 +80,11 @@ def begin_export(name: SessionId) -> Operation[ExportState]:
     """Read the session and its ended turns. Raise `SessionNotFound`."""
     session = yield from sessions.get_session(name)
     turns = yield _TURNS, (session.key,)
-    return ExportState(session, turns)
+    artifacts = yield from read_all_versions(session.name)
+    hashes = {artifact.hash for artifact in artifacts if artifact.hash is not None}
+    for place in row_ranges(session, 1, session.last_seq):
+        hashes.update((yield from hashes_of_messages(*place)))
+    return ExportState(session, turns, artifacts, sorted(hashes))
 
 
 def header_lines(export: ExportState) -> list[str]:
@@ -94,6 +106,40 @@ def header_lines(export: ExportState) -> list[str]:
     }
     known = {name: value for name, value in members.items() if value is not None}
     return export.count([dump_line(header), dump_line(known)])
+
+
+def content_line(export: ExportState, hash_: str, number: int) -> Operation[str | None]:
+    """Read a piece of a content; None: there is no further one. An empty content has one piece."""
+    data = yield from read_chunk(hash_, number)
+    if data is None and number == 0:
+        data = yield from read_content(hash_)
+        if data is None:
+            raise SessionNotFound(f"a file of session {export.session.name.id!r} was deleted while it was read")
+    if data is None:
+        return None
+    line = dump_line({"kind": "content", "hash": hash_, "number": number, "data": base64.b64encode(data).decode()})
+    export.count([line])
+    return line
+
+
+def artifact_lines(export: ExportState) -> Iterator[str]:
+    """Write the versions of artifacts that there were when the export began, each when it is asked for."""
+    for artifact in export.artifacts:
+        members = {
+            "kind": "artifact",
+            "name": artifact.name,
+            "version": artifact.version,
+            "content": artifact.kind,
+            "mime_type": artifact.mime_type,
+            "hash": artifact.hash,
+            "size": artifact.size,
+            "part": loads_untagged(dumps(artifact.part)) if artifact.part else None,
+            "metadata": loads_untagged(dumps(artifact.metadata)) if artifact.metadata else None,
+            "after_seq": artifact.after_seq,
+            "created_at": artifact.created_at,
+        }
+        line = dump_line({name: value for name, value in members.items() if value is not None})
+        yield from export.count([line])
 
 
 def event_lines(export: ExportState, first: int) -> Operation[list[str]]:

@@ -1,7 +1,8 @@
 """Define the lines of an exported session: JSON, one object per line.
 
-The first line names the format and its version, the second is the session; its events follow in order, then the ended
-turns, the tool journal, the observations, and a last line with the number of lines. Every line has a `kind`; a later
+The first line names the format and its version, the second is the session; the contents of its files follow in pieces,
+then its events in order, the ended turns, the tool journal, the observations, the artifacts, and a last line with the
+number of lines. Every line has a `kind`; a later
 version may add kinds, and an import refuses a file with an unknown kind.
 `docs/reference/store.md` describes each.
 
@@ -18,6 +19,7 @@ from lango.store.codec.ids import expand
 from lango.store.codec.json_text import dumps_untagged, loads_untagged, printable_text
 from lango.store.codec.records import EARLIEST_TIME, LATEST_TIME
 from lango.store.codec.rows import calls_from_json
+from lango.store.contents import CHUNK_BYTES
 from lango.store.engine.database import Row
 
 FORMAT = "lango-session"
@@ -41,6 +43,7 @@ Count = Annotated[int, Field(ge=0, le=_MAX_COUNT)]
 Number = Annotated[int, Field(ge=1, le=_MAX_NUMBER)]
 Time = Annotated[float, Field(ge=EARLIEST_TIME, le=LATEST_TIME, allow_inf_nan=False)]
 Cost = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Object = dict[str, Any]
 
 
@@ -99,6 +102,16 @@ class SessionLine(_Line):
     epoch: Count
     forked_from: Origin | None = None
     rewinds: list[Annotated[list[Number], Field(min_length=2, max_length=2)]] = []
+
+
+class ContentLine(_Line):
+    """A piece of the content of files."""
+
+    kind: Literal["content"] = "content"
+    hash: Hash
+    number: Count
+    data: Annotated[str, Field(max_length=2 * CHUNK_BYTES)]
+    """Base64."""
 
 
 class MessageLine(_Line):
@@ -228,6 +241,24 @@ class ObservationLine(_Line):
     text: Note
 
 
+class ArtifactLine(_Line):
+    """A version of an artifact."""
+
+    json_columns: ClassVar[tuple[str, ...]] = ("part", "metadata")
+
+    kind: Literal["artifact"] = "artifact"
+    name: Id
+    version: Count
+    content: Literal["bytes", "text", "uri"]
+    mime_type: Text | None = None
+    hash: Hash | None = None
+    size: Count = 0
+    part: Object | None = None
+    metadata: Object | None = None
+    after_seq: Count = 0
+    created_at: Time
+
+
 class EndLine(_Line):
     """The last line."""
 
@@ -236,7 +267,17 @@ class EndLine(_Line):
 
 
 Line = (
-    Header | SessionLine | MessageLine | StateLine | TurnLine | ToolJournalLine | BatchLine | ObservationLine | EndLine
+    Header
+    | SessionLine
+    | ContentLine
+    | MessageLine
+    | StateLine
+    | TurnLine
+    | ToolJournalLine
+    | BatchLine
+    | ObservationLine
+    | ArtifactLine
+    | EndLine
 )
 KINDS: Mapping[str, type[Line]] = {line.model_fields["kind"].default: line for line in get_args(Line)}
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from lango.errors import InvalidExport, Unstorable
 from lango.json_input import MAX_VALUES, TooManyValues, ValueCounter, is_nested_deeper_than
 from lango.messages import ToolCall
+from lango.store.artifacts.artifacts import USER_PREFIX, check_name, row_to_artifact
 from lango.store.codec.ids import call_key, shorten
 from lango.store.codec.json_text import dumps, loads_untagged
 from lango.store.codec.records import SessionId, StoredEvent, without_temporary_state
@@ -22,14 +23,18 @@ from lango.store.codec.rows import (
     row_to_event,
     row_to_state_event,
 )
+from lango.store.contents import contents_of_event
 from lango.store.engine.database import Row
 from lango.store.sessions import state
 from lango.store.sessions.titles import clean_title
+from lango.store.transfer.content_check import ContentCheck
 from lango.store.transfer.export_format import (
     FORMAT,
     KINDS,
     VERSION,
+    ArtifactLine,
     BatchLine,
+    ContentLine,
     EndLine,
     Header,
     Line,
@@ -48,10 +53,12 @@ _DEEPEST = 260
 _ORDER: list[tuple[type[Line], ...]] = [
     (Header,),
     (SessionLine,),
+    (ContentLine,),
     (MessageLine, StateLine),
     (TurnLine,),
     (ToolJournalLine,),
     (BatchLine, ObservationLine),
+    (ArtifactLine,),
     (EndLine,),
 ]
 
@@ -78,6 +85,7 @@ class CheckedImport(Struct):
     open_calls: dict[str, _OpenCall] = field(default_factory=dict[str, _OpenCall])
     seen: set[tuple[str, Any]] = field(default_factory=set[tuple[str, Any]])
     turns: list[Row] = field(default_factory=list[Row])
+    contents: ContentCheck = field(default_factory=ContentCheck)
 
 
 def parse_lines(lines: Lines) -> Iterator[tuple[int, Line]]:
@@ -157,6 +165,8 @@ def _check(checked: CheckedImport, line: Line, also: Callable[[StoredEvent], Non
             pass
         case SessionLine():
             _check_session(checked, line)
+        case ContentLine():
+            checked.contents.add(line)
         case MessageLine():
             _check_message(checked, line)
             _check_readable(row_to_event(row_values(line, MESSAGE_COLUMNS, checked.total_tokens)), checked, also)
@@ -170,6 +180,7 @@ def _check(checked: CheckedImport, line: Line, also: Callable[[StoredEvent], Non
             checked.revision = line.revision
             _check_readable(row_to_state_event(row_values(line, STATE_COLUMNS, 0)), checked, also)
         case EndLine():
+            checked.contents.finish()
             _require(
                 line.lines == checked.lines, f"it speaks of {line.lines} lines before it; there are {checked.lines}"
             )
@@ -181,8 +192,12 @@ def _check(checked: CheckedImport, line: Line, also: Callable[[StoredEvent], Non
             _check_record(checked, line)
 
 
-def _check_record(checked: CheckedImport, line: TurnLine | ToolJournalLine | BatchLine | ObservationLine) -> None:
+def _check_record(
+    checked: CheckedImport, line: TurnLine | ToolJournalLine | BatchLine | ObservationLine | ArtifactLine
+) -> None:
     match line:
+        case ArtifactLine():
+            _check_artifact(checked, line)
         case TurnLine():
             _require(line.turn > checked.turn, "turn: they grow")
             _require((line.epoch or 0) <= session_line(checked).epoch, "epoch: at most the session's")
@@ -204,6 +219,27 @@ def _check_record(checked: CheckedImport, line: TurnLine | ToolJournalLine | Bat
             _require_unique(checked, "observation", (line.batch, line.number))
         case _:
             assert_never(line)
+
+
+def _check_artifact(checked: CheckedImport, line: ArtifactLine) -> None:
+    try:
+        check_name(line.name)
+    except Unstorable as error:
+        raise InvalidExport(str(error)) from error
+    _require(not line.name.startswith(USER_PREFIX), "name: artifacts of users are not part of a session")
+    _require_unique(checked, "artifact", (line.name, line.version))
+    _require((line.hash is None) == (line.content == "uri"), "hash: of bytes and text, and of nothing else")
+    _require(line.after_seq <= checked.last_seq, "after_seq: there is no such message")
+    if line.hash is not None:
+        checked.contents.use(line.hash, line.size)
+    artifact = row_to_artifact(artifact_values(line))
+    _require(line.content != "uri" or bool(artifact.part.get("file_data")), "part: a uri has file_data")
+
+
+def artifact_values(line: ArtifactLine) -> Row:
+    """Return the columns of an artifact's row."""
+    columns = (line.name, line.version, line.content, line.mime_type, line.hash, line.size)
+    return (*columns, line.column("part"), line.column("metadata"), line.after_seq, line.created_at)
 
 
 def _check_session(checked: CheckedImport, line: SessionLine) -> None:
@@ -250,6 +286,8 @@ def _check_readable(stored: StoredEvent, checked: CheckedImport, also: Callable[
     if stored.state_delta:
         own, _, _ = state.split_scopes(without_temporary_state(stored.state_delta))
         checked.state |= own
+    for data in contents_of_event(stored):
+        checked.contents.use(data.hash, data.size)
     if also is not None:
         also(stored)
 

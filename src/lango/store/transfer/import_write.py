@@ -2,13 +2,17 @@
 
 import itertools
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 
 from msgspec import Struct
 
+from lango.store.artifacts.artifacts import COLUMNS as ARTIFACT_COLUMNS
+from lango.store.artifacts.session_artifacts import delete_artifacts, rename_artifacts
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import SessionId, SessionRecord
-from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, insert_rows
+from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, insert_rows, row_to_event
+from lango.store.contents import contents_of_event, delete_of_messages, release, use_again, use_content
 from lango.store.engine.database import Operation, Row
 from lango.store.lifecycle.delete import delete_session
 from lango.store.memory.observations import BATCH_COLUMNS, OBSERVATION_COLUMNS
@@ -16,9 +20,17 @@ from lango.store.sessions import sessions
 from lango.store.sessions.open_calls import OPEN_CALL
 from lango.store.sessions.state import set_session_state
 from lango.store.sessions.titles import with_first_words
+from lango.store.transfer.content_check import piece_of
 from lango.store.transfer.export import TOOL_JOURNAL_COLUMNS, TURN_COLUMNS
-from lango.store.transfer.export_format import MessageLine
-from lango.store.transfer.import_check import CheckedImport, Lines, parse_lines, row_values, session_line
+from lango.store.transfer.export_format import ArtifactLine, ContentLine, MessageLine
+from lango.store.transfer.import_check import (
+    CheckedImport,
+    Lines,
+    artifact_values,
+    parse_lines,
+    row_values,
+    session_line,
+)
 
 _SET = """
 UPDATE sessions SET updated_at = $1, revision = $2, last_seq = $3, user_seq = $4, total_tokens = $5, epoch = $6,
@@ -35,13 +47,19 @@ _TABLES = {
     "effect": ("tool_journal", TOOL_JOURNAL_COLUMNS),
     "observation_batch": ("observation_batches", BATCH_COLUMNS),
     "observation": ("observations", OBSERVATION_COLUMNS),
+    "message_content": ("message_contents", "seq, hash"),
 }
+_ARTIFACT_HASH = ARTIFACT_COLUMNS.split(", ").index("hash")
 _BATCH_ROWS = 500
 _BATCH_CHARACTERS = 500_000
 _STAGING_APP = "lango:import"
 _ABANDONED_AFTER_S = 86_400.0
+_ADD_ARTIFACT = f"""
+INSERT INTO artifacts (app_name, user_id, session_id, {ARTIFACT_COLUMNS})
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+"""  # noqa: S608 - constants
 Batch = list[tuple[str, Row]]
-"""Rows by their kind."""
+"""Rows by their kind; a content with its hash and bytes."""
 
 
 class StagedSession(Struct, frozen=True):
@@ -65,27 +83,68 @@ def stage_session(now: float) -> Operation[StagedSession]:
 def row_batches(staged: StagedSession, checked: CheckedImport, lines: Lines) -> Iterator[Batch]:
     """Yield the rows of an import in batches; its turns go to `checked.turns`, for `publish_session`."""
     batch: Batch = []
-    size = total = 0
-    for _, line in parse_lines(lines):
-        if line.kind not in _TABLES:
-            continue
-        total += line.tokens if isinstance(line, MessageLine) else 0
-        row = staged.key, *row_values(line, _TABLES[line.kind][1], total)
-        if line.kind == "turn":
+    size = 0
+    for kind, row in _rows(staged, checked, lines):
+        if kind == "turn":
             checked.turns.append(row)
             continue
-        batch.append((line.kind, row))
-        size += sum(len(value) for value in row if isinstance(value, str))
+        batch.append((kind, row))
+        size += sum(len(value) for value in row if isinstance(value, str | bytes))
         if len(batch) >= _BATCH_ROWS or size >= _BATCH_CHARACTERS:
             yield batch
             batch, size = [], 0
     yield batch
 
 
-def insert_batch(batch: Batch) -> Operation[None]:
-    """Insert some rows of a staged session."""
+def _rows(staged: StagedSession, checked: CheckedImport, lines: Lines) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of an import by their kind, with the key of the staged session. A content is joined first."""
+    total = 0
+    pieces: dict[str, list[bytes]] = {}
+    for _, line in parse_lines(lines):
+        if pieces and not (isinstance(line, ContentLine) and line.hash in pieces):
+            [(hash_, data)] = pieces.items()
+            yield "content", (staged.key, hash_, b"".join(data))
+            pieces.clear()
+        if isinstance(line, ContentLine):
+            pieces.setdefault(line.hash, []).append(piece_of(line))
+        elif isinstance(line, ArtifactLine):
+            yield "artifact", (staged.key, *artifact_values(line))
+        elif line.kind in _TABLES:
+            total += line.tokens if isinstance(line, MessageLine) else 0
+            values = row_values(line, _TABLES[line.kind][1], total)
+            yield line.kind, (staged.key, *values)
+            if isinstance(line, MessageLine):
+                hashes = {data.hash for data in contents_of_event(row_to_event(values))}
+                yield from (("message_content", (staged.key, line.seq, hash_)) for hash_ in sorted(hashes))
+
+
+def insert_batch(staged: StagedSession, batch: Batch) -> Operation[None]:
+    """Insert some rows of a staged session, which holds the contents that come before the rows that use them."""
+    yield from _use_contents(batch)
+    name = staged.name
     for kind, together in itertools.groupby(batch, key=lambda row: row[0]):
-        yield from insert_rows(*_TABLES[kind], [row for _, row in together])
+        rows = [row for _, row in together]
+        match kind:
+            case "content":
+                yield from insert_rows("message_contents", "seq, hash", [(key, 0, hash_) for key, hash_, _ in rows])
+            case "artifact":
+                for _, *columns in rows:
+                    yield _ADD_ARTIFACT, (name.app_name, name.user_id, name.id, *columns)
+            case _:
+                yield from insert_rows(*_TABLES[kind], rows)
+
+
+def _use_contents(batch: Batch) -> Operation[None]:
+    """Store the contents of a batch, and count the rows of it that use contents, in the order of the hashes."""
+    new = {row[1]: row[2] for kind, row in batch if kind == "content"}
+    used = [row[2] for kind, row in batch if kind == "message_content"]
+    used += [row[1 + _ARTIFACT_HASH] for kind, row in batch if kind == "artifact" and row[1 + _ARTIFACT_HASH]]
+    uses = Counter[str](used)
+    for hash_ in sorted({*new, *uses}):
+        if hash_ in new:
+            yield from use_content(hash_, new[hash_])
+        if uses[hash_]:
+            yield from use_again(hash_, uses[hash_])
 
 
 def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImport) -> Operation[SessionRecord]:
@@ -94,7 +153,11 @@ def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImpo
     session = session_line(checked)
     placeholder = yield from sessions.insert(name, session.created_at)  # so that of two imports at once one is refused
     yield _FREE_NAME, (placeholder,)
-    yield from insert_batch([("turn", row) for row in checked.turns])
+    yield from insert_batch(staged, [("turn", row) for row in checked.turns])
+    unused = yield from delete_of_messages(staged.key, 0, 0)
+    unused += yield from delete_artifacts(name)  # of a session that was never stored here
+    yield from rename_artifacts(staged.name, name)
+    yield from release(unused)
     yield _SET_FIRST_EPOCHS, (staged.key,)
     origin = session.forked_from
     yield (

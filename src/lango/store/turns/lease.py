@@ -14,7 +14,7 @@ from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import SessionId
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import check_epoch, lock_session
-from lango.store.turns.queue import ANY_AHEAD, TURN, WITHDRAW, decode_input, read_open_turns
+from lango.store.turns.queue import ANY_AHEAD, TURN, WITHDRAW, decode_input, read_open_turns, release_input
 from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.submit import NEW_EPOCH, accepts_results, append_input, start_turn
 from lango.store.turns.turns import OpenTurn, Turn
@@ -133,8 +133,11 @@ def lease_turn(key: int, name: SessionId, turn: int, owner: str, now: float) -> 
     entry = decode_input(message)
     if not (yield from accepts_results(key, entry)):
         yield WITHDRAW, (now, key, turn)
+        yield from release_input(key, turn, entry)
         return Turn(key, turn, None, "failed")
-    return (yield from start_turn(key, name, turn, entry, now))
+    started = yield from start_turn(key, name, turn, entry, now)
+    yield from release_input(key, turn, entry)
+    return started
 
 
 def take_over(
@@ -203,6 +206,8 @@ def interrupt_turn(key: int, name: SessionId, abandoned: OpenTurn, now: float) -
         revision = begun.revision
     else:
         [[_, revision]] = yield NEW_EPOCH, (key,)
+    if entry is not None:
+        yield from release_input(key, abandoned.turn, entry)
     yield from close_open_calls(key, name, revision, now)
     return True
 

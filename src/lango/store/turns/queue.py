@@ -6,14 +6,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from lango.messages import Message
+from lango.messages import Message, StoredBytes, byte_size
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import ClientResult, NewEvent, SessionId, SessionRecord, StoredEvent
 from lango.store.codec.rows import calls_from_json, calls_to_json, event_to_row
+from lango.store.contents import hold_for_turn, release_of_turn
 from lango.store.engine.database import LARGEST, Operation
 from lango.store.sessions.lineage import is_live, live_ranges
 from lango.store.sessions.sessions import find_running_turn, find_session, lock_session
-from lango.store.turns import approvals
+from lango.store.tool_calls import approvals
 from lango.store.turns.turns import OpenTurn, Turn
 
 _NEXT_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn > $2 ORDER BY turn LIMIT $3"
@@ -69,9 +70,18 @@ def input_digest(entry: NewEvent) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def encode_input(entry: NewEvent) -> str:
-    """Encode the input of a queued turn."""
+def hold_input(key: int, turn: int, entry: NewEvent) -> Operation[str]:
+    """Store the files of a queued turn's input, and return the rest of the input as text."""
+    contents = {hash_: data for event in (*entry.preceding, entry) for hash_, data in event.contents.items()}
+    if contents:
+        yield from hold_for_turn(key, turn, contents)
     return dumps(_event_to_json(entry))
+
+
+def release_input(key: int, turn: int, entry: NewEvent) -> Operation[None]:
+    """Release the files of a turn's input that is queued no more. Messages that use them are stored before."""
+    if any(event.contents for event in (*entry.preceding, entry)):
+        yield from release_of_turn(key, turn)
 
 
 def _event_to_json(entry: NewEvent) -> dict[str, Any]:
@@ -86,8 +96,11 @@ def _event_to_json(entry: NewEvent) -> dict[str, Any]:
         "content": message.content,
         "tool_calls": calls_to_json(message.tool_calls),
         "extra": dict(entry.extra or {}),
+        "contents": {hash_: StoredBytes(hash_, byte_size(data)) for hash_, data in entry.contents.items()},
         "state_delta": dict(entry.state_delta or {}),
-        "results": {call_id: [item.output, item.full_text] for call_id, item in entry.client_results.items()},
+        "results": {
+            call_id: [item.output, item.full_text, item.will_continue] for call_id, item in entry.client_results.items()
+        },
         "before": [_event_to_json(item) for item in entry.preceding],
     }
 
@@ -105,6 +118,7 @@ def _event_from_json(members: Mapping[str, Any]) -> NewEvent:
         tokens=members["tokens"],
         message=Message(members["role"], members["content"], calls_from_json(members["tool_calls"]), members["author"]),
         extra=members["extra"],
+        contents=members.get("contents", {}),  # of an input that an earlier version queued: with the bytes
         state_delta=members.get("state_delta") or None,
         client_results={call_id: ClientResult(*item) for call_id, item in members.get("results", {}).items()},
         preceding=tuple(_event_from_json(item) for item in members.get("before", ())),
@@ -160,7 +174,9 @@ def withdraw_turn(turn: Turn, now: float) -> Operation[bool]:
     if not (yield WITHDRAW, (now, key, turn.turn)):
         return False
     [[_, _, _, message, _]] = rows
-    yield from approvals.reopen(key, decode_input(message))
+    entry = decode_input(message)
+    yield from approvals.reopen(key, entry)
+    yield from release_input(key, turn.turn, entry)
     return True
 
 

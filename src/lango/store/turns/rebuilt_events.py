@@ -1,29 +1,54 @@
 """Rebuild the events of an ended turn from its messages when the event log does not have them.
 
-The log dropped them, or no server ran the turn. Each text is one event, and each tool has its start and its end;
-thoughts are left out. `accepted` has its original id. The others are numbered from `FIRST_REBUILT` on, the same each
-time: their original ids are not stored.
+The log dropped them, or no server ran the turn. Each text is one event, and each tool and each node of a workflow has
+its start and its end; thoughts are left out. `accepted` has its original id. The others are numbered from
+`FIRST_REBUILT` on, the same each time: their original ids are not stored.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import replace
 
-from lango.events import Accepted, ApprovalNeeded, TextDelta, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent, Usage
+from lango.events import (
+    Accepted,
+    ApprovalNeeded,
+    CredentialNeeded,
+    InputNeeded,
+    TextDelta,
+    ToolEnd,
+    ToolStart,
+    TurnDone,
+    TurnError,
+    TurnEvent,
+    Usage,
+)
 from lango.messages import ToolCall
 from lango.store.codec import event_ids
 from lango.store.codec.ids import call_key
-from lango.store.codec.records import StoredEvent
+from lango.store.codec.json_text import loads
+from lango.store.codec.records import CREDENTIAL_CALL, INPUT_CALL, SessionRecord, StoredEvent
 from lango.store.codec.rows import approval_subject, calls_from_json, client_call_ids
 from lango.store.engine.database import Operation
-from lango.store.sessions.open_calls import is_closing_event
-from lango.store.turns import tool_journal, turns
+from lango.store.sessions.lineage import row_ranges
+from lango.store.sessions.open_calls import is_closing_event, message_at
+from lango.store.tool_calls import tool_journal
+from lango.store.tool_calls.credential_requests import credential_event, credential_request
+from lango.store.tool_calls.input_requests import input_event, input_request
+from lango.store.turns import turns
+from lango.store.turns.node_progress import NodeStep, read_turn_steps
 
+_Request = ApprovalNeeded | InputNeeded | CredentialNeeded
 _NOT_TOOLS = ("transfer_to_agent", "adk_request_")
-_APPROVAL_EXPIRIES = """
-SELECT call_id, expires_at FROM open_calls WHERE session_key = $1 AND approves_call_id IS NOT NULL
+_EXPIRIES = """
+SELECT call_id, expires_at FROM open_calls
+WHERE session_key = $1 AND (approves_call_id IS NOT NULL OR input_request > 0)
+"""
+_WITHOUT_ANSWER = """
+SELECT first_seq, status, extra FROM turns WHERE session_key = $1 AND first_seq >= $2 AND first_seq <= $3
+    AND status IN ('failed', 'cancelled', 'interrupted')
 """
 # an approved call is a few messages before its result
 _EARLIER_CALLS = """
@@ -36,11 +61,14 @@ def rebuild_events(key: int, turn: int, record: turns.TurnRecord) -> Operation[l
     """Rebuild the events of an ended turn, the same each time."""
     found = yield from turns.read_turn_messages(key, turn)
     messages = [event for event in found if not is_closing_event(event)]
+    opener = None if record.first_seq is None else (yield from message_at(key, record.first_seq))
+    steps = yield from read_turn_steps(key, record.first_seq, opener, messages)
     rebuilder = _Rebuilder(
         messages,
         (yield from tool_journal.read_journal_entries(key, messages)),
         (yield from _earlier_calls(key, messages)),
-        {row[0]: row[1] for row in (yield _APPROVAL_EXPIRIES, (key,))},
+        {row[0]: row[1] for row in (yield _EXPIRIES, (key,))},
+        steps,
     )
     first_id = event_ids.event_id(turn, 1)
     accepted = Accepted(first_id, turn, waiting=record.was_queued, invocation_id=record.invocation_id)
@@ -53,17 +81,32 @@ def final_event(turn: int, record: turns.TurnRecord, event_id: int) -> TurnDone 
     if record.status == "done":
         used: Mapping[str, Any] = record.extra.get("usage") or {}
         spent = [used.get(name, 0) for name in ("input", "output", "cached", "model_calls")]
-        usage = Usage(*spent, cost_usd=used.get("cost_usd"))
+        usage = Usage(*spent, cost_usd=used.get("cost_usd"), thought_tokens=used.get("thoughts", 0))
         ended: Mapping[str, Any] = record.extra.get("done") or {}
-        return TurnDone(event_id, turn, ended.get("status", "done"), usage, ended.get("finish_reason", ""))
-    if record.status == "cancelled" and record.epoch is None:
+        status, reason = ended.get("status", "done"), ended.get("finish_reason", "")
+        return TurnDone(event_id, turn, status, usage, reason, ended.get("output"))
+    return _error(record.status, record.extra, event_id, has_run=record.epoch is not None)
+
+
+def _error(status: str, extra: Mapping[str, Any], event_id: int, *, has_run: bool) -> TurnError:
+    """Return why a turn ended without an answer."""
+    if status == "cancelled" and not has_run:
         error, message = "TurnCancelled", "the message was taken back before its turn came: send it with another key"
-    elif record.status == "cancelled":
+    elif status == "cancelled":
         error, message = "TurnCancelled", "the turn was stopped"
     else:
         error, message = "TurnFailed", "the process that ran this turn is gone: what is stored stays; send it again"
-    failed: Mapping[str, str] = record.extra.get("error") or {}
+    failed: Mapping[str, str] = extra.get("error") or {}
     return TurnError(event_id, failed.get("type", error), failed.get("message", message))
+
+
+def read_turn_errors(session: SessionRecord, first_seq: int, last_seq: int) -> Operation[dict[int, TurnError]]:
+    """Read why turns between two messages ended without an answer, by the message that started each."""
+    errors: dict[int, TurnError] = {}
+    for key, first, last in row_ranges(session, first_seq, last_seq):
+        for seq, status, extra in (yield _WITHOUT_ANSWER, (key, first, last)):
+            errors[seq] = _error(status, loads(extra) if extra else {}, 0, has_run=True)
+    return errors
 
 
 def _earlier_calls(key: int, messages: Iterable[StoredEvent]) -> Operation[dict[str, ToolCall]]:
@@ -90,27 +133,41 @@ class _Rebuilder:
         journal: tool_journal.JournalByCall,
         earlier: Mapping[str, ToolCall],
         expiries: Mapping[str, float | None],
+        steps: Sequence[NodeStep] = (),
     ) -> None:
         self._messages = messages
         self._journal = journal
         self._earlier = earlier
         self._expiries = expiries
+        self._steps = steps
         self._answered = {call.id for event in messages for call in _results(event)}
 
-    def events(self) -> Iterator[TextDelta | ToolStart | ToolEnd | ApprovalNeeded | TurnError]:
+    def events(self) -> Iterator[TurnEvent]:
         """Rebuild the events between the first and the last, without ids."""
+        steps = deque(self._steps)
         for event in self._messages:
-            if event.message and event.message.role == "assistant" and event.message.content:
-                yield TextDelta(0, event.message.content, event.message.author)
-            for call in _calls(event):
-                yield from self._call(event, call)
-            for result in _results(event):
-                yield from self._result(event, result)
+            # a node starts before its first event, and ends after its last one
+            yield from _take_steps(steps, event, has_come=False)
+            yield from self._message(event)
+            yield from _take_steps(steps, event, has_come=True)
+        yield from (step.event for step in steps)
 
-    def _call(self, stored: StoredEvent, call: ToolCall) -> Iterator[ToolStart | ApprovalNeeded]:
-        if about := approval_subject(call):
-            expires_at = self._expiries.get(call_key(call.id))
-            until = None if expires_at is None else datetime.fromtimestamp(expires_at, UTC)
+    def _message(self, event: StoredEvent) -> Iterator[TurnEvent]:
+        if event.message and event.message.role == "assistant" and event.message.content:
+            yield TextDelta(0, event.message.content, event.message.author)
+        for call in _calls(event):
+            yield from self._call(event, call)
+        for result in _results(event):
+            yield from self._result(event, result)
+
+    def _call(self, stored: StoredEvent, call: ToolCall) -> Iterator[ToolStart | _Request]:
+        expires_at = self._expiries.get(call_key(call.id))
+        until = None if expires_at is None else datetime.fromtimestamp(expires_at, UTC)
+        if call.name == INPUT_CALL:
+            yield input_event(input_request(stored, call, expires_at), 0)
+        elif call.name == CREDENTIAL_CALL:
+            yield credential_event(credential_request(stored, call, expires_at), 0)
+        elif about := approval_subject(call):
             yield ApprovalNeeded(0, about["id"], about.get("name", ""), about.get("args") or {}, until)
         elif _is_tool(call):
             noted = self._journal.get((stored.seq, call_key(call.id)))
@@ -131,6 +188,15 @@ class _Rebuilder:
         yield ToolEnd(0, result.id, result.name, not failed, output, noted.duration_s if noted else None)
         if failed:
             yield TurnError(0, "ToolFailed", str(failed), fatal=False, call_id=result.id)
+
+
+def _take_steps(steps: deque[NodeStep], event: StoredEvent, *, has_come: bool) -> Iterator[TurnEvent]:
+    """Take the steps of nodes that come before an event, or those up to it once it has come."""
+    while steps and (
+        steps[0].at < event.created_at
+        or (steps[0].at == event.created_at and (has_come or steps[0].event.status == "started"))
+    ):
+        yield steps.popleft().event
 
 
 def _start(call: ToolCall, stored: StoredEvent) -> ToolStart:

@@ -5,7 +5,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from lango.errors import CallNotWaiting, IdempotencyKeyReused, SessionNotFound, StaleSession, TurnRunning
+from lango.errors import (
+    CallNotWaiting,
+    EventConflict,
+    IdempotencyKeyReused,
+    SessionNotFound,
+    StaleSession,
+    TurnRunning,
+)
 from lango.store.codec.ids import shorten
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import NewEvent, SessionId
@@ -13,10 +20,16 @@ from lango.store.engine.database import Operation, RollBack
 from lango.store.sessions.append import append
 from lango.store.sessions.client_history import append_client_history, input_hash
 from lango.store.sessions.sessions import lock_session
-from lango.store.turns import approvals, client_calls
-from lango.store.turns.queue import encode_input, input_digest, is_same_input, read_open_turns
+from lango.store.tool_calls import approvals, client_calls, credential_requests, input_requests, long_running
+from lango.store.tool_calls.approvals import ApprovalAnswer
+from lango.store.tool_calls.credential_requests import CredentialAnswer
+from lango.store.tool_calls.input_requests import InputAnswer
+from lango.store.turns.queue import hold_input, input_digest, is_same_input, read_open_turns
 from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, Turn
+
+Answer = ApprovalAnswer | InputAnswer | CredentialAnswer
+"""An answer to a request, which must be open and in time."""
 
 _BY_EVENT = """
 SELECT t.turn, t.status, t.epoch, t.first_epoch, t.owner
@@ -46,16 +59,19 @@ def submit(
     idempotency_key: str | None,
     *,
     queue: bool,
-    answer: approvals.ApprovalAnswer | None = None,
+    answer: Answer | None = None,
     at_revision: int | None = None,
     request: Mapping[str, Any] | None = None,
+    sent: NewEvent | None = None,
+    digest: str | None = None,
 ) -> Operation[Turn]:
     """Store a turn with its input, and start it if no open turn is ahead of it.
 
-    Otherwise it is queued; without `queue`, raise `TurnRunning` and store nothing. An `answer` to an approval request
-    must be in time. A repeated idempotency key returns the earlier turn; with another input, raise
-    `IdempotencyKeyReused`. With `at_revision`, raise `StaleSession` unless the session has this revision and no open
-    turn. `request` is what came with the input, and is needed to run the turn in another process.
+    Otherwise it is queued; without `queue`, raise `TurnRunning` and store nothing. An `answer` to a request must be in
+    time. A repeated idempotency key returns the earlier turn; with another input, raise `IdempotencyKeyReused`. With
+    `at_revision`, raise `StaleSession` unless the session has this revision and no open turn. `request` is what came
+    with the input, and is needed to run the turn in another process. `sent` is the message that the user sent, where
+    the input was made from it: a repeated request is recognised by it, or by the `digest` of the request.
     """
     locked = yield from lock_session(key)
     if locked is None:
@@ -63,28 +79,42 @@ def submit(
     if at_revision is not None and (locked.revision != at_revision or (yield from read_open_turns(key))):
         return (yield from _turn_of_lost_reply(key, name, entry, owner))
     if idempotency_key is not None:
-        for turn, status, epoch, digest in (yield BY_IDEMPOTENCY_KEY, (key, idempotency_key)):
-            if answer is None and not is_same_input(entry, digest):
+        for turn, status, epoch, known in (yield BY_IDEMPOTENCY_KEY, (key, idempotency_key)):
+            # an answer to an approval request has no key of the client
+            is_repeated = answer is not None or is_same_input(sent or entry, known)
+            if not (is_repeated if digest is None else known in (None, digest)):
                 raise IdempotencyKeyReused(
                     f"the idempotency key {idempotency_key!r} came before in session {name.id!r}, with another "
-                    "message: use another key for this one"
+                    "request: use another key for this one"
                 )
             return Turn(key, turn, epoch, status, repeated=True)
     [[turn]] = yield _NEXT_NUMBER, (key,)
     queued_before = yield from read_open_turns(key, turn)
     if queued_before and not queue:
         raise TurnRunning(f"session {name.id!r} is busy with another message: try again when it is answered")
-    if answer is not None:
-        yield from approvals.record_answer(key, name, answer, now)
+    yield from _record_answer(key, name, answer, now)
     if not (yield from accepts_results(key, entry)):
         raise CallNotWaiting(f"a call of session {name.id!r} does not wait for its result any more")
-    queued_input = encode_input(entry) if queued_before else None
-    digest = input_digest(entry) if idempotency_key is not None else None
+    queued_input = (yield from hold_input(key, turn, entry)) if queued_before else None
+    if idempotency_key is not None and digest is None:
+        digest = input_digest(sent or entry)
     about = dumps(request) if request else None
     yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, queued_input, digest, about)
     if queued_before:
         return Turn(key, turn, None, "queued")
     return (yield from start_turn(key, name, turn, entry, now))
+
+
+def _record_answer(key: int, name: SessionId, answer: Answer | None, now: float) -> Operation[None]:
+    match answer:
+        case ApprovalAnswer():
+            yield from approvals.record_answer(key, name, answer, now)
+        case InputAnswer():
+            yield from input_requests.record_answer(key, name, answer)
+        case CredentialAnswer():
+            yield from credential_requests.record_answer(key, name, answer)
+        case None:
+            pass
 
 
 def _turn_of_lost_reply(key: int, name: SessionId, entry: NewEvent, owner: str) -> Operation[Turn]:
@@ -119,7 +149,10 @@ class AppendedInput(Struct, frozen=True):
 
 
 def append_input(key: int, name: SessionId, entry: NewEvent, now: float) -> Operation[AppendedInput]:
-    """Append the input of a turn under a new epoch, after closing the calls that the turn before left open."""
+    """Append the input of a turn under a new epoch, after closing the calls that the turn before left open.
+
+    Raise `EventConflict` if an event with its id is stored, even the same one: an input starts one turn.
+    """
     user_texts = [
         event.message.content for event in (*entry.preceding, entry) if event.message and event.message.role == "user"
     ]
@@ -127,13 +160,20 @@ def append_input(key: int, name: SessionId, entry: NewEvent, now: float) -> Oper
         [[epoch, revision]] = yield _NEW_INPUT, (input_hash(user_texts[-1]), key)
     else:
         [[epoch, revision]] = yield NEW_EPOCH, (key,)
-    # not so if it answers an approval request
+    # not so if it answers a request for approval or input
     is_new_message = entry.message is not None and entry.message.role == "user"
-    revision = yield from close_open_calls(key, name, revision, now, close_approvals=is_new_message)
+    closed = "unanswered" if is_new_message else None
+    revision = yield from close_open_calls(key, name, revision, now, close_requests=closed)
     if is_new_message:
         revision = yield from client_calls.close_unanswered(key, name, revision, now, entry.client_results)
     revision = yield from append_client_history(key, revision, entry.preceding)
-    appended = yield from append(key, name, revision, entry, epoch)
+    try:
+        appended = yield from append(key, name, revision, entry, epoch)
+    except RollBack:  # its result says that the event is stored, and is no turn
+        raise EventConflict(
+            f"session {name.id!r} already holds the event {entry.event_id!r}: give this one its own id"
+        ) from None
     for event in (*entry.preceding, entry):
         yield from client_calls.store_full_results(key, epoch, event.client_results, now)
+        yield from long_running.close_finished(key, event)
     return AppendedInput(epoch, appended.revision, appended.seq)

@@ -27,7 +27,7 @@ WHERE t.session_key = $1 AND t.turn >= $2 ORDER BY t.turn LIMIT 1
 """
 _TOOLS = """
 SELECT epoch, call_id, name, CASE WHEN result LIKE '{"error":%' THEN 'failed' ELSE status END, started_at, finished_at,
-    CASE WHEN approved = 1 THEN approved_by END
+    CASE WHEN approved = 1 THEN approved_by END, intended_at
 FROM tool_journal WHERE session_key = $1 AND epoch >= $2 AND epoch <= $3 ORDER BY epoch, intended_at, call_id
 """
 _TOTALS = """
@@ -60,6 +60,7 @@ class ToolRow(Struct, frozen=True):
     started_at: float | None
     finished_at: float | None
     approved_by: str | None
+    intended_at: float = 0.0
 
 
 class TurnRow(Struct, frozen=True):

@@ -15,20 +15,24 @@ from lango.store.codec.records import SessionId, Status, StoredEvent, Turn
 from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, row_to_event, row_to_state_event
 from lango.store.engine.database import LARGEST, Operation
 from lango.store.sessions.sessions import lock_session
+from lango.store.tool_calls.credential_requests import forget_request
 from lango.store.turns.recovery import close_open_calls
 
 Outcome = Literal["done", "failed", "cancelled", "interrupted"]
+_REQUEST_OF_INVOCATION = """
+SELECT request FROM turns WHERE session_key = $1 AND invocation_id = $2 ORDER BY turn DESC LIMIT 1
+"""
 BY_IDEMPOTENCY_KEY = "SELECT turn, status, epoch, digest FROM turns WHERE session_key = $1 AND idempotency_key = $2"
 _END = """
 UPDATE turns SET status = $1, ended_at = $2, extra = $3, input_tokens = $4, output_tokens = $5, cached_tokens = $6,
     model_calls = $7, cost_usd = $8
 WHERE session_key = $9 AND epoch = $10 AND status = 'running' RETURNING
     (SELECT COUNT(*) FROM turns w WHERE w.session_key = turns.session_key AND w.turn > turns.turn
-        AND w.status = 'queued' AND w.owner <> turns.owner), request
+        AND w.status = 'queued' AND w.owner <> turns.owner), request, cancel_requested
 """
 _READ = """
 SELECT t.status, t.invocation_id, t.extra, t.owner, o.heartbeat, t.epoch, t.created_at, t.started_at, t.first_seq,
-    t.attempts, t.resumptions, t.request
+    t.attempts, t.resumptions, t.request, t.ended_at
 FROM turns t LEFT JOIN owners o ON o.owner = t.owner WHERE t.session_key = $1 AND t.turn = $2
 """
 # the range of a turn's messages; a turn without `first_seq` lies between its neighbours
@@ -47,7 +51,8 @@ _STATE_EVENTS_SINCE = f"""
 SELECT {STATE_COLUMNS} FROM state_events WHERE session_key = $1 AND seq >= $2 ORDER BY seq, revision
 """  # noqa: S608 - constants
 _CANCEL = """
-UPDATE turns SET cancel_requested = 1 WHERE session_key = $1 AND status = 'running' AND turn < $2 RETURNING turn
+UPDATE turns SET cancel_requested = 1 WHERE session_key = $1 AND status = 'running' AND turn >= $2 AND turn < $3
+RETURNING turn
 """
 
 
@@ -75,6 +80,8 @@ class TurnRecord(Struct, frozen=True):
     """When and why it was resumed: `at` and `reason`."""
     request: Mapping[str, Any] = {}
     """What came with its input."""
+    created_at: float = 0.0
+    ended_at: float | None = None
 
 
 class EndResult(Struct, frozen=True):
@@ -98,7 +105,10 @@ class OpenTurn(Struct, frozen=True):
 def end_turn(
     turn: Turn, name: SessionId, outcome: Outcome, now: float, extra: Mapping[str, Any] | None = None
 ) -> Operation[EndResult]:
-    """End a running turn, close its open calls, and count its tokens against the quota of its request."""
+    """End a running turn, close its open calls, and count its tokens against the quota of its request.
+
+    A turn that a user asked to stop waits for no answer any more: its requests are closed, too.
+    """
     key = turn.session_key
     locked = yield from lock_session(key)
     used: Mapping[str, Any] = (extra or {}).get("usage") or {}
@@ -106,11 +116,20 @@ def end_turn(
     rows = yield _END, (outcome, now, dumps(extra) if extra else None, *spent, key, turn.epoch)
     if not rows or not locked:
         return EndResult(bool(rows))
-    request: Mapping[str, Any] = loads(rows[0][1]) if rows[0][1] else {}
+    [[queued_elsewhere, stored_request, is_stopped]] = rows
+    request: Mapping[str, Any] = loads(stored_request) if stored_request else {}
     if used and (quota_id := request.get("quota")):
         yield from spend_tokens(quota_id, used["input"] + used["output"], now)
-    yield from close_open_calls(key, name, locked.revision, now)
-    return EndResult(True, others_are_queued=rows[0][0] > 0)
+    if answer := request.get("credential_answer"):  # the turn needs the credential no more
+        yield from forget_request(key, answer["call_id"])
+    yield from close_open_calls(key, name, locked.revision, now, close_requests="stopped" if is_stopped else None)
+    return EndResult(True, others_are_queued=queued_elsewhere > 0)
+
+
+def read_request(key: int, invocation_id: str) -> Operation[Mapping[str, Any]]:
+    """Return what came with the input of the newest turn of an invocation; nothing: there is no such turn."""
+    rows = yield _REQUEST_OF_INVOCATION, (key, invocation_id)
+    return loads(rows[0][0]) if rows and rows[0][0] else {}
 
 
 def find_by_idempotency_key(key: int, idempotency_key: str) -> Operation[int | None]:
@@ -124,7 +143,7 @@ def read_turn(key: int, turn: int) -> Operation[TurnRecord | None]:
     rows = yield _READ, (key, turn)
     for row in rows:
         status, invocation_id, extra, owner, heartbeat, epoch, created_at, started_at, first_seq, *resumed = row
-        attempts, resumptions, request = resumed
+        attempts, resumptions, request, ended_at = resumed
         return TurnRecord(
             status,
             invocation_id or "",
@@ -137,6 +156,8 @@ def read_turn(key: int, turn: int) -> Operation[TurnRecord | None]:
             attempts,
             loads(resumptions) if resumptions else (),
             loads(request) if request else {},
+            created_at,
+            ended_at,
         )
     return None
 
@@ -174,6 +195,7 @@ def read_turn_record(turn: Turn, first_seq: int) -> Operation[list[StoredEvent]]
     return sorted(found, key=lambda event: (event.seq, event.message is None))
 
 
-def request_cancel(key: int, before: int | None = None) -> Operation[bool]:
-    """Ask the owner of a session's running turn to stop it; False: none runs, or none before the turn `before`."""
-    return bool((yield _CANCEL, (key, LARGEST if before is None else before)))
+def request_cancel(key: int, before: int | None = None, *, only: int | None = None) -> Operation[bool]:
+    """Ask the owner of a session's running turn to stop it; False: none runs, none before `before`, or not `only`."""
+    first, end = (0, LARGEST if before is None else before) if only is None else (only, only + 1)
+    return bool((yield _CANCEL, (key, first, end)))

@@ -26,8 +26,9 @@ NO_RESULT = {"error": NO_RESULT_TEXT, "outcome": "unknown"}
 
 _OPEN = """
 SELECT call_id, seq FROM open_calls
-WHERE session_key = $1 AND long_running = 1 AND approves_call_id IS NULL ORDER BY seq
+WHERE session_key = $1 AND long_running = 1 AND approves_call_id IS NULL AND input_request = 0 ORDER BY seq
 """
+_LONG_RUNNING = "SELECT call_id FROM long_running_calls WHERE session_key = $1"
 _STORE_FULL_RESULT = """
 INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at, finished_at, whole)
 VALUES ($1, $2, $3, '', 'once', 'finished', '', $4, $4, $5)
@@ -35,22 +36,23 @@ ON CONFLICT (session_key, call_id, epoch) DO NOTHING
 """
 
 
-class ClientCall(Struct, frozen=True):
-    """An open call of a client's tool, and the message that made it."""
+class PendingCall(Struct, frozen=True):
+    """A call whose result comes from outside, and the message that made it."""
 
     call: ToolCall
     made_by: StoredEvent
 
 
-def read_client_calls(session: SessionRecord) -> Operation[list[ClientCall]]:
+def read_client_calls(session: SessionRecord) -> Operation[list[PendingCall]]:
     """Read the open calls of the client's tools, in order."""
     return (yield from _open_calls(session.key, list(live_ranges(session.last_seq, session.rewinds))))
 
 
 def are_open(key: int, call_ids: Collection[str]) -> Operation[bool]:
-    """Whether all of these calls are open."""
-    rows = yield _OPEN, (key,)
-    return {call_key(call_id) for call_id in call_ids} <= {call_id for call_id, _ in rows}
+    """Whether all of these calls are open: those of the client, and of long-running tools."""
+    clients = yield _OPEN, (key,)
+    long_running = yield _LONG_RUNNING, (key,)
+    return {call_key(call_id) for call_id in call_ids} <= {row[0] for row in (*clients, *long_running)}
 
 
 def close_unanswered(
@@ -60,7 +62,7 @@ def close_unanswered(
     if not (yield _OPEN, (key,)):
         return revision
     found = yield from _open_calls(key, (yield from read_live_ranges(key)))
-    by_message: dict[int, list[ClientCall]] = {}
+    by_message: dict[int, list[PendingCall]] = {}
     for call in found:
         by_message.setdefault(call.made_by.seq, []).append(call)
     for calls in by_message.values():
@@ -75,23 +77,23 @@ def store_full_results(key: int, epoch: int, results: Mapping[str, ClientResult]
             yield _STORE_FULL_RESULT, (key, call_key(call_id), epoch, now, printable_text(result.full_text))
 
 
-def _open_calls(key: int, live: list[tuple[int, int]]) -> Operation[list[ClientCall]]:
+def _open_calls(key: int, live: list[tuple[int, int]]) -> Operation[list[PendingCall]]:
     by_seq: dict[int, set[str]] = {}
     for call_id, seq in (yield _OPEN, (key,)):
         by_seq.setdefault(seq, set()).add(call_id)
-    found: list[ClientCall] = []
+    found: list[PendingCall] = []
     for seq, open_ids in by_seq.items():
         if not is_live(seq, live):
             continue  # removed by a rewind
         stored = yield from message_at(key, seq)
         if stored and stored.message:
             own, calls = client_call_ids(stored), stored.message.tool_calls
-            found += [ClientCall(call, stored) for call in calls if call.id in own and call_key(call.id) in open_ids]
+            found += [PendingCall(call, stored) for call in calls if call.id in own and call_key(call.id) in open_ids]
     return found
 
 
 def _closing_event(
-    calls: list[ClientCall], results_by_id: Mapping[str, ClientResult], revision: int, now: float
+    calls: list[PendingCall], results_by_id: Mapping[str, ClientResult], revision: int, now: float
 ) -> NewEvent:
     """Build the message that closes calls, with the given results, else without."""
     made_by = calls[0].made_by

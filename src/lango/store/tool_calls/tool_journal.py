@@ -14,15 +14,18 @@ from lango.store.codec.json_text import dumps, loads, printable_text
 from lango.store.codec.records import StoredEvent, Turn
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import check_epoch, is_current_epoch
+from lango.store.tool_calls.long_running import await_result
 
 Effect = Literal["none", "idempotent", "once"]
 JournalStatus = Literal["intended", "started", "finished", "unknown"]
 _INTEND = """
 INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at, approved,
-    approved_by, approved_at)
-VALUES ($1, $2, $3, $4, $5, 'intended', $6, $7, $8, $9, $10)
-ON CONFLICT (session_key, call_id, epoch) DO NOTHING
-"""
+    approved_by, approved_at, grant_id)
+VALUES ($1, $2, $3, $4, $5, 'intended', $6, $7, $8, $9, $10, $11)
+ON CONFLICT (session_key, call_id, epoch) DO UPDATE SET approved = excluded.approved,
+    approved_by = excluded.approved_by, approved_at = excluded.approved_at, grant_id = excluded.grant_id
+WHERE tool_journal.status = 'intended' AND (tool_journal.grant_id IS NOT NULL OR excluded.grant_id IS NOT NULL)
+"""  # an earlier run of the turn may have decided by a grant that has ended since
 _START = """
 UPDATE tool_journal SET status = 'started', started_at = $1
 WHERE session_key = $2 AND call_id = $3 AND epoch = $4 AND status = 'intended' RETURNING call_id
@@ -41,12 +44,18 @@ _STORE_FULL_RESULT = "UPDATE tool_journal SET whole = $1 WHERE session_key = $2 
 _OF_TURN = """
 SELECT call_id, name, effect, status, arguments, result, actions FROM tool_journal WHERE session_key = $1 AND epoch = $2
 """
+_OF_EARLIER_TURN = """
+SELECT j.name, j.effect, j.status, j.arguments, j.result, j.actions
+FROM tool_journal j JOIN turns t ON t.session_key = j.session_key AND t.first_epoch = j.epoch
+WHERE j.session_key = $1 AND j.call_id = $2 AND j.epoch < $3 AND t.invocation_id = $4 ORDER BY j.epoch DESC LIMIT 1
+"""
 _READ_FULL_RESULT = """
 SELECT SUBSTR(whole, CAST($1 AS INTEGER), CAST($2 AS INTEGER)) FROM tool_journal_with_lineage
 WHERE session_key = $3 AND call_id = $4 AND whole IS NOT NULL ORDER BY epoch DESC LIMIT 1
 """
 _OF_CALL = """
-SELECT call_id, name, effect, status, arguments, started_at, finished_at, result, approved, approved_by
+SELECT call_id, name, effect, status, arguments, started_at, finished_at, result, approved,
+    approved_by, grant_id
 FROM tool_journal_with_lineage
 WHERE session_key = $1 AND call_id = $2 AND epoch >= $3 ORDER BY epoch DESC LIMIT 1
 """
@@ -56,7 +65,8 @@ UPDATE tool_journal SET approved = $1, approved_by = $2, approved_at = $3 WHERE 
 """
 _CALLS_PER_QUERY = 50
 _OF_CALLS = f"""
-SELECT source_key, epoch, call_id, name, effect, status, arguments, started_at, finished_at, NULL, approved, approved_by
+SELECT source_key, epoch, call_id, name, effect, status, arguments, started_at, finished_at, NULL, approved,
+    approved_by, grant_id
 FROM tool_journal_with_lineage WHERE session_key = $1
     AND call_id IN ({", ".join(f"${number + 2}" for number in range(_CALLS_PER_QUERY))}) ORDER BY epoch
 """  # noqa: S608 - constants
@@ -83,6 +93,8 @@ class JournalEntry(Struct, frozen=True):
     approved: bool | None = None
     """None: no approval was needed."""
     approved_by: str | None = None
+    grant_id: int | None = None
+    """The grant that approved it; None: a person did, or the settings."""
 
     @property
     def duration_s(self) -> float | None:
@@ -97,6 +109,8 @@ class ApprovalDecision(Struct, frozen=True):
 
     approved: bool
     decided_by: str
+    grant_id: int | None = None
+    """The grant that let it run."""
 
 
 class TurnEntry(Struct, frozen=True):
@@ -123,7 +137,9 @@ def record_intent(
     """Record that a tool is about to run, and who approved it."""
     key = turn.session_key
     yield from check_epoch(key, turn.epoch)
-    decision = (None, None, None) if approval is None else (1 if approval.approved else 0, approval.decided_by, now)
+    decision: tuple[Any, ...] = (None, None, None, None)
+    if approval is not None:
+        decision = (1 if approval.approved else 0, approval.decided_by, now, approval.grant_id)
     yield _INTEND, (key, call_key(call_id), turn.first_epoch, name, effect, arguments, now, *decision)
 
 
@@ -145,11 +161,18 @@ def record_result(
     now: float,
     status: JournalStatus = "finished",
     actions: Mapping[str, Any] | None = None,
+    *,
+    awaits_result: bool = False,
 ) -> Operation[None]:
-    """Record how the tool ended, with its result, before the result becomes a message; not if the lease was lost."""
+    """Record how the tool ended, with its result, before the result becomes a message; not if the lease was lost.
+
+    `awaits_result`: it is a long-running tool, and results may still come after the turn.
+    """
     values = status, now, None if result is None else dumps(result), dumps(actions) if actions else None
     if (yield from is_current_epoch(turn.session_key, turn.epoch)):
         yield _FINISH, (*values, turn.session_key, call_key(call_id), turn.first_epoch)
+        if awaits_result:
+            yield from await_result(turn.session_key, call_id, now)
 
 
 def record_finished_step(turn: Turn, step_id: str, name: str, result: Any, now: float) -> Operation[None]:
@@ -161,12 +184,20 @@ def record_finished_step(turn: Turn, step_id: str, name: str, result: Any, now: 
 def read_turn_entries(turn: Turn) -> Operation[dict[str, TurnEntry]]:
     """Read the journal entries of one turn, by the `call_key` of their steps."""
     rows = yield _OF_TURN, (turn.session_key, turn.first_epoch)
-    return {
-        call_id: TurnEntry(
-            name, effect, status, arguments, loads(result) if result else None, loads(actions) if actions else {}
-        )
-        for call_id, name, effect, status, arguments, result, actions in rows
-    }
+    return {call_id: _row_to_turn_entry(row) for call_id, *row in rows}
+
+
+def read_earlier_step(turn: Turn, step_id: str, invocation_id: str) -> Operation[TurnEntry | None]:
+    """Read the newest entry of a step that an earlier turn of the same invocation made, before it paused."""
+    rows = yield _OF_EARLIER_TURN, (turn.session_key, call_key(step_id), turn.first_epoch, invocation_id)
+    return _row_to_turn_entry(rows[0]) if rows else None
+
+
+def _row_to_turn_entry(row: Sequence[Any]) -> TurnEntry:
+    name, effect, status, arguments, result, actions = row
+    return TurnEntry(
+        name, effect, status, arguments, loads(result) if result else None, loads(actions) if actions else {}
+    )
 
 
 def read_journal_entry(key: int, call_id: str, since_epoch: int = 0) -> Operation[JournalEntry | None]:
@@ -236,12 +267,13 @@ def _entry_of_message(seq: int, notes: Sequence[_EntryOfTurn], begins: Mapping[t
 
 
 def _row_to_entry(row: Sequence[Any]) -> JournalEntry:
-    *columns, result, approved, approved_by = row
+    *columns, result, approved, approved_by, grant_id = row
     return JournalEntry(
         *columns,
         result=loads(result) if result else None,
         approved=None if approved is None else bool(approved),
         approved_by=approved_by,
+        grant_id=grant_id,
     )
 
 

@@ -1,0 +1,1 @@
+"""Artifacts: named files with versions, of a session or of a user."""

@@ -1,0 +1,269 @@
+"""Save, read, list and delete artifacts: named files with versions, of a session or of a user.
+
+The bytes are in `lango.store.contents`. An artifact whose name begins with `user:` belongs to the user, in every
+session. Versions are numbered 0, 1, 2, ... A rewind does not delete versions: it saves the earlier one again, or an
+empty version, which counts as removed.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from lango.errors import SessionNotFound, Unstorable
+from lango.messages import byte_size
+from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.records import SessionId, check_id, is_id
+from lango.store.contents import content_hash, read_content, release, use_content
+from lango.store.engine.database import LockingRead, Operation, Row
+from lango.store.sessions.sessions import check_epoch
+
+USER_PREFIX = "user:"
+REMOVED_TYPE = "application/octet-stream"
+"""The type of the empty version with which a rewind removes an artifact, as in ADK."""
+_DRIVE = re.compile(r"[A-Za-z]:")
+Kind = Literal["bytes", "text", "uri"]
+
+COLUMNS = "name, version, kind, mime_type, hash, size, part, metadata, after_seq, created_at"
+_SCOPE = "app_name = $1 AND user_id = $2 AND session_id = $3"
+# shared: saves of one session do not wait for each other, but its deletion, forks and rewinds wait for them
+_LOCK_SESSION = LockingRead("SELECT last_seq FROM sessions WHERE app_name = $1 AND user_id = $2 AND id = $3", "SHARE")
+_NEXT = f"SELECT COALESCE(MAX(version), -1) + 1 FROM artifacts WHERE {_SCOPE} AND name = $4"  # noqa: S608 - constants
+_INSERT = f"""
+INSERT INTO artifacts (app_name, user_id, session_id, {COLUMNS}, saved_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+ON CONFLICT (app_name, user_id, session_id, name, version) DO NOTHING RETURNING version
+"""  # noqa: S608
+_VERSIONS = f"SELECT {COLUMNS} FROM artifacts WHERE {_SCOPE} AND name = $4 ORDER BY version"  # noqa: S608
+_VERSION = f"SELECT {COLUMNS} FROM artifacts WHERE {_SCOPE} AND name = $4 AND version = $5"  # noqa: S608
+_NEWEST = f"""
+SELECT {COLUMNS} FROM artifacts WHERE {_SCOPE} AND name = $4 ORDER BY version DESC LIMIT 1
+"""  # noqa: S608
+_ALL = f"SELECT {COLUMNS} FROM artifacts WHERE {_SCOPE}"  # noqa: S608
+_NEWEST_OF_EACH = f"""
+SELECT {COLUMNS} FROM artifacts a WHERE {_SCOPE} AND version = (SELECT MAX(version) FROM artifacts b
+    WHERE b.app_name = a.app_name AND b.user_id = a.user_id AND b.session_id = a.session_id AND b.name = a.name)
+"""  # noqa: S608
+_SAVED_BY = f"""
+SELECT version, hash FROM artifacts WHERE {_SCOPE} AND name = $4 AND saved_by = $5 ORDER BY version DESC LIMIT 1
+"""  # noqa: S608
+_NEWEST_SAVED_BY = f"""
+SELECT version, hash, saved_by FROM artifacts WHERE {_SCOPE} AND name = $4 ORDER BY version DESC LIMIT 1
+"""  # noqa: S608
+# what it returns is released: of two deletions at once, only one gets each row
+_DELETE = f"DELETE FROM artifacts WHERE {_SCOPE} AND name = $4 RETURNING hash"  # noqa: S608
+
+
+class Artifact(Struct, frozen=True):
+    """One version of an artifact, without its content."""
+
+    name: str
+    version: int
+    kind: Kind
+    mime_type: str | None
+    hash: str | None
+    size: int
+    part: Mapping[str, Any]
+    """The other fields of ADK's part."""
+    metadata: Mapping[str, Any]
+    after_seq: int
+    """The session's newest message when it was saved."""
+    created_at: float
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether a rewind removed the artifact with this version."""
+        return self.kind == "bytes" and self.size == 0 and self.mime_type == REMOVED_TYPE and not self.part
+
+
+class NewArtifact(Struct, frozen=True):
+    """A version of an artifact to be saved."""
+
+    name: str
+    kind: Kind
+    mime_type: str | None = None
+    data: bytes | None = None
+    """The content; None for a uri, which is in `part`."""
+    part: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Saver(Struct, frozen=True):
+    """The step of a turn that saves an artifact."""
+
+    session_key: int
+    epoch: int | None
+    """The epoch of the turn's lease: a turn that lost its lease saves nothing."""
+    turn_epoch: int | None
+    """The epoch of the turn's first run, the same in every run."""
+    step: str = ""
+    """The tool call or node, and the number of its save; empty: a callback, which may run again."""
+    runs_again: bool = False
+    """Whether the turn is run again, after a crash."""
+
+    @property
+    def key(self) -> str:
+        """The same text in every run of the turn."""
+        return f"{self.session_key}:{self.turn_epoch}:{self.step}"
+
+
+def check_name(name: str) -> None:
+    """Raise `Unstorable` for a name that no artifact can have: it must be safe as the name of a downloaded file."""
+    bare = name.removeprefix(USER_PREFIX)
+    segments = bare.replace("\\", "/").split("/")
+    if not bare.strip() or not segments[0] or ".." in segments or _DRIVE.match(bare):
+        raise Unstorable(f"{name!r} is no name of an artifact: use a relative path without '..' and drive letters")
+    check_id("the name of an artifact", name)
+
+
+def scope_of(app_name: str, user_id: str, session_id: str | None, name: str) -> SessionId:
+    """Return whose an artifact is: the session's, or with an empty id the user's."""
+    return SessionId(app_name, user_id, "" if session_id is None or name.startswith(USER_PREFIX) else session_id)
+
+
+def save_artifact(
+    scope: SessionId, new: NewArtifact, now: float, saver: Saver | None = None, *, needs_session: bool = False
+) -> Operation[int]:
+    """Save the next version of an artifact and return its number.
+
+    A turn that is run again gets the version that the same step saved before. Raise `FencedWrite` if the turn of the
+    `saver` lost its lease. With `needs_session`, raise `SessionNotFound` if the session is not there (any more): ADK's
+    services save artifacts without one.
+    """
+    scope.check()
+    check_name(new.name)
+    hash_ = None if new.data is None else content_hash(new.data)
+    newest_seq = yield from _lock_session(scope, needs_session=needs_session)
+    if saver is not None:
+        yield from check_epoch(saver.session_key, saver.epoch)
+        known = (yield from _saved_before(scope, new.name, hash_, saver)) if saver.runs_again else None
+        if known is not None:
+            return known
+    if hash_ is not None and new.data is not None:
+        yield from use_content(hash_, new.data)
+    columns = (
+        new.kind,
+        new.mime_type,
+        hash_,
+        0 if new.data is None else byte_size(new.data),
+        dumps(new.part) if new.part else None,
+        dumps(new.metadata) if new.metadata else None,
+        newest_seq,
+        now,
+        saver.key if saver else None,
+    )
+    return (yield from insert_version(scope, new.name, columns))
+
+
+def _lock_session(scope: SessionId, *, needs_session: bool = False) -> Operation[int]:
+    """Lock the session of an artifact, if it has one, and return its newest message."""
+    for [last_seq] in (yield _LOCK_SESSION, (scope.app_name, scope.user_id, scope.id)) if scope.id else ():
+        return last_seq
+    if needs_session and scope.id:
+        raise SessionNotFound(f"there is no session {scope.id!r} (any more)")
+    return 0
+
+
+def insert_version(scope: SessionId, name: str, columns: Row) -> Operation[int]:
+    """Insert the next version of an artifact: the columns after its version, and the step that saved it."""
+    key = (scope.app_name, scope.user_id, scope.id, name)
+    while True:
+        [[version]] = yield _NEXT, key
+        if (yield _INSERT, (*key, version, *columns)):
+            return version  # else another process has saved this version just now
+
+
+def _saved_before(scope: SessionId, name: str, hash_: str | None, saver: Saver) -> Operation[int | None]:
+    """Return the version that the same step saved in an earlier run of the turn.
+
+    A callback has no step of its own, and may not be repeated from its start: the version counts only while it is the
+    newest.
+    """
+    key = (scope.app_name, scope.user_id, scope.id, name)
+    if saver.step:
+        rows = yield _SAVED_BY, (*key, saver.key)
+        return rows[0][0] if rows and rows[0][1] == hash_ else None
+    for version, newest_hash, saved_by in (yield _NEWEST_SAVED_BY, key):
+        if saved_by == saver.key and newest_hash == hash_:
+            return version
+    return None
+
+
+def read_version(scope: SessionId, name: str, version: int | None = None) -> Operation[Artifact | None]:
+    """Read a version of an artifact without its content; None: the newest."""
+    key = (scope.app_name, scope.user_id, scope.id, name)
+    if not _is_storable(scope, name):
+        return None
+    if version is None:
+        rows = yield _NEWEST, key
+    else:
+        rows = (yield _VERSION, (*key, version)) if 0 <= version < 2**62 else []
+    return row_to_artifact(rows[0]) if rows else None
+
+
+def load_artifact(
+    scope: SessionId, name: str, version: int | None = None
+) -> Operation[tuple[Artifact, bytes | None] | None]:
+    """Read a version of an artifact with its content; None: there is none, or a rewind removed it."""
+    artifact = yield from read_version(scope, name, version)
+    if artifact is None or artifact.is_removed:
+        return None
+    return artifact, None if artifact.hash is None else (yield from read_content(artifact.hash))
+
+
+def list_versions(scope: SessionId, name: str) -> Operation[Sequence[Artifact]]:
+    """Read all versions of an artifact, the oldest first."""
+    if not _is_storable(scope, name):
+        return []
+    rows = yield _VERSIONS, (scope.app_name, scope.user_id, scope.id, name)
+    return [row_to_artifact(row) for row in rows]
+
+
+def list_artifacts(app_name: str, user_id: str, session_id: str | None) -> Operation[Sequence[Artifact]]:
+    """Read the newest version of each artifact of a user and, with a session, of the session, by name."""
+    found: list[Artifact] = []
+    for id_ in {"", SessionId("", "", session_id or "").id}:
+        if SessionId(app_name, user_id, id_).is_storable:
+            rows = yield _NEWEST_OF_EACH, (app_name, user_id, id_)
+            found += [artifact for artifact in map(row_to_artifact, rows) if not artifact.is_removed]
+    return sorted(found, key=lambda artifact: artifact.name)  # here: the databases order text differently
+
+
+def read_all_versions(scope: SessionId) -> Operation[list[Artifact]]:
+    """Read every version of every artifact of a session, by name and version."""
+    rows = yield _ALL, (scope.app_name, scope.user_id, scope.id)
+    return sorted(map(row_to_artifact, rows), key=lambda artifact: (artifact.name, artifact.version))
+
+
+def delete_artifact(scope: SessionId, name: str) -> Operation[bool]:
+    """Delete all versions of an artifact; return whether there was one."""
+    key = (scope.app_name, scope.user_id, scope.id, name)
+    if not _is_storable(scope, name):
+        return False
+    yield from _lock_session(scope)
+    deleted = yield _DELETE, key
+    yield from release(Counter(str(hash_) for [hash_] in deleted if hash_ is not None))
+    return bool(deleted)
+
+
+def _is_storable(scope: SessionId, name: str) -> bool:
+    return scope.is_storable and is_id(name)
+
+
+def row_to_artifact(row: Row) -> Artifact:
+    """Decode a row of `COLUMNS`."""
+    name, version, kind, mime_type, hash_, size, part, metadata, after_seq, created_at = row
+    return Artifact(
+        name,
+        version,
+        kind,
+        mime_type,
+        hash_,
+        size,
+        loads(part) if part else {},
+        loads(metadata) if metadata else {},
+        after_seq,
+        created_at,
+    )

@@ -1,0 +1,112 @@
+"""Let the artifacts of a session follow its forks, rewinds and deletion.
+
+Versions are rows without bytes, so a fork copies the rows of the versions that it shows, and the bytes are shared.
+Which versions belong to the session at a message follows from the message after which each was saved.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from lango.messages import StoredBytes
+from lango.store.artifacts.artifacts import COLUMNS, REMOVED_TYPE, Artifact, insert_version, read_all_versions
+from lango.store.artifacts.references import move_references
+from lango.store.codec.json_text import dumps
+from lango.store.codec.records import SessionId, SessionRecord
+from lango.store.contents import content_hash, release, use_again, use_contents
+from lango.store.engine.database import LARGEST, Operation, Row
+
+_SCOPE = "app_name = $1 AND user_id = $2 AND session_id = $3"
+_COPY = f"""
+INSERT INTO artifacts (app_name, user_id, session_id, {COLUMNS})
+SELECT CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), {COLUMNS} FROM artifacts
+WHERE app_name = $4 AND user_id = $5 AND session_id = $6 AND after_seq < $7
+"""  # noqa: S608 - constants
+_USES = f"SELECT hash, COUNT(*) FROM artifacts WHERE {_SCOPE} AND hash IS NOT NULL GROUP BY hash"  # noqa: S608
+_DELETE = f"DELETE FROM artifacts WHERE {_SCOPE} RETURNING hash"  # noqa: S608
+_RENAME = """
+UPDATE artifacts SET app_name = $1, user_id = $2, session_id = $3
+WHERE app_name = $4 AND user_id = $5 AND session_id = $6
+"""
+
+
+def copy_to_fork(new: SessionId, session: SessionRecord, point: int) -> Operation[None]:
+    """Give a fork at message `point` the versions that were saved before that message was stored.
+
+    If it is the newest message, the fork gets all of them.
+    """
+    yield from release((yield from delete_artifacts(new)))  # of a session that was never stored here
+    before = LARGEST if point >= session.last_seq else point
+    source = session.name
+    yield (
+        _COPY,
+        (new.app_name, new.user_id, new.id, source.app_name, source.user_id, source.id, before),
+    )
+    for hash_, uses in sorted((yield from _uses(new)).items()):
+        yield from use_again(hash_, uses)
+    yield from move_references(new)
+
+
+def rewind_artifacts(session: SessionRecord, first: int, now: float) -> Operation[dict[str, int]]:
+    """Restore the artifacts of a session as they were before message `first`; return their new versions.
+
+    Nothing is deleted: the earlier version is saved again, or an empty one if there was none, as ADK's rewind does.
+    """
+    changed: dict[str, Artifact | None] = {}
+    newest: dict[str, Artifact] = {}
+    for artifact in (yield from read_all_versions(session.name)):
+        newest[artifact.name] = artifact
+        if artifact.after_seq < first:
+            changed[artifact.name] = artifact
+        else:
+            changed.setdefault(artifact.name, None)
+    restored: dict[str, int] = {}
+    to_restore = {
+        name: before
+        for name, before in sorted(changed.items())
+        if before is not newest[name] and not (before is None and newest[name].is_removed)
+    }
+    yield from use_contents(_content(before) for before in to_restore.values() if before is None or before.hash)
+    for name, before in to_restore.items():
+        columns = _columns(before, session.last_seq, now)
+        restored[name] = yield from insert_version(session.name, name, columns)
+    return restored
+
+
+def _content(before: Artifact | None) -> tuple[str, bytes]:
+    """Return the content of an earlier version, which is stored, or of the empty version."""
+    if before is None or before.hash is None:
+        return content_hash(b""), b""
+    return before.hash, StoredBytes(before.hash, before.size)
+
+
+def _columns(before: Artifact | None, after_seq: int, now: float) -> Row:
+    if before is None:
+        return ("bytes", REMOVED_TYPE, content_hash(b""), 0, None, None, after_seq, now, None)
+    return (
+        before.kind,
+        before.mime_type,
+        before.hash,
+        before.size,
+        dumps(before.part) if before.part else None,
+        dumps(before.metadata) if before.metadata else None,
+        after_seq,
+        now,
+        None,
+    )
+
+
+def delete_artifacts(name: SessionId) -> Operation[Counter[str]]:
+    """Delete the artifacts of a session; those of its user stay. Return the uses of contents, to be released."""
+    deleted = yield _DELETE, (name.app_name, name.user_id, name.id)
+    return Counter(str(hash_) for [hash_] in deleted if hash_ is not None)
+
+
+def rename_artifacts(old: SessionId, new: SessionId) -> Operation[None]:
+    """Give the artifacts of a session to another name of it, which has none."""
+    yield _RENAME, (new.app_name, new.user_id, new.id, old.app_name, old.user_id, old.id)
+    yield from move_references(new)
+
+
+def _uses(name: SessionId) -> Operation[Mapping[str, int]]:
+    rows = yield _USES, (name.app_name, name.user_id, name.id)
+    return {str(hash_): int(uses) for hash_, uses in rows}

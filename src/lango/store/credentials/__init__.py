@@ -1,0 +1,1 @@
+"""Credentials of users: encryption, and the rows that hold them."""

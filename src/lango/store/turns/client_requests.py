@@ -1,0 +1,105 @@
+"""Read back turns as the API of a client shows them: where a turn ends, what its client sent, and which are deleted."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from lango.errors import IdempotencyKeyReused
+from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.records import CLIENT_HISTORY_KEY, SessionRecord, StoredEvent
+from lango.store.engine.database import Operation
+from lango.store.sessions.open_calls import is_closing_event
+from lango.store.sessions.sessions import lock_session
+from lango.store.sessions.window import read_message_page
+from lango.store.turns.queue import read_queued_messages
+from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, TurnRecord, read_turn_messages
+
+_PAGE = 100
+_BY_KEY = """
+SELECT s.session_key, t.turn, t.digest FROM sessions s
+JOIN turns t ON t.session_key = s.session_key AND t.idempotency_key = $1
+WHERE s.app_name = $2 AND s.user_id = $3 LIMIT 1
+"""
+_REQUESTS = "SELECT turn, request FROM turns WHERE session_key = $1"
+_SET_REQUEST = "UPDATE turns SET request = $1 WHERE session_key = $2 AND turn = $3"
+
+
+class StoredKey(Struct, frozen=True):
+    """The turn of an idempotency key, and the digest of its request."""
+
+    session_key: int
+    turn: int
+    digest: str | None
+
+    def check(self, digest: str) -> None:
+        """Raise `IdempotencyKeyReused` unless the key came with this request."""
+        if self.digest not in (None, digest):
+            raise IdempotencyKeyReused(
+                "the idempotency key came before, with another request: use another key for this one"
+            )
+
+
+def find_key_of_session(key: int, idempotency_key: str) -> Operation[StoredKey | None]:
+    """Find the turn of an idempotency key that holds in a session."""
+    rows = yield BY_IDEMPOTENCY_KEY, (key, idempotency_key)
+    return StoredKey(key, rows[0][0], rows[0][3]) if rows else None
+
+
+def find_key_of_user(app_name: str, user_id: str, idempotency_key: str) -> Operation[StoredKey | None]:
+    """Find the turn of an idempotency key that holds in all sessions of a user."""
+    rows = yield _BY_KEY, (idempotency_key, app_name, user_id)
+    return StoredKey(*rows[0]) if rows else None
+
+
+def client_request(record: TurnRecord | None) -> Mapping[str, Any] | None:
+    """Return the parameters of the client's request, if its API shows them again."""
+    return _client_request(record.request) if record else None
+
+
+def _client_request(request: Mapping[str, Any]) -> dict[str, Any] | None:
+    options: Mapping[str, Any] = request.get("options") or {}
+    return options.get("client_request")
+
+
+def last_message_of_turn(key: int, turn: int, record: TurnRecord) -> Operation[int | None]:
+    """Return the last message of a turn, before what the next turn's input brought; None: it has not started."""
+    found = yield from read_turn_messages(key, turn)
+    own = [event.seq for event in found if not (is_closing_event(event) or is_from_client(event))]
+    return max(own, default=record.first_seq)
+
+
+def read_input_messages(session: SessionRecord, turn: int, record: TurnRecord) -> Operation[list[StoredEvent]]:
+    """Read what the client sent for a turn: the message or results that started it, after the history before them."""
+    if record.first_seq is None:
+        queued = yield from read_queued_messages(session.key)
+        return [entry.message for entry in queued if entry.turn == turn]
+    found = yield from read_message_page(session, before=record.first_seq + 1, limit=_PAGE)
+    while len(found) > 1 and is_from_client(found[0]):
+        page = yield from read_message_page(session, before=found[0].seq, limit=_PAGE)
+        if not page:
+            break
+        found = page + found
+    for place in range(len(found) - 2, -1, -1):
+        if not is_from_client(found[place]):
+            return found[place + 1 :]
+    return found
+
+
+def is_from_client(stored: StoredEvent) -> bool:
+    """Whether a message is part of a history that a client sent along."""
+    metadata: dict[str, Any] = (stored.extra or {}).get("custom_metadata") or {}
+    return bool(metadata.get(CLIENT_HISTORY_KEY))
+
+
+def mark_request_deleted(key: int, turn: int) -> Operation[bool]:
+    """Mark a turn as deleted for its client; return whether all turns of the session are."""
+    yield from lock_session(key)
+    everything = True
+    for number, text in (yield _REQUESTS, (key,)):
+        request: dict[str, Any] = loads(text) if text else {}
+        if number == turn and _client_request(request):
+            request["options"]["client_request"] = {"deleted": True}
+            yield _SET_REQUEST, (dumps(request), key, turn)
+        everything = everything and bool((_client_request(request) or {}).get("deleted"))
+    return everything

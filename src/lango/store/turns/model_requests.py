@@ -1,0 +1,108 @@
+"""Store the requests to models and their responses, within a bound for each session.
+
+A request belongs to a step of its turn: the agent with its branch and the number of the model call, such as `lango@#2`,
+after the ids of the tool calls that it runs inside of.
+"""
+
+import secrets
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from lango.store.codec.json_text import printable_text
+from lango.store.codec.records import SessionRecord, Turn
+from lango.store.engine.database import Operation
+from lango.store.sessions.sessions import is_current_epoch
+
+_COLUMNS = "id, turn, step, provider, model, url, started_at, duration_s, status, error, size"
+_ADD = f"""
+INSERT INTO model_requests (session_key, {_COLUMNS}, request, response)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+"""  # noqa: S608 - constants
+_OLDEST = """
+SELECT id FROM (
+    SELECT id, SUM(size) OVER (ORDER BY id DESC) AS total FROM model_requests WHERE session_key = $1
+) AS sizes WHERE total > $2
+"""
+_DELETE = "DELETE FROM model_requests WHERE session_key = $1 AND id <= $2"
+_OF_TURNS = f"""
+SELECT {_COLUMNS} FROM model_requests WHERE session_key = $1 AND turn >= $2 AND turn <= $3 ORDER BY id
+"""  # noqa: S608 - constants
+_ONE = f"SELECT {_COLUMNS}, request, response FROM model_requests WHERE session_key = $1 AND id = $2"  # noqa: S608
+
+
+class RequestRecord(Struct, frozen=True):
+    """One request to a model, without its body."""
+
+    id: str
+    turn: int
+    step: str
+    provider: str
+    model: str
+    url: str
+    """Empty: the model runs in the process of the turn."""
+    started_at: float
+    duration_s: float | None
+    status: int | None
+    """The HTTP status of the response."""
+    error: str
+    """Why the attempt failed; empty: it did not."""
+    size: int
+    """The bytes of request and response."""
+
+
+class NewRequest(Struct, frozen=True):
+    """A request to be stored; the bodies are JSON texts."""
+
+    step: str
+    provider: str
+    model: str
+    url: str
+    started_at: float
+    duration_s: float | None
+    status: int | None
+    error: str
+    request: str
+    response: str
+
+
+class RequestBodies(Struct, frozen=True):
+    """A stored request with the JSON texts of its bodies."""
+
+    record: RequestRecord
+    request: str
+    response: str
+
+
+def add_requests(turn: Turn, requests: Sequence[NewRequest], max_bytes: int) -> Operation[None]:
+    """Store requests of a turn that has its lease, and delete the oldest of the session beyond `max_bytes`."""
+    key = turn.session_key
+    if not (yield from is_current_epoch(key, turn.epoch)):
+        return
+    for new in requests:
+        texts = printable_text(new.request), printable_text(new.response)
+        size = sum(len(text.encode()) for text in texts)
+        about = turn.turn, new.step, new.provider, new.model, new.url, new.started_at, new.duration_s, new.status
+        yield _ADD, (key, _new_id(new.started_at), *about, printable_text(new.error), size, *texts)
+    if beyond := (yield _OLDEST, (key, max_bytes)):
+        yield _DELETE, (key, max(row[0] for row in beyond))
+
+
+def _new_id(started_at: float) -> str:
+    """Return an id that sorts by time; two at once differ in their random part."""
+    return f"{int(started_at * 1e6):014x}{secrets.token_hex(3)}"
+
+
+def read_requests(session: SessionRecord, first_turn: int, last_turn: int) -> Operation[list[RequestRecord]]:
+    """Read the requests of some turns, the oldest first, without their bodies."""
+    rows = yield _OF_TURNS, (session.key, first_turn, last_turn)
+    return [RequestRecord(*row) for row in rows]
+
+
+def read_request(session: SessionRecord, request_id: str) -> Operation[RequestBodies | None]:
+    """Read a request with its bodies; None: the session has no such request, or no more."""
+    rows = yield _ONE, (session.key, request_id)
+    if not rows:
+        return None
+    *columns, request, response = rows[0]
+    return RequestBodies(RequestRecord(*columns), request, response)
