@@ -4,11 +4,20 @@
 LangoError
 ├── UsageError                 the caller can fix it: the command line exits with 2
 │   ├── ConfigError            a setting is missing or wrong
+│   │   ├── CredentialKeyError the key that encrypts credentials is missing or wrong
+│   │   ├── FeatureRefused     an app uses a feature of ADK that Lango does not run
 │   │   ├── MissingCredentials a provider's key is not set
 │   │   └── MissingDependency  an optional package is not installed
 │   ├── AttachmentRefused      files that are too large, too many or of an unknown type
+│   ├── ArtifactRefused        an artifact that is too large
+│   ├── ReferenceRefused       a reference to an artifact of another session or user, or in a circle
 │   ├── ClientToolRefused      a client's tool that cannot be offered to a model
-│   ├── IdempotencyKeyReused   the key was used before in this session, with another message
+│   ├── ModelOptionsRefused    options of a request that the agent cannot follow
+│   ├── SessionOptionsRefused  a model or instruction for a session that the settings do not allow
+│   ├── GrantRefused           a grant whose pattern is malformed, too long or too broad
+│   ├── IdempotencyKeyReused   the key was used before, with another request
+│   ├── InvalidCredential      an answer to a credential request that cannot be used
+│   ├── InvalidInput           a value that does not fit the schema of the input request
 │   └── StoreUrlError          the store's address cannot be used
 ├── StoreError
 │   ├── StoreUnavailable       locked, full, read-only, unreachable: nothing was written
@@ -17,7 +26,10 @@ LangoError
 │   ├── SchemaError            not a Lango database, or made by a newer version
 │   ├── SessionNotFound
 │   ├── SessionExists
+│   ├── TraceNotFound          no such turn or request in a trace, or it is not kept any more
 │   ├── MessageNotFound        no such message in the session, or it was rewound
+│   ├── ArtifactNotFound       no such artifact in the session, or no such version of it
+│   ├── GrantNotFound          no such grant in the session, or it has ended
 │   ├── EventsGone             the events after that id are no longer kept
 │   ├── InvalidExport          an export that cannot be read: nothing was written
 │   ├── Unstorable             a value that neither database can keep
@@ -51,7 +63,9 @@ LangoError
 ├── IssuerUnavailable          the token issuer does not respond: tokens cannot be verified
 ├── NothingNoted               an observer's reply held no note: its messages stay unobserved
 ├── ApprovalExpired            no approval request is open for this call
-├── CallNotWaiting             no client tool call waits for this result
+├── InputExpired               no input request of a workflow is open for this call
+├── CredentialExpired          no credential request is open for this call
+├── CallNotWaiting             no call waits for this result
 ├── Stopping                   the server is shutting down
 └── BudgetTooSmall             the least that must be sent exceeds the token budget
 ```
@@ -73,6 +87,14 @@ class ConfigError(UsageError):
     """A setting is missing or wrong."""
 
 
+class CredentialKeyError(ConfigError):
+    """The key that encrypts credentials is missing or wrong; the message says what to do."""
+
+
+class FeatureRefused(ConfigError):
+    """An app uses a feature of ADK that Lango does not run, or that its model does not have."""
+
+
 class MissingCredentials(ConfigError):
     """A provider's key is not set."""
 
@@ -85,12 +107,40 @@ class AttachmentRefused(UsageError):
     """A message has files that are too large, too many or of an unknown type."""
 
 
+class ArtifactRefused(UsageError):
+    """An artifact is larger than allowed."""
+
+
+class ReferenceRefused(UsageError):
+    """A reference to an artifact leads to another session or user, in a circle, or is no address of an artifact."""
+
+
 class ClientToolRefused(UsageError):
     """A client's tool cannot be offered to a model: its name is taken, or its schema is invalid."""
 
 
+class ModelOptionsRefused(UsageError):
+    """The agent cannot follow an option of a request: a schema of the answer, or a tool that its model must call."""
+
+
+class SessionOptionsRefused(UsageError):
+    """The settings do not allow the model or the instruction that was chosen for a session; nothing was stored."""
+
+
+class GrantRefused(UsageError):
+    """A grant is malformed, too long, too broad, or does not fit the call it came with; nothing was stored."""
+
+
 class IdempotencyKeyReused(UsageError):
-    """The idempotency key was used before in this session, with another message; nothing was stored."""
+    """The idempotency key was used before, with another request; nothing was stored."""
+
+
+class InvalidCredential(UsageError):
+    """The answer to a credential request cannot be used; the message says why, nothing was stored."""
+
+
+class InvalidInput(UsageError):
+    """The value does not fit the schema of the input request; the message says what is wrong, nothing was stored."""
 
 
 class StoreUrlError(UsageError):
@@ -129,8 +179,20 @@ class SessionExists(StoreError):
     """A session with that id exists already."""
 
 
+class TraceNotFound(StoreError):
+    """A trace has no such turn or request: it never had it, or does not keep it any more."""
+
+
 class MessageNotFound(StoreError):
     """There is no such message in the session, or it was rewound."""
+
+
+class ArtifactNotFound(StoreError):
+    """The session and its user have no such artifact, or it has no such version."""
+
+
+class GrantNotFound(StoreError):
+    """There is no such grant in the session, or it has ended."""
 
 
 class EventsGone(StoreError):
@@ -279,8 +341,16 @@ class ApprovalExpired(LangoError):
     """No approval request is open: it was answered before, or the conversation went on without it."""
 
 
+class InputExpired(LangoError):
+    """No input request is open: it was answered before, it expired, or the conversation went on without it."""
+
+
+class CredentialExpired(LangoError):
+    """No credential request is open: it was answered before, it expired, or the conversation went on without it."""
+
+
 class CallNotWaiting(LangoError):
-    """No client tool call waits for this result: there was none, or the conversation went on without it."""
+    """No call waits for this result: there was none, it has its last result, or the conversation went on without it."""
 
 
 class ToolError(LangoError):

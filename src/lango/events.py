@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, ClassVar, Literal, cast, get_args
 
-from msgspec import Struct, convert, field, to_builtins
+from msgspec import Struct, convert, field, json, to_builtins
 
 from lango.errors import Unstorable
 
@@ -23,6 +23,8 @@ class Usage(Struct, frozen=True):
     model_calls: int = 0
     cost_usd: float | None = None
     """None where the price of the model is not known."""
+    thought_tokens: int = 0
+    """How many of the output tokens were thoughts, where the provider counts them."""
 
 
 class Accepted(Struct, frozen=True, tag_field="type", tag="accepted"):
@@ -75,6 +77,19 @@ class ToolStart(Struct, frozen=True, tag_field="type", tag="tool_start"):
     author: str = ""
 
 
+class ToolProgress(Struct, frozen=True, tag_field="type", tag="tool_progress"):
+    """A running tool reports how far it is; at most one report a second, and the last one."""
+
+    type: ClassVar[str] = "tool_progress"
+    id: int
+    call_id: str
+    name: str
+    progress: float
+    total: float | None = None
+    """What `progress` is at the end; None: not known."""
+    message: str = ""
+
+
 class ToolEnd(Struct, frozen=True, tag_field="type", tag="tool_end"):
     """A tool call ended, and its result is stored."""
 
@@ -98,6 +113,65 @@ class ApprovalNeeded(Struct, frozen=True, tag_field="type", tag="approval"):
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     expires_at: datetime | None = None
     """After this time the call counts as rejected; None: it never expires."""
+
+
+class InputNeeded(Struct, frozen=True, tag_field="type", tag="input_needed"):
+    """A workflow needs a value from a person, and waits for it."""
+
+    type: ClassVar[str] = "input_needed"
+    id: int
+    call_id: str
+    message: str = ""
+    schema: Mapping[str, Any] | None = None
+    """The JSON schema of the value; None: any value."""
+    payload: Any = None
+    """What the workflow shows besides the message."""
+    author: str = ""
+    path: str = ""
+    """The node that requests the input."""
+    expires_at: datetime | None = None
+    """After this time the request is closed; None: it never expires."""
+    tool_call_id: str = ""
+    """The tool call that asks while it runs: the same turn goes on with the answer. Empty: the turn ends, and waits."""
+
+
+class CredentialNeeded(Struct, frozen=True, tag_field="type", tag="credential_needed"):
+    """A tool needs a credential of the user, and waits for it. It shows no secret."""
+
+    type: ClassVar[str] = "credential_needed"
+    id: int
+    call_id: str
+    kind: str = ""
+    """The type of the scheme: `oauth2`, `openIdConnect`, `apiKey`, `http`."""
+    auth_url: str = ""
+    """The address where the user allows the access; empty: the user gives a key, or a name and a password."""
+    scopes: tuple[str, ...] = ()
+    """What the access is for, in the words of the server that grants it."""
+    message: str = ""
+    author: str = ""
+    path: str = ""
+    """The node of a workflow that requests it."""
+    expires_at: datetime | None = None
+    """After this time the request is closed; None: it never expires."""
+    scheme: str = ""
+    """Of the kind `http`: `basic` asks for a name and a password, `bearer` for a token."""
+
+
+class NodeProgress(Struct, frozen=True, tag_field="type", tag="node"):
+    """A node of a workflow started, ended, failed, or waits for an answer."""
+
+    type: ClassVar[str] = "node"
+    id: int
+    name: str
+    path: str
+    """The names of the nodes from the workflow down to this one, each with the number of its run."""
+    status: Literal["started", "ended", "failed", "waiting"]
+    attempt: int = 1
+    """Larger than 1 if the node failed before and is tried again."""
+    output: Any = None
+    """What the node put out at its end."""
+    error: str = ""
+    """Why it failed."""
 
 
 class Resumed(Struct, frozen=True, tag_field="type", tag="resumed"):
@@ -142,9 +216,19 @@ class TurnDone(Struct, frozen=True, tag_field="type", tag="done"):
     type: ClassVar[str] = "done"
     id: int
     turn: int
-    status: Literal["done", "waiting_for_approval", "waiting_for_client", "cancelled"] = "done"
+    status: Literal[
+        "done",
+        "waiting_for_approval",
+        "waiting_for_input",
+        "waiting_for_credential",
+        "waiting_for_client",
+        "waiting_for_result",
+        "cancelled",
+    ] = "done"
     usage: Usage = field(default_factory=Usage)
     finish_reason: str = ""
+    output: Any = None
+    """The final output of a workflow, which is the turn's answer; its text came as the last `text_delta`."""
 
 
 TurnEvent = (
@@ -153,8 +237,12 @@ TurnEvent = (
     | TextDelta
     | ThoughtDelta
     | ToolStart
+    | ToolProgress
     | ToolEnd
     | ApprovalNeeded
+    | InputNeeded
+    | CredentialNeeded
+    | NodeProgress
     | Resumed
     | TextWithdrawn
     | TurnError
@@ -181,6 +269,11 @@ def from_json(fields: Mapping[str, Any]) -> TurnEvent:
 def to_plain_values(value: Any) -> Any:
     """Return a tool's arguments or result with JSON's types only; floats may still be NaN or infinite."""
     return to_builtins(value, str_keys=True, enc_hook=to_jsonable)
+
+
+def output_to_text(output: Any) -> str:
+    """Return the output of a workflow as readers see it: a text as it is, any other value as JSON."""
+    return output if isinstance(output, str) else json.encode(to_plain_values(output)).decode()
 
 
 def to_jsonable(value: Any) -> Any:

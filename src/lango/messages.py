@@ -6,7 +6,7 @@ The sequence number of a message belongs to the store. Only `lango.adk.services`
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -46,6 +46,36 @@ class Thought(Struct, frozen=True):
     signature: Signature | None = None
 
 
+class StoredBytes(bytes):
+    """Stands for bytes that are in the store and were not loaded: empty itself, with their SHA-256 and size."""
+
+    hash: str
+    size: int
+
+    def __new__(cls, hash_: str, size: int) -> Self:
+        """Create one for the bytes of a hash."""
+        made = super().__new__(cls)
+        made.hash, made.size = hash_, size
+        return made
+
+    def __getnewargs__(self) -> Any:
+        """Return the arguments to make a copy with."""
+        return self.hash, self.size
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the bytes that it stands for with those that another one stands for."""
+        return isinstance(other, StoredBytes) and other.hash == self.hash
+
+    def __hash__(self) -> int:
+        """Return a hash that is equal for the same bytes."""
+        return hash(self.hash)
+
+
+def byte_size(data: bytes) -> int:
+    """Return the number of bytes, also of bytes that were not loaded."""
+    return data.size if isinstance(data, StoredBytes) else len(data)
+
+
 class Media(Struct, frozen=True):
     """An image, a sound or a file: its bytes, or a URI for the provider."""
 
@@ -74,6 +104,13 @@ class Attachment(Struct, frozen=True):
     name: str
     mime_type: str
     data: bytes
+
+
+class ArtifactFile(Struct, frozen=True):
+    """An artifact that a user sends with a message: by its name and version, or by its address `artifact://...`."""
+
+    name: str
+    version: int | None = None
 
 
 class Message(Struct, frozen=True):

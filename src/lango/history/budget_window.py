@@ -41,6 +41,8 @@ class WindowRules(Struct, frozen=True):
     """Observed messages are replaced by quoted notes."""
     with_facts: bool = False
     """Facts about the user are quoted, too."""
+    notes_tokens: int | None = None
+    """The most tokens of quoted notes."""
 
     @property
     def room_tokens(self) -> int:

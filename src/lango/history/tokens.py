@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from lango.history import o200k
-from lango.messages import Media, Message, ToolCall
+from lango.messages import Media, Message, ToolCall, byte_size
 
 if TYPE_CHECKING:
     from splintr import AnyTokenizer
@@ -147,7 +147,7 @@ def _media_tokens(media: Media) -> int:
     if media.data is None:
         return MEDIA_TOKENS
     per_token = BYTES_PER_MEDIA_TOKEN if kind in ("audio", "video") else BYTES_PER_FILE_TOKEN
-    return max(MEDIA_TOKENS, len(media.data) // per_token)
+    return max(MEDIA_TOKENS, byte_size(media.data) // per_token)
 
 
 def _json_fallback(value: Any) -> Any:

@@ -7,11 +7,14 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from lango.errors import InvalidArguments, NotJson, ToolError
+from lango.messages import Attachment
+from lango.tools.result_files import FileLimits, ResultFiles
 from lango.tools.results import clip_to_characters, error_text, to_result
 from lango.tools.tool import Tool, ToolContext
 
@@ -20,6 +23,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT_S = 120.0
+time_limit: ContextVar[asyncio.Timeout | None] = ContextVar("lango_tool_time_limit", default=None)
+"""The time limit of the tool that this code runs in: a tool may stop it while it waits for a person."""
 CANCELLED_INSIDE = "the tool was cancelled from inside; its outcome is unknown"
 _GRACE_S = 2.0
 """How long a cancelled handler may take to clean up before it is abandoned."""
@@ -34,6 +39,8 @@ class ToolOutcome(Struct, frozen=True):
     """The handler was stopped, or may still be running: its effects are unknown."""
     whole: str | None = None
     """The full text of a clipped `result`, to be stored and read in pieces; None if nothing was clipped."""
+    files: tuple[Attachment, ...] = ()
+    """Pictures and other files of the result; `result` has their names in their places."""
 
 
 async def run_tool(
@@ -43,6 +50,7 @@ async def run_tool(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     how_to_read: str = "",
+    file_limits: FileLimits | None = None,
 ) -> ToolOutcome:
     """Run a tool once. Only Ctrl-C and a cancellation of the caller raise; everything else is an outcome.
 
@@ -55,14 +63,16 @@ async def run_tool(
     except InvalidArguments as error:
         return ToolOutcome({"error": error_text(error)}, ok=False)
     limit = asyncio.timeout(limit_s)
+    time_limit.set(limit)
     try:
         async with limit:
             if tool.is_async:
-                return await _run_in_thread(_outcome, await _run_in_task(tool.call(given, context)), how_to_read)
+                value = await _run_in_task(tool.call(given, context))
+                return await _run_in_thread(_outcome, value, how_to_read, file_limits)
             value = await _run_in_thread(tool.call, given, context)
             if inspect.isawaitable(value):  # a sync function that returns a coroutine
                 value = await _run_in_task(value)
-            return await _run_in_thread(_outcome, value, how_to_read)
+            return await _run_in_thread(_outcome, value, how_to_read, file_limits)
     except TimeoutError as error:
         return _timed_out(tool, limit_s) if limit.expired() else _failed(error)
     except _HandlerCancelled:
@@ -89,13 +99,14 @@ def _timed_out(tool: Tool, limit_s: float) -> ToolOutcome:
     return ToolOutcome({"error": f"{message}; {left}, and its outcome is unknown"}, ok=False, unknown=True)
 
 
-def _outcome(value: Any, how_to_read: str) -> ToolOutcome:
+def _outcome(value: Any, how_to_read: str, file_limits: FileLimits | None) -> ToolOutcome:
+    files = ResultFiles(file_limits)
     try:
-        result = to_result(value)
+        result = to_result(value, files)
     except NotJson as error:
         return ToolOutcome({"error": f"the tool ran, but its result is not JSON: {error}"}, ok=False)
     clipped = clip_to_characters(result, how_to_read=how_to_read)
-    return ToolOutcome(clipped.result, ok=True, whole=clipped.whole)
+    return ToolOutcome(clipped.result, ok=True, whole=clipped.whole, files=tuple(files.files))
 
 
 class _HandlerCancelled(Exception):

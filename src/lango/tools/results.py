@@ -2,6 +2,7 @@
 
 - A dict stays as it is; any other JSON value becomes `{"result": value}`. Models, dataclasses, dates, enums, paths and
   sets become JSON as pydantic writes them.
+- An `Attachment` is taken out as a file, and its name stands in its place; see `lango.tools.result_files`.
 - Values without a JSON form (bytes, NaN, an open file, a structure that contains itself) raise `NotJson`.
 - NUL and lone surrogates, which some databases and all requests reject, become U+FFFD.
 - A result that is too long keeps its head and its tail, with a note about the gap.
@@ -23,6 +24,9 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from lango.errors import NotJson, ToolError
+from lango.messages import Attachment
+from lango.redaction import redact_secrets
+from lango.tools.result_files import ResultFiles
 
 MAX_RESULT_CHARACTERS = 40_000
 """Limit of a result for the model: some 10,000 tokens."""
@@ -35,13 +39,6 @@ _PIECE = 1_000_000
 _MAX_INT_BITS = 4096  # Python refuses to print much longer ones
 _UNSTORABLE = {0: 0xFFFD} | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
 _UNSTORABLE_PATTERN = re.compile("[\0\ud800-\udfff]")
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|DATABASE_URL|STORE__URL", re.IGNORECASE)
-_SECRET_SHAPES = re.compile(
-    r"\b(sk-[\w-]{16,}|AIza[\w-]{20,}|gh[pousr]_\w{20,}|xox[abpr]-[\w-]{10,}|AKIA[A-Z0-9]{16})"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
-    r"|(?<=[Bb]earer )[\w.~+/=-]{12,}"
-)
-_MIN_SECRET_CHARACTERS = 8
 
 
 class Clipped(Struct, frozen=True):
@@ -51,20 +48,31 @@ class Clipped(Struct, frozen=True):
     whole: str | None = None
 
 
-def to_result(value: Any) -> dict[str, Any]:
-    """Convert a handler's return value to a JSON object. Raises `NotJson` if that is impossible or too large."""
-    plain = _to_json_value(value, "result", 0, itertools.count())
+def to_result(value: Any, files: ResultFiles | None = None) -> dict[str, Any]:
+    """Convert a handler's return value to a JSON object. Raises `NotJson` if that is impossible or too large.
+
+    `files` gets the files in it; None: a file is not JSON.
+    """
+    plain = _to_json_value(value, "result", 0, _Conversion(files))
     return cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"result": plain}
 
 
-def _to_json_value(value: Any, path: str, depth: int, values: "itertools.count[int]") -> Any:
+class _Conversion:
+    """One conversion of a result: how many values it has so far, and where its files go."""
+
+    def __init__(self, files: ResultFiles | None) -> None:
+        self.files = files
+        self.values = itertools.count()
+
+
+def _to_json_value(value: Any, path: str, depth: int, run: _Conversion) -> Any:
     if depth > _MAX_DEPTH:
         raise NotJson(f"{path[:80]} is nested too deep, or contains itself")
-    if next(values) > MAX_RESULT_VALUES:
+    if next(run.values) > MAX_RESULT_VALUES:
         raise NotJson(f"it has more than {MAX_RESULT_VALUES} values")
     match value:
         case Enum():  # before the scalars: an enum may also be a str or an int
-            return _to_json_value(value.value, path, depth + 1, values)
+            return _to_json_value(value.value, path, depth + 1, run)
         case str() if depth > 1:  # nested texts are not clipped in place, but all values as one JSON text
             return replace_unstorable(_limit_kept_text(value))
         case None | bool() | int() | float() | str():
@@ -72,16 +80,17 @@ def _to_json_value(value: Any, path: str, depth: int, values: "itertools.count[i
         case Mapping():
             members = cast("Mapping[Any, Any]", value)
             return {
-                _key(key, path): _to_json_value(item, f"{path}.{key}", depth + 1, values)
-                for key, item in members.items()
+                _key(key, path): _to_json_value(item, f"{path}.{key}", depth + 1, run) for key, item in members.items()
             }
         case list() | tuple() | set() | frozenset():
             items = cast("Iterable[Any]", value)
-            return [_to_json_value(item, f"{path}[{at}]", depth + 1, values) for at, item in enumerate(items)]
+            return [_to_json_value(item, f"{path}[{at}]", depth + 1, run) for at, item in enumerate(items)]
+        case Attachment() if run.files is not None:
+            return run.files.add(value)
         case BaseModel():
-            return _to_json_value(value.model_dump(by_alias=True), path, depth + 1, values)
+            return _to_json_value(value.model_dump(by_alias=True), path, depth + 1, run)
         case _:
-            return _to_json_value(_convert_other(value, path), path, depth + 1, values)
+            return _to_json_value(_convert_other(value, path), path, depth + 1, run)
 
 
 def _scalar(value: float | str | None, place: str) -> float | str | None:
@@ -98,7 +107,7 @@ def _scalar(value: float | str | None, place: str) -> float | str | None:
 
 def _convert_other(value: Any, place: str) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
-        raise NotJson(f"{place} is bytes; return text, or base64 if it must be bytes")
+        raise NotJson(f"{place} is bytes; return text, or a file as lango.Attachment")
     if isinstance(value, os.PathLike):
         return os.fspath(cast("os.PathLike[str]", value))
     if isinstance(value, Struct):
@@ -195,11 +204,3 @@ def error_text(error: BaseException) -> str:
         message = f"{name}: {message}" if message else name
     message = replace_unstorable(redact_secrets(message[: MAX_ERROR_CHARACTERS * 4]))
     return message if len(message) <= MAX_ERROR_CHARACTERS else message[:MAX_ERROR_CHARACTERS] + " [...]"
-
-
-def redact_secrets(text: str) -> str:
-    """Redact the secrets of the environment, and texts that look like keys."""
-    for name, value in os.environ.items():
-        if len(value) >= _MIN_SECRET_CHARACTERS and value in text and _SECRET_NAME.search(name):
-            text = text.replace(value, "[secret]")
-    return _SECRET_SHAPES.sub("[secret]", text)

@@ -75,6 +75,8 @@ class Tool:
     timeout_s: float | None = None
     typed: TypedArguments | None = field(default=None, repr=False, compare=False)
     """Converts the arguments to Python values; set by `@tool`."""
+    diff: Callable[[Mapping[str, Any]], str] | None = field(default=None, repr=False, compare=False)
+    """Returns what a call would change as a unified diff, which an approval request shows; called in a thread."""
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` for mistakes that would otherwise appear during a turn."""

@@ -1,13 +1,13 @@
 """Keep a running turn in memory: its events, its readers, its end."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from lango.errors import EventsGone, LangoError, TurnCancelled, TurnFailed, TurnReleased
-from lango.events import TextDelta, ThoughtDelta, TurnError, TurnEvent
+from lango.events import TextDelta, ThoughtDelta, TurnDone, TurnError, TurnEvent, output_to_text
 from lango.store import SessionRecord, Turn
 from lango.store.codec import event_ids
 from lango.store.turns import event_log
@@ -58,6 +58,8 @@ class RunningTurn(Struct, eq=False):
     """Its end is being stored: its lease is about to be given back."""
     logged: int = 0
     """How many of the first events an earlier process has written to the event log."""
+    model_calls: Callable[[], list[dict[str, Any]]] = list
+    """Returns the model calls so far, as the turn's row will have them."""
     changed: Notifier = field(default_factory=Notifier)
     urgent_changed: Notifier = field(default_factory=Notifier)
     """Notified for events other than pieces of text."""
@@ -153,7 +155,18 @@ async def collect_answer(turn: RunningTurn) -> str:
         await _release_reader(turn)
     if turn.error is not None:
         raise turn.error
-    return StreamedText(turn.events).text if turn.answer is None else turn.answer
+    if turn.answer is not None:
+        return turn.answer
+    last = turn.events[-1] if turn.events else None
+    return answer_text(StreamedText(turn.events).text, last.output if isinstance(last, TurnDone) else None)
+
+
+def answer_text(text: str, output: Any) -> str:
+    """Return the answer of a turn: the final output of a workflow if the turn ended with it, else the whole text."""
+    if output is None:
+        return text
+    answer = output_to_text(output)
+    return answer if text.endswith(answer) else text
 
 
 async def _release_reader(turn: RunningTurn) -> None:

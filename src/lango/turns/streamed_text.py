@@ -1,9 +1,20 @@
 """Follow the text of a turn by its events, and remove what is withdrawn."""
 
+import itertools
 from collections.abc import Iterable
 from typing import TypeVar
 
-from lango.events import ApprovalNeeded, TextDelta, TextWithdrawn, ThoughtDelta, ToolStart, TurnDone, TurnEvent
+from lango.events import (
+    ApprovalNeeded,
+    CredentialNeeded,
+    InputNeeded,
+    TextDelta,
+    TextWithdrawn,
+    ThoughtDelta,
+    ToolStart,
+    TurnDone,
+    TurnEvent,
+)
 
 Event = TypeVar("Event", bound=TurnEvent)
 
@@ -20,6 +31,21 @@ def is_withdrawn(event: TurnEvent, withdrawal: TextWithdrawn) -> bool:
 def without_withdrawn(events: Iterable[Event], withdrawal: TextWithdrawn) -> list[Event]:
     """Return the events whose text is not withdrawn, in order."""
     return [event for event in events if not is_withdrawn(event, withdrawal)]
+
+
+def join_texts(texts: Iterable[tuple[str, str]]) -> str:
+    """Join pieces of text, each with its author: a blank line keeps the texts of different authors apart."""
+    joined, last = list[str](), ""
+    for author, text in texts:
+        if text:
+            joined += ([_gap(joined[-1])] if joined and author != last else []) + [text]
+            last = author
+    return "".join(joined)
+
+
+def _gap(before: str) -> str:
+    """Return what is missing of a blank line after a text."""
+    return "\n\n"[min(2, len(before) - len(before.rstrip("\n"))) :]
 
 
 class StreamedText:
@@ -40,7 +66,27 @@ class StreamedText:
     @property
     def text(self) -> str:
         """The text that is valid now."""
-        return "".join(delta.text for delta in self._deltas)
+        return join_texts((delta.author, delta.text) for delta in self._deltas)
+
+    @property
+    def by_author(self) -> list[tuple[str, str]]:
+        """The valid text of one author after the other."""
+        groups = itertools.groupby(self._deltas, lambda delta: delta.author)
+        return [(author, "".join(delta.text for delta in deltas)) for author, deltas in groups]
+
+
+class LastText:
+    """The text of a turn after its last tool call, for clients that can use nothing else; complete at its end."""
+
+    def __init__(self) -> None:
+        self._streamed = StreamedText()
+
+    def add(self, event: TurnEvent) -> str:
+        """Add the next event of the turn; return the text that can be sent now."""
+        self._streamed.add(event)
+        if isinstance(event, ToolStart):
+            self._streamed = StreamedText()
+        return self._streamed.text if isinstance(event, TurnDone) else ""
 
 
 class FinalText:
@@ -70,7 +116,7 @@ class FinalText:
                 return ""
             case ToolStart():
                 return self._end_response(event.author)
-            case ApprovalNeeded() | TurnDone():
+            case ApprovalNeeded() | InputNeeded() | CredentialNeeded() | TurnDone():
                 authors = list(dict.fromkeys(delta.author for delta in self._held))
                 return "".join(self._end_response(author) for author in authors)
             case _:
@@ -93,9 +139,12 @@ class FinalText:
 
     def _send(self, deltas: list[TextDelta]) -> str:
         text = "".join(delta.text for delta in deltas)
-        if text and self._needs_new_line:
-            self._needs_new_line = False
+        last = next((delta for delta in reversed(self._sent) if delta.text), None)
+        if text and last and last.author != deltas[0].author:
+            text = f"{_gap(last.text)}{text}"
+        elif text and self._needs_new_line:
             text = f"\n{text}"
+        self._needs_new_line = self._needs_new_line and not text
         self._sent += deltas
         return text
 

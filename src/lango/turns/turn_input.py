@@ -1,20 +1,62 @@
 """Define what starts or continues a turn, and check its attachments."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from lango.config import ServerSettings
 from lango.errors import AttachmentRefused
 from lango.messages import MIME_TYPE, Attachment
 from lango.store import NewEvent
-from lango.store.turns.approvals import ApprovalAnswer
+from lango.store.tool_calls.approvals import ApprovalAnswer
+from lango.store.tool_calls.credential_requests import CredentialAnswer
+from lango.store.tool_calls.input_requests import InputAnswer
 from lango.tools import Tool
 
 
+class ModelOptions(Struct, frozen=True, omit_defaults=True):
+    """What a request sets for the model calls of its turn; None, or what a field has by default: as configured."""
+
+    tool_choice: str = "auto"
+    """`auto`, `none`, `required`, or the name of a tool; a call is only forced in the first model call of the turn."""
+    response_schema: Mapping[str, Any] | None = None
+    """A JSON schema that the answer must follow."""
+    json_object: bool = False
+    """Whether the answer must be a JSON object, of any shape."""
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    """The limit of each model call."""
+    stop: tuple[str, ...] = ()
+    instruction: str = ""
+    """Added to the instruction of the agent."""
+    model: str = ""
+    """Used instead of the root agent's model, by every agent that shares it."""
+    session_instruction: str = ""
+    """Used instead of the instruction of the root agent."""
+    client_request: Mapping[str, Any] | None = None
+    """The parameters of the request, which no model reads: the API that took it shows them again."""
+    parallel_tool_calls: bool = True
+    """Whether one answer of the model may call several tools; if not, only its first call counts."""
+
+    @property
+    def shapes_answer(self) -> bool:
+        """Whether the answer must be JSON."""
+        return self.response_schema is not None or self.json_object
+
+    @property
+    def for_next_turn(self) -> "ModelOptions":
+        """The options of a turn that goes on after a pause: a forced call was made, and another request is answered."""
+        choice = "none" if self.tool_choice == "none" else "auto"
+        return replace(self, tool_choice=choice, client_request=None)
+
+
 class TurnInput(Struct):
-    """What starts or continues a turn: a message, an approval or results of client tools."""
+    """What starts or continues a turn: a message, an approval, an input, a credential or results of tools."""
 
     event: Any
     """The input as an ADK event; only `lango.adk` reads it."""
@@ -24,8 +66,18 @@ class TurnInput(Struct):
     """The call whose approval request it answers; the turn continues that call's invocation."""
     approval_answer: ApprovalAnswer | None = None
     """The answer to that approval request."""
+    input_answer: InputAnswer | None = None
+    """The input request of a workflow that it answers."""
+    credential_answer: CredentialAnswer | None = None
+    """The credential request that it answers."""
+    sent: NewEvent | None = None
+    """The message that the user sent, where it answers an input request."""
     client_tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """The tools that the client runs itself in this turn, by name."""
+    options: ModelOptions = ModelOptions()
+    """What the request sets for the model calls of this turn."""
+    digest: str | None = None
+    """A hash of the request, where it is more than a message: a repeated idempotency key must come with the same."""
     is_retry: bool = False
     """The client's results are stored, and the turn that brought them failed before the model answered."""
 
@@ -41,8 +93,14 @@ class TurnInput(Struct):
                 {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
                 for tool in self.client_tools.values()
             ]
+        if self.options != ModelOptions():
+            about["options"] = to_builtins(self.options)
         if self.approval_answer is not None:
             about["approval_answer"] = to_builtins(self.approval_answer)
+        if self.input_answer is not None:
+            about["input_answer"] = to_builtins(self.input_answer)
+        if self.credential_answer is not None:  # without the credential, which the store keeps encrypted
+            about["credential_answer"] = to_builtins(replace(self.credential_answer, sealed=""))
         if self.is_retry:
             about["retry_of"] = self.event.id
         if self.quota_id is not None:
@@ -50,9 +108,21 @@ class TurnInput(Struct):
         return about
 
     @property
+    def continues_invocation(self) -> bool:
+        """Whether it continues an invocation that paused, and is no new message."""
+        answers = self.answered_call_id or self.input_answer is not None or self.credential_answer is not None
+        return bool(answers or self.brings_client_results or self.is_retry)
+
+    @property
     def brings_client_results(self) -> bool:
         """Whether it brings results of client tools and nothing else."""
         return bool(self.entry.client_results) and self.entry.message is not None and self.entry.message.role == "tool"
+
+
+def request_digest(kind: str, *parts: Any) -> str:
+    """Return a hash of a request that is no message, by which a repeated one is recognised."""
+    content = json.dumps([kind, *parts], sort_keys=True, default=repr)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def check_attachments(attachments: Sequence[Attachment], limits: ServerSettings) -> None:

@@ -1,37 +1,44 @@
 """Track the text and tokens of a turn so far, and make its text events."""
 
 from collections.abc import Callable, Mapping
-from itertools import chain
+from typing import Any
 
 from msgspec import Struct, field
 
 from lango.events import TextDelta, ThoughtDelta
-from lango.store.turns.approvals import ApprovalRequest
+from lango.store.tool_calls.approvals import ApprovalRequest
+from lango.store.tool_calls.credential_requests import CredentialRequest
+from lango.store.tool_calls.input_requests import InputRequest
+from lango.turns.text_blocks import TextBlocks
 
 NextId = Callable[[], int]
-AgentBranch = tuple[str, str]
-"""An agent and the branch that it runs in."""
 
 
 class TurnProgress(Struct, kw_only=True):
     """The text, tokens and state of a turn so far."""
 
     next_id: NextId
+    blocks: TextBlocks
     has_text_since_tool: bool = False
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    thought_tokens: int = 0
     tokens_by_model: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     finish_reason: str = ""
     awaits_approval: bool = False
     """An approval request is open."""
+    awaits_input: bool = False
+    """An input request of a workflow is open."""
+    awaits_credential: bool = False
+    """A credential request is open."""
     awaits_client: bool = False
     """A client call is open."""
+    awaits_result: bool = False
+    """A long-running tool has no result yet."""
     error: tuple[str, str] | None = None
-    finished_texts: list[str] = field(default_factory=list[str])
-    """The complete texts of the model responses, in the order in which they ended."""
-    streaming_texts: dict[AgentBranch, list[str]] = field(default_factory=dict[AgentBranch, list[str]])
-    """The pieces of the texts that are being streamed: the final ADK event repeats them."""
+    output: Any = None
+    """The final output of a workflow; None: it has none."""
     call_ids: set[str] = field(default_factory=set[str])
     """Ids of the tool calls."""
     ended_by_tool: bool = False
@@ -41,18 +48,41 @@ class TurnProgress(Struct, kw_only=True):
     """The duration of each finished call."""
     approval_requests: Mapping[str, ApprovalRequest] = field(default_factory=dict[str, ApprovalRequest])
     """The stored open approval requests, by the ids of their calls."""
+    input_requests: Mapping[str, InputRequest] = field(default_factory=dict[str, InputRequest])
+    """The stored open input requests, by the ids of their calls."""
+
+    credential_requests: Mapping[str, CredentialRequest] = field(default_factory=dict[str, CredentialRequest])
+    """The stored open credential requests, by the ids of their calls."""
+    summaries: int = 0
+    """How many summaries of earlier events were made."""
+
+    def add_tokens(
+        self, model: str, input_tokens: int, output_tokens: int, cached_tokens: int, thought_tokens: int
+    ) -> None:
+        """Count the tokens of a model call."""
+        self.input_tokens += input_tokens
+        self.output_tokens += output_tokens
+        self.cached_tokens += cached_tokens
+        self.thought_tokens += thought_tokens
+        by_model = self.tokens_by_model.setdefault(model, [0, 0, 0])
+        by_model[0] += input_tokens
+        by_model[1] += output_tokens
+        by_model[2] += cached_tokens
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the turn waits for an answer, and the agent continues with it."""
+        asks = self.awaits_approval or self.awaits_input or self.awaits_credential
+        return asks or self.awaits_client or self.awaits_result
 
     @property
     def text(self) -> str:
         """The text of the turn so far."""
-        return "".join(chain(self.finished_texts, *self.streaming_texts.values()))
+        return self.blocks.text
 
-    def text_event(self, speaker: AgentBranch, text: str, *, thought: bool = False) -> TextDelta | ThoughtDelta:
-        """Make the event of a piece of text, and remember the piece: the final ADK event repeats it."""
-        texts = self.streaming_texts.setdefault(speaker, [])
-        if thought:
-            return ThoughtDelta(self.next_id(), text, speaker[0])
-        texts.append(text)
-        self.has_text_since_tool = self.has_text_since_tool or not text.isspace()
-        self.error = None  # text after an error: the agent has recovered
-        return TextDelta(self.next_id(), text, speaker[0])
+    def text_event(self, block: int, text: str, *, thought: bool = False) -> TextDelta | ThoughtDelta:
+        """Make the event of a piece of a block, and remember the piece: the final ADK event repeats it."""
+        if not thought:
+            self.has_text_since_tool = self.has_text_since_tool or not text.isspace()
+            self.error = None  # text after an error: the agent has recovered
+        return self.blocks.add(block, text, thought=thought)

@@ -1,5 +1,6 @@
 """Create the built-in tools that the settings enable."""
 
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,14 +50,15 @@ def _make_tools(settings: ToolSettings, protected: Iterable[Path]) -> list[Tool]
         made.append(web_tool())
     if {*FILE_TOOLS, "shell"} & {*settings.enabled}:  # only these need a workspace
         workspace = Workspace(_workspace_folder(settings), protected=tuple(protected))
-        made += [*file_tools(workspace), shell_tool(workspace, sandbox=settings.sandbox)]
+        may_read = "read_file" in settings.enabled  # without it, a diff would show files that no tool may read
+        made += [*file_tools(workspace, show_changes=may_read), shell_tool(workspace, sandbox=settings.sandbox)]
     return made
 
 
 def _workspace_folder(settings: ToolSettings) -> Path:
-    """Return the workspace; the default folder is created if it is missing."""
-    folder = Path(settings.workspace)
-    if settings.workspace == ToolSettings().workspace:
+    """Return the workspace, which is created if only its last folder is missing."""
+    folder = Path(settings.workspace).expanduser()
+    with contextlib.suppress(OSError):  # `Workspace` says what is wrong
         folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 

@@ -1,10 +1,14 @@
 """Read, list, search, write and edit files of the workspace."""
 
 import asyncio
+import difflib
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +22,8 @@ from lango.tools.tool import Tool, tool
 MAX_READ_BYTES = 200_000
 MAX_FILE_BYTES = 20_000_000
 MAX_WRITTEN_BYTES = 5_000_000
+MAX_COMPARED_CHARACTERS = 200_000
+MAX_DIFF_LINES = 2_000
 MAX_LISTED = 500
 MAX_VISITED = 20_000
 MAX_SEARCHED_BYTES = 100_000_000
@@ -33,8 +39,8 @@ SKIPPED = frozenset({".git", ".hg", "node_modules", "__pycache__", ".venv", ".my
 RelativePath = Annotated[str, Field(description="Path relative to the workspace, with /.", max_length=4096)]
 
 
-def file_tools(workspace: Workspace) -> list[Tool]:
-    """Return the file tools for one workspace."""
+def file_tools(workspace: Workspace, *, show_changes: bool = True) -> list[Tool]:
+    """Return the file tools for one workspace; with `show_changes`, approval requests show what would change."""
 
     @tool(level="safe", effect="none")
     def read_file(
@@ -94,7 +100,24 @@ def file_tools(workspace: Workspace) -> list[Tool]:
         workspace.write(path, _encoded(text.replace(old, new)))
         return {"path": path, "line": text[: text.index(old)].count("\n") + 1, "replaced": 1}
 
-    return [read_file, list_files, _search_tool(workspace), write_file, edit_file]
+    changing: list[Tool] = [write_file, edit_file]
+    if show_changes:
+        changing = [replace(tool, diff=partial(change_as_diff, workspace)) for tool in changing]
+    return [read_file, list_files, _search_tool(workspace), *changing]
+
+
+def change_as_diff(workspace: Workspace, arguments: Mapping[str, Any]) -> str:
+    """Return what a call of `write_file` or `edit_file` would change, as a unified diff; empty: it cannot be shown."""
+    path, old, new = (str(arguments.get(name, "")) for name in ("path", "old", "new"))
+    try:
+        before = _whole_text(workspace, path)
+    except ToolError:
+        before = ""  # a new file, or one that the call itself refuses
+    after = before.replace(old, new, 1) if old else str(arguments.get("content", ""))
+    if len(before) + len(after) > MAX_COMPARED_CHARACTERS:
+        return ""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="")
+    return "\n".join(islice(lines, MAX_DIFF_LINES))
 
 
 def _read(workspace: Workspace, path: str, first_line: int, max_lines: int) -> dict[str, Any]:
