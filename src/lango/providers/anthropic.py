@@ -24,12 +24,14 @@ from lango.providers.sdk.error_translation import (
     parse_retry_after,
     protocol_error,
 )
+from lango.providers.sdk.json_answers import stream_json
 from lango.providers.sdk.request_encoding import (
     HISTORY_OPENING,
     IMAGE_TYPES,
     Json,
     base64_of,
     forbid_extra_properties,
+    is_plain_schema,
     media_text,
     output_text,
     own_signature,
@@ -37,17 +39,27 @@ from lango.providers.sdk.request_encoding import (
     valid_tool_name,
 )
 from lango.providers.sdk.sdk_client import SdkProvider, load_sdk, stream_answer
+from lango.providers.sdk.wire import http_hooks
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 _NO_KEY = {"CredentialsError", "WorkloadIdentityError"}  # by name: earlier releases of the SDK lack some of them
+_TOOL_CHOICES: Mapping[str, Json] = {"required": {"type": "any"}, "none": {"type": "none"}}
+_NO_SCHEMAS = re.compile(r"claude-(3|instant|2|(opus|sonnet)-4(-0)?(-\d{8})?$)")
 _TAKES_SAMPLING = re.compile(r"claude-(3|instant|2|(opus|sonnet|haiku)-4(-[0-6])?(-\d{8})?$)")
 
 
 def takes_sampling(model: str) -> bool:
     """Whether a model accepts `temperature` and `top_p`: models up to Claude 4.6 do, later ones reject them."""
     return _TAKES_SAMPLING.match(model) is not None
+
+
+def constrains_answer(request: Request) -> bool:
+    """Whether the API constrains the answer, if it must be JSON: from Claude 4.1 on, and to plain schemas."""
+    if request.response_schema is None:
+        return not request.json_object
+    return _NO_SCHEMAS.match(request.model) is None and is_plain_schema(request.response_schema)
 
 
 def default_max_tokens(model: str) -> int:
@@ -81,7 +93,10 @@ def encode(request: Request, *, provider: str = "anthropic", options: Mapping[st
             for tool in request.tools
         ]
         if request.tool_choice != "auto":
-            body["tool_choice"] = {"type": {"required": "any", "none": "none"}[request.tool_choice]}
+            body["tool_choice"] = _TOOL_CHOICES.get(request.tool_choice) or {
+                "type": "tool",
+                "name": request.tool_choice,
+            }
     if request.stop:
         body["stop_sequences"] = [stop for stop in request.stop if stop.strip()]
     if takes_sampling(request.model):
@@ -99,8 +114,9 @@ def _with_thinking(body: Json) -> Json:
     if thinking.get("type") not in ("enabled", "adaptive"):
         return body
     body = {name: value for name, value in body.items() if name not in ("temperature", "top_p")}
-    if body.get("tool_choice", {}).get("type") == "any":
-        del body["tool_choice"]  # the API rejects a forced call together with thinking
+    if body.get("tool_choice", {}).get("type") in ("any", "tool"):
+        del body["thinking"]  # the API rejects a forced call together with thinking
+        return body
     if thinking["type"] == "enabled" and _step_without_thinking(body["messages"]):
         del body["thinking"]  # a tool loop that another model began without thinking must end without
     return body
@@ -245,6 +261,9 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the answer to a request; closing the iterator closes the connection."""
+        return self._stream(request) if constrains_answer(request) else stream_json(request, self._stream)
+
+    def _stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         exchange = VendorRequest(self._name, request.model, self._api_key)
         return stream_answer(partial(self._send, request, exchange), MessagesReader(exchange), translate, exchange)
 
@@ -261,7 +280,10 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
     def _make_client(self) -> "AsyncAnthropic":
         sdk = load_sdk("anthropic", "lango-adk[anthropic]")
         timeout = sdk.Timeout(self._timeouts.idle_s, connect=self._timeouts.connect_s)
-        return sdk.AsyncAnthropic(api_key=self._api_key, base_url=self._base_url, timeout=timeout, max_retries=0)
+        http = sdk.DefaultAsyncHttpxClient(event_hooks=http_hooks())
+        return sdk.AsyncAnthropic(
+            api_key=self._api_key, base_url=self._base_url, timeout=timeout, max_retries=0, http_client=http
+        )
 
     @override
     async def _close_client(self, client: "AsyncAnthropic") -> None:

@@ -33,6 +33,7 @@ from lango.providers.sdk.error_translation import (
     protocol_error,
     unknown_model_error,
 )
+from lango.providers.sdk.json_answers import stream_json
 from lango.providers.sdk.request_encoding import (
     HISTORY_OPENING,
     Json,
@@ -43,6 +44,7 @@ from lango.providers.sdk.request_encoding import (
     valid_tool_name,
 )
 from lango.providers.sdk.sdk_client import SdkProvider, load_sdk, stream_answer
+from lango.providers.sdk.wire import note_request, note_response
 
 if TYPE_CHECKING:
     import httpx
@@ -88,9 +90,11 @@ def encode(request: Request, *, provider: str = "gemini", options: Mapping[str, 
     if request.tools:
         values["tools"] = [{"function_declarations": [_declaration(tool) for tool in request.tools]}]
         if request.tool_choice != "auto":
-            values["tool_config"] = {"function_calling_config": {"mode": _MODES[request.tool_choice]}}
+            values["tool_config"] = {"function_calling_config": _calling(request.tool_choice)}
     if request.response_schema is not None:
         values |= {"response_mime_type": "application/json", "response_json_schema": dict(request.response_schema)}
+    elif request.json_object:
+        values["response_mime_type"] = "application/json"
     if request.thinking is not None:
         values["thinking_config"] = _thinking(request.thinking)
     config = {name: value for name, value in values.items() if value is not None} | dict(options or {})
@@ -100,6 +104,16 @@ def encode(request: Request, *, provider: str = "gemini", options: Mapping[str, 
 def checks_signatures(model: str) -> bool:
     """Whether a model checks signatures: Gemini 3 and later do."""
     return not _BEFORE_3.match(model)
+
+
+def constrains_answer(request: Request) -> bool:
+    """Whether the API constrains the answer, if it must be JSON: before Gemini 3, not if there are tools."""
+    needs_json = request.response_schema is not None or request.json_object
+    return not needs_json or checks_signatures(request.model) or not request.tools
+
+
+def _calling(choice: str) -> Json:
+    return {"mode": _MODES[choice]} if choice in _MODES else {"mode": "ANY", "allowed_function_names": [choice]}
 
 
 def _thinking(thinking: Thinking) -> Json:
@@ -307,6 +321,9 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the answer to a request; closing the iterator closes the connection."""
+        return self._stream(request) if constrains_answer(request) else stream_json(request, self._stream)
+
+    def _stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         exchange = VendorRequest(self._name, request.model, self._api_key)
         return stream_answer(partial(self._send, request, exchange), GeminiReader(exchange), translate, exchange)
 
@@ -324,7 +341,10 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
             request.extensions["timeout"]["connect"] = connect_s  # the SDK has one timeout for connecting and reading
 
         http = load_sdk("httpx", "httpx").AsyncClient(
-            event_hooks={"request": [set_connect_timeout], "response": [_register_response]}
+            event_hooks={
+                "request": [set_connect_timeout, note_request],
+                "response": [note_response, _register_response],
+            }
         )
         options: Json = {"timeout": int(self._timeouts.idle_s * 1000), "httpx_async_client": http}
         if self._base_url:

@@ -34,6 +34,7 @@ from lango.providers.sdk.error_translation import (
     parse_retry_after,
     protocol_error,
 )
+from lango.providers.sdk.json_answers import with_json_instruction
 from lango.providers.sdk.request_encoding import (
     IMAGE_TYPES,
     Json,
@@ -47,6 +48,7 @@ from lango.providers.sdk.request_encoding import (
     valid_tool_name,
 )
 from lango.providers.sdk.sdk_client import SdkProvider, Timeouts, load_sdk, stream_answer
+from lango.providers.sdk.wire import http_hooks
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -83,14 +85,17 @@ def encode(request: Request, *, compatible: bool = False) -> Json:
     """Return the body of a Chat Completions request; `compatible` selects the dialect of other vendors' servers."""
     body: Json = {
         "model": request.model,
-        "messages": _messages(request),
+        # the API rejects a JSON object that no message speaks of
+        "messages": _messages(with_json_instruction(request) if request.json_object else request),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
     if request.tools:
         body["tools"] = [_tool(tool.name, tool.description, tool.parameters) for tool in request.tools]
-        if request.tool_choice != "auto":
+        if request.tool_choice in ("required", "none"):
             body["tool_choice"] = request.tool_choice
+        elif request.tool_choice != "auto":
+            body["tool_choice"] = {"type": "function", "function": {"name": request.tool_choice}}
     if request.max_tokens is not None:
         body["max_tokens" if compatible else "max_completion_tokens"] = request.max_tokens
     if compatible or not uses_responses_api(request.model):
@@ -101,6 +106,8 @@ def encode(request: Request, *, compatible: bool = False) -> Json:
         schema = dict(request.response_schema)
         form = {"name": "answer", "schema": schema, "strict": is_strict(schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": form}
+    elif request.json_object:
+        body["response_format"] = {"type": "json_object"}
     return body
 
 
@@ -334,7 +341,8 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
         sdk = load_sdk("openai", "lango-adk[openai]")
         timeout = sdk.Timeout(self._timeouts.idle_s, connect=self._timeouts.connect_s)
         key = self._api_key or "none"  # a self-hosted server often needs no key; the SDK requires one
-        return sdk.AsyncOpenAI(api_key=key, base_url=self._base_url, timeout=timeout, max_retries=0)
+        http = sdk.DefaultAsyncHttpxClient(event_hooks=http_hooks())
+        return sdk.AsyncOpenAI(api_key=key, base_url=self._base_url, timeout=timeout, max_retries=0, http_client=http)
 
     @override
     async def _close_client(self, client: "AsyncOpenAI") -> None:

@@ -22,6 +22,7 @@ from lango.providers.protocol import (
     UsageDelta,
 )
 from lango.providers.sdk.error_translation import VendorRequest, error_from_status, protocol_error
+from lango.providers.sdk.json_answers import JSON_INSTRUCTION
 from lango.providers.sdk.request_encoding import (
     IMAGE_TYPES,
     Json,
@@ -60,8 +61,10 @@ def encode(request: Request, *, provider: str = "openai") -> Json:
         body["instructions"] = system
     if request.tools:
         body["tools"] = [_tool(tool.name, tool.description, tool.parameters) for tool in request.tools]
-        if request.tool_choice != "auto":
+        if request.tool_choice in ("required", "none"):
             body["tool_choice"] = request.tool_choice
+        elif request.tool_choice != "auto":
+            body["tool_choice"] = {"type": "function", "name": request.tool_choice}
     if request.max_tokens is not None:
         body["max_output_tokens"] = max(16, request.max_tokens)  # the API rejects less
     if request.thinking and request.thinking.level:
@@ -70,6 +73,11 @@ def encode(request: Request, *, provider: str = "openai") -> Json:
         schema = dict(request.response_schema)
         form = {"type": "json_schema", "name": "answer", "schema": schema, "strict": is_strict(schema)}
         body["text"] = {"format": form}
+    elif request.json_object:
+        body["text"] = {"format": {"type": "json_object"}}
+        # the API rejects a JSON object that no message of the input speaks of; instructions are not enough
+        said = [{"type": "input_text", "text": JSON_INSTRUCTION}]
+        body["input"].insert(0, {"type": "message", "role": "developer", "content": said})
     return body
 
 

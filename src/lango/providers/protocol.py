@@ -45,7 +45,10 @@ class Request(Struct, frozen=True):
     stop: tuple[str, ...] = ()
     response_schema: Mapping[str, Any] | None = None
     """A JSON schema that the answer must follow (structured output)."""
-    tool_choice: Literal["auto", "required", "none"] = "auto"
+    json_object: bool = False
+    """The answer must be a JSON object, of any shape; a schema includes this."""
+    tool_choice: str = "auto"
+    """`auto`, `required`, `none`, or the name of the tool that must be called."""
     thinking: Thinking | None = None
     """Gemini uses all of it, OpenAI's reasoning models the level; for other models, set the provider's `options`."""
     cut: bool = False

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.errors import ProviderError, ProviderProtocolError, ProviderRejected, ProviderTimeout, ProviderUnavailable
+from lango.providers.call_log import note_failure
 from lango.providers.protocol import Closable, Delta, Finish, Provider, Request, UsageDelta, closing_stream
 from lango.providers.sdk.request_encoding import has_media, has_signatures, without_media, without_signatures
 from lango.providers.sdk.sdk_client import Timeouts
@@ -147,17 +148,22 @@ class ResilientProvider:
     async def _stream_once(
         self, provider: Provider, request: Request, deadline: float, progress: "_Progress"
     ) -> AsyncGenerator[Delta, None]:
-        async with closing_stream(provider.stream(request)) as stream:
-            while True:
-                delta = await self._next_delta(stream, provider.name, deadline)
-                if delta is None:
-                    raise ProviderProtocolError(
-                        f"{provider.name}: the answer ended without a finish", provider=provider.name
-                    )
-                progress.has_output = progress.has_output or not isinstance(delta, UsageDelta)
-                yield delta
-                if isinstance(delta, Finish):
-                    return
+        started_at = time.time()
+        try:
+            async with closing_stream(provider.stream(request)) as stream:
+                while True:
+                    delta = await self._next_delta(stream, provider.name, deadline)
+                    if delta is None:
+                        raise ProviderProtocolError(
+                            f"{provider.name}: the answer ended without a finish", provider=provider.name
+                        )
+                    progress.has_output = progress.has_output or not isinstance(delta, UsageDelta)
+                    yield delta
+                    if isinstance(delta, Finish):
+                        return
+        except ProviderError as error:
+            note_failure(provider.name, request.model, started_at, error)
+            raise
 
     async def _next_delta(self, stream: AsyncIterator[Delta], name: str, deadline: float) -> Delta | None:
         left_s, idle_s = deadline - self._clock(), self._timeouts.idle_s

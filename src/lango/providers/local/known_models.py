@@ -1,6 +1,7 @@
 """List the local models and find their files."""
 
 import os
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -47,15 +48,25 @@ class LocalModel(Struct, frozen=True):
     calls: CallScheme
     template: str = ""
     weights: Weights | None = None
+    sampling: Mapping[str, float] = {}
+    """Further parameters of the engine, for text that no schema constrains."""
+    system: str = ""
+    """The system prompt of an agent that has only the default one."""
+    is_demonstration: bool = False
+    """Whether its answers are good for a demonstration only."""
 
 
 SMOLLM2 = LocalModel(
     name="smollm2",
-    label="SmolLM2 135M - a tiny demonstration model; expect small talk, not answers",
+    label="SmolLM2 135M, a tiny demonstration model: it makes small talk and gets facts wrong",
     context_tokens=8192,
-    answer_tokens=512,
+    answer_tokens=200,
     temperature=0.2,
     calls="pick",
+    # else it repeats itself up to the limit; a penalty for single words would hit those of the question, too
+    sampling={"dry_multiplier": 0.8, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": 1024},
+    system="You are a friendly assistant. Answer in one or two short sentences.",
+    is_demonstration=True,
     weights=Weights(
         file_name="SmolLM2-135M-Instruct.Q4_1.gguf",
         size_bytes=98_362_432,
@@ -69,7 +80,7 @@ SMOLLM2 = LocalModel(
 
 QWEN = LocalModel(
     name="qwen2.5-coder-1.5b",
-    label="Qwen2.5-Coder 1.5B - a small model that calls tools; slow on a CPU, and often wrong",
+    label="Qwen2.5-Coder 1.5B, a small model that calls tools: slow on a CPU, and often wrong",
     context_tokens=16384,
     answer_tokens=2048,
     temperature=0.0,
@@ -125,7 +136,7 @@ def model_file(name: str) -> tuple[LocalModel, Path]:
     if path.is_file():
         return model, path
     if model.weights:
-        raise ConfigError(f"The weights of {model.name} are missing: run `lango models pull {model.name}`")
+        raise ConfigError(f"the weights of {model.name} are missing: run `lango models pull {model.name}`")
     raise ConfigError(f"There is no model file at {path}")
 
 
@@ -136,7 +147,7 @@ def _from_file(name: str) -> LocalModel:
             return model
     return LocalModel(
         name=name,
-        label=f"{Path(name).stem} - a model file of your own",
+        label=f"{Path(name).stem}, a model file of your own",
         context_tokens=8192,
         answer_tokens=2048,
         temperature=0.2,
@@ -162,6 +173,12 @@ def _template_has_tools(path: Path, _changed_at: int) -> bool:
         return False
     length = int.from_bytes(head[at + 4 : at + 12], "little")
     return b"tools" in head[at + 12 : at + 12 + length]
+
+
+def is_demonstration(model: str) -> bool:
+    """Whether a model `provider/name` is good for a demonstration only."""
+    provider, _, name = model.partition("/")
+    return provider == PROVIDER and any(known.is_demonstration for known in MODELS if known == local_model(name))
 
 
 def _has_weights(model: LocalModel) -> bool:

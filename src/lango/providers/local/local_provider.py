@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from lango.errors import ProviderProtocolError
+from lango.errors import MissingDependency, ProviderProtocolError
 from lango.providers.local import tool_choice
-from lango.providers.local.known_models import PROVIDER, LocalModel, local_model, model_file
-from lango.providers.local.model_engine import Engine, engine_for, ensure_installed
-from lango.providers.local.wire_format import TokenUsage, decode, encode, encode_tool, json_format
+from lango.providers.local.known_models import PROVIDER, LocalModel, local_model, model_file, weights_path
+from lango.providers.local.model_engine import INSTALL, Engine, engine_for, is_installed
+from lango.providers.local.wire_format import TokenUsage, decode, encode, encode_tool
 from lango.providers.protocol import CallDelta, Delta, Finish, Request, TextDelta, ToolSpec
 
 _CHOICE_TOKENS = 64
@@ -36,9 +36,17 @@ class LocalProvider:
                 yield delta
 
     def check(self, model: str) -> None:
-        """Raise if the engine, the weights or the model do not exist."""
+        """Raise if the engine, the weights or the model do not exist, with all that is to be done."""
+        found = local_model(model)
+        missing = [] if is_installed() else [INSTALL]
+        if found.weights and not weights_path(found.weights).is_file():
+            missing.append(f"lango models pull {found.name}")
+        if missing:
+            raise MissingDependency(
+                f"the model {PROVIDER}/{model} is not here yet: run `{' && '.join(missing)}`. "
+                "Or use another model, such as GOOGLE_API_KEY=... LANGO_AGENT__MODEL=gemini/gemini-3.5-flash"
+            )
         model_file(model)
-        ensure_installed()
 
     async def load(self, model: str) -> None:
         """Load a model ahead of its first request. It blocks the interpreter for 0.5 to 4 s."""
@@ -79,18 +87,24 @@ class _LocalAnswer:
 
     def _chooses_tool_first(self) -> bool:
         # the engine's parser of calls can neither force a call nor also apply a schema
-        demanding = self._request.tool_choice == "required" or self._request.response_schema is not None
-        return self._model.calls == "pick" or demanding
+        needs_json = self._request.response_schema is not None or self._request.json_object
+        return self._model.calls == "pick" or self._must_call or needs_json
+
+    @property
+    def _must_call(self) -> bool:
+        return self._request.tool_choice not in ("auto", "none")
 
     async def _choose_tool(self) -> tuple[ToolSpec, list[dict[str, Any]]] | None:
         """Let the model choose a tool; return it with the conversation that led there."""
-        required = self._request.tool_choice == "required"
+        required = self._must_call
         if not required and not tool_choice.user_spoke_last(self._request.messages):
             return None
         tools = tool_choice.candidates(self._request, gated=self._model.calls == "pick" and not required)
         if not tools:
             return None
         turns = tool_choice.choice_turns(tools, tool_choice.last_request(self._request.messages), required=required)
+        if named := next((tool for tool in tools if tool.name == self._request.tool_choice), None):
+            return named, turns
         body = self._step(turns, tool_choice.choice_schema(tools, required=required), _CHOICE_TOKENS)
         async with aclosing(self._complete(body)) as answer:
             pieces = [delta.text async for delta in answer if isinstance(delta, TextDelta)]
@@ -116,10 +130,8 @@ class _LocalAnswer:
         yield finish
 
     def _step(self, turns: list[dict[str, Any]], schema: Any, max_tokens: int) -> dict[str, Any]:
-        body = encode(replace(self._request, messages=(), stop=(), top_p=None), self._model)
-        return {**body, "messages": turns, "temperature": 0, "max_tokens": max_tokens} | {
-            "response_format": json_format(schema)
-        }
+        request = replace(self._request, messages=(), stop=(), top_p=None, response_schema=schema)
+        return {**encode(request, self._model), "messages": turns, "temperature": 0, "max_tokens": max_tokens}
 
     async def _complete(self, body: dict[str, Any]) -> AsyncGenerator[Delta]:
         async with (

@@ -30,6 +30,8 @@ _PROMPT_CACHE_MIB = 256
 _QUEUE_CHUNK_S = 20.0
 """How often a queued request yields an empty chunk: its reader would take silence for a failure."""
 _EXIT_WAIT_S = 10.0
+INSTALL = 'pip install "lango-adk[local]"'
+"""The command that installs the engine."""
 
 
 class ChatServer(Protocol):
@@ -152,10 +154,15 @@ def close_engines() -> None:
         engine.close()
 
 
+def is_installed() -> bool:
+    """Whether the engine's package is installed."""
+    return importlib.util.find_spec("xllamacpp") is not None
+
+
 def ensure_installed() -> None:
     """Raise unless the engine's package is installed."""
-    if importlib.util.find_spec("xllamacpp") is None:
-        raise MissingDependency('Local models need an engine: pip install "lango-adk[local]"')
+    if not is_installed():
+        raise MissingDependency(f"local models need an engine: {INSTALL}")
 
 
 def threads() -> int:

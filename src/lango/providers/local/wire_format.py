@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.errors import ProviderError, ProviderProtocolError, ProviderRejected, ProviderUnavailable
 from lango.messages import Media, Message, ToolCall
@@ -26,12 +27,16 @@ ChatTurn = dict[str, Any]
 
 _CONTROL_TOKEN = re.compile(r"<\|(?=\w+\|>)")
 _DEFAULT_SYSTEM = "You are a helpful assistant."
+# the default of `agent.instruction`, with the name of the agent that ADK adds
+_DEFAULT_PROMPT = re.compile(rf'({re.escape(_DEFAULT_SYSTEM)})?(\s*You are an agent\. Your internal name is "\w+"\.)?')
 
 _REASONS: Mapping[str, FinishReason] = {"stop": "stop", "length": "length", "tool_calls": "tool_calls"}
 
 
 def encode(request: Request, model: LocalModel) -> dict[str, Any]:
     """Return the body of a chat completion for a request."""
+    if model.system and _DEFAULT_PROMPT.fullmatch(request.system):
+        request = replace(request, system=model.system)
     body: dict[str, Any] = {
         "messages": encode_messages(request, as_text=model.calls == "pick"),
         "temperature": model.temperature if request.temperature is None else request.temperature,
@@ -47,6 +52,10 @@ def encode(request: Request, model: LocalModel) -> dict[str, Any]:
         body["stop"] = list(request.stop)
     if request.response_schema is not None:
         body["response_format"] = json_format(request.response_schema)
+    elif request.json_object:
+        body["response_format"] = {"type": "json_object"}
+    else:
+        body |= model.sampling
     return body
 
 

@@ -96,7 +96,7 @@ def error_from_status(
     """Return the error for an HTTP status, or, inside a stream, for the vendor's name of the error (`kind`)."""
     text = _failure_message(status, message, exchange)
     about: _ErrorFields = {"provider": exchange.provider, "status": status}
-    if status in (401, 403) or kind in _AUTH_KINDS or (status == 400 and _BAD_KEY.search(message)):
+    if status in (401, 402, 403) or kind in _AUTH_KINDS or (status == 400 and _BAD_KEY.search(message)):
         return ProviderAuthError(text, **about)
     if _is_unknown_model(status, message, kind):
         return unknown_model_error(exchange, text, status)

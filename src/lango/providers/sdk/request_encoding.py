@@ -4,6 +4,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -20,6 +21,10 @@ HISTORY_OPENING = "[The conversation so far:]"
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Image types that OpenAI and Anthropic accept."""
+_PLAIN_KEYWORDS = frozenset(
+    {"$defs", "$ref", "$schema", "additionalProperties", "allOf", "anyOf", "const", "default", "definitions"}
+    | {"description", "enum", "examples", "format", "items", "properties", "required", "title", "type"}
+)
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -125,6 +130,44 @@ def forbid_extra_properties(schema: Mapping[str, Any]) -> Json:
     if closed.get("type") == "object" or "properties" in closed:
         closed["additionalProperties"] = False
     return closed
+
+
+def is_plain_schema(schema: Mapping[str, Any]) -> bool:
+    """Whether Anthropic accepts a schema of an answer: no open objects, no limits of values, no recursion."""
+    definitions: Mapping[str, Any] = {**(schema.get("definitions") or {}), **(schema.get("$defs") or {})}
+    order = TopologicalSorter({name: _references(definition) for name, definition in definitions.items()})
+    try:
+        order.prepare()
+    except CycleError:
+        return False
+    return "#" not in _references(schema) and all(_is_plain(node) for node in [schema, *definitions.values()])
+
+
+def _is_plain(node: Any) -> bool:
+    if not isinstance(node, Mapping):
+        return True
+    members = cast("Mapping[str, Any]", node)
+    if not members.keys() <= _PLAIN_KEYWORDS or members.get("additionalProperties", False) is not False:
+        return False
+    if members.get("type") == "object" and not members.get("properties"):
+        return False  # of any shape: closed, it would have to be empty
+    inner: list[Any] = [
+        *(members.get("properties") or {}).values(),
+        members.get("items"),
+        *(members.get("anyOf") or ()),
+    ]
+    return all(_is_plain(value) for value in (*inner, *(members.get("allOf") or ())))
+
+
+def _references(node: Any) -> set[str]:
+    """Return the names of the definitions that a schema refers to; `#` is the schema itself."""
+    if isinstance(node, Mapping):
+        members = cast("Mapping[str, Any]", node)
+        found = {str(members["$ref"]).rpartition("/")[2]} if isinstance(members.get("$ref"), str) else set[str]()
+        return found.union(*(_references(value) for value in members.values()))
+    if isinstance(node, list):
+        return set[str]().union(*(_references(value) for value in cast("list[Any]", node)))
+    return set()
 
 
 def is_strict(schema: object) -> bool:

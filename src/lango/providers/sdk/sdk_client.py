@@ -3,7 +3,7 @@
 import asyncio
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import ModuleType
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -127,9 +127,34 @@ async def stream_answer(
 ) -> AsyncGenerator[Delta, None]:
     """Send a request and yield its answer, with errors translated; closing the iterator closes the connection."""
     with translate_errors(translate, exchange):
-        async with await send() as events:
-            async for event in events:
-                for delta in reader.deltas(event):
-                    yield delta
+        async with await send() as answer:
+            events = aiter(answer)
+            try:
+                async for event in events:
+                    for delta in reader.deltas(event):
+                        yield delta
+            finally:
+                await _end_generators(events)
             for delta in reader.end():
                 yield delta
+
+
+async def _end_generators(events: AsyncIterator[Any]) -> None:
+    """End all generators of an SDK inside each other by cancelling the read of the next event in the innermost one.
+
+    The SDKs close none of them: left in mid-answer, they would be closed by the garbage collector, at any time and
+    side by side.
+    """
+
+    async def has_next() -> bool:
+        async for _ in events:
+            return True
+        return False
+
+    while True:
+        step = asyncio.create_task(has_next())
+        await asyncio.sleep(0)
+        step.cancel()
+        await asyncio.wait([step])
+        if step.cancelled() or step.exception() is not None or not step.result():
+            return
