@@ -31,7 +31,7 @@ Note what the assistant must still know when the transcript is gone: names, numb
 decisions, what was asked for, which tools were called with which arguments and what came of it, errors, and what is \
 still open. Where something changed, note what holds now and what it replaced.
 Write one note a line and nothing else, in this form, with the priority high, medium or low and the numbers of the \
-messages that it comes from:
+messages that it comes from. What the user asked to remember has the priority pinned:
 - [high] (12-15) The note in one sentence."""
 
 FACTS_PROMPT = """\
@@ -57,7 +57,7 @@ RETRY_PROMPT = (
 
 _HEAD = r"^\s*(?:[-*•]|\d+[.)])"
 _LINE = re.compile(
-    rf"{_HEAD}?\s*\**\[\s*(high|medium|low|fact)\s*\]\**\s*(?:\(([^)]*)\))?\s*[:,-]?\s*(.+)$", re.IGNORECASE
+    rf"{_HEAD}?\s*\**\[\s*(pinned|high|medium|low|fact)\s*\]\**\s*(?:\(([^)]*)\))?\s*[:,-]?\s*(.+)$", re.IGNORECASE
 )
 _BULLET = re.compile(rf"{_HEAD}\s+(?:\(([#\d\s,to-]*)\))?\s*(.+)$")
 _TRANSCRIPT = re.compile(r"^\s*#(\d+) (?:\d{4}-\d\d-\d\d \d\d:\d\d )?(.+)$")
@@ -65,7 +65,7 @@ _NUMBER = re.compile(r"\d+")
 _DAY = re.compile(r"^\(?\d{4}-\d\d-\d\d\)?[:,]?\s*")
 _MIN_ECHO_CHARACTERS = 12  # shorter matches with the instructions are common words
 
-NoteKind = Literal["high", "medium", "low", "fact"]
+NoteKind = Literal["pinned", "high", "medium", "low", "fact"]
 
 
 class Note(Struct, frozen=True):
@@ -109,7 +109,7 @@ def parse_notes(answer: str, span: Span, instructions: str, *, shown: str = "", 
     if not notes and lenient:
         shown_lines = _transcript_lines(shown)
         copied = [note for line in original_lines if (note := _parse_copied_line(line, span, shown_lines))]
-        text = _clean(" ".join(other_lines))
+        text = clean_text(" ".join(other_lines))
         notes = copied or ([Note("low", span.first_seq, span.last_seq, text)] if text else [])
     return _without_repeats(notes)
 
@@ -167,7 +167,7 @@ def _parse_bullet(line: str, span: Span) -> Note | None:
 
 
 def _note(kind: NoteKind, numbers: str | None, text: str, span: Span) -> Note | None:
-    text = _clean(text)
+    text = clean_text(text)
     return Note(kind, *_numbers(numbers or "", span), text) if text else None
 
 
@@ -195,7 +195,7 @@ def _numbers(text: str, span: Span) -> tuple[int, int]:
     return (min(named), max(named)) if named else (span.first_seq, span.last_seq)
 
 
-def _clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Return the text as one printable line of limited length, without a day in front."""
     printable = "".join(letter for letter in re.sub(r"\s+", " ", text) if letter.isprintable())
     text = _DAY.sub("", printable.strip())

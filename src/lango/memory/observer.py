@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from lango.config import MemorySettings
 from lango.errors import NothingNoted
 from lango.memory import note_format, transcript
+from lango.memory.note_checks import check_notes
 from lango.memory.note_model import MemoryModel, TokensUsed
 from lango.memory.quote import observation_tokens
 from lango.memory.reflector import condense_observations
@@ -33,6 +34,7 @@ MAX_BATCHES = 10
 FIRST_PAUSE_S = 30.0
 MAX_PAUSE_S = 3_600.0
 _KNOWN_FACTS = 50
+_GROWTH_BEFORE_RETRY = 1.5
 
 
 class Observer:
@@ -55,6 +57,7 @@ class Observer:
         self._owner = leases.owner.name
         self._is_gone = is_gone
         self._pauses: dict[SessionId, tuple[float, float]] = {}  # when each ends, and its length
+        self._condense_at: dict[SessionId, int] = {}  # the size of notes that could not be condensed, and some more
 
     async def observe(self, name: SessionId) -> None:
         """Observe messages above the threshold, and condense observations above theirs.
@@ -65,7 +68,7 @@ class Observer:
             return
         try:
             found = await self._store.read(read_unobserved_of, name)
-            if found is None or not self._is_due(found[1]):
+            if found is None or not self._is_due(name, found[1]):
                 return
             async with self._lease(found[0]) as held:
                 if held is not None:
@@ -77,11 +80,11 @@ class Observer:
         else:
             self._pauses.pop(name, None)
 
-    def _is_due(self, found: UnobservedMessages) -> bool:
-        return found.tokens >= self._limits.observe_at_tokens or self._must_condense(found.memory)
+    def _is_due(self, name: SessionId, found: UnobservedMessages) -> bool:
+        return found.tokens >= self._limits.observe_at_tokens or self._must_condense(name, found.memory)
 
-    def _must_condense(self, memory: SessionMemory) -> bool:
-        return memory.tokens >= self._limits.reflect_at_tokens
+    def _must_condense(self, name: SessionId, memory: SessionMemory) -> bool:
+        return memory.tokens >= max(self._limits.reflect_at_tokens, self._condense_at.get(name, 0))
 
     def _pause(self, name: SessionId, error: BaseException) -> None:
         pause_s = min(MAX_PAUSE_S, self._pauses.get(name, (0.0, FIRST_PAUSE_S / 2))[1] * 2)
@@ -113,12 +116,24 @@ class Observer:
             if not await self._observe_batch(lease, *found):
                 return
         found = await self._store.read(read_unobserved_of, name)
-        if found is not None and self._must_condense(found[1].memory):
-            await self._store_batch(lease, name, await condense_observations(self._model, found[1]))
+        if found is not None and self._must_condense(name, found[1].memory):
+            await self._condense(lease, name, found[1])
+
+    async def _condense(self, lease: ObserverLease, name: SessionId, found: UnobservedMessages) -> None:
+        """Condense the observations, or leave them as they are until there are more: requests show the newest."""
+        try:
+            batch = await condense_observations(self._model, found)
+        except Exception as error:  # noqa: BLE001 - messages must be observed also while notes cannot be condensed
+            self._condense_at[name] = int(found.memory.tokens * _GROWTH_BEFORE_RETRY)
+            _log.warning("the notes of session %s stay as they are: %s", name.id, error)
+            return
+        self._condense_at.pop(name, None)
+        await self._store_batch(lease, name, batch)
 
     async def _observe_batch(self, lease: ObserverLease, session: SessionRecord, found: UnobservedMessages) -> bool:
         """Observe the next batch; return False if the lease was lost."""
         limits = self._limits
+        await self._store.load_files(found.messages, transcript.is_text_file)
         shown = await asyncio.to_thread(transcript.next_batch, found.messages, limits.batch_tokens, limits.piece_tokens)
         span = note_format.Span(shown[0].seq, shown[-1].seq)
         known = await self._known_facts(session.name)
@@ -127,6 +142,7 @@ class Observer:
         pieces = await asyncio.to_thread(transcript.pieces, shown, limits.batch_tokens, limits.piece_tokens)
         for piece in pieces:
             notes += await self._model.ask_for_notes(self._prompt(), f"{known}{piece}", span, used, lenient=True)
+        notes = await asyncio.to_thread(check_notes, notes, shown)
         if pieces and not notes:
             raise NothingNoted(f"{self._model.name} gave no notes on messages {span.first_seq}-{span.last_seq}")
         days = {stored.seq: transcript.day_of(stored) for stored in shown}

@@ -1,11 +1,13 @@
 """Show and delete memory, and run observers in the background: `runtime.memory`."""
 
 import asyncio
+import time
 
 from lango.memory.observer import Observer
 from lango.store import SessionId, SessionRecord, Store
-from lango.store.memory.observations import Batch, SessionMemory, read_all_batches, read_memory
-from lango.store.memory.user_facts import Fact, delete_fact, read_facts
+from lango.store.memory.note_edits import delete_note, edit_note
+from lango.store.memory.observations import Batch, Observation, SessionMemory, read_all_batches, read_memory
+from lango.store.memory.user_facts import Fact, delete_fact, edit_fact, read_facts
 from lango.store.sessions.sessions import get_session
 
 
@@ -36,6 +38,34 @@ class Memory:
     async def forget(self, fact_id: int, *, user_id: str = "user") -> bool:
         """Delete a fact and those that it replaced; return False if there is no such fact."""
         forgotten = await self._store.write(delete_fact, self._app_name, user_id, fact_id)
+        if forgotten:
+            await self._store.purge()
+        return forgotten
+
+    async def edit_fact(
+        self, fact_id: int, *, text: str | None = None, pinned: bool | None = None, user_id: str = "user"
+    ) -> Fact | None:
+        """Correct a fact, pin it, or unpin it; return None if there is no such fact."""
+        return await self._store.write(
+            edit_fact, self._app_name, user_id, fact_id, time.time(), text=text, pinned=pinned
+        )
+
+    async def edit_note(
+        self,
+        session_id: str,
+        note_id: str,
+        *,
+        text: str | None = None,
+        pinned: bool | None = None,
+        user_id: str = "user",
+    ) -> Observation | None:
+        """Correct a note, pin it, or unpin it; return None if there is no such note. A corrected note is pinned."""
+        session = await self._session(session_id, user_id)
+        return await self._store.write(edit_note, session, note_id, text=text, pinned=pinned)
+
+    async def forget_note(self, session_id: str, note_id: str, *, user_id: str = "user") -> bool:
+        """Delete a note, and recall its messages no more; return False if there is no such note."""
+        forgotten = await self._store.write(delete_note, await self._session(session_id, user_id), note_id)
         if forgotten:
             await self._store.purge()
         return forgotten

@@ -1,7 +1,8 @@
 """Compute when to observe and when to reflect from the token budget.
 
 Observations, recent turns and unobserved messages share one budget. From 100,000 tokens on, the defaults are the
-published 30,000 and 40,000 tokens; below, they are the same shares of the budget.
+published 30,000 and 40,000 tokens; below, they are shares of the budget. Few notes are shown, because the others are
+recalled when they matter: so there is room for many messages, and few observations are needed.
 """
 
 from msgspec import Struct
@@ -10,10 +11,13 @@ from lango.config import MemorySettings
 
 OBSERVE_AT_TOKENS = 30_000
 REFLECT_AT_TOKENS = 40_000
-_OBSERVE_SHARE = 0.3
+_OBSERVE_SHARE = 0.7
 _REFLECT_SHARE = 0.4
 _CONTEXT_SHARE = 0.75  # of a small model's context: the rest is for the system prompt, the tools and the answer
-_FLOOR_SHARE = 0.125
+_FLOOR_SHARE = 0.15
+_NOTES_SHARE = 0.06
+_RECALL_SHARE = 0.06
+_MAX_RECALL_TOKENS = 2_000
 _MIN_PIECE_TOKENS = 64
 _MAX_BATCH_TOKENS = 60_000
 
@@ -30,6 +34,10 @@ class MemoryThresholds(Struct, frozen=True):
     """The most that an observer is shown at once."""
     piece_tokens: int
     """A larger message is shown in pieces of this size."""
+    notes_tokens: int
+    """The most tokens of notes in a request."""
+    recall_tokens: int
+    """The most tokens that are recalled for a message; 0: nothing is recalled."""
 
 
 def thresholds_for(
@@ -47,7 +55,15 @@ def thresholds_for(
         observe_at,
         reflect_at,
         keep_turns=settings.keep_turns,
-        floor_tokens=max(min(observe_at, int(room * _OBSERVE_SHARE)), int(room * _FLOOR_SHARE)),
+        floor_tokens=int(room * _FLOOR_SHARE),
         batch_tokens=min(max(2 * observe_at, _MIN_PIECE_TOKENS), max_tokens),
         piece_tokens=min(max(observe_at, _MIN_PIECE_TOKENS), max_tokens),
+        notes_tokens=settings.notes_tokens or max(1, int(room * _NOTES_SHARE)),
+        recall_tokens=_recall_tokens(settings, room),
     )
+
+
+def _recall_tokens(settings: MemorySettings, room: int) -> int:
+    if not settings.recall:
+        return 0
+    return settings.recall_tokens or max(1, min(_MAX_RECALL_TOKENS, int(room * _RECALL_SHARE)))

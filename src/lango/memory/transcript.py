@@ -1,13 +1,13 @@
 """Render messages as the transcript that an observer reads, with numbers and dates, large ones in pieces."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from lango.history import count_tokens
 from lango.history.tokens import compact_json
 from lango.messages import Message
 from lango.store import StoredEvent
-from lango.store.codec.records import as_datetime
+from lango.store.codec.records import INPUT_CALL, as_datetime
 
 _ADK_REQUEST_PREFIX = "adk_request_"  # ADK's approval requests are calls, too; the call in question precedes them
 _MAX_PARTS = 40
@@ -43,7 +43,7 @@ def pieces(batch: Iterable[StoredEvent], max_tokens: int, large_tokens: int) -> 
     """Render a batch as one text per model call; empty if the batch has no text."""
     found: list[str] = []
     spent = 0
-    for head, line in ((_head(stored), line) for stored in batch for line in _lines(stored)):
+    for head, line in ((head_of(stored), line) for stored in batch for line in _lines(stored)):
         cost = count_tokens(line)
         if cost > large_tokens:
             found += [f"{head} {part}" for part in _parts(line, large_tokens, cost)]
@@ -62,7 +62,13 @@ def day_of(stored: StoredEvent) -> str:
     return as_datetime(stored.created_at).strftime("%Y-%m-%d")
 
 
-def _head(stored: StoredEvent) -> str:
+def text_of(stored: StoredEvent) -> str:
+    """Render a message without its number and date."""
+    return "\n".join(_lines(stored))
+
+
+def head_of(stored: StoredEvent) -> str:
+    """Return the number and the date of a message, as the observer is shown them."""
     return f"#{stored.seq} {as_datetime(stored.created_at):%Y-%m-%d %H:%M}"
 
 
@@ -78,11 +84,21 @@ def _message_lines(message: Message) -> Iterator[str]:
     calls = [call for call in message.tool_calls if not call.name.startswith(_ADK_REQUEST_PREFIX)]
     if message.content and not (message.role == "tool" and message.tool_calls):
         yield f"{author}: {message.content}"
+    for call in message.tool_calls:
+        if call.name == INPUT_CALL and call.input is not None:
+            yield f"{author} asks the user: {call.input.get('message') or ''}"
+        elif call.name == INPUT_CALL and message.author == "user":
+            yield f"user: {compact_json(call.output or {})}"
     for call in calls:
         if call.input is not None or call.output is None:
             yield f"{author} calls {call.name} with {compact_json(call.input or {})}"
         if call.output is not None:
             yield f"{call.name} returned {compact_json(call.output)}"
+
+
+def is_text_file(file: Mapping[str, Any]) -> bool:
+    """Whether the transcript shows the content of a file: it must be loaded."""
+    return (file.get("mime_type") or "").startswith("text/")
 
 
 def _files(stored: StoredEvent) -> Iterator[str]:
@@ -92,9 +108,9 @@ def _files(stored: StoredEvent) -> Iterator[str]:
         blob = cast("dict[str, Any]", part).get("inline_data") if isinstance(part, dict) else None
         if not blob:
             continue
-        kind, data = blob.get("mime_type") or "", blob.get("data") or b""
-        file = f"a file is attached: {blob.get('display_name') or 'without a name'} ({kind})"
-        yield f"{file}: {data.decode('utf-8', 'replace')}" if kind.startswith("text/") else file
+        data = blob.get("data") or b""
+        file = f"a file is attached: {blob.get('display_name') or 'without a name'} ({blob.get('mime_type') or ''})"
+        yield f"{file}: {data.decode('utf-8', 'replace')}" if is_text_file(blob) else file
 
 
 def _parts(line: str, max_tokens: int, cost: int) -> list[str]:

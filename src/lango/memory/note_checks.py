@@ -1,0 +1,133 @@
+"""Check the notes of an observer against the messages that it was shown, without a model.
+
+A model may make up names and numbers, cite the wrong message, or do what a text in the transcript says. And it may miss
+what a user asked to remember: that becomes a pinned note in any case.
+"""
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lango.memory import transcript
+from lango.memory.key_terms import asks_to_remember, content_words, key_terms
+from lango.memory.note_format import Note, clean_text
+from lango.store import StoredEvent
+
+_SMALL_NUMBER = 12  # smaller numbers may count things
+_DATE = re.compile(r"^(?:\d{4}(?:-\d\d){0,2}|\d{1,2}:\d\d|\d{1,2}(?:st|nd|rd|th)?)$")
+_RELATIVE_TIME = re.compile(
+    r"\b(?:to(?:day|morrow|night)|yesterday|(?:mon|tues|wednes|thurs|fri|satur|sun)day|next|last|ago|in \w+ "
+    r"(?:days?|weeks?|months?|hours?)|week|month|year|morning|noon|evening|heute|morgen|gestern|woche)\b",
+    re.IGNORECASE,
+)
+_MAX_PINNED = 20
+_MAX_PINNED_CHARACTERS = 600
+_WORDS = re.compile(r"[^\W_]+")
+
+
+class _Shown(Struct):
+    """A message that the observer was shown."""
+
+    seq: int
+    text: str
+    by_user: bool
+    terms: frozenset[str]
+    """Its words and key terms."""
+
+
+def check_notes(notes: Sequence[Note], shown: Sequence[StoredEvent]) -> list[Note]:
+    """Return the notes that the messages support, and a pinned note for each message that asks to remember something.
+
+    A note with a number that no message has, or only with names that none has, is dropped. A note that cites other
+    messages than those with its names and numbers cites those, too. A fact about the user must come from the user, and
+    only the user pins. It takes CPU time: call it in a thread.
+    """
+    messages = [_shown(stored) for stored in shown]
+    every = frozenset[str]().union(*(message.terms for message in messages))
+    days = {transcript.day_of(stored) for stored in shown}
+    relative = any(_RELATIVE_TIME.search(message.text) for message in messages)
+    kept = [
+        _checked_kind(_cite(note, messages), messages)
+        for note in notes
+        if _is_supported(_claim(note), every, days, relative)
+    ]
+    return [*kept, *_asked_for(kept, messages)]
+
+
+def _shown(stored: StoredEvent) -> _Shown:
+    text = transcript.text_of(stored)
+    by_user = stored.message is not None and stored.message.role == "user"
+    whole = f"{transcript.head_of(stored)} {text}"
+    terms = key_terms(whole) | frozenset(word.lower() for word in _WORDS.findall(whole))
+    return _Shown(stored.seq, text, by_user, terms)
+
+
+def _claim(note: Note) -> str:
+    """Return what a note says: of a fact its value, as the observer chooses its name."""
+    return (note.text.partition(":")[2] if note.kind == "fact" else "") or note.text
+
+
+def _is_supported(text: str, every: frozenset[str], days: set[str], relative: bool) -> bool:
+    terms = key_terms(text)
+    missing = {term for term in terms if not _has(every, term)}
+    for term in missing:
+        if any(char.isdigit() for char in term) and not _may_be_derived(term, days, relative):
+            return False
+    names = {term for term in terms if not any(char.isdigit() for char in term)}
+    return not names or not names <= missing
+
+
+def _has(words: frozenset[str], term: str) -> bool:
+    return term in words or all(part in words for part in _WORDS.findall(term))
+
+
+def _may_be_derived(term: str, days: set[str], relative: bool) -> bool:
+    """Whether a number that no message has may count things, or be the date of a message."""
+    if term.isdecimal() and int(term) <= _SMALL_NUMBER:
+        return True
+    if any(term in day for day in days):
+        return True
+    return relative and _DATE.match(term) is not None
+
+
+def _cite(note: Note, messages: Sequence[_Shown]) -> Note:
+    """Extend what a note cites to the messages with its key terms, if the cited ones have none of them."""
+    terms = key_terms(note.text) or content_words(note.text)
+    cited = [message for message in messages if note.first_seq <= message.seq <= note.last_seq]
+    if not terms or any(not terms.isdisjoint(message.terms) for message in cited):
+        return note
+    counted = [(len(terms & message.terms), message.seq) for message in messages]
+    most = max(counted, default=(0, 0))[0]
+    found = [seq for count, seq in counted if count == most and count]
+    return replace(note, first_seq=found[0], last_seq=found[-1]) if found else note
+
+
+def _checked_kind(note: Note, messages: Sequence[_Shown]) -> Note:
+    said = [message for message in messages if message.by_user and note.first_seq <= message.seq <= note.last_seq]
+    if note.kind == "pinned" and not any(asks_to_remember(message.text) for message in said):
+        return replace(note, kind="high")
+    if note.kind == "fact":
+        value = content_words(_claim(note))
+        if value and not any(value & message.terms for message in said):
+            return replace(note, kind="medium")
+    return note
+
+
+def _asked_for(notes: Sequence[Note], messages: Sequence[_Shown]) -> list[Note]:
+    """Return a pinned note for each message of the user that asks to remember something and has none."""
+    found: list[Note] = []
+    for message in messages:
+        if not (message.by_user and asks_to_remember(message.text)):
+            continue
+        has_note = any(
+            note.kind == "pinned"
+            and note.first_seq <= message.seq <= note.last_seq
+            and key_terms(message.text) <= key_terms(note.text) | content_words(note.text)
+            for note in notes
+        )
+        if not has_note and len(found) < _MAX_PINNED:
+            text = clean_text(message.text.removeprefix("user: "))[:_MAX_PINNED_CHARACTERS]
+            found.append(Note("pinned", message.seq, message.seq, f"The user asked to remember: {text}"))
+    return found
