@@ -4,17 +4,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lango.adk.agents.adk_tool import AdkTool
+    from lango.adk.agents.effects import idempotent, once
     from lango.adk.model.provider_llm import ProviderLlm
-    from lango.adk.run.workflow_nodes import once
+    from lango.adk.services.artifact_service import SqlArtifactService
+    from lango.adk.services.credential_service import SqlCredentialService
+    from lango.adk.services.memory_service import SqlMemoryService
     from lango.adk.services.session_service import SqlSessionService
 
-__all__ = ["AdkTool", "ProviderLlm", "SqlSessionService", "once"]
+__all__ = [
+    "AdkTool",
+    "ProviderLlm",
+    "SqlArtifactService",
+    "SqlCredentialService",
+    "SqlMemoryService",
+    "SqlSessionService",
+    "idempotent",
+    "once",
+]
 
 _HOMES = {
     "AdkTool": "lango.adk.agents.adk_tool",
     "ProviderLlm": "lango.adk.model.provider_llm",
+    "SqlArtifactService": "lango.adk.services.artifact_service",
+    "SqlCredentialService": "lango.adk.services.credential_service",
+    "SqlMemoryService": "lango.adk.services.memory_service",
     "SqlSessionService": "lango.adk.services.session_service",
-    "once": "lango.adk.run.workflow_nodes",
+    "idempotent": "lango.adk.agents.effects",
+    "once": "lango.adk.agents.effects",
 }
 
 

@@ -6,7 +6,9 @@ a misspelt setting should not be silently ignored.
 
 from lango.config.sections import (
     AgentSettings,
+    CredentialSettings,
     HistorySettings,
+    McpOAuthSettings,
     McpSettings,
     MemorySettings,
     OidcSettings,
@@ -16,12 +18,15 @@ from lango.config.sections import (
     SubAgentSettings,
     TelemetrySettings,
     ToolSettings,
+    TraceSettings,
 )
 from lango.config.settings import Settings
 
 __all__ = [
     "AgentSettings",
+    "CredentialSettings",
     "HistorySettings",
+    "McpOAuthSettings",
     "McpSettings",
     "MemorySettings",
     "OidcSettings",
@@ -32,4 +37,5 @@ __all__ = [
     "SubAgentSettings",
     "TelemetrySettings",
     "ToolSettings",
+    "TraceSettings",
 ]

@@ -17,6 +17,7 @@ def _reject_reserved_name(name: str) -> str:
 # ADK's rules for the names of agents
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterValidator(_reject_reserved_name)]
 Seconds = Annotated[float, Field(gt=0)]
+DEFAULT_APP_NAME = "lango"
 OpenAIApi = Literal["auto", "chat", "responses"]
 
 
@@ -42,10 +43,15 @@ class SubAgentSettings(Section):
 class AgentSettings(Section):
     """`[agent]`: the agent and its model."""
 
-    name: Identifier = "lango"
-    """The name of the agent and of the app that its sessions belong to: letters, digits and `_`."""
+    name: Identifier | None = None
+    """The name of the agent and of the app that its sessions belong to: letters, digits and `_`; none: the name of the
+    agent in `module`, or `lango`."""
     model: str | None = None
     """`provider/name`; none: `local/default`."""
+    models: list[str] = []
+    """Models that a user may choose for a session instead of `model`, each `provider/name`; empty: none."""
+    session_instruction: bool = False
+    """Whether a user may replace the instruction of the root agent for a session."""
     fallback_model: str | None = None
     """Used when the model fails before its first token."""
     instruction: str = "You are a helpful assistant."
@@ -61,6 +67,8 @@ class AgentSettings(Section):
     max_running_turns: Annotated[int, Field(gt=0)] = 1000
     """Limit of turns that a process runs at once; lower while its event loop is late. Further turns are queued, and
     their clients see their place."""
+    input_expires_s: Annotated[float, Field(ge=0)] = 86_400.0
+    """A workflow's input request that is not answered within this time is closed; 0: it never expires."""
     when_busy: Literal["wait", "refuse", "interrupt"] = "wait"
     """How a message to a busy session is handled: it waits, is refused, or interrupts the running turn."""
     on_crash: Literal["resume", "stop"] = "resume"
@@ -76,8 +84,9 @@ class AgentSettings(Section):
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
-        if self.name in self.sub_agents:
-            raise ValueError(f"sub_agents.{self.name} has the name of the root agent: names must differ")
+        name = self.name or ("" if self.module else DEFAULT_APP_NAME)
+        if name in self.sub_agents:
+            raise ValueError(f"sub_agents.{name} has the name of the root agent: names must differ")
         return self
 
 
@@ -103,6 +112,8 @@ class StoreSettings(Section):
     """The database: `sqlite:///...` or `postgresql://...`."""
     wait_s: Annotated[float, Field(ge=0)] = 60.0
     """How long a running turn waits for a database that is unavailable or locked; a new request is refused sooner."""
+    max_artifact_bytes: Annotated[int, Field(gt=0)] = 50_000_000
+    """The largest artifact that an agent or a client may save."""
 
 
 class HistorySettings(Section):
@@ -122,9 +133,17 @@ class MemorySettings(Section):
     enabled: bool = False
     """Whether sessions are observed."""
     observe_at_tokens: Annotated[int, Field(ge=0)] = 0
-    """Tokens of unobserved messages that start an observation; 0: 30,000, or 30 % of the budget if that is less."""
+    """Tokens of unobserved messages that start an observation; 0: 30,000, or 70 % of the budget if that is less."""
     reflect_at_tokens: Annotated[int, Field(ge=0)] = 0
     """Tokens of observations that start their condensation; 0: 40,000, or 40 % of the budget if that is less."""
+    notes_tokens: Annotated[int, Field(ge=0)] = 0
+    """Most tokens of observations in a request, the others are only recalled; 0: 6 % of the budget."""
+    recall: bool = True
+    """Whether notes and messages that match the user's message, and are not shown, are quoted before it."""
+    recall_tokens: Annotated[int, Field(ge=0)] = 0
+    """Most tokens that are quoted before the user's message; 0: 6 % of the budget, at most 2,000."""
+    recall_tool: bool = False
+    """Whether the agent gets a tool, `recall`, that searches all conversations of the user."""
     keep_turns: Annotated[int, Field(ge=0)] = 2
     """Turns before the last observed message that are still sent."""
     model: str | None = None
@@ -146,14 +165,45 @@ class ToolSettings(Section):
     """Names of tools that run without approval."""
     deny: list[str] = []
     """Names of tools that never run; overrides `allow`."""
+    idempotent: list[str] = []
+    """Names of ADK's and MCP's tools that may run again after a crash inside of them."""
     approval_expires_s: Annotated[float, Field(ge=0)] = 86_400.0
     """An approval request that is not answered within this time is denied; 0: it never expires."""
+    grant_expires_s: Annotated[float, Field(ge=0)] = 86_400.0
+    """How long a grant holds at most, and if its answer does not say; 0: until it is revoked."""
     workspace: str = "workspace"
-    """The folder that file tools and the shell see; the default folder is created if it is missing."""
+    """The folder that file tools and the shell see; it is created if it is missing."""
     store_in_workspace: bool = False
     """Whether writing tools may have a workspace that contains the store. It is hidden from them in any case."""
     sandbox: Literal["bubblewrap", "none"] = "bubblewrap"
     """The sandbox of the shell, which does not run without it. `"none"`: commands have all rights of this user."""
+
+
+class CredentialSettings(Section):
+    """`[credentials]`: how users give tools access to their accounts. The key is in `LANGO_CREDENTIAL_KEY`."""
+
+    request_expires_s: Annotated[float, Field(ge=0)] = 3600.0
+    """A credential request that is not answered within this time is closed; 0: it never expires."""
+    callback_url: str = ""
+    """The address of `/v1/oauth/callback` as users' browsers reach it, for MCP servers with OAuth; empty: this server
+    on this machine."""
+
+
+class McpOAuthSettings(Section):
+    """`[mcp.<name>.oauth]`: each user allows the access to the server with an account of their own."""
+
+    authorization_url: Annotated[str, Field(min_length=1)]
+    """Where a user allows the access."""
+    token_url: Annotated[str, Field(min_length=1)]
+    """Where a code is exchanged for a token, and a token is refreshed."""
+    client_id: Annotated[str, Field(min_length=1)]
+    """The name of this application at the server."""
+    client_secret_env: str = ""
+    """The environment variable that holds the secret of this application; empty: it has none, and uses PKCE alone."""
+    scopes: list[str] = []
+    """What the access is for."""
+    redirect_url: str = ""
+    """Where a user is sent back to, as registered at the server; empty: `credentials.callback_url`."""
 
 
 class McpSettings(Section):
@@ -167,8 +217,14 @@ class McpSettings(Section):
     """Environment variables of the server, besides a few harmless ones."""
     url: str = ""
     """The address of a running server."""
+    headers: dict[str, str] = {}
+    """Headers of each request to the `url`; `${NAME}` in a value is the environment variable of that name."""
+    oauth: McpOAuthSettings | None = None
+    """Each user allows the access with an account of their own; none: all users have the same access."""
     tools: list[str] | None = None
     """Names of the tools to use; none: all."""
+    input_timeout_s: Annotated[float, Field(ge=0)] = 600.0
+    """How long a user may take to answer a question of the server during a call; 0: the server may not ask."""
 
 
 Algorithm = Literal[
@@ -211,6 +267,9 @@ class ServerSettings(Section):
     `[server.oidc]`, and API keys."""
     oidc: OidcSettings | None = None
     """The table `[server.oidc]`."""
+    operators: list[str] = []
+    """Users who may read and set `app:` state, which every user shares, and read the agent's instructions, over ADK's
+    REST API. With `auth = "none"` the only user may."""
     allowed_origins: list[str] = []
     """Other origins whose web pages may call the server, such as `"https://app.example"`."""
     allowed_hosts: list[str] = []
@@ -264,3 +323,14 @@ class TelemetrySettings(Section):
     """The service name of the traces, unless `OTEL_SERVICE_NAME` is set."""
     capture_content: bool = False
     """Whether traces contain the texts of messages and tools."""
+
+
+class TraceSettings(Section):
+    """`[trace]`: what the trace of a session keeps besides its messages."""
+
+    requests: bool = False
+    """Whether requests to models and their responses are stored as they went over the wire, without secrets."""
+    max_request_bytes: Annotated[int, Field(ge=1_000)] = 250_000
+    """How much of one request, and of one response, is stored; long texts in it are shortened."""
+    max_session_bytes: Annotated[int, Field(ge=0)] = 20_000_000
+    """How much is stored for one session; the oldest requests are deleted first."""

@@ -9,7 +9,9 @@ from pydantic import PrivateAttr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from lango.config.sections import (
+    DEFAULT_APP_NAME,
     AgentSettings,
+    CredentialSettings,
     HistorySettings,
     McpSettings,
     MemorySettings,
@@ -18,6 +20,7 @@ from lango.config.sections import (
     StoreSettings,
     TelemetrySettings,
     ToolSettings,
+    TraceSettings,
 )
 from lango.config.setting_errors import invalid_json_variables, problem_message
 from lango.errors import ConfigError
@@ -46,9 +49,11 @@ class Settings(BaseSettings):
     history: HistorySettings = HistorySettings()
     memory: MemorySettings = MemorySettings()
     tools: ToolSettings = ToolSettings()
+    credentials: CredentialSettings = CredentialSettings()
     mcp: dict[str, McpSettings] = {}
     server: ServerSettings = ServerSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    trace: TraceSettings = TraceSettings()
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> Self:
@@ -102,6 +107,21 @@ class Settings(BaseSettings):
     def source(self) -> Path | None:
         """The file of the settings."""
         return self._source
+
+    @property
+    def callback_url(self) -> str:
+        """Where users are sent back to after allowing an access to an account of theirs."""
+        return self.credentials.callback_url or f"http://127.0.0.1:{self.server.port}/v1/oauth/callback"
+
+    @property
+    def app_name(self) -> str:
+        """The name of the app, unless a user's own agent gives it its name."""
+        return self.agent.name or DEFAULT_APP_NAME
+
+    def with_agent(self, module: str, name: str | None = None) -> Self:
+        """Return the settings for an agent in a file or folder; with `name`, sessions belong to an app of that name."""
+        update = {"module": module} | ({"name": name} if name else {})
+        return self.model_copy(update={"agent": self.agent.model_copy(update=update)})
 
     @property
     def model(self) -> str:

@@ -7,11 +7,29 @@ if TYPE_CHECKING:
     from lango.runtime.runtime import Runtime
     from lango.runtime.session_transfer import import_session
     from lango.runtime.sessions import Sessions
+    from lango.store.tool_calls.inbox import ApprovalItem, CredentialItem, InputItem, ResultItem
     from lango.turns.running_turn import RunningTurn
+    from lango.turns.turn_input import ModelOptions
 
-__all__ = ["RunningTurn", "Runtime", "Sessions", "import_session", "open_runtime"]
+__all__ = [
+    "ApprovalItem",
+    "CredentialItem",
+    "InputItem",
+    "ModelOptions",
+    "ResultItem",
+    "RunningTurn",
+    "Runtime",
+    "Sessions",
+    "import_session",
+    "open_runtime",
+]
 
 _HOMES = {
+    "ApprovalItem": "lango.store.tool_calls.inbox",
+    "CredentialItem": "lango.store.tool_calls.inbox",
+    "InputItem": "lango.store.tool_calls.inbox",
+    "ModelOptions": "lango.turns.turn_input",
+    "ResultItem": "lango.store.tool_calls.inbox",
     "RunningTurn": "lango.turns.running_turn",
     "Runtime": "lango.runtime.runtime",
     "Sessions": "lango.runtime.sessions",

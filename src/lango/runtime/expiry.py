@@ -1,6 +1,6 @@
 """Expire approval requests when their time is over.
 
-The requests, and their expiry times, are stored by `lango.store.turns.approvals`.
+The requests, and their expiry times, are stored by `lango.store.tool_calls.approvals`.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from contextlib import suppress
 from lango.errors import StoreError
 from lango.store import SessionId, Store
 from lango.store.sessions.sessions import find_session
-from lango.store.turns import approvals
-from lango.store.turns.approvals import expire_approvals
+from lango.store.tool_calls import approvals
+from lango.store.tool_calls.approvals import expire_approvals
 
 _log = logging.getLogger("lango.runtime")
 

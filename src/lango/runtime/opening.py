@@ -1,14 +1,17 @@
-"""Open the store, check protected files and build the agent of a runtime."""
+"""Open the store, check protected files, and build the agents of runtimes on one store."""
 
+import asyncio
+import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.runtime_tools import read_full_result
 from lango.config import Settings
-from lango.errors import ConfigError
+from lango.errors import ConfigError, StoreError
+from lango.runtime.app_names import load_agents, load_named_agent
 from lango.runtime.runtime import Runtime
 from lango.store import Store
 from lango.store.engine.urls import store_files
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 
 _WRITING_TOOLS = {"write_file", "edit_file", "shell"}
+_MOVE_PAUSE_S = 0.1
+_log = logging.getLogger("lango.runtime")
 
 
 def protected_files(settings: Settings) -> list[Path]:
@@ -56,19 +61,80 @@ async def open_runtime(
     anything runs.
     """
     settings = settings or Settings()
-    protected = protected_files(settings)
+    protected_files(settings)
+    async with _open_store(settings) as store:
+        settings, root_agent = await load_named_agent(settings, store, root_agent)
+        async with _run_agent(settings, store, tools, provider, root_agent, every_session) as runtime:
+            yield runtime
+
+
+@asynccontextmanager
+async def open_runtimes(settings: Settings, paths: Sequence[str]) -> AsyncGenerator[list[Runtime], None]:
+    """Open a runtime for each agent at one of the paths, all on one store; without paths, for the configured agent.
+
+    Raise `ConfigError` if an agent cannot be loaded, or if two have the same name.
+    """
+    if len(paths) < 2:
+        async with open_runtime(settings.with_agent(paths[0]) if paths else settings) as runtime:
+            yield [runtime]
+        return
+    protected_files(settings)
+    loaded = load_agents(settings, paths)
+    async with _open_store(settings) as store, AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(_run_agent(chosen, store, (), None, agent, every_session=True))
+            for chosen, agent in loaded
+        ]
+
+
+@asynccontextmanager
+async def _open_store(settings: Settings) -> AsyncGenerator[Store, None]:
     async with (
         traces.export_spans(settings.telemetry),
         Store(settings.store.url, wait_s=settings.store.wait_s) as store,
+        _moving_inline_files(store),
     ):
-        has_tools = tools or settings.tools.enabled or settings.mcp
-        built_in = builtin_tools(
-            settings.tools, protected=protected, read_result=read_full_result if has_tools else None
-        )
-        engine = AdkEngine(settings, store, [*built_in, *tools], provider, root_agent)
-        await engine.load()
-        runtime = Runtime(settings, store, engine, every_session=every_session)
+        yield store
+
+
+@asynccontextmanager
+async def _run_agent(
+    settings: Settings,
+    store: Store,
+    tools: Sequence[Tool],
+    provider: "Provider | None",
+    root_agent: Any,
+    every_session: bool,
+) -> AsyncGenerator[Runtime, None]:
+    """Run the turns of one agent on an open store."""
+    has_tools = tools or settings.tools.enabled or settings.mcp
+    built_in = builtin_tools(
+        settings.tools, protected=protected_files(settings), read_result=read_full_result if has_tools else None
+    )
+    engine = AdkEngine(settings, store, [*built_in, *tools], provider, root_agent)
+    await engine.load()
+    runtime = Runtime(settings, store, engine, every_session=every_session)
+    try:
+        yield runtime
+    finally:
+        await runtime.close()
+
+
+@asynccontextmanager
+async def _moving_inline_files(store: Store) -> AsyncGenerator[None, None]:
+    """Move files that an earlier version stored in the rows of messages, in the background."""
+
+    async def move() -> None:
         try:
-            yield runtime
-        finally:
-            await runtime.close()
+            if moved := await store.move_inline_files(_MOVE_PAUSE_S):
+                _log.info("moved the files of %s messages out of their rows", moved)
+        except StoreError as error:  # the rows stay readable, and the next start goes on
+            _log.warning("files could not be moved out of the rows of their messages: %s", error)
+
+    moving = asyncio.create_task(move())
+    try:
+        yield
+    finally:
+        moving.cancel()
+        with suppress(asyncio.CancelledError):
+            await moving

@@ -36,6 +36,7 @@ async def turn_usage(progress: TurnProgress, model_calls: int) -> Usage:
         input_tokens=progress.input_tokens,
         output_tokens=progress.output_tokens,
         cached_tokens=progress.cached_tokens,
+        thought_tokens=progress.thought_tokens,
         model_calls=model_calls,
         cost_usd=cost_usd(tokens) if is_fast else await asyncio.to_thread(cost_usd, tokens),
     )

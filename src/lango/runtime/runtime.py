@@ -2,32 +2,35 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 from lango.adk.run.engine import AdkEngine
+from lango.adk.run.input_builder import is_answer_address
+from lango.adk.services.artifact_service import SqlArtifactService
 from lango.config import Settings
-from lango.errors import (
-    ApprovalExpired,
-    OutcomeUnknown,
-    TurnCancelled,
-)
-from lango.events import Accepted, TurnEvent
+from lango.errors import SessionNotFound, TurnCancelled
+from lango.events import TurnEvent, Usage
 from lango.memory import Memory
 from lango.messages import Attachment, Message
-from lango.runtime.expiry import ApprovalExpiry
-from lango.runtime.sessions import Sessions, get_or_create_session, require_session
-from lango.runtime.turn_runner import trace_of_request
-from lango.runtime.turn_supervisor import TurnSupervisor
+from lango.runtime.artifacts import Artifacts
+from lango.runtime.credentials import Credentials
+from lango.runtime.execution.turn_supervisor import TurnSupervisor
+from lango.runtime.grants import Grants
+from lango.runtime.inbox import Inbox
+from lango.runtime.request_answers import RequestAnswers
+from lango.runtime.sessions import Sessions
+from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace, session_trace, traced_request
 from lango.store import SessionId, Store, Turn
 from lango.store.sessions.sessions import find_session
-from lango.store.turns.turns import read_turn, request_cancel
+from lango.store.turns.model_requests import RequestBodies
+from lango.store.turns.recovery import stop_waiting
+from lango.store.turns.turns import request_cancel
 from lango.tools import Tool
-from lango.turns.lease_holder import finish_despite_cancel
 from lango.turns.running_turn import RunningTurn, collect_answer, follow_until_left
-from lango.turns.turn_input import TurnInput, check_attachments
+from lango.turns.turn_input import ModelOptions, TurnInput, check_attachments
 
 if TYPE_CHECKING:
     from lango.adk.agents.tool_names import ToolNames
@@ -35,20 +38,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lango.runtime")
 
 
-class Runtime:
+class Runtime(RequestAnswers):
     """Runs the turns of one agent on one store. Made by `open_runtime`."""
 
     def __init__(self, settings: Settings, store: Store, engine: AdkEngine, *, every_session: bool = True) -> None:
         """`every_session`: see `open_runtime`."""
-        self._settings = settings
-        self._store = store
-        self._engine = engine
-        self._expiry = ApprovalExpiry(store)
-        self._turns = TurnSupervisor(settings, store, engine, self._expiry.check_soon, every_session=every_session)
-        self._turns.spawn(self._expiry.run())
-        self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
+        super().__init__(settings, store, engine, every_session=every_session)
         self._sessions = Sessions(store, engine.app_name, lambda: engine.window_rules)
-        self._closed = False
+        self._artifacts = Artifacts(store, engine.app_name, settings.store.max_artifact_bytes)
+        self._credentials = Credentials(store, engine.app_name, self._expiry)
 
     @property
     def store(self) -> Store:
@@ -61,14 +59,34 @@ class Runtime:
         return self._sessions
 
     @property
+    def artifacts(self) -> Artifacts:
+        """The artifacts of sessions and users: list, load, save, delete."""
+        return self._artifacts
+
+    @property
+    def inbox(self) -> Inbox:
+        """What waits for users in their sessions: approvals, inputs, results of long-running tools."""
+        return Inbox(self._store, self.app_name)
+
+    @property
+    def grants(self) -> Grants:
+        """The grants of sessions: list, revoke."""
+        return Grants(self._store, self.app_name)
+
+    @property
+    def artifact_service(self) -> SqlArtifactService:
+        """The same artifacts as ADK's artifact service, which the agents use."""
+        return self._engine.artifacts
+
+    @property
+    def credentials(self) -> Credentials:
+        """The credentials that users gave to tools, and the open requests for them."""
+        return self._credentials
+
+    @property
     def memory(self) -> Memory:
         """The memory: notes about sessions, and facts about users."""
         return self._turns.memory
-
-    @property
-    def app_name(self) -> str:
-        """The name of the app that sessions belong to."""
-        return self._engine.app_name
 
     @property
     def turns(self) -> TurnSupervisor:
@@ -80,16 +98,53 @@ class Runtime:
         """How many turns wait for a slot in this process."""
         return self._turns.admission.queued
 
+    async def summarize(self, messages: Sequence[Message], instructions: str = "") -> tuple[str, Usage]:
+        """Return a summary of a conversation by the agent's model, and the tokens that it took; nothing is stored.
+
+        Raise `UsageError` if the agent has no model, and `EmptyAnswer` if the model writes nothing.
+        """
+        return await self._engine.summarize(messages, instructions)
+
+    @property
+    def model_name(self) -> str:
+        """The name of the root agent's model; empty: it has none, as a workflow."""
+        return self._engine.model_name
+
     def agents(self) -> dict[str, Any]:
         """Describe the agent tree."""
         return self._engine.agents()
 
-    async def tool_names(self, *, ask_toolsets: bool = False) -> "ToolNames":
+    async def app_info(self) -> dict[str, Any]:
+        """Describe the app, its agents and their tools as ADK's server does.
+
+        Raise `UsageError` if the root is not an `LlmAgent`. Toolsets are asked for their tools.
+        """
+        return await self._engine.app_info()
+
+    @property
+    def may_call_tools(self) -> bool:
+        """Whether an agent has tools, or may transfer to another one."""
+        return self._engine.may_call_tools
+
+    async def tool_names(self, *, ask_toolsets: bool = False, require_all: bool = True) -> "ToolNames":
         """List the names of the agents' tools; with `ask_toolsets` also those of toolsets.
 
-        That starts or connects to MCP servers. Raise `ConfigError` if one of them does not answer.
+        That starts or connects to MCP servers. Raise `ConfigError` if one of them does not answer; without
+        `require_all`, that is one of the reasons in `unusable`.
         """
-        return await self._engine.tool_names(ask_toolsets=ask_toolsets)
+        return await self._engine.tool_names(ask_toolsets=ask_toolsets, require_all=require_all)
+
+    async def diff_of_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return what a call that waits for approval would change in a file now, as a unified diff.
+
+        Empty: the tool changes no file, or the file cannot be compared.
+        """
+        return await self._engine.diff_of_call(name, arguments)
+
+    @property
+    def unusable_tools(self) -> tuple[str, ...]:
+        """Which tools of MCP servers cannot be offered, each with its reason; known once their server was asked."""
+        return self._engine.unusable_tools
 
     async def stream(
         self,
@@ -121,68 +176,54 @@ class Runtime:
         """Send a message and return the complete answer, or raise the error of the turn."""
         return await collect_answer(await self._accept_message(session_id, text, user_id, idempotency_key, attachments))
 
-    async def approve(
-        self, session_id: str, call_id: str, *, approved: bool, user_id: str = "user"
-    ) -> AsyncGenerator[TurnEvent, None]:
-        """Answer an approval request and follow the turn. The answer is only valid for the arguments shown."""
-        turn = await self._accept_approval(session_id, call_id, approved, user_id)
-        async with aclosing(follow_until_left(turn)) as events:
-            async for event in events:
-                yield event
-
-    async def submit_approval(
+    async def trace(
         self,
         session_id: str,
-        call_id: str,
-        *,
-        approved: bool,
-        user_id: str = "user",
-        client_tools: Sequence[Tool] = (),
-        quota_id: str | None = None,
-    ) -> RunningTurn:
-        """Answer an approval request in the background, as `submit` does."""
-        turn = await self._accept_approval(session_id, call_id, approved, user_id, client_tools, quota_id)
-        turn.detached = True
-        return turn
-
-    async def submit_results(
-        self,
-        session_id: str,
-        results: Mapping[str, Mapping[str, Any]],
         *,
         user_id: str = "user",
-        idempotency_key: str | None = None,
-        client_tools: Sequence[Tool] = (),
-        history: Sequence[Message] = (),
-        at_revision: int | None = None,
-        quota_id: str | None = None,
-    ) -> RunningTurn:
-        """Bring results of client calls, by the calls' ids; the model continues when all open calls have one.
+        turn: int | None = None,
+        before: int | None = None,
+        limit: int = DEFAULT_TURNS,
+    ) -> SessionTrace:
+        """Read what happened in the newest turns, in those before a turn, or in one: agents, model calls, tools.
 
-        Results of other calls are left out. Raise `CallNotWaiting` if none is left. With a `history`, the results are
-        those of the calls at its end, and the session starts with it. `at_revision` and `quota_id` are as in `submit`.
+        It may be called while a turn runs. Raise `SessionNotFound`, or `TraceNotFound` if there is no such turn.
         """
-        name = SessionId(self.app_name, user_id, session_id)
-        if history:
-            turn_input = await asyncio.to_thread(self._engine.inputs.results_after_history, history, results)
-        else:
-            turn_input = await self._engine.inputs.client_results(name, results, idempotency_key)
-        self._engine.inputs.add_client_tools(turn_input, client_tools)
-        turn_input.quota_id = quota_id
-        turn = await self._accept_input(name, turn_input, idempotency_key, at_revision)
-        turn.detached = True
-        return turn
 
-    async def cancel(self, session_id: str, *, user_id: str = "user") -> bool:
-        """Stop the session's running turn, in any process; stored messages stay. False: none runs."""
+        def running_calls(session_key: int, number: int) -> list[dict[str, Any]]:
+            running = [one for one in self._turns.running_turns(session_key) if one.turn.turn == number]
+            return running[0].model_calls() if running else []
+
+        name = SessionId(self.app_name, user_id, session_id)
+        how: dict[str, Any] = {"turn": turn, "before": before, "limit": limit, "running_calls": running_calls}
+        trace = await session_trace(self._store, name, **how) if name.is_storable else None
+        if trace is None:
+            raise SessionNotFound(f"there is no session {session_id!r}")
+        return trace
+
+    async def traced_request(self, session_id: str, request_id: str, *, user_id: str = "user") -> RequestBodies:
+        """Read a request to a model and its response, as they went over the wire. Raise `TraceNotFound`.
+
+        They are kept with the setting `trace.requests`.
+        """
+        return await traced_request(self._store, SessionId(self.app_name, user_id, session_id), request_id)
+
+    async def cancel(self, session_id: str, *, user_id: str = "user", turn: int | None = None) -> bool:
+        """Stop the session's running turn, in any process; stored messages stay. False: none runs.
+
+        If a paused turn waits for an approval, for input or for a credential, these requests are closed: the next
+        message starts anew. Long-running tools go on, and their results may still come. With `turn`, only that
+        turn is stopped, and no request is closed.
+        """
         session = await self._store.read(find_session, SessionId(self.app_name, user_id, session_id))
         if session is None:
             return False
-        found = await self._store.write(request_cancel, session.key)
+        found = await self._store.write(request_cancel, session.key, only=turn)
         for running in self._turns.running_turns(session.key):
-            if running.turn.epoch is not None and not running.turn.repeated:
+            is_meant = turn in (None, running.turn.turn)
+            if is_meant and running.turn.epoch is not None and not running.turn.repeated:
                 running.stop(TurnCancelled("the turn was stopped"))
-        return found
+        return found or turn is not None or await self._store.write(stop_waiting, session.key, time.time())
 
     async def take_back(self, session_id: str, turn: int, *, user_id: str = "user") -> bool:
         """Withdraw a queued message; False: it is not queued (any more)."""
@@ -208,35 +249,39 @@ class Runtime:
         history: Sequence[Message] = (),
         at_revision: int | None = None,
         quota_id: str | None = None,
+        options: ModelOptions | None = None,
+        digest: str | None = None,
     ) -> RunningTurn:
         """Store a message and run its turn in the background; `follow` it from anywhere in this process.
 
         The same `idempotency_key` again returns the same turn; with another message it raises `IdempotencyKeyReused`.
         `state_delta` changes the session's state when the turn starts. `client_tools` are offered to the model in this
         turn: a call of such a tool ends the turn, and waits for `submit_results`. A message closes open client calls;
-        `results`, by the calls' ids, gives results for some of them.
+        `results`, by the calls' ids, gives results for some of them. If a workflow waits for input, the text of the
+        message is the answer, unless results or a history come with it; see `submit_input`.
 
         `history` holds earlier messages of the client: they are stored right before this message, in the same
         transaction, and marked as the client's. With `at_revision`, raise `StaleSession` and store nothing unless the
         session has exactly that revision and no turn of it runs or is queued. The tokens of the turn are counted
-        against `quota_id`, the id of an API key, by the process that ends the turn.
+        against `quota_id`, the id of an API key, by the process that ends the turn. `options` hold for the model calls
+        of this turn; raise `ModelOptionsRefused` if the agent cannot follow them. A repeated idempotency key must come
+        with the same `digest`, if there is one, and else with the same message.
         """
         name = SessionId(self.app_name, user_id, session_id)
         check_attachments(attachments, self._settings.server)
-        turn_input = self._engine.inputs.message(text, attachments, state_delta)
+        if results or history:
+            turn_input = self._engine.inputs.message(text, attachments)
+        else:
+            turn_input = await self._message_or_answer(name, text, attachments, idempotency_key)
+        self._engine.inputs.add_state(turn_input, state_delta or {})
         self._engine.inputs.add_client_tools(turn_input, client_tools)
-        turn_input.quota_id = quota_id
+        await self._engine.inputs.add_options(name, turn_input, options)
+        turn_input.digest = digest
         if results:
             await self._engine.inputs.add_results(name, turn_input, results)
         if history:
             await asyncio.to_thread(self._engine.inputs.add_history, turn_input, history)
-        turn = await self._accept_input(name, turn_input, idempotency_key, at_revision)
-        turn.detached = True
-        return turn
-
-    def shown_results(self, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-        """Return results of client tools as they are stored and the model reads them."""
-        return {call_id: result.output for call_id, result in self._engine.inputs.results_to_store(results).items()}
+        return await self._start_in_background(name, turn_input, idempotency_key, quota_id, at_revision)
 
     # -- accepting ------------------------------------------------------------------------------------------------
 
@@ -245,97 +290,28 @@ class Runtime:
     ) -> RunningTurn:
         check_attachments(attachments, self._settings.server)
         name = SessionId(self.app_name, user_id, session_id)
-        return await self._accept_input(name, self._engine.inputs.message(text, attachments), idempotency_key)
+        turn_input = await self._message_or_answer(name, text, attachments, idempotency_key)
+        return await self._acceptance.accept(name, turn_input, idempotency_key)
 
-    async def _accept_approval(
-        self,
-        session_id: str,
-        call_id: str,
-        approved: bool,
-        user_id: str,
-        client_tools: Sequence[Tool] = (),
-        quota_id: str | None = None,
-    ) -> RunningTurn:
-        name = SessionId(self.app_name, user_id, session_id)
+    async def _message_or_answer(
+        self, name: SessionId, text: str, attachments: Sequence[Attachment], idempotency_key: str | None
+    ) -> TurnInput:
+        """Build the input of a message, which answers a workflow's input request, or a credential request."""
+        if not (self._engine.may_request_input or is_answer_address(text)):
+            return self._engine.inputs.message(text, attachments)
         await self._expiry.expire_session(name)
-        turn_input = await self._engine.inputs.approval_answer(name, call_id, approved=approved)
-        assert turn_input.approval_answer
-        self._engine.inputs.add_client_tools(turn_input, client_tools)
-        turn_input.quota_id = quota_id
-        turn = await self._accept_input(name, turn_input, f"answer to {turn_input.approval_answer.request_id}")
-        if turn.turn.repeated or turn.readers or turn.detached:
-            raise ApprovalExpired(f"the approval request for call {call_id!r} was answered just now")
-        return turn
-
-    async def _accept_input(
-        self, name: SessionId, turn_input: TurnInput, idempotency_key: str | None, at_revision: int | None = None
-    ) -> RunningTurn:
-        if self._closed:
-            raise TurnCancelled("the runtime is closed: open another one")
-        mode = self._settings.agent.when_busy
-        async with self._locks.setdefault(name, asyncio.Lock()):  # stored in the order in which they were sent
-            session = await (get_or_create_session if at_revision is None else require_session)(self._store, name)
-            try:
-                turn, caller_left = await finish_despite_cancel(
-                    self._store.submit_turn(
-                        session,
-                        turn_input.entry,
-                        self._turns.owner.name,
-                        idempotency_key=idempotency_key,
-                        wait=mode != "refuse",
-                        answer=turn_input.approval_answer,
-                        at_revision=at_revision,
-                        request=turn_input.request | trace_of_request(),
-                    )
-                )
-            except OutcomeUnknown:
-                self._turns.end_unknown_turn(session, turn_input)
-                raise
-            record = (
-                await self._store.read(read_turn, turn.session_key, turn.turn)
-                if turn.repeated and not caller_left
-                else None
-            )
-        if caller_left or self._closed:
-            if not turn.repeated:
-                await self._turns.end_unrun_turn(session, turn)
-            raise asyncio.CancelledError if caller_left else TurnCancelled("the runtime was closed")
-        for known in self._turns.running_turns(session.key):
-            if turn.repeated and known.turn.turn == turn.turn:
-                return known
-        running = RunningTurn(session, turn)
-        queued, invocation_id = turn.status == "queued", turn_input.entry.invocation_id
-        if record is not None:  # as in the first response to this request
-            queued, invocation_id = record.was_queued, record.invocation_id
-        running.emit(Accepted(running.next_id(), turn.turn, waiting=queued, invocation_id=invocation_id))
-        self._turns.start(running, turn_input)
-        if mode == "interrupt" and turn.status == "queued" and not turn.repeated:
-            await self._stop_earlier_turns(running)
-        return running
-
-    async def _stop_earlier_turns(self, newest: RunningTurn) -> None:
-        """Stop the turns before a new message, in any process. Queued turns end when they would start."""
-        for running in self._turns.running_turns(newest.session.key):
-            if running.turn.turn < newest.turn.turn:
-                running.superseded = True
-                if running.turn.epoch is not None:
-                    running.stop(TurnCancelled("a newer message came"))
-        try:
-            await self._store.write(request_cancel, newest.session.key, newest.turn.turn)
-        except BaseException:  # the caller gets this error, and not the turn
-            newest.stop(TurnCancelled("the turn was stopped"))
-            raise
+        return await self._engine.inputs.message_or_input_answer(name, text, attachments, idempotency_key)
 
     async def hand_over(self, limit_s: float) -> None:
         """Accept no more turns, let the steps under way end within a limit, and release the turns.
 
         Nothing is cancelled: another process goes on with them, or the next one that opens this store.
         """
-        self._closed = True
+        self._acceptance.closed = True
         await self._turns.hand_over(limit_s)
 
     async def close(self) -> None:
         """Hand over the running turns, within `server.shutdown_s`, and wait until that is stored."""
-        self._closed = True
+        self._acceptance.closed = True
         await self._turns.close(self._settings.server.shutdown_s)
         await self._engine.close()

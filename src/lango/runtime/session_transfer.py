@@ -10,6 +10,7 @@ from lango.store import SessionId, SessionRecord, Store, StoredEvent
 from lango.store.lifecycle import delete
 
 if TYPE_CHECKING:
+    from lango.store.transfer.export import ExportState
     from lango.store.transfer.import_check import Lines
 
 
@@ -23,6 +24,8 @@ async def export_session(store: Store, name: SessionId) -> AsyncGenerator[str, N
     export = await store.read(exports.begin_export, name)
     for line in exports.header_lines(export):
         yield line
+    async for line in _content_lines(store, export):
+        yield line
     for first in range(1, max(export.session.last_seq, 1) + 1, exports.PAGE):
         for line in await store.read(exports.event_lines, export, first):
             yield line
@@ -35,7 +38,20 @@ async def export_session(store: Store, name: SessionId) -> AsyncGenerator[str, N
             yield line
     for line in await store.read(exports.observation_lines, export):
         yield line
+    for line in exports.artifact_lines(export):
+        yield line
     yield exports.end_line(export)
+
+
+async def _content_lines(store: Store, export: "ExportState") -> AsyncGenerator[str, None]:
+    """Export the contents of the session's files, piece by piece."""
+    from lango.store.transfer.export import content_line
+
+    for hash_ in export.contents:
+        number = 0
+        while (line := await store.read(content_line, export, hash_, number)) is not None:
+            yield line
+            number += 1
 
 
 async def import_session(
@@ -73,7 +89,7 @@ async def import_session(
         try:
             batches = import_write.row_batches(staged, checked, lines_from_start(0.5))
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-                await store.write_long(import_write.insert_batch, batch)
+                await store.write_long(import_write.insert_batch, staged, batch)
             return await store.write_long(import_write.publish_session, name, staged, checked)
         except BaseException:
             await asyncio.shield(store.write_long(delete.delete_session, staged.name))
@@ -92,8 +108,8 @@ def _with_progress(
 
 def _event_validator() -> Callable[[StoredEvent], None]:
     """Return a function that raises for a stored event that cannot be converted to an ADK event."""
-    from lango.adk.services.events_to_rows import DEFAULT_AGENT_NAME  # importing ADK takes seconds
-    from lango.adk.services.rows_to_events import stored_to_events
+    from lango.adk.events.events_to_rows import DEFAULT_AGENT_NAME  # importing ADK takes seconds
+    from lango.adk.events.rows_to_events import stored_to_events
 
     def validate(stored: StoredEvent) -> None:
         stored_to_events([stored], DEFAULT_AGENT_NAME)

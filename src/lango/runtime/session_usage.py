@@ -6,18 +6,18 @@ Model calls are measured by `lango.adk.run.model_call_stats`; usage is stored by
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from lango.config import Settings
 from lango.errors import BudgetTooSmall
 from lango.events import Usage
 from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, count_tokens, kept_tokens, messages_to_load
-from lango.memory import quote
+from lango.memory import quote, thresholds_for
 from lango.messages import Message
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
 from lango.store.codec.records import Status
 from lango.store.engine.database import Operation
-from lango.store.memory.observations import SessionMemory, read_window_with_memory
+from lango.store.memory.observations import SessionMemory, read_spent, read_window_with_memory
 from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_window
 from lango.store.turns import turn_usage
@@ -100,17 +100,21 @@ class SessionUsage(Struct, frozen=True):
     """The value of `before` for the next older page; None: there are no older turns."""
     all_turns: int
     total: Usage
+    memory: Usage = Usage()
+    """What the observer used, which is not part of the turns; `model_calls` counts its batches."""
 
 
 def window_rules_for(settings: Settings) -> WindowRules:
     """Return the configured limits of a request; a small local model may limit it further."""
     history = settings.history
+    budget = history.max_message_token_budget or DEFAULT_BUDGET_TOKENS
     return WindowRules(
-        history.max_message_token_budget or DEFAULT_BUDGET_TOKENS,
+        budget,
         None if settings.memory.enabled else history.max_messages,
         history.max_turns,
         with_memory=settings.memory.enabled,
         with_facts=settings.memory.enabled and settings.memory.user_facts,
+        notes_tokens=thresholds_for(settings.memory, budget).notes_tokens if settings.memory.enabled else None,
     )
 
 
@@ -163,6 +167,7 @@ def _read(
     kept_window = yield from _window(session, rules)
     rows = yield from turn_usage.read_turns(session, turn_usage.NEWEST_TURN if before is None else before, limit + 1)
     everything, over = yield from turn_usage.read_totals(session, known.get(session))
+    batches, input_tokens, output_tokens = yield from read_spent(session)
     page = rows[-limit:]
     view = SessionUsage(
         rules=rules,
@@ -171,6 +176,7 @@ def _read(
         before=page[0].turn if len(rows) > limit else None,
         all_turns=everything.count,
         total=everything.spent,
+        memory=Usage(int(input_tokens), int(output_tokens), model_calls=int(batches)),
     )
     return session, over, view
 
@@ -208,7 +214,9 @@ def _load_window(session: SessionRecord, rules: WindowRules) -> Operation[tuple[
     """Read the messages that the session service would load for a request."""
     budget = min(rules.room_tokens, rules.budget_tokens)
     if rules.with_memory:
-        found = yield from read_window_with_memory(session.name, budget, with_facts=rules.with_facts)
+        found = yield from read_window_with_memory(
+            session.name, budget, with_facts=rules.with_facts, notes_tokens=rules.notes_tokens
+        )
         return found[1:] if found else ([], SessionMemory())
     return (yield from read_window(session, budget, messages_to_load(rules.max_messages))), SessionMemory()
 
@@ -225,7 +233,7 @@ def _turn(row: turn_usage.TurnRow) -> TurnUsage:
         tokens=row.tokens,
         taken_back=row.taken_back,
         usage=row.spent,
-        model_calls=[ModelCall(**call) for call in calls],
+        model_calls=[convert(call, ModelCall) for call in calls],
         tools=[_tool(tool) for tool in row.tools],
         resumptions=[Resumption(**resumption) for resumption in row.resumptions],
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunning, Unstorable
 from lango.history import WindowRules
+from lango.runtime.session_document import DocumentFormat, session_document
 from lango.runtime.session_transfer import export_session, import_session
 from lango.runtime.session_usage import DEFAULT_TURNS, SessionUsage, TotalsCache, session_usage
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
@@ -149,6 +150,15 @@ class Sessions:
         async with aclosing(export_session(self._store, self._session_id(session_id, user_id))) as lines:
             async for line in lines:
                 yield line
+
+    async def export_document(
+        self, session_id: str, document_format: DocumentFormat, *, user_id: str = "user"
+    ) -> AsyncGenerator[str, None]:
+        """Write a conversation as a document that people read; see `lango.runtime.session_document`."""
+        session = await self.read(session_id, user_id=user_id)
+        async with aclosing(session_document(self._store, session, document_format)) as parts:
+            async for part in parts:
+                yield part
 
     async def import_lines(
         self, lines: "Lines | AsyncIterable[str | bytes]", *, user_id: str = "user", session_id: str | None = None

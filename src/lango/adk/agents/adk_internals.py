@@ -9,7 +9,10 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
+from google.adk.events import RequestInput
+from google.adk.models import BaseLlm
 from google.adk.tools import BaseTool, ToolContext
+from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
 _JOURNALED_MARK = "_lango_journaled"
@@ -26,10 +29,12 @@ def defers_response(tool: BaseTool) -> bool:
     return tool.is_long_running or tool._defers_response  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
-def is_node_tool(tool: BaseTool) -> bool:
-    """Whether a tool runs a node of a workflow. If ADK has not imported the class, there is no such tool."""
-    module = sys.modules.get("google.adk.tools._node_tool")
-    return module is not None and isinstance(tool, module.NodeTool)
+def node_of_tool(tool: Any) -> Any:
+    """Return the node of a workflow that a tool runs; None: it runs none. An agent's tool may be the node itself."""
+    module = sys.modules.get("google.adk.tools._node_tool")  # without it there is no such tool
+    if module is not None and isinstance(tool, module.NodeTool):
+        return tool.node
+    return tool if hasattr(tool, "rerun_on_resume") else None
 
 
 NodeRun = Callable[..., "AsyncGenerator[Any, None]"]
@@ -55,10 +60,66 @@ def journal_nodes(run_journaled: JournaledRun) -> None:
     FunctionNode._run_impl = journaled  # noqa: SLF001 # pyright: ignore
 
 
+ObservedRun = Callable[[str, Any, "AsyncGenerator[Any, None]"], "AsyncGenerator[Any, None]"]
+"""Gets the name of a node of a workflow, its context and its run, and yields what the run yields."""
+
+
+def observe_nodes(observe: ObservedRun) -> None:
+    """Put a function around the run of every node of a workflow, whatever its kind."""
+    from google.adk.workflow import BaseNode, Workflow
+
+    run = vars(BaseNode)["run"]
+    if hasattr(run, _JOURNALED_MARK):
+        return
+
+    def observed(node: Any, *, ctx: Any, node_input: Any) -> "AsyncGenerator[Any, None]":
+        steps = run(node, ctx=ctx, node_input=node_input)
+        outer: Any = getattr(ctx, "_parent_ctx", None)
+        while outer is not None and not isinstance(getattr(outer, "_node", None), Workflow):
+            outer = getattr(outer, "_parent_ctx", None)
+        return steps if outer is None else observe(node.name, ctx, steps)
+
+    setattr(observed, _JOURNALED_MARK, True)
+    BaseNode.run = observed  # pyright: ignore
+
+
+def is_node_interrupt(error: BaseException) -> bool:
+    """Whether a node stops because a node that it runs waits for an answer."""
+    return type(error).__name__ == "NodeInterruptedError"
+
+
 def tool_node_path(context: ToolContext) -> str | None:
     """Return the path of the node that runs a tool without an agent; ADK gives its call another id in each run."""
     node: Any = getattr(context, "_node", None)
     return context.node_path if type(node).__name__ == "_ToolNode" else None
+
+
+def confirmation_id_of_tool_node(context: ToolContext) -> str:
+    """Return the id of the input request by which a node that runs a tool asks; empty: no such node runs the tool."""
+    path = tool_node_path(context)
+    return "" if path is None else f"wf_tool_confirmation:{path}"
+
+
+def confirmation_of_tool_node(context: ToolContext, tool: BaseTool, arguments: dict[str, Any]) -> RequestInput | None:
+    """Return the input request for a confirmation that was requested in a node which runs a tool; None: there is none.
+
+    ADK asks so for its own confirmations: the node runs again with the answer, which it finds by this id.
+    """
+    request_id, requested = confirmation_id_of_tool_node(context), context.actions.requested_tool_confirmations
+    if not request_id or context.function_call_id not in requested:
+        return None
+    return RequestInput(
+        interrupt_id=request_id,
+        message=requested.pop(context.function_call_id).hint,
+        payload={"tool_name": tool.name, "args": arguments},
+        response_schema=ToolConfirmation,
+    )
+
+
+def model_of_summarizer(summarizer: Any) -> BaseLlm | None:
+    """Return the model of ADK's own summarizer; None: there is none, or it is the user's own."""
+    model = getattr(summarizer, "_llm", None)
+    return model if isinstance(model, BaseLlm) else None
 
 
 def has_replaced_run(tool: BaseTool) -> bool:
@@ -73,6 +134,15 @@ def replace_run(tool: BaseTool, run: Callable[..., Awaitable[Any]]) -> None:
     `before_tool_callback` cannot do it either: it would skip the callbacks of the agent.
     """
     vars(tool)["run_async"] = run
+
+
+def replace_code_execution(executor: Any, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Put a function around the code execution of a user's own executor; once, however often it is called.
+
+    ADK has no callback around it, and dispatches on the executor's class.
+    """
+    if "execute_code" not in vars(executor):
+        vars(executor)["execute_code"] = wrap(executor.execute_code)
 
 
 def preload_adk() -> None:

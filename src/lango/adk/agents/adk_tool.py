@@ -1,7 +1,9 @@
 """Run a Lango tool in any ADK Runner, and apply the settings to ADK's own tools."""
 
+import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
@@ -15,17 +17,22 @@ from google.genai import types
 from typing_extensions import override
 
 from lango.adk.agents.adk_internals import declaration_of
+from lango.adk.events.message_parts import attachments_to_parts
 from lango.adk.model.request_config import json_schema_of
 from lango.config import ToolSettings
-from lango.tools import DEFAULT_TIMEOUT_S, Effect, InvalidArguments, Tool, ToolContext, ToolError, ToolOutcome
+from lango.tools import DEFAULT_TIMEOUT_S, InvalidArguments, Tool, ToolContext, ToolError, ToolOutcome
 from lango.tools.approval_policy import Decision, decide
 from lango.tools.execution import run_tool
+from lango.tools.result_files import FileLimits
 from lango.tools.results import error_text
 
 Gate = Callable[[Tool, Mapping[str, Any], str, AdkToolContext], Awaitable[dict[str, Any] | None]]
 """Called before a tool runs. If it returns a dict, that is the result, and the tool does not run."""
 OnStart = Callable[[str, Tool, Mapping[str, Any]], Awaitable[None]]
 OnEnd = Callable[[str, ToolOutcome], Awaitable[None]]
+
+FILES = "lango_files"
+"""The key of the parts in a result: ADK takes them out, and sends them to the model beside the result."""
 
 _adk_context: ContextVar[AdkToolContext] = ContextVar("lango_adk_tool_context")
 
@@ -52,6 +59,7 @@ class AdkTool(BaseTool):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         workspace: Path | None = None,
         how_to_read: str = "",
+        file_limits: FileLimits | None = None,
     ) -> None:
         super().__init__(name=tool.name, description=tool.description)
         self.tool = tool
@@ -61,6 +69,7 @@ class AdkTool(BaseTool):
         self._timeout_s = timeout_s
         self._workspace = workspace
         self._how_to_read = how_to_read
+        self._file_limits = file_limits
 
     @override
     def _get_declaration(self) -> types.FunctionDeclaration:
@@ -85,7 +94,7 @@ class AdkTool(BaseTool):
         outcome = await self._run(arguments, call_id, tool_context)
         if self._on_end is not None:
             await self._on_end(call_id, outcome)
-        return outcome.result
+        return with_files(outcome.result, attachments_to_parts(outcome.files))
 
     async def _run(self, arguments: dict[str, Any], call_id: str, tool_context: AdkToolContext) -> ToolOutcome:
         context = ToolContext(
@@ -103,9 +112,15 @@ class AdkTool(BaseTool):
                 context,
                 timeout_s=self._timeout_s,
                 how_to_read=self._how_to_read.replace("{call_id}", call_id),
+                file_limits=self._file_limits,
             )
         finally:
             _adk_context.reset(token)
+
+
+def with_files(result: Mapping[str, Any], parts: Sequence[types.Part]) -> dict[str, Any]:
+    """Return a result with files, as ADK takes them from tools."""
+    return {**result, FILES: list(parts)} if parts else dict(result)
 
 
 def _copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,17 +149,25 @@ async def confirm_unless_safe(
     return None if confirmation.confirmed else {"error": f"not run: {tool.name} was not approved"}
 
 
-def tool_from_adk(inner: BaseTool) -> Tool:
+def tool_from_adk(
+    inner: BaseTool,
+    read_result: Callable[[dict[str, Any]], Any] | None = None,
+    during_call: Callable[[AdkToolContext], AbstractContextManager[None]] | None = None,
+) -> Tool:
     """Convert an ADK tool to a `Tool`, so that approvals, limits and checked results apply to it.
 
     Its effects are unknown, so it needs approval and is never repeated. It runs only in an `AdkTool`, which gives it
-    ADK's context.
+    ADK's context. `read_result` converts what it returns, in a thread; `during_call` is entered around each call.
     """
 
     async def handler(arguments: dict[str, Any], /) -> Any:
-        result: Any = await inner.run_async(args=arguments, tool_context=_adk_context.get())
+        context = _adk_context.get()
+        with nullcontext() if during_call is None else during_call(context):
+            result: Any = await inner.run_async(args=arguments, tool_context=context)
         if isinstance(result, dict) and _is_error(fields := cast("dict[str, Any]", result)):
             raise ToolError(_error_text(fields))
+        if read_result is not None and isinstance(result, dict):
+            return await asyncio.to_thread(read_result, cast("dict[str, Any]", result))
         return cast("Any", result)
 
     declaration = declaration_of(inner)
@@ -167,11 +190,6 @@ def _error_text(result: dict[str, Any]) -> str:
 def decision_for(tool: BaseTool, settings: ToolSettings) -> Decision:
     """Decide whether a tool may run. An ADK tool in a user's own agent has no level: it counts as safe."""
     return decide(tool.name, tool.tool.level if isinstance(tool, AdkTool) else "safe", settings)
-
-
-def effect_of(tool: BaseTool) -> Effect:
-    """Return what a second run of a tool would do; of an ADK tool, the worst is assumed."""
-    return tool.tool.effect if isinstance(tool, AdkTool) else "once"
 
 
 def needs_approval(tool: BaseTool) -> bool:

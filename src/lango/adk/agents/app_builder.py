@@ -1,6 +1,7 @@
 """Build the ADK app from the settings or from a user's own agent."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 from weakref import WeakSet
 
@@ -10,6 +11,7 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools.base_toolset import BaseToolset
 
 from lango.adk.agents.adk_tool import AdkTool
+from lango.adk.agents.app_features import check_features
 from lango.adk.agents.callback_guard import guard_callbacks
 from lango.adk.agents.model_registry import ModelRegistry, assign_models
 from lango.adk.agents.tree import tools_of, walk_with_agent_tools
@@ -27,10 +29,12 @@ def build_app(
     *,
     wrap: Callable[[Tool], AdkTool] = AdkTool,
     on_toolset_failure: Callable[[ConfigError], None] | None = None,
+    mcp_callbacks: Mapping[str, Any] = MappingProxyType({}),
 ) -> App:
     """Build the ADK app of a runtime from `root_agent`, from `agent.module` or from the other settings, in this order.
 
     `wrap` makes the ADK tool of each tool. `on_toolset_failure` is called when an MCP server cannot list its tools.
+    `mcp_callbacks` are the `ask` and `report` of `lango.adk.agents.mcp.toolset.mcp_toolsets`.
     """
     found = root_agent
     if found is None and settings.agent.module:
@@ -38,7 +42,8 @@ def build_app(
 
         found = load_agent(settings.agent.module)
     if found is None:
-        toolsets = _mcp_toolsets(settings, wrap, on_toolset_failure)
+        names = [tool.name for tool in tools]
+        toolsets = _mcp_toolsets(settings, wrap, on_toolset_failure, mcp_callbacks, names)
         found = _build_configured_agent(settings, models, {tool.name: wrap(tool) for tool in tools}, toolsets)
     else:
         root: Any = models.adopt_agent(found.root_agent if isinstance(found, App) else found)
@@ -47,9 +52,26 @@ def build_app(
             guard_callbacks(agent)
         _add_tools(root, [wrap(tool) for tool in tools])
         if isinstance(found, App):
-            return found.model_copy(update={"root_agent": root, "plugins": [plugin, *found.plugins]})
+            compaction = found.events_compaction_config
+            update = {
+                "root_agent": root,
+                "plugins": [plugin, *found.plugins],
+                # ADK keeps the model of this runtime in it
+                "events_compaction_config": compaction and compaction.model_copy(),
+            }
+            return _checked(found.model_copy(update=update))
         found = root
-    return App(name=settings.agent.name, root_agent=found, plugins=[plugin])
+    return _checked(App(name=settings.app_name, root_agent=found, plugins=[plugin]))
+
+
+def own_app_name(agent: BaseAgent | App) -> str | None:
+    """Return the name that an `App` gives itself; None for an agent."""
+    return agent.name if isinstance(agent, App) else None
+
+
+def _checked(app: App) -> App:
+    check_features(app)
+    return app
 
 
 def _build_configured_agent(
@@ -67,7 +89,7 @@ def _build_configured_agent(
         for name, sub in agent.sub_agents.items()
     ]
     return LlmAgent(
-        name=agent.name,
+        name=settings.app_name,
         instruction=agent.instruction,
         model=models.get(settings.model),
         tools=[*tools.values(), *toolsets],
@@ -76,13 +98,25 @@ def _build_configured_agent(
 
 
 def _mcp_toolsets(
-    settings: Settings, wrap: Callable[[Tool], AdkTool], on_failure: Callable[[ConfigError], None] | None
+    settings: Settings,
+    wrap: Callable[[Tool], AdkTool],
+    on_failure: Callable[[ConfigError], None] | None,
+    callbacks: Mapping[str, Any],
+    taken: Collection[str],
 ) -> Sequence[BaseToolset]:
     if not settings.mcp:
         return []
-    from lango.adk.agents.mcp import mcp_toolsets  # its package is optional
+    from lango.adk.agents.mcp.toolset import mcp_toolsets  # its package is optional
 
-    return mcp_toolsets(settings.mcp, wrap=wrap, on_failure=on_failure, timeout_s=settings.agent.tool_timeout_s)
+    return mcp_toolsets(
+        settings.mcp,
+        wrap=wrap,
+        on_failure=on_failure,
+        timeout_s=settings.agent.tool_timeout_s,
+        callback_url=settings.callback_url,
+        taken=taken,
+        **callbacks,
+    )
 
 
 def _select_tools(agent: str, names: list[str] | None, tools: Mapping[str, AdkTool]) -> list[Any]:

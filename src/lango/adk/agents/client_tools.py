@@ -2,7 +2,7 @@
 
 To ADK they are long-running tools: the turn ends and the call waits. The metadata of the event that makes the calls
 lists those of the client (`CLIENT_CALLS_KEY`), so that any process can accept their results later. Their definitions
-are read by `lango.tools.client_tool_definitions`; open calls are stored by `lango.store.turns.client_calls`.
+are read by `lango.tools.client_tool_definitions`; open calls are stored by `lango.store.tool_calls.client_calls`.
 """
 
 import json
@@ -91,14 +91,17 @@ def mark_client_calls(response: LlmResponse, tools: Mapping[str, Tool]) -> set[s
     return set(ids)
 
 
-def results_to_store(results: Mapping[str, Mapping[str, Any]], agents: Iterable[Any]) -> dict[str, ClientResult]:
+def results_to_store(
+    results: Mapping[str, Mapping[str, Any]], agents: Iterable[Any], *, will_continue: bool | None = False
+) -> dict[str, ClientResult]:
     """Convert results to plain JSON, clipped as the results of the agent's own tools are."""
     can_read = _READ_RESULT_TOOL in _agent_tool_names(agents)
     found: dict[str, ClientResult] = {}
     for call_id, result in results.items():
         how = HOW_TO_READ.replace("{call_id}", call_id) if can_read else ""
         clipped = clip_to_characters(_to_json_object(result), how_to_read=how)
-        found[call_id] = ClientResult(_readable_by_adk(clipped.result), clipped.whole if can_read else None)
+        full_text = clipped.whole if can_read else None
+        found[call_id] = ClientResult(_readable_by_adk(clipped.result), full_text, will_continue)
     return found
 
 
@@ -124,7 +127,12 @@ def _to_json_object(result: Mapping[str, Any]) -> dict[str, Any]:
 def results_content(calls: Sequence[ToolCall], results: Mapping[str, ClientResult]) -> types.Content:
     """Build the content that brings the results of calls."""
     responses = [
-        types.FunctionResponse(id=call.id, name=call.name, response=dict(results[call.id].output))
+        types.FunctionResponse(
+            id=call.id,
+            name=call.name,
+            response=dict(results[call.id].output),
+            will_continue=results[call.id].will_continue or None,
+        )
         for call in calls
         if call.id in results
     ]

@@ -33,7 +33,7 @@ def load_agent(path: str) -> BaseAgent | App:
         raise
     except Exception as error:
         problem = f"{_describe_error(error)}{_error_location(error, folder)}"
-        raise ConfigError(f"agent.module: {path} cannot be loaded: {problem}") from error
+        raise ConfigError(f"the agent {path} cannot be loaded: {problem}") from error
 
 
 def _describe_error(error: Exception) -> str:

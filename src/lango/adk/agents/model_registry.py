@@ -1,7 +1,7 @@
 """Make ADK models by name and assign them to a user's agents."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import WeakSet
 
@@ -16,6 +16,7 @@ from lango.history import TokenCounter
 from lango.memory import MemoryModel
 from lango.providers import Fallback, Provider, ResilientProvider, Timeouts, resolve
 from lango.providers.protocol import Closable, ContextSizedProvider, LoadableProvider
+from lango.providers.recorded_provider import RecordedProvider
 from lango.providers.traced_provider import TracedProvider
 from lango.telemetry.traces import is_tracing
 
@@ -57,6 +58,14 @@ class ModelRegistry:
             _original_model(agent), made.provider, made.model, context_tokens=made.context_tokens, **self._limits
         )
 
+    def name_of(self, agent: Any) -> str:
+        """Return the name of an agent's model, as the settings or the agent name it; empty: it has none of its own."""
+        model: Any = getattr(agent, "model", None) or ""
+        if isinstance(model, ProviderLlm):
+            same = [name for name, made in self._models.items() if made.provider is model.provider]
+            return next((name for name in same if self._models[name].model == model.model), model.model)
+        return model if isinstance(model, str) else str(getattr(model, "model", ""))
+
     def resolves(self, model: str) -> bool:
         """Whether a model name in a user's own agent is ours to resolve, and not ADK's."""
         return bool(model) if self._provider is not None else is_provider_model(model)
@@ -76,8 +85,7 @@ class ModelRegistry:
     def _build(self, model: str) -> ProviderLlm:
         provider, name = self._resolve(model)
         context_tokens = provider.context_tokens(name) if isinstance(provider, ContextSizedProvider) else None
-        if is_tracing():
-            provider = TracedProvider(provider)
+        provider = self._observed(provider)
         if self._provider is None:
             fallback = self._settings.agent.fallback_model
             others = [self._fallback(fallback)] if fallback and fallback != model else []
@@ -96,7 +104,13 @@ class ModelRegistry:
 
     def _fallback(self, model: str) -> Fallback:
         provider, name = self._resolve(model)
-        return Fallback(TracedProvider(provider) if is_tracing() else provider, name)
+        return Fallback(self._observed(provider), name)
+
+    def _observed(self, provider: Provider) -> Provider:
+        """Wrap a provider where its requests are traced or kept."""
+        if self._settings.trace.requests:
+            provider = RecordedProvider(provider)
+        return TracedProvider(provider) if is_tracing() else provider
 
     def _resolve(self, model: str) -> tuple[Provider, str]:
         if self._provider is not None:
@@ -167,10 +181,13 @@ def assign_models(root: Any, settings: Settings, models: ModelRegistry) -> None:
             agent.model = _original_model(agent)
 
 
-def models_to_assign(root: Any, settings: Settings) -> list[str]:
-    """Return the names of the Lango models that a user's agents name or get."""
-    agents = [agent for agent in walk_with_agent_tools(root) if isinstance(agent, LlmAgent)]
-    return [wanted for agent in agents if (wanted := _model_to_assign(agent, settings, is_provider_model))]
+def named_models(root: Any, settings: Settings) -> Iterator[tuple[LlmAgent, Any, bool]]:
+    """Yield the agents of a user that have a model, the model, and whether it is a Lango model or one of ADK."""
+    for agent in walk_with_agent_tools(root):
+        if isinstance(agent, LlmAgent):
+            wanted = _model_to_assign(agent, settings, is_provider_model)
+            if wanted or _original_model(agent):
+                yield agent, wanted or _original_model(agent), bool(wanted)
 
 
 def _model_to_assign(agent: LlmAgent, settings: Settings, serves: Callable[[str], bool]) -> str:

@@ -8,8 +8,10 @@ from google.adk.apps import App
 from google.adk.events import Event
 from google.adk.tools.agent_tool import AgentTool
 
+from lango.adk.agents.adk_internals import node_of_tool
 from lango.adk.model.direct_text import agents_with_direct_text
 from lango.adk.model.provider_llm import ProviderLlm
+from lango.store.codec.records import INPUT_CALL
 
 
 def walk_agents(root: Any) -> Iterator[BaseAgent]:
@@ -25,18 +27,40 @@ def walk_agents(root: Any) -> Iterator[BaseAgent]:
             pending[:0] = [*getattr(node, "sub_agents", ()), *(graph.nodes if graph else ())]
 
 
+def node_at(root: Any, path: str) -> Any:
+    """Return the node of a workflow at a path; None: it is not in the graph, but was made while the workflow ran."""
+    node = root
+    for step in path.split("/")[1:]:
+        graph: Any = getattr(node, "graph", None)
+        name = step.rpartition("@")[0]
+        node = next((inner for inner in graph.nodes if inner.name == name), None) if graph else None
+    return node
+
+
 def tools_of(agent: Any) -> Sequence[Any]:
     """Return the tools of an agent; kinds of agents without tools have none."""
     return getattr(agent, "tools", ())
 
 
+def describe_agent(agent: Any) -> dict[str, Any]:
+    """Describe an agent, its tools and its sub-agents."""
+    return {
+        "name": agent.name,
+        "type": type(agent).__name__,
+        "description": getattr(agent, "description", ""),
+        "tools": [tool.name for tool in tools_of(agent) if hasattr(tool, "name")],
+        "sub_agents": [describe_agent(sub) for sub in getattr(agent, "sub_agents", ())],
+    }
+
+
 def walk_with_agent_tools(root: Any) -> Iterator[BaseAgent]:
-    """Walk the agents of an app, including agents that are tools of others."""
+    """Walk the agents of an app, including those that are tools of others, or nodes of a workflow that is a tool."""
     for agent in walk_agents(root):
         yield agent
         for tool in tools_of(agent):
-            if isinstance(tool, AgentTool):
-                yield from walk_with_agent_tools(tool.agent)
+            inner = tool.agent if isinstance(tool, AgentTool) else node_of_tool(tool)
+            if inner is not None:
+                yield from walk_with_agent_tools(inner)
 
 
 def is_copyable(root: Any) -> bool:
@@ -50,6 +74,15 @@ def is_copyable(root: Any) -> bool:
         )
         and isinstance(root, BaseAgent)
     )
+
+
+def may_request_input(root: Any) -> bool:
+    """Whether a workflow, an agent of the user's own or ADK's own tool may ask a person for input."""
+    agents = [*walk_with_agent_tools(root)]
+    if not isinstance(root, BaseAgent) or any(not type(agent).__module__.startswith("google.adk.") for agent in agents):
+        return True
+    tools = [tool for agent in agents for tool in tools_of(agent)]
+    return INPUT_CALL in names_of(tools) or any(node_of_tool(tool) is not None for tool in tools)
 
 
 def names_of(tools: Iterable[Any]) -> set[str]:

@@ -2,13 +2,14 @@
 
 import re
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
 
 from google.adk.models.llm_response import LlmResponse
 from google.adk.sessions import Session
 from google.genai import types
 
 from lango.adk.services.request_context import last_load
+from lango.store.codec.records import INPUT_CALL
 from lango.tools import RESERVED_PREFIX
 
 ADK_PREFIX = "adk-"
@@ -56,13 +57,18 @@ def is_reserved_name(name: str | None) -> bool:
     return (name or "").startswith(RESERVED_PREFIX)
 
 
-def allowed_name(name: str) -> str:
-    """Return the name of a model's call, with a prefix if it is reserved: then no tool has it."""
-    return f"{REFUSED_PREFIX}{name}" if is_reserved_name(name) else name
+def allowed_name(name: str, offered: Container[str] = ()) -> str:
+    """Return the name of a model's call, with a prefix if it is reserved: then no tool has it.
+
+    Of the reserved names, only ADK's tool that asks the user for input may be among the `offered` tools.
+    """
+    if not is_reserved_name(name) or (name == INPUT_CALL and name in offered):
+        return name
+    return f"{REFUSED_PREFIX}{name}"
 
 
-def rename_reserved_calls(response: LlmResponse) -> None:
-    """Replace the reserved names among the calls of a response."""
+def rename_reserved_calls(response: LlmResponse, offered: Callable[[], Container[str]]) -> None:
+    """Replace the reserved names among the calls of a response; `offered` returns the names of the agent's tools."""
     for part in (response.content and response.content.parts) or []:
         if part.function_call is not None and is_reserved_name(part.function_call.name):
-            part.function_call.name = allowed_name(part.function_call.name or "")
+            part.function_call.name = allowed_name(part.function_call.name or "", offered())

@@ -6,10 +6,12 @@ one of ADK's own models (Gemini, Claude and LiteLLM all use the same field). Its
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from google.genai import types
+from pydantic import BaseModel
 
-from lango.adk.services.unpaired_results import UnpairedContent
+from lango.adk.events.unpaired_results import UnpairedContent
 from lango.history import CONTEXT_AUTHOR
 from lango.history.pairing import with_ids
 from lango.messages import Media, Message, Signature, Thought, ToolCall
@@ -130,7 +132,15 @@ def _call(part: types.Part) -> ToolCall:
 
 
 def _result(result: types.FunctionResponse) -> ToolCall:
-    return ToolCall(result.id or "", result.name or "", output=result.response or {})
+    output = {name: plain_model(value) for name, value in (result.response or {}).items()}
+    return ToolCall(result.id or "", result.name or "", output=output)
+
+
+def plain_model(value: Any) -> Any:
+    """Return a model of ADK or of Google's SDK, such as found memories, as JSON without its many unset fields."""
+    if isinstance(value, BaseModel) and type(value).__module__.startswith("google."):
+        return value.model_dump(mode="json", exclude_none=True)
+    return value
 
 
 def _media(parts: Sequence[types.Part]) -> tuple[Media, ...]:

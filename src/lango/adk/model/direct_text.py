@@ -7,6 +7,7 @@ agent of an app with plugins.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.models.llm_request import LlmRequest
@@ -21,6 +22,12 @@ def take_text_sink(request: LlmRequest) -> TextSink | None:
     """Return the sink for the answer to this request, once; None: the text goes through ADK."""
     turn = current_turn.get()
     return turn.text_sinks.pop(id(request), None) if turn is not None else None
+
+
+def chosen_model(model: Any) -> Any:
+    """Return the model that was chosen for this turn instead of a model; None: none was."""
+    turn = current_turn.get()
+    return turn.chosen_model if turn is not None and turn.replaced_model is model else None
 
 
 def progress_callback() -> Callable[[], None]:

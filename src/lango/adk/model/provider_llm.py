@@ -17,15 +17,17 @@ from msgspec.structs import replace
 from pydantic import PrivateAttr
 
 from lango.adk.model.content import contents_to_messages
-from lango.adk.model.direct_text import TextSink, progress_callback, take_text_sink
-from lango.adk.model.quoted_memory import MemoryContent
+from lango.adk.model.direct_text import TextSink, chosen_model, progress_callback, take_text_sink
+from lango.adk.model.quoted_memory import MemoryContent, RecalledContent
 from lango.adk.model.request_config import (
+    calling_config,
     reserved_tokens,
     response_schema,
     system_text,
     thinking_config,
     tool_choice,
     tool_specs,
+    wants_json,
 )
 from lango.adk.model.responses import (
     final_response,
@@ -64,6 +66,14 @@ _log = logging.getLogger("lango.history")
 
 MAX_CORRECTIONS = 2
 """How often a model may correct a malformed call before the model call fails."""
+
+
+def _is_not_about_usage(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith("Skipping missing token usage")
+
+
+# ADK warns at every model call without token counts: many servers send none, and our usage shows that
+logging.getLogger("google_adk.google.adk.telemetry._metrics").addFilter(_is_not_about_usage)
 
 
 class ProviderLlm(BaseLlm):
@@ -131,8 +141,13 @@ class ProviderLlm(BaseLlm):
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         """Answer a request: with `stream`, yield a partial response per delta; always yield one final response last."""
+        if (chosen := chosen_model(self)) is not None:
+            llm_request.model = chosen.model
+            async for response in chosen.generate_content_async(llm_request, stream):
+                yield response
+            return
         messages = contents_to_messages(
-            content for content in llm_request.contents if not isinstance(content, MemoryContent)
+            content for content in llm_request.contents if not isinstance(content, MemoryContent | RecalledContent)
         )
         request = self._request(llm_request, messages)
         used_ids = {call.id for message in (*messages, *request.messages) for call in message.tool_calls}
@@ -156,7 +171,7 @@ class ProviderLlm(BaseLlm):
             answer = reply if answer is None else join_replies(answer, reply)
             problem = malformed_call_problem(reply)
             if not problem:
-                yield final_response(answer, request.model)
+                yield final_response(answer, request.model, llm_request.tools_dict)
                 return
             request = request_after_malformed_calls(request, reply, problem)
         raise ProviderProtocolError(
@@ -182,12 +197,13 @@ class ProviderLlm(BaseLlm):
             model=model,
             messages=(),
             system=system_text(untyped.system_instruction),
-            tools=tool_specs(untyped.tools),
+            tools=tool_specs(untyped.tools, calling_config(config)),
             temperature=config.temperature,
             top_p=config.top_p,
             max_tokens=config.max_output_tokens,
             stop=tuple(config.stop_sequences or ()),
             response_schema=response_schema(config),
+            json_object=wants_json(config),
             tool_choice=tool_choice(config),
             thinking=thinking_config(config),
         )
@@ -195,16 +211,16 @@ class ProviderLlm(BaseLlm):
         valid = repair(keep_signatures(messages, self._provider.name, model))
         valid = valid or [Message("user", CONTINUE, author=CONTEXT_AUTHOR)]
         recalled = [content.recalled for content in llm_request.contents if isinstance(content, MemoryContent)]
-        quoted, window = self._window(request, valid, recalled[0] if recalled else SessionMemory())
-        heads = sum(1 for _ in takewhile(lambda message: message.role == "system", window))
+        found = [content for content in llm_request.contents if isinstance(content, RecalledContent)]
+        quoted, window = self._window(request, valid, recalled[0] if recalled else SessionMemory(), found)
         # a vendor's signature covers all messages before it: leaving some out in the store, or quoting notes, breaks it
-        cut = window != valid or bool(quoted) or bool((load := last_load.get()).left_out or load.clipped_tokens)
-        return replace(request, messages=(*window[:heads], *quoted, *window[heads:]), cut=cut)
+        cut = window != valid or any(quoted) or bool((load := last_load.get()).left_out or load.clipped_tokens)
+        return replace(request, messages=_with_quotes(window, *quoted), cut=cut)
 
     def _window(
-        self, request: Request, messages: list[Message], recalled: SessionMemory
-    ) -> tuple[list[Message], list[Message]]:
-        """Return the message that quotes the memory, if any, and the newest messages that fit beside it."""
+        self, request: Request, messages: list[Message], recalled: SessionMemory, found: Sequence[RecalledContent]
+    ) -> tuple[tuple[list[Message], list[Message]], list[Message]]:
+        """Return the messages that quote the memory and what was recalled, and the newest that fit beside them."""
         reserved = self._reserved_tokens = reserved_tokens(request)
         budget = self._counter.budget(self._budget_tokens, self._counter_key(request)) + reserved
         if self._context_tokens:
@@ -212,13 +228,17 @@ class ProviderLlm(BaseLlm):
             budget = min(budget, self._counter.budget(room, self._counter_key(request)))
         # the memory takes at most half of the room, and none if the current message needs all of it
         memory = quote(recalled, max(0, (budget - reserved) // 2))
-        if memory:
-            quoted = Message("user", memory, author=CONTEXT_AUTHOR)
-            try:
-                return [quoted], self._fit(messages, budget, reserved + count_tokens(quoted))
-            except BudgetTooSmall:
-                _log.warning("the current message leaves no room for the memory of the session")
-        return [], self._fit(messages, budget, reserved)
+        texts = [part.text for content in found for part in content.parts or () if part.text]
+        quotes = [Message("user", memory, author=CONTEXT_AUTHOR)] if memory else []
+        matches = [Message("user", text, author=CONTEXT_AUTHOR) for text in texts]
+        for quoted in dict.fromkeys([(tuple(quotes), tuple(matches)), (tuple(quotes), ())]):
+            if any(quoted):
+                spent = sum(count_tokens(message) for part in quoted for message in part)
+                try:
+                    return (list(quoted[0]), list(quoted[1])), self._fit(messages, budget, reserved + spent)
+                except BudgetTooSmall:
+                    _log.warning("the current message leaves no room for the memory of the session")
+        return ([], []), self._fit(messages, budget, reserved)
 
     def _fit(self, messages: list[Message], budget: int, reserved: int) -> list[Message]:
         return fit_to_budget(
@@ -240,6 +260,14 @@ class ProviderLlm(BaseLlm):
         if reported and not any(message.media for message in request.messages):
             counted = count_tokens(request.messages) + reserved_tokens(request)
             self._counter.learn(self._counter_key(request), counted, reported)
+
+
+def _with_quotes(window: Sequence[Message], memory: Sequence[Message], found: Sequence[Message]) -> tuple[Message, ...]:
+    """Put the memory before all messages, and what was recalled before the last message of the user."""
+    heads = sum(1 for _ in takewhile(lambda message: message.role == "system", window))
+    said = [at for at, message in enumerate(window) if message.role == "user" and message.author != CONTEXT_AUTHOR]
+    place = max([heads, *said[-1:]])
+    return (*window[:heads], *memory, *window[heads:place], *found, *window[place:])
 
 
 async def _await_in_task(work: Coroutine[Any, Any, None]) -> None:

@@ -33,11 +33,20 @@ class MemoryContent(types.Content):
         return content
 
 
+class RecalledContent(types.Content):
+    """What was recalled for the user's message. `ProviderLlm` recognises the type, and puts it before the message."""
+
+
+def gets_history(context: CallbackContext) -> bool:
+    """Whether the requests of an agent hold the history of the session."""
+    agent: Any = context.get_invocation_context().agent
+    return getattr(agent, "include_contents", "default") != "none"
+
+
 def insert_memory(context: CallbackContext, request: LlmRequest) -> None:
     """Insert the memory of the session before its messages, unless the agent gets no history."""
     session = context.session
     if not isinstance(session, StoredSession) or not (session.recalled.batches or session.recalled.facts):
         return
-    agent: Any = context.get_invocation_context().agent
-    if getattr(agent, "include_contents", "default") != "none":
+    if gets_history(context):
         request.contents.insert(0, MemoryContent.of(session.recalled))

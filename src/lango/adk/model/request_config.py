@@ -1,4 +1,4 @@
-"""Read the system prompt, tools, answer schema and thinking budget of an ADK request."""
+"""Read the system prompt, tools, shape of the answer and thinking budget of an ADK request."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
@@ -31,13 +31,15 @@ def system_text(instruction: Any) -> str:
     return "\n".join(text for text in texts if text)
 
 
-def tool_specs(tools: Sequence[Any] | None) -> tuple[ToolSpec, ...]:
-    """Return the declared tools."""
+def tool_specs(tools: Sequence[Any] | None, choice: types.FunctionCallingConfig | None = None) -> tuple[ToolSpec, ...]:
+    """Return the declared tools; if the model must call one of some of them, only these."""
+    allowed = choice.allowed_function_names if choice and choice.mode == types.FunctionCallingConfigMode.ANY else None
     declarations = [
         declaration
         for tool in tools or ()
         if isinstance(tool, types.Tool)
         for declaration in tool.function_declarations or ()
+        if not allowed or declaration.name in allowed
     ]
     return tuple(
         ToolSpec(declaration.name or "", declaration.description or "", _parameters(declaration))
@@ -56,6 +58,11 @@ def response_schema(config: types.GenerateContentConfig) -> Mapping[str, Any] | 
     return None if schema is None else json_schema_of(schema)
 
 
+def wants_json(config: types.GenerateContentConfig) -> bool:
+    """Whether the answer must be JSON of any shape."""
+    return config.response_mime_type == "application/json" and response_schema(config) is None
+
+
 def json_schema_of(schema: Any) -> Mapping[str, Any]:
     """Convert a schema of genai, a Python type or a dict to JSON schema."""
     if isinstance(schema, types.Schema):
@@ -65,12 +72,18 @@ def json_schema_of(schema: Any) -> Mapping[str, Any]:
     return TypeAdapter[Any](schema).json_schema()
 
 
-def tool_choice(config: types.GenerateContentConfig) -> Literal["auto", "required", "none"]:
-    """Return whether the model may, must or must not call a tool."""
-    calling = config.tool_config and config.tool_config.function_calling_config
+def calling_config(config: types.GenerateContentConfig) -> types.FunctionCallingConfig | None:
+    """Return which tools the model may or must call, if that is set."""
+    return config.tool_config.function_calling_config if config.tool_config else None
+
+
+def tool_choice(config: types.GenerateContentConfig) -> str:
+    """Return whether the model may, must or must not call a tool, or the name of the one that it must call."""
+    calling = calling_config(config)
     match calling and calling.mode:
         case types.FunctionCallingConfigMode.ANY:
-            return "required"
+            names = (calling and calling.allowed_function_names) or []
+            return names[0] if len(names) == 1 else "required"
         case types.FunctionCallingConfigMode.NONE:
             return "none"
         case _:

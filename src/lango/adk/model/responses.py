@@ -1,6 +1,6 @@
 """Convert a provider's reply to ADK responses, and answer malformed calls."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
@@ -25,8 +25,8 @@ _FINISH_REASONS: Mapping[FinishReason, types.FinishReason] = {
 }
 
 
-def reply_to_content(reply: Reply) -> types.Content:
-    """Convert a complete reply to ADK content: thoughts, text, calls."""
+def reply_to_content(reply: Reply, offered: Container[str] = ()) -> types.Content:
+    """Convert a complete reply to ADK content: thoughts, text, calls. `offered` are the names of the tools."""
     parts = [
         types.Part(text=thought.text, thought=True, thought_signature=_signature_bytes(thought.signature))
         for thought in reply.thoughts
@@ -35,7 +35,8 @@ def reply_to_content(reply: Reply) -> types.Content:
     if reply.text or signature:
         parts.append(types.Part(text=reply.text, thought_signature=_signature_bytes(signature)))
     for call in reply.calls:
-        function_call = types.FunctionCall(id=call.id, name=allowed_name(call.name), args=dict(call.input or {}))
+        name = allowed_name(call.name, offered)
+        function_call = types.FunctionCall(id=call.id, name=name, args=dict(call.input or {}))
         parts.append(types.Part(function_call=function_call, thought_signature=_signature_bytes(call.signature)))
     return types.Content(role="model", parts=parts)
 
@@ -135,9 +136,9 @@ def _sum_counts(before: int | None, after: int | None) -> int | None:
     return None if before is None and after is None else (before or 0) + (after or 0)
 
 
-def final_response(reply: Reply, model: str) -> LlmResponse:
-    """Convert a complete reply to the last response of a model call."""
-    content = reply_to_content(reply)
+def final_response(reply: Reply, model: str, offered: Container[str] = ()) -> LlmResponse:
+    """Convert a complete reply to the last response of a model call. `offered` are the names of the tools."""
+    content = reply_to_content(reply, offered)
     failed = reply.finish.reason == "error" or (reply.finish.reason == "safety" and not content.parts)
     reason = _FINISH_REASONS[reply.finish.reason]
     return LlmResponse(

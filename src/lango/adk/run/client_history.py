@@ -13,14 +13,14 @@ from google.genai import types
 from msgspec.structs import replace
 
 from lango.adk.agents.client_tools import ADK_TOOL_NAMES, results_content, results_to_store
+from lango.adk.events.events_to_rows import complete_event, event_to_entry
+from lango.adk.events.message_parts import attachments_to_parts
 from lango.adk.model.call_checks import is_reserved_name
-from lango.adk.services.events_to_rows import complete_event, event_to_entry
-from lango.adk.services.message_parts import attachments_to_parts
 from lango.errors import ClientToolRefused
 from lango.messages import Attachment, Media, Message, ToolCall
 from lango.store import NewEvent
 from lango.store.codec.records import CLIENT_CALLS_KEY, CLIENT_HISTORY_KEY, ClientResult
-from lango.store.turns.client_calls import NO_RESULT
+from lango.store.tool_calls.client_calls import NO_RESULT
 
 
 def history_to_entries(
@@ -33,25 +33,30 @@ def history_to_entries(
     """
     _refuse_reserved_names(history)
     entries: list[NewEvent] = []
+    # Random bytes for each message would starve the event loop: every read of them releases the interpreter lock and
+    # takes it again before a waiting thread wakes up.
+    history_id = uuid.uuid4()
     invocation_id = ""
+
+    def add(author: str, content: types.Content, results: Mapping[str, ClientResult] | None = None) -> None:
+        event_id = f"{history_id}-{len(entries)}"
+        entries.append(_client_entry(event_id, author, invocation_id, content, root_agent_name, results))
+
     for index, message in enumerate(history):
         if message.role == "user" or not invocation_id:
-            invocation_id = f"e-{uuid.uuid4()}"
-        results: Mapping[str, ClientResult] = {}
+            invocation_id = f"e-{history_id}-{index}"
         match message.role:
             case "user":
-                entries.append(_client_entry("user", invocation_id, _user_content(message), root_agent_name))
+                add("user", _user_content(message))
             case "assistant":
-                entries.append(
-                    _client_entry(root_agent_name, invocation_id, _assistant_content(message), root_agent_name)
-                )
+                add(root_agent_name, _assistant_content(message))
             case _:
                 results = results_to_store({call.id: call.output or {} for call in message.tool_calls}, agents)
-                entries.append(_results_entry(message.tool_calls, results, invocation_id, root_agent_name))
+                add("user", results_content(message.tool_calls, results), results)
         unanswered = _unanswered_calls(history, index)
         if unanswered and not (leave_last_open and index == len(history) - 1):
             closed = {call.id: ClientResult(NO_RESULT) for call in unanswered}
-            entries.append(_results_entry(unanswered, closed, invocation_id, root_agent_name))
+            add("user", results_content(unanswered, closed), closed)
     return tuple(entries)
 
 
@@ -91,22 +96,17 @@ def _assistant_content(message: Message) -> types.Content:
     return types.Content(role="model", parts=parts + [types.Part(function_call=call) for call in calls])
 
 
-def _results_entry(
-    calls: Sequence[ToolCall], results: Mapping[str, ClientResult], invocation_id: str, root_agent_name: str
-) -> NewEvent:
-    return _client_entry("user", invocation_id, results_content(calls, results), root_agent_name, results)
-
-
 def _client_entry(
+    event_id: str,
     author: str,
     invocation_id: str,
     content: types.Content,
     root_agent_name: str,
-    results: Mapping[str, ClientResult] | None = None,
+    results: Mapping[str, ClientResult] | None,
 ) -> NewEvent:
     calls = [part.function_call.id or "" for part in content.parts or () if part.function_call]
     metadata: dict[str, Any] = {CLIENT_HISTORY_KEY: True} | ({CLIENT_CALLS_KEY: calls} if calls else {})
-    event = Event(author=author, invocation_id=invocation_id, content=content, custom_metadata=metadata)
+    event = Event(id=event_id, author=author, invocation_id=invocation_id, content=content, custom_metadata=metadata)
     event.long_running_tool_ids = set(calls) or None
     complete_event(event, root_agent_name)
     entry = event_to_entry(event)

@@ -1,16 +1,23 @@
-"""Measure the duration and tokens of each model call, for `lango.runtime.session_usage`."""
+"""Measure the duration and tokens of each model call, for `lango.runtime.session_usage` and `lango.runtime.trace`."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from google.genai import types
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
+
+from lango.providers.call_log import CallLog
+
+SUMMARY = "compaction"
+"""Stands for an agent in the model calls of ADK's compaction."""
 
 
-def usage_counts(usage: types.GenerateContentResponseUsageMetadata) -> tuple[int, int, int]:
-    """Return the input, output and cached tokens of a response; thoughts count as output."""
-    output_tokens = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-    return usage.prompt_token_count or 0, output_tokens, usage.cached_content_token_count or 0
+def usage_counts(usage: types.GenerateContentResponseUsageMetadata) -> tuple[int, int, int, int]:
+    """Return the input, output, cached and thought tokens of a response; thoughts count as output, too."""
+    thoughts = usage.thoughts_token_count or 0
+    output_tokens = (usage.candidates_token_count or 0) + thoughts
+    return usage.prompt_token_count or 0, output_tokens, usage.cached_content_token_count or 0, thoughts
 
 
 class ModelCallStats(Struct):
@@ -23,6 +30,19 @@ class ModelCallStats(Struct):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    thought_tokens: int = 0
+    step: str = ""
+    """The agent, its branch and the number of its model call, after the calls that it runs inside of."""
+    branch: str = ""
+    inside: str = ""
+    """The tool call that it runs inside of: an agent that is called as a tool."""
+    made: Sequence[str] = ()
+    """The ids of the calls that it made inside a tool: their message is not stored."""
+    seq: int | None = None
+    """The message with its response, once that is stored."""
+    replayed: bool = False
+    """Answered from the record of an earlier run."""
+    log: CallLog = field(default_factory=CallLog)
     _started: float = field(default_factory=time.monotonic)  # durations ignore changes of the clock
 
     def end(self, model: str | None, usage: types.GenerateContentResponseUsageMetadata | None) -> None:
@@ -30,22 +50,43 @@ class ModelCallStats(Struct):
         self.model = model or self.model
         self.stop()
         if usage is not None:
-            self.input_tokens, self.output_tokens, self.cached_tokens = usage_counts(usage)
+            self.input_tokens, self.output_tokens, self.cached_tokens, self.thought_tokens = usage_counts(usage)
 
     def stop(self) -> None:
         """Record the duration up to now."""
         self.duration_s = time.monotonic() - self._started
 
-    def to_row(self) -> dict[str, Any]:
-        """Return the JSON object that the turn's row stores."""
-        if self.duration_s is None:  # the call failed, or the turn was stopped
-            self.stop()
+    def to_row(self, *, is_over: bool = True) -> dict[str, Any]:
+        """Return the JSON object that the turn's row stores; with `is_over` false, of a call that may still run."""
+        ended = self.duration_s is not None
         row: dict[str, Any] = {
             "model": self.model,
             "agent": self.agent,
             "started_at": round(self.started_at, 3),
-            "duration_s": round(self.duration_s or 0.0, 4),
+            "duration_s": round(time.monotonic() - self._started if self.duration_s is None else self.duration_s, 4),
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
         }
-        return row | ({"cached_tokens": self.cached_tokens} if self.cached_tokens else {})
+        optional: dict[str, Any] = {
+            "cached_tokens": self.cached_tokens,
+            "step": self.step,
+            "branch": self.branch,
+            "inside": self.inside,
+            "made": list(self.made),
+            "seq": self.seq,
+            "replayed": self.replayed,
+            "failed": is_over and not ended,  # or the turn was stopped
+            "running": not is_over and not ended,
+            "attempts": [structs.asdict(failure) for failure in self.log.failures],
+        }
+        return row | {name: value for name, value in optional.items() if value}
+
+
+def merge_runs(earlier: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Join the calls of two runs of a turn in one process: one that the second only replayed is that of the first."""
+    if not earlier:
+        return list(rows)
+    known = {row["step"] for row in earlier if row.get("step") and (row.get("seq") or row.get("inside"))}
+    # a response that was not stored is lost, and its call is made again
+    kept = [row if row.get("step") in known else row | {"failed": True} for row in earlier]
+    return [*kept, *(row for row in rows if not (row.get("replayed") and row.get("step") in known))]

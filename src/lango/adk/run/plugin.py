@@ -6,9 +6,10 @@ belongs to. Without a turn, as in a user's own Runner, the plugin does nothing.
 
 import logging
 import time
-from typing import Any
+from typing import Any, cast
 
 from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.invocation_context import InvocationContext
 from google.adk.models import BaseLlm, Gemini
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
@@ -16,18 +17,35 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools import BaseTool, ToolContext
 from typing_extensions import override
 
-from lango.adk.agents.adk_internals import tool_node_path
-from lango.adk.agents.adk_tool import effect_of, time_limit_s
+from lango.adk.agents.adk_internals import confirmation_of_tool_node, tool_node_path
+from lango.adk.agents.adk_tool import time_limit_s
 from lango.adk.agents.client_tools import ClientTool, add_client_tools, mark_client_calls
 from lango.adk.agents.transfers import TRANSFER_TOOL
+from lango.adk.agents.tree import names_of, tools_of
 from lango.adk.model.call_checks import make_call_ids_unique, rename_reserved_calls
 from lango.adk.model.content import unwrap_signatures
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.model.quoted_memory import insert_memory
-from lango.adk.run.approval_gate import approval_decision, check_approved_arguments, require_approval
-from lango.adk.run.journal_recorder import record_error, record_result, record_start
-from lango.adk.run.model_call_stats import ModelCallStats
-from lango.adk.run.replay import enter_tool, record_nested_response, replayed_response, replayed_result, runs_agents
+from lango.adk.model.turn_options import apply_options, keep_first_call
+from lango.adk.run.pauses.approval_gate import check_approved_arguments, journal_intent
+from lango.adk.run.recalled import insert_recalled
+from lango.adk.run.record.journal_recorder import record_error, record_result, record_start
+from lango.adk.run.record.model_calls import (
+    keep_adk_request,
+    note_made_calls,
+    note_model_call,
+    note_response,
+    store_requests,
+)
+from lango.adk.run.record.replay import (
+    enter_tool,
+    nested_step_id,
+    next_model_step,
+    record_nested_response,
+    replayed_response,
+    replayed_result,
+    runs_agents,
+)
 from lango.adk.run.runtime_tools import guard_tool
 from lango.adk.run.turn_limits import (
     WARN_AT_SHARE,
@@ -39,10 +57,11 @@ from lango.adk.run.turn_limits import (
     remove_tools,
 )
 from lango.adk.run.turn_state import TurnState, current_state
-from lango.adk.services.request_context import LoadSummary, last_load, warn_left_out
-from lango.errors import ClientToolRefused, TurnLimit
+from lango.adk.run.user_message import prepare_user_message
+from lango.adk.services.artifact_references import load_references
+from lango.adk.services.request_context import LoadSummary, current_step, last_load, warn_left_out
+from lango.errors import ClientToolRefused, ModelOptionsRefused, TurnLimit
 from lango.events import ToolStart
-from lango.store.turns.tool_journal import record_intent
 
 _log = logging.getLogger("lango.runtime")
 
@@ -52,6 +71,13 @@ class RuntimePlugin(BasePlugin):
 
     def __init__(self) -> None:
         super().__init__(name="lango")
+
+    @override
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Prepare the message of the user for the run."""
+        state = current_state()
+        if state is not None and invocation_context.session.id == state.session_id:
+            await prepare_user_message(state, invocation_context)
 
     @override
     async def before_model_callback(
@@ -69,20 +95,25 @@ class RuntimePlugin(BasePlugin):
             state.text_sinks[id(llm_request)] = sink
         if (refusal := _count_model_call(state)) is not None:
             return refusal
-        if (known := replayed_response(state, callback_context, nested=in_agent_tool)) is not None:
+        step = next_model_step(state, callback_context, nested=in_agent_tool)
+        if (known := replayed_response(state, callback_context, step, nested=in_agent_tool)) is not None:
             # ADK looks up the tools of the calls in the request
             return _add_client_tools(state, callback_context, llm_request) or known
         await _begin_model_call(state, callback_context, nested=in_agent_tool)
-        state.model_call_stats.append(call := ModelCallStats(llm_request.model or "", callback_context.agent_name))
-        state.calls_by_agent[_caller(callback_context)] = call
+        call = note_model_call(state, callback_context, llm_request, step, nested=in_agent_tool)
         if (refusal := _offer_tools(state, callback_context, llm_request)) is not None:
             return refusal
         insert_memory(callback_context, llm_request)
+        if not in_agent_tool:
+            await insert_recalled(state, callback_context, llm_request)
+        await load_references(llm_request.contents, state.load_reference)
+        await state.files.load_into(llm_request.contents)
         if in_agent_tool:
             last_load.set(LoadSummary())
         agent: Any = callback_context.get_invocation_context().agent
         if not isinstance(model := agent.canonical_model, ProviderLlm):
             _prepare_foreign_request(model, llm_request, callback_context)
+            keep_adk_request(call, llm_request)
         return None
 
     @override
@@ -94,17 +125,21 @@ class RuntimePlugin(BasePlugin):
         Names that ADK reserves are replaced. Ids are made unique in the session: some models count from 1.
         """
         state = current_state()
-        parts = (llm_response.content and llm_response.content.parts) or []
-        rename_reserved_calls(llm_response)
+        agent: Any = callback_context.get_invocation_context().agent
+        rename_reserved_calls(llm_response, lambda: names_of(tools_of(agent)))
         if state is not None and not llm_response.partial:
-            if (call := state.calls_by_agent.get(_caller(callback_context))) is not None:
-                call.end(llm_response.model_version, llm_response.usage_metadata)
+            note_response(state, callback_context, llm_response)
+            await store_requests(state)
+            if not state.options.parallel_tool_calls and state.answers_client(callback_context):
+                keep_first_call(llm_response)
+            parts = (llm_response.content and llm_response.content.parts) or []
             calls = [part.function_call for part in parts if part.function_call]
             make_call_ids_unique(calls, state.used_call_ids, callback_context.session)
             if state.offers_client_tools(callback_context):
                 state.client_calls |= mark_client_calls(llm_response, state.client_tools)
             if callback_context.session.id != state.session_id:
                 await record_nested_response(state, callback_context, llm_response)
+                note_made_calls(state, callback_context, [call.id for call in calls if call.id])
                 state.step_gate.leave()
         return None
 
@@ -120,6 +155,7 @@ class RuntimePlugin(BasePlugin):
         if state.client_calls and tool_context.session.id == state.session_id:
             tool_context.actions.skip_summarization = True  # the model continues with the client's results
         enter_tool(tool, call_id)
+        current_step.set(nested_step_id(call_id))
         result = await replayed_result(state, call_id, tool, tool_args, tool_context)
         if tool.name == TRANSFER_TOOL:
             return result or check_transfer(state, tool_args, tool_context)
@@ -130,8 +166,10 @@ class RuntimePlugin(BasePlugin):
             return result or check_call(state, tool, tool_args, tool_context)
         if result is None:
             result = await _journal_and_admit(state, call_id, tool, tool_args, tool_context)
+        if (request := confirmation_of_tool_node(tool_context, tool, tool_args)) is not None:
+            return cast("dict[str, Any]", request)  # what the node yields: it has no model that could ask
         waits = call_id in tool_context.actions.requested_tool_confirmations
-        if not waits and (call_id in state.call_ids or tool_context.tool_confirmation is not None):
+        if not waits and (call_id in state.call_ids or _runs_after_answer(state, tool_context)):
             state.emit(ToolStart(state.next_id(), call_id, tool.name, tool_args, tool_context.agent_name))
         return result
 
@@ -143,10 +181,12 @@ class RuntimePlugin(BasePlugin):
         state = current_state()
         call_id = tool_context.function_call_id or ""
         if state is None or call_id not in state.started_at:
+            current_step.set("")
             return None
         try:
             return await record_result(state, call_id, tool, tool_context, result)
         finally:
+            current_step.set("")  # not before: the files of the result belong to the step
             _leave_tool(state, tool)
 
     @override
@@ -154,12 +194,13 @@ class RuntimePlugin(BasePlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: BaseException
     ) -> dict[str, Any] | None:
         """Journal the error of a tool, and make it the result that the model reads."""
+        current_step.set("")
         state = current_state()
         call_id = tool_context.function_call_id or ""
         if state is None or call_id not in state.started_at:
             return None
         try:
-            return await record_error(state, call_id, error)
+            return await record_error(state, call_id, error, tool_context)
         finally:
             _leave_tool(state, tool)
 
@@ -169,15 +210,19 @@ def _leave_tool(state: TurnState, tool: BaseTool) -> None:
         state.step_gate.leave()
 
 
-def _caller(context: CallbackContext) -> tuple[str, ...]:
-    return context.session.id, context.branch or "", context.agent_name
-
-
 def _stable_call_id(context: ToolContext) -> str | None:
     """Return the id of a call, the same in every run of its turn."""
     if (path := tool_node_path(context)) is not None:
         context.function_call_id = f"node:{path}"
     return context.function_call_id
+
+
+def _runs_after_answer(state: TurnState, context: ToolContext) -> bool:
+    """Whether an earlier turn made the call, and it runs now that it is approved, or has its credential."""
+    answered = context.tool_confirmation is not None or (
+        state.brings_credential and context.session.id == state.session_id
+    )
+    return answered and tool_node_path(context) is None
 
 
 def _count_model_call(state: TurnState) -> LlmResponse | None:
@@ -202,6 +247,18 @@ def _offer_tools(state: TurnState, context: CallbackContext, request: LlmRequest
         remove_tools(request)
     elif state.model_calls == max(1, int(limit * WARN_AT_SHARE)):
         _log.warning("turn %s: %s of %s model calls are used", state.turn.turn, state.model_calls, limit)
+    return _apply_options(state, context, request)
+
+
+def _apply_options(state: TurnState, context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
+    """Set the options of the turn in a request; return an error if that is not possible."""
+    if not state.answers_client(context):
+        return None
+    try:
+        apply_options(request, state.options, state.client_tools, is_first_call=state.model_calls == 1)
+    except ModelOptionsRefused as error:
+        state.failure = error
+        return LlmResponse(error_code="MODEL_OPTIONS_REFUSED", error_message=str(error))
     return None
 
 
@@ -230,19 +287,15 @@ async def _journal_and_admit(
     state: TurnState, call_id: str, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
 ) -> dict[str, Any] | None:
     """Journal a call and check whether it may run. Return the result that the model reads instead; None: it runs."""
-    if context.tool_confirmation is not None and state.has_other_pending:
-        context.actions.skip_summarization = True  # the model continues when every approval request is answered
+    if (context.tool_confirmation is not None or state.brings_credential) and state.has_other_pending:
+        context.actions.skip_summarization = True  # the model continues when every request is answered
     refused = check_call(state, tool, arguments, context)
     if refused or is_unknown_tool(tool):  # ADK itself lists the existing tools for the model
         return refused
     fingerprint = call_fingerprint(tool.name, arguments)
     if context.tool_confirmation and (changed := await check_approved_arguments(state, call_id, fingerprint)):
         return changed
-    decision = approval_decision(state, tool, context)
-    await state.store.write(
-        record_intent, state.turn, call_id, tool.name, effect_of(tool), fingerprint, time.time(), decision
-    )
-    if refused := require_approval(state, tool, context):
+    if refused := await journal_intent(state, call_id, tool, arguments, fingerprint, context):
         return refused
     if not runs_agents(tool):  # their own steps pass the gate
         await state.step_gate.enter()

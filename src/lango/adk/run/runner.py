@@ -1,7 +1,7 @@
 """Run ADK's Runner once and convert its events to turn events."""
 
 import functools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 
 from google.adk.agents.run_config import RunConfig
@@ -11,19 +11,25 @@ from google.adk.telemetry import ContentCapturingMode, TelemetryConfig
 from google.genai import types
 
 from lango.adk.agents.transfers import TRANSFER_TOOL
+from lango.adk.events.events_to_rows import output_text
+from lango.adk.model.direct_text import TextSink
 from lango.adk.run.model_call_stats import usage_counts
-from lango.events import ApprovalNeeded, ToolEnd, TurnError, TurnEvent
+from lango.adk.run.turn_state import TurnState
+from lango.events import ApprovalNeeded, ToolEnd, TurnError, TurnEvent, to_plain_values
 from lango.messages import ToolCall
+from lango.providers import protocol as providers
 from lango.store import SessionId
-from lango.store.codec.records import CONFIRMATION_CALL, as_datetime
+from lango.store.codec.records import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, as_datetime
 from lango.store.codec.rows import approval_subject
-from lango.store.turns.approvals import ApprovalRequest
+from lango.store.tool_calls.credential_requests import credential_event
+from lango.store.tool_calls.input_requests import input_event
 from lango.telemetry.traces import is_tracing
 from lango.turns.turn_progress import TurnProgress
 
 _MAX_LLM_CALLS = 1_000_000
 _TOOL_THREADS = 32
 _REQUEST_PREFIX = "adk_request_"  # ADK asks the user by calls with such names
+_REQUESTS = (CONFIRMATION_CALL, INPUT_CALL, CREDENTIAL_CALL)
 
 
 async def run_adk(
@@ -32,13 +38,15 @@ async def run_adk(
     message: types.Content,
     invocation_id: str | None,
     progress: TurnProgress,
-    open_requests: Callable[[], Awaitable[Mapping[str, ApprovalRequest]]],
+    read_requests: Callable[[TurnProgress], Awaitable[None]],
     *,
+    on_event: Callable[[Event], None],
     capture_content: bool = False,
 ) -> AsyncGenerator[TurnEvent, None]:
     """Run the agent on a message that is already stored, and yield the events of the run.
 
-    `open_requests` reads the approval requests that are open now, by the ids of their calls.
+    `read_requests` reads the requests to a person that are open now into the progress; `on_event` gets each
+    event of ADK.
     """
     config = RunConfig.model_validate(
         {
@@ -56,9 +64,10 @@ async def run_adk(
     )
     async with aclosing(run) as events:
         async for event in events:
-            if not event.partial and any(call.name == CONFIRMATION_CALL for call in event.get_function_calls()):
-                progress.approval_requests = await open_requests()
-            for turn_event in _to_turn_events(event, progress):
+            if not event.partial and any(call.name in _REQUESTS for call in event.get_function_calls()):
+                await read_requests(progress)
+            on_event(event)
+            for turn_event in to_turn_events(event, progress):
                 yield turn_event
 
 
@@ -69,14 +78,15 @@ def _telemetry(capture_content: bool, is_traced: bool) -> TelemetryConfig:
     return TelemetryConfig(capture_message_content=mode, genai_semconv_stability_opt_in=None if is_traced else "stable")
 
 
-def _to_turn_events(event: Event, progress: TurnProgress) -> Iterator[TurnEvent]:
+def to_turn_events(event: Event, progress: TurnProgress) -> Iterator[TurnEvent]:
+    """Convert an event of ADK to turn events, and note it in the progress."""
     _add_usage(event, progress)
     if event.invocation_id and event.invocation_id not in progress.invocation_ids:
         progress.invocation_ids.append(event.invocation_id)
     yield from _text_events(event, progress)
     if event.partial:
         return
-    if event.error_code:
+    if event.error_code and not _is_failed_attempt(event):
         progress.error = (str(event.error_code), event.error_message or "")
     for call in event.get_function_calls():
         yield from _call_events(call, progress)
@@ -84,22 +94,57 @@ def _to_turn_events(event: Event, progress: TurnProgress) -> Iterator[TurnEvent]
         yield from _result_events(event, result, progress)
 
 
+def _is_failed_attempt(event: Event) -> bool:
+    """Whether an event is the exception of a workflow's node: ADK tries the node again, or raises it."""
+    return "/" in event.node_info.path and not (event.content or event.finish_reason or event.usage_metadata)
+
+
 def _text_events(event: Event, progress: TurnProgress) -> Iterator[TurnEvent]:
     """Emit text from the partial events or from the final event, never from both."""
     if event.author == "user":
         return
-    speaker = (event.author, event.branch or "")  # parallel agents stream at the same time
-    streamed = speaker in progress.streaming_texts and not event.partial
-    only_thoughts = streamed and not progress.streaming_texts[speaker]
-    for part in (event.content and event.content.parts) or []:
-        if part.text and (not streamed or (only_thoughts and not part.thought)):
-            yield progress.text_event(speaker, part.text, thought=bool(part.thought))
-    if not event.partial:
-        progress.finished_texts.append("".join(progress.streaming_texts.pop(speaker, [])))
+    blocks, author, branch = progress.blocks, event.author, event.branch or ""
+    parts = (event.content and event.content.parts) or []
+    texts = [(part.text, bool(part.thought)) for part in parts if part.text]
+    if event.partial:
+        for text, thought in texts:
+            block = blocks.streaming_in(author, branch)
+            yield progress.text_event(blocks.begin(author, branch) if block is None else block, text, thought=thought)
+        return
+    if output := output_text(event):
+        progress.output = to_plain_values(event.output)
+        texts = texts or [(output, False)]
+    if not texts and not event.get_function_calls():
+        return  # no response of a model
+    block = blocks.find_streaming(author, branch, "".join(text for text, thought in texts if not thought))
+    if block is None:
+        if not texts:
+            return
+        block = blocks.begin(author, branch)
+    elif blocks.has_text(block):
+        texts = []
+    else:
+        texts = [(text, thought) for text, thought in texts if not thought]  # the thoughts were streamed
+    for text, thought in texts:
+        yield progress.text_event(block, text, thought=thought)
+    yield from blocks.end(block)
+
+
+def text_sink(state: TurnState, agent: str, branch: str) -> TextSink:
+    """Return a function that emits the text of one model response without ADK; see `lango.adk.model.direct_text`."""
+    block: int | None = None
+
+    def emit(delta: providers.TextDelta | providers.ThoughtDelta) -> None:
+        nonlocal block
+        if block is None:
+            block = state.blocks.begin(agent, branch)
+        state.emit(state.text_event(block, delta.text, thought=isinstance(delta, providers.ThoughtDelta)))
+
+    return emit
 
 
 def _call_events(call: types.FunctionCall, progress: TurnProgress) -> Iterator[TurnEvent]:
-    """Emit an approval request; record the id of any other call, whose start the plugin emits."""
+    """Emit a request to a person; record the id of any other call, whose start the plugin emits."""
     id_, name = call.id or "", call.name or ""
     if name == CONFIRMATION_CALL:
         progress.awaits_approval = True
@@ -108,6 +153,14 @@ def _call_events(call: types.FunctionCall, progress: TurnProgress) -> Iterator[T
         if request is not None:
             expires_at = None if request.expires_at is None else as_datetime(request.expires_at)
             yield ApprovalNeeded(progress.next_id(), request.call_id, request.name, request.arguments, expires_at)
+    elif name == INPUT_CALL:
+        progress.awaits_input = True
+        if (wanted := progress.input_requests.get(id_)) is not None:
+            yield input_event(wanted, progress.next_id())
+    elif name == CREDENTIAL_CALL:
+        progress.awaits_credential = True
+        if (requested := progress.credential_requests.get(id_)) is not None:
+            yield credential_event(requested, progress.next_id())
     elif name != TRANSFER_TOOL and not name.startswith(_REQUEST_PREFIX):
         progress.call_ids.add(id_)
 
@@ -132,11 +185,4 @@ def _add_usage(event: Event, progress: TurnProgress) -> None:
     usage = event.usage_metadata
     if usage is None:
         return
-    input_tokens, output_tokens, cached_tokens = usage_counts(usage)
-    progress.input_tokens += input_tokens
-    progress.output_tokens += output_tokens
-    progress.cached_tokens += cached_tokens
-    by_model = progress.tokens_by_model.setdefault(event.model_version or "", [0, 0, 0])
-    by_model[0] += input_tokens
-    by_model[1] += output_tokens
-    by_model[2] += cached_tokens
+    progress.add_tokens(event.model_version or "", *usage_counts(usage))

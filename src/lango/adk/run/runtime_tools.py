@@ -1,25 +1,36 @@
 """Run tools in a turn: bounded in time, with their full results stored."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from google.adk.tools import BaseTool, ToolContext
 
 from lango.adk.agents.adk_internals import has_replaced_run, replace_run
-from lango.adk.agents.adk_tool import AdkTool, time_limit_s
+from lango.adk.agents.adk_tool import AdkTool, time_limit_s, with_files
 from lango.adk.agents.callback_guard import is_adk_control_flow
+from lango.adk.agents.mcp.results import read_mcp_result
+from lango.adk.events.message_parts import attachments_to_parts
 from lango.adk.run.turn_state import current_state
-from lango.store.turns import tool_journal
+from lango.store.tool_calls import tool_journal
 from lango.tools import Tool, ToolOutcome
 from lango.tools.builtin.enabled_tools import HOW_TO_READ
 from lango.tools.execution import CANCELLED_INSIDE, convert_base_exceptions
+from lango.tools.result_files import FileLimits, ResultFiles
+from lango.tools.results import to_result
 
 _CANCEL_GRACE_S = 2.0
 
 
-def runtime_tool(tool: Tool, timeout_s: float) -> AdkTool:
+def runtime_tool(tool: Tool, timeout_s: float, file_limits: FileLimits | None = None) -> AdkTool:
     """Make the ADK tool of a tool, without a gate of its own: the runtime's plugin decides whether it may run."""
-    return AdkTool(tool, gate=_always_allow, on_end=_store_full_result, timeout_s=timeout_s, how_to_read=HOW_TO_READ)
+    return AdkTool(
+        tool,
+        gate=_always_allow,
+        on_end=_store_full_result,
+        timeout_s=timeout_s,
+        how_to_read=HOW_TO_READ,
+        file_limits=file_limits,
+    )
 
 
 async def _always_allow(*_: Any) -> None:
@@ -39,6 +50,15 @@ async def read_full_result(call_id: str, offset: int, limit: int) -> str | None:
     if state is None:
         return None
     return await state.store.read(tool_journal.read_full_result, state.turn.session_key, call_id, offset, limit)
+
+
+async def _without_base64(tool: BaseTool, result: Any) -> Any:
+    """Return the result of ADK's own MCP tool with its files as parts; that of any other tool as it is."""
+    if type(tool).__name__ != "McpTool" or not isinstance(result, dict):
+        return result
+    files, found = ResultFiles(), cast("dict[str, Any]", result)
+    plain = await asyncio.to_thread(lambda: to_result(read_mcp_result(tool.name, found), files))
+    return with_files(plain, attachments_to_parts(files.files))
 
 
 def guard_tool(tool: BaseTool) -> None:
@@ -63,7 +83,7 @@ def guard_tool(tool: BaseTool) -> None:
                 task.cancel()
                 await asyncio.wait({task}, timeout=allowed_s and _CANCEL_GRACE_S)
         if task.done() and not task.cancelled():
-            return task.result()
+            return await _without_base64(tool, task.result())
         return {"error": CANCELLED_INSIDE if ended else f"timed out after {allowed_s:g} s, and its outcome is unknown"}
 
     replace_run(tool, bounded)

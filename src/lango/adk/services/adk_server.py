@@ -8,36 +8,56 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
+from google.adk.agents import LlmAgent
+from google.adk.artifacts import artifact_util
 from google.adk.auth.auth_credential import AuthCredentialTypes
+from google.adk.errors.input_validation_error import InputValidationError
 from google.adk.events import Event
 from google.adk.sessions import Session
+from google.adk.utils.agent_info import get_agents_dict
 from google.genai import types
 from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from lango.adk.services.message_parts import make_attachment
-from lango.adk.services.rows_to_events import stored_to_events
+from lango.adk.events.message_parts import make_attachment
+from lango.adk.events.rows_to_events import stored_to_events
+from lango.adk.services.artifact_service import SqlArtifactService
+from lango.adk.services.credential_secrets import public_credential
 from lango.errors import UsageError
-from lango.messages import Attachment
-from lango.store import SessionRecord, StoredEvent
+from lango.messages import ArtifactFile, Attachment
+from lango.store import SessionId, SessionRecord, StoredEvent
 from lango.store.codec.json_text import to_client_json
-from lango.store.codec.records import CONFIRMATION_CALL
+from lango.store.codec.records import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL
 from lango.store.codec.rows import approval_subject
 
 ADK_VERSION = version("google-adk")
 
 _ADK_INTERNAL_PREFIX = "__adk_internal_"
+_REQUESTS = (CONFIRMATION_CALL, INPUT_CALL, CREDENTIAL_CALL)
 _CREDENTIALS = {"rawAuthCredential", "raw_auth_credential", "exchangedAuthCredential", "exchanged_auth_credential"}
 _AUTH_TYPES = {name for kind in AuthCredentialTypes for name in (kind.value, kind.name, kind.name.lower())}
 
 
+class CallResult(Struct, frozen=True):
+    """A result of a client tool or of a long-running tool."""
+
+    call_id: str
+    result: dict[str, Any]
+    will_continue: bool | None = None
+    """Whether more results follow; None: ADK's clients need not say so."""
+
+
 class ClientMessage(Struct, frozen=True):
-    """A client's message: text and files, or answers to approval requests by the requests' ids."""
+    """A client's message: text and files, answers to requests to a person, or results of calls."""
 
     text: str = ""
-    files: tuple[Attachment, ...] = ()
+    files: tuple[Attachment | ArtifactFile, ...] = ()
+    """Inline files, and references to artifacts, which are to be loaded."""
     answers: tuple[tuple[str, bool], ...] = ()
+    inputs: tuple[tuple[str, Any], ...] = ()
+    credentials: tuple[tuple[str, Any], ...] = ()
+    results: tuple[CallResult, ...] = ()
 
 
 def read_message(message: Mapping[str, Any]) -> ClientMessage:
@@ -47,17 +67,48 @@ def read_message(message: Mapping[str, Any]) -> ClientMessage:
     except ValidationError as error:
         raise UsageError("newMessage: this is not a Content of genai") from error
     responses = [part.function_response for part in parts if part.function_response]
-    if responses and len(responses) == len(parts) and all(response.name == CONFIRMATION_CALL for response in responses):
-        answers = [(result.id or "", (result.response or {}).get("confirmed") is True) for result in responses]
-        return ClientMessage(answers=tuple(answers))
+    if responses and len(responses) == len(parts) and all(response.name in _REQUESTS for response in responses):
+        answers = [
+            (result.id or "", (result.response or {}).get("confirmed") is True)
+            for result in responses
+            if result.name == CONFIRMATION_CALL
+        ]
+        inputs = [(result.id or "", _input_value(result)) for result in responses if result.name == INPUT_CALL]
+        given = [(result.id or "", _input_value(result)) for result in responses if result.name == CREDENTIAL_CALL]
+        return ClientMessage(answers=tuple(answers), inputs=tuple(inputs), credentials=tuple(given))
+    if responses and len(responses) == len(parts) and not any(_is_adk_request(response) for response in responses):
+        return ClientMessage(results=tuple(_read_result(response) for response in responses))
     text = "".join(part.text or "" for part in parts)
-    files = [part.inline_data for part in parts if part.inline_data]
-    if not (text or files) or any(part.text is None and not part.inline_data for part in parts):
-        raise UsageError("newMessage: send text, files as inlineData, or answers to adk_request_confirmation")
-    attachments = [
-        make_attachment(number, file.display_name, file.mime_type, file.data) for number, file in enumerate(files, 1)
-    ]
-    return ClientMessage(text, tuple(attachments))
+    files = [part for part in parts if part.inline_data or artifact_util.is_artifact_ref(part)]
+    if not (text or files) or any(part.text is None and part not in files for part in parts):
+        raise UsageError(
+            "newMessage: send text, files as inlineData, artifacts as fileData, answers to adk_request_confirmation, "
+            "adk_request_input or adk_request_credential, or results of calls"
+        )
+    return ClientMessage(text, tuple(_read_file(number, part) for number, part in enumerate(files, 1)))
+
+
+def _read_file(number: int, part: types.Part) -> Attachment | ArtifactFile:
+    if (blob := part.inline_data) is not None:
+        return make_attachment(number, blob.display_name, blob.mime_type, blob.data)
+    return ArtifactFile((part.file_data and part.file_data.file_uri) or "")
+
+
+def _input_value(result: types.FunctionResponse) -> Any:
+    """Return the value of an answer: ADK's clients wrap values that are no objects as `result`."""
+    response = result.response or {}
+    return response["result"] if response.keys() == {"result"} else response
+
+
+def _is_adk_request(response: types.FunctionResponse) -> bool:
+    """Whether a response answers a question of ADK itself."""
+    return (response.name or "").startswith("adk_request_")
+
+
+def _read_result(response: types.FunctionResponse) -> CallResult:
+    if not response.id:
+        raise UsageError("newMessage: a functionResponse needs the id of its call")
+    return CallResult(response.id, response.response or {}, response.will_continue)
 
 
 def call_of_approval_request(stored: Iterable[StoredEvent], request_id: str) -> str | None:
@@ -69,9 +120,11 @@ def call_of_approval_request(stored: Iterable[StoredEvent], request_id: str) -> 
     return None
 
 
-def session_to_json(record: SessionRecord, stored: Iterable[StoredEvent], root_agent_name: str) -> dict[str, Any]:
-    """Write a session as ADK does, without the state of the app, which users may not read."""
-    own = {name: value for name, value in record.state.items() if not name.startswith("app:")}
+def session_to_json(
+    record: SessionRecord, stored: Iterable[StoredEvent], root_agent_name: str, *, with_app_state: bool
+) -> dict[str, Any]:
+    """Write a session as ADK does; the state of the app is for operators only."""
+    own = {name: value for name, value in record.state.items() if with_app_state or not name.startswith("app:")}
     session = Session(
         id=record.name.id,
         app_name=record.name.app_name,
@@ -84,7 +137,84 @@ def session_to_json(record: SessionRecord, stored: Iterable[StoredEvent], root_a
 
 def stored_to_json(stored: Iterable[StoredEvent], root_agent_name: str) -> list[dict[str, Any]]:
     """Write stored events as ADK does."""
-    return [_to_public_json(event) for event in stored_to_events(stored, root_agent_name)]
+    return [_event_to_json(event) for event in stored_to_events(stored, root_agent_name)]
+
+
+def _event_to_json(event: Event) -> dict[str, Any]:
+    shown = _to_public_json(event)
+    if shown.get("content", {}).get("role") == "function":
+        shown["content"]["role"] = "user"  # as ADK sends results
+    return shown
+
+
+def without_artifacts(event: dict[str, Any]) -> list[dict[str, Any]]:
+    """Split an event with parts and new artifacts in two, as ADK's stream does for its page."""
+    if not (event.get("content", {}).get("parts") and event["actions"].get("artifactDelta")):
+        return [event]
+    parts = event | {"actions": event["actions"] | {"artifactDelta": {}}}
+    return [parts, {name: value for name, value in event.items() if name != "content"}]
+
+
+async def app_info(app_name: str, root_agent: object) -> dict[str, Any]:
+    """Describe an app, its agents and their tools as ADK does. Raise `UsageError` if the root is not an `LlmAgent`."""
+    if not isinstance(root_agent, LlmAgent):
+        raise UsageError("Root agent is not an LlmAgent")
+    agents = await get_agents_dict(root_agent)
+    return {
+        "name": app_name,
+        "rootAgentName": root_agent.name,
+        "description": root_agent.description,
+        "language": "python",
+        "isComputerUse": False,
+        "agents": {name: _to_public_json(agent) for name, agent in agents.items()},
+    }
+
+
+async def save_artifact(
+    service: SqlArtifactService,
+    name: SessionId,
+    filename: str,
+    part: Mapping[str, Any],
+    metadata: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """Save an artifact and write its metadata as ADK does. Raise `UsageError` if it is refused."""
+    try:
+        version = await service.save_artifact(
+            app_name=name.app_name,
+            user_id=name.user_id,
+            session_id=name.id,
+            filename=filename,
+            artifact=dict(part),
+            custom_metadata=metadata,
+        )
+    except (InputValidationError, ValidationError) as error:
+        message = str(error) if isinstance(error, InputValidationError) else "artifact: this is not a Part of genai"
+        raise UsageError(message) from error
+    return next(one for one in await artifact_metadata(service, name, filename) if one["version"] == version)
+
+
+async def artifact_metadata(service: SqlArtifactService, name: SessionId, filename: str) -> list[dict[str, Any]]:
+    """Write the metadata of an artifact's versions as ADK does; none for a name that no artifact can have."""
+    try:
+        found = await service.list_artifact_versions(
+            app_name=name.app_name, user_id=name.user_id, session_id=name.id, filename=filename
+        )
+    except InputValidationError:
+        return []
+    return [_to_public_json(version) for version in found]
+
+
+async def load_artifact(
+    service: SqlArtifactService, name: SessionId, filename: str, version: int | None
+) -> dict[str, Any] | None:
+    """Write an artifact as ADK does; None: there is none, or its reference leads nowhere."""
+    try:
+        part = await service.load_artifact(
+            app_name=name.app_name, user_id=name.user_id, session_id=name.id, filename=filename, version=version
+        )
+    except InputValidationError:
+        return None
+    return None if part is None else _to_public_json(part)
 
 
 def partial_event(text: str, author: str, invocation_id: str, *, thought: bool) -> dict[str, Any]:
@@ -111,15 +241,17 @@ def _to_public_json(model: BaseModel) -> dict[str, Any]:
 
 
 def _without_secrets(value: Any) -> Any:
-    """Remove credentials and the internal fields of ADK."""
+    """Remove the secrets of credentials and the internal fields of ADK. An address that a user opens stays."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         if any(str(fields.get(name)) in _AUTH_TYPES for name in ("authType", "auth_type")):
-            return {}
+            return public_credential(fields)
         return {
-            name: _without_secrets(inner)
+            name: public_credential(cast("dict[str, Any]", inner))
+            if name in _CREDENTIALS and isinstance(inner, dict)
+            else _without_secrets(inner)
             for name, inner in fields.items()
-            if name not in _CREDENTIALS and not name.startswith(_ADK_INTERNAL_PREFIX)
+            if not name.startswith(_ADK_INTERNAL_PREFIX)
         }
     if isinstance(value, list):
         return [_without_secrets(inner) for inner in cast("list[Any]", value)]

@@ -5,7 +5,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -16,10 +16,13 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 from msgspec.structs import replace
 from typing_extensions import override
 
-from lango.adk.services.events_to_rows import DEFAULT_AGENT_NAME, complete_event, event_to_entry
-from lango.adk.services.recorded_run import FROM_CODE
-from lango.adk.services.request_context import LoadSummary, TurnContext, current_turn, last_load, warn_left_out
-from lango.adk.services.rows_to_events import stored_to_events
+from lango.adk.events.events_to_rows import DEFAULT_AGENT_NAME, complete_event, event_to_entry
+from lango.adk.events.recorded_run import FROM_CODE
+from lango.adk.events.rows_to_events import stored_to_events
+from lango.adk.services.credential_secrets import holds_credentials, without_secrets
+from lango.adk.services.request_context import LoadSummary, TurnContext, last_load, turn_of_session, warn_left_out
+from lango.adk.services.state_credentials import keep_state_credentials, show_state_credentials
+from lango.adk.services.stored_service import StoredService
 from lango.adk.services.stored_session import (
     SessionVersion,
     known_version,
@@ -31,13 +34,15 @@ from lango.adk.services.stored_session import (
 )
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
-from lango.store.codec.records import without_temporary_state
+from lango.store.codec.records import NewEvent, without_temporary_state
 from lango.store.codec.rows import garbage_collection_paused
+from lango.store.credentials.secret_box import SecretBox
 from lango.store.memory.observations import SessionMemory, read_window_with_memory
 from lango.store.sessions.lineage import live_ranges
 from lango.store.sessions.sessions import create_session, find_session, list_sessions
 from lango.store.sessions.state import delta_to_restore, read_state_before, read_user_state, split_scopes
 from lango.store.sessions.window import read_session_events, read_session_window
+from lango.store.turns.node_progress import WORKFLOW_NODE
 
 
 class StaleStoredSession(StaleSession, StaleSessionError):
@@ -52,7 +57,7 @@ class StoredSessionExists(SessionExists, AlreadyExistsError):
     """A session of that id exists: an error of both ADK's and Lango's type."""
 
 
-class SqlSessionService(BaseSessionService):
+class SqlSessionService(StoredService, BaseSessionService):
     """Stores sessions in SQL for any ADK `Runner`: in order, exactly once, across processes.
 
     Without `budget_tokens`, a session comes with every event, as ADK's contract says. With it, `get_session` returns
@@ -63,8 +68,14 @@ class SqlSessionService(BaseSessionService):
     With `memory`, and a budget, the window starts after the observed messages, and the session holds their notes; with
     `user_facts` also the facts about its user.
 
+    With `load_files=False`, the files of messages are not loaded: their `data` is a `StoredBytes`, and
+    `lango.adk.services.stored_files` loads them into a request.
+
     `root_agent_name` is the author of stored messages that have none; empty: `lango-agent`. An approval request
-    expires after `approval_expires_s` seconds; None: never. `ends_turn` returns whether an event ends its turn.
+    expires after `approval_expires_s` seconds, an input request of a workflow after `input_expires_s`, a credential
+    request after `credential_expires_s`; None: never. With a `box`, no secret of a credential is stored in a message:
+    it is encrypted, in a row of its own, and only a Lango runtime can bring the answer. `ends_turn` returns whether an
+    event ends its turn.
     """
 
     def __init__(
@@ -75,40 +86,32 @@ class SqlSessionService(BaseSessionService):
         max_messages: int | None = None,
         root_agent_name: str | None = DEFAULT_AGENT_NAME,
         approval_expires_s: float | None = None,
+        input_expires_s: float | None = None,
+        credential_expires_s: float | None = None,
+        box: SecretBox | None = None,
         ends_turn: Callable[[Event], bool] | None = None,
         store: Store | None = None,
         memory: bool = False,
         user_facts: bool = False,
+        notes_tokens: int | None = None,
         warn: bool = True,
+        load_files: bool = True,
     ) -> None:
         self._store = store or Store(url)
         self._warn = warn
+        self._load_files = load_files
         self._budget_tokens = budget_tokens or None
         self._max_messages = max_messages
         self._root_agent_name = root_agent_name
         self._memory = memory
         self._user_facts = user_facts
+        self._notes_tokens = notes_tokens
         self._approval_expires_s = approval_expires_s
+        self._input_expires_s = input_expires_s
+        self._credential_expires_s = credential_expires_s
+        self._box = box
         self._ends_turn = ends_turn
         self._appending: dict[tuple[int, int], deque[asyncio.Future[None]] | None] = {}
-
-    @property
-    def store(self) -> Store:
-        """The store of the sessions."""
-        return self._store
-
-    async def __aenter__(self) -> Self:
-        """Open the database now."""
-        await self._store.open()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Close the database."""
-        await self.close()
-
-    async def close(self) -> None:
-        """Finish pending writes and close the database."""
-        await self._store.close()
 
     @override
     async def create_session(
@@ -140,13 +143,18 @@ class SqlSessionService(BaseSessionService):
         newest = config.num_recent_events if config else None
         since = config.after_timestamp if config else None
         recalled = SessionMemory()
-        turn = _turn_of(session_id)
+        turn = turn_of_session(session_id)
         until = turn.first_seq if turn else None  # a turn that is run again starts from the events before it
         if self._budget_tokens is None:
             found = await self._store.read(read_session_events, name, newest, since)
         elif self._memory:
             remembered = await self._store.read(
-                read_window_with_memory, name, self._budget_tokens, with_facts=self._user_facts, until=until
+                read_window_with_memory,
+                name,
+                self._budget_tokens,
+                with_facts=self._user_facts,
+                notes_tokens=self._notes_tokens,
+                until=until,
             )
             found = remembered and remembered[:2]
             recalled = remembered[2] if remembered else recalled
@@ -159,9 +167,17 @@ class SqlSessionService(BaseSessionService):
         if self._budget_tokens is not None:
             left_out = self._count_left_out(record, stored, recalled.floor_seq)
             stored = _apply_config(stored, newest, since)
+        if self._load_files:
+            await self._store.load_files(stored)
         has_all_calls = not record.rewinds and len([row for row in stored if row.message]) == record.last_seq
-        last_load.set(LoadSummary(left_out, self._warn, has_all_calls, sum(row.clipped_tokens for row in stored)))
+        clipped_tokens = sum(row.clipped_tokens for row in stored)
+        first_seq = min((row.seq for row in stored), default=0)
+        last_load.set(LoadSummary(left_out, self._warn, has_all_calls, clipped_tokens, first_seq))
         session = session_from_record(record, stored_to_events(stored, self._root_agent_name), recalled)
+        if turn is not None and turn.brings_credential:
+            _show_credential(turn, session)
+        if turn is not None and self._box is not None:
+            await show_state_credentials(self._store, self._box, session)
         if until is not None and (newest_record := await self._store.read(find_session, name)):
             set_version(session, version_of_record(newest_record))
         return session
@@ -202,10 +218,10 @@ class SqlSessionService(BaseSessionService):
         """Store an event, then add it to the session in memory. If it raises, neither has happened."""
         if event.author == "user":
             prepare_for_requests(session)
-        turn = _turn_of(session.id)
+        turn = turn_of_session(session.id)
         if event.partial or (turn is not None and _is_input(turn, session, event)):
             return event
-        if turn is not None and turn.recorded is not None and (is_message := turn.recorded.take(event)) is not None:
+        if turn is not None and (is_message := _take_recorded(turn, event)) is not None:
             show_event(session, event, as_event=is_message or self._budget_tokens is None)
             return event
         # tasks that share a session object append in turn: concurrent appends would make each other stale
@@ -219,9 +235,9 @@ class SqlSessionService(BaseSessionService):
             version = known_version(session) or await self._find_version(session)
             if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
                 await self._complete_rewind(version.key, session, event)
-            entry = event_to_entry(event, self._approval_expires_s)
-            if turn is not None and _is_from_code(turn, event) and entry.extra is not None:
-                entry = replace(entry, extra={**entry.extra, FROM_CODE: True})
+            entry = await self._to_entry(event, version.name)
+            if turn is not None and (marks := _marks(turn, event)):
+                entry = replace(entry, extra={**(entry.extra or {}), **marks})
             ends_turn = self._ends_turn is not None and self._ends_turn(event)
             key, name, revision, last_seq = version
             appended = await self._store.append(
@@ -235,7 +251,7 @@ class SqlSessionService(BaseSessionService):
             )
             set_version(session, SessionVersion(key, name, appended.revision, appended.seq))
             if turn is not None:
-                turn.end_model_call(event)
+                turn.end_model_call(event, appended.seq)
             shown = appended.repeated and any(shown.id == event.id for shown in session.events)
             show_event(
                 session, event, as_event=not shown and (entry.message is not None or self._budget_tokens is None)
@@ -248,6 +264,14 @@ class SqlSessionService(BaseSessionService):
             else:
                 del self._appending[lock_key]
         return event
+
+    async def _to_entry(self, event: Event, name: SessionId) -> NewEvent:
+        if self._box is None or not holds_credentials(event):
+            return event_to_entry(event, self._approval_expires_s, self._input_expires_s)
+        kept_in_state = await keep_state_credentials(self._store, self._box, name, event)
+        stored, kept = without_secrets(event, name, self._box, kept_in_state)
+        entry = event_to_entry(stored, self._approval_expires_s, self._input_expires_s)
+        return replace(entry, request_secrets=kept, credential_timeout_s=self._credential_expires_s)
 
     async def _wait_to_append(self, lock_key: tuple[int, int]) -> None:
         """Wait until earlier appends to the same session object are done."""
@@ -288,10 +312,11 @@ class SqlSessionService(BaseSessionService):
         return version_of_record(record)
 
 
-def _turn_of(session_id: str) -> TurnContext | None:
-    """Return the turn that this run belongs to, if it runs in this session."""
-    turn = current_turn.get()
-    return turn if turn is not None and turn.session_id in ("", session_id) else None
+def _show_credential(turn: TurnContext, session: Session) -> None:
+    """Show ADK the credential that the input of a turn brings: the stored message does not have it."""
+    for event in session.events:
+        if turn.input_event is not None and event.id == turn.input_event.id:
+            event.content = turn.input_event.content
 
 
 def _is_input(turn: TurnContext, session: Session, event: Event) -> bool:
@@ -305,11 +330,28 @@ def _is_input(turn: TurnContext, session: Session, event: Event) -> bool:
     )
 
 
+def _take_recorded(turn: TurnContext, event: Event) -> bool | None:
+    """Recognise an event that an earlier run of the turn stored, as `RecordedRun.take` does; None: it is new."""
+    if event.actions.compaction is not None:
+        turn.on_summary(event)
+    return turn.recorded.take(event) if turn.recorded is not None else None
+
+
 def _is_from_code(turn: TurnContext, event: Event) -> bool:
     """Whether an event with content is neither a model's response nor a result: the user's own code made it."""
     if event.author == "user" or not (event.content or event.error_code) or event.get_function_responses():
         return False
     return (event.branch or "", event.author) not in turn.calls_under_way
+
+
+def _marks(turn: TurnContext, event: Event) -> dict[str, bool]:
+    """Return what the event itself does not show: that code made it, or a node of a workflow that has not ended."""
+    marks: dict[str, bool] = {}
+    if _is_from_code(turn, event):
+        marks[FROM_CODE] = True
+    if turn.node_paths and event.node_info.path in turn.node_paths and not event.node_info.output_for:
+        marks[WORKFLOW_NODE] = True
+    return marks
 
 
 def _apply_config(stored: list[StoredEvent], newest: int | None, since: float | None) -> list[StoredEvent]:

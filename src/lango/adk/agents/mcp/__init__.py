@@ -1,0 +1,1 @@
+"""Offer the tools of MCP servers."""

@@ -1,0 +1,154 @@
+"""Pass the questions and the progress of an MCP server on to the user whose turn called the tool.
+
+The library calls back from the task that reads the connection, and not from the call. Over HTTP its context is that of
+the call. Over stdio nothing says which call asks: there, a question is only passed on while all running calls belong to
+one session, so that no user is asked for another one.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol, cast
+
+from google.adk.tools.tool_context import ToolContext
+from msgspec import Struct, field
+
+from lango.store.tool_calls.tool_questions import ToolAnswer, ToolQuestion
+from lango.tools.execution import time_limit
+
+AskUser = Callable[[ToolQuestion, float], Awaitable[ToolAnswer]]
+"""Asks the user of the current turn, for so many seconds. It runs in the context of the call that asks."""
+
+
+class ReportProgress(Protocol):
+    """Reports the progress of a call of the current turn."""
+
+    def __call__(self, call_id: str, name: str, progress: float, total: float | None, message: str) -> None:
+        """Report how far a call is."""
+
+
+class _RunningCall(Struct, eq=False):
+    call_id: str
+    session: tuple[str, str, str]
+    """App, user and id: two users may have sessions of the same id."""
+    agent_name: str
+    context: contextvars.Context
+    limit: asyncio.Timeout | None
+    asking: set["asyncio.Task[ToolAnswer]"] = field(default_factory=set["asyncio.Task[ToolAnswer]"])
+
+
+_this_call: contextvars.ContextVar[_RunningCall | None] = contextvars.ContextVar("lango_mcp_call", default=None)
+
+
+class ServerCallbacks:
+    """What one MCP server may ask and report while its tools run."""
+
+    def __init__(
+        self, server: str, ask: AskUser | None, report: ReportProgress | None, timeout_s: float, *, over_http: bool
+    ) -> None:
+        """`timeout_s` is how long a user may take; 0: the server may not ask."""
+        self._server = server
+        self._ask = ask
+        self._report = report
+        self._timeout_s = timeout_s
+        self._over_http = over_http
+        self._running: set[_RunningCall] = set()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The callbacks as options of ADK's toolset. A server that may not ask gets no callback."""
+        asks = {"elicitation_callback": self._on_question} if self._ask is not None and self._timeout_s else {}
+        return asks | ({"progress_callback": self._progress_callback} if self._report is not None else {})
+
+    @contextmanager
+    def during_call(self, context: ToolContext) -> Generator[None]:
+        """Note that a call runs; when it ends, its open questions are closed."""
+        call = _RunningCall(
+            context.function_call_id or "",
+            (context.session.app_name, context.session.user_id, context.session.id),
+            context.agent_name,
+            contextvars.copy_context(),
+            time_limit.get(),
+        )
+        token = _this_call.set(call)
+        self._running.add(call)
+        try:
+            yield
+        finally:
+            self._running.discard(call)
+            _this_call.reset(token)
+            for task in call.asking:
+                task.cancel()
+
+    def _progress_callback(self, tool_name: str, *, callback_context: ToolContext | None = None, **_: Any) -> Any:
+        """Return the callback for the progress of one call."""
+        if callback_context is None or self._report is None:
+            return None
+        context, report = contextvars.copy_context(), self._report
+        call_id = callback_context.function_call_id or ""
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            context.run(report, call_id, tool_name, progress, total, message or "")
+
+        return on_progress
+
+    async def _on_question(self, context: Any, params: Any) -> Any:
+        """Answer a request of the server for the user's input."""
+        from mcp import types
+
+        del context
+        call = self._asking_call()
+        if call is None or self._ask is None:
+            return types.ErrorData(
+                code=types.INVALID_REQUEST,
+                message="the user cannot be asked: it is not known which of several sessions asks; try again later, "
+                "or serve this server over HTTP",
+            )
+        answer = await self._ask_user(call, self._to_question(params, call))
+        value: Any = answer.value if answer.action == "accept" else None
+        content = cast("dict[str, Any]", value) if isinstance(value, dict) else None
+        return types.ElicitResult(action=answer.action, content=content)
+
+    def _asking_call(self) -> _RunningCall | None:
+        """Return the call that asks; None: it is not known."""
+        if self._over_http and (call := _this_call.get()) in self._running:
+            return call
+        if len({call.session for call in self._running}) != 1:
+            return None
+        return next(iter(self._running))
+
+    def _to_question(self, params: Any, call: _RunningCall) -> ToolQuestion:
+        payload: dict[str, Any] = {"server": self._server}
+        schema: Mapping[str, Any] | None = None
+        if getattr(params, "mode", "form") == "url":
+            payload["url"] = str(params.url)
+        else:
+            schema = dict(getattr(params, "requested_schema", None) or getattr(params, "requestedSchema", None) or {})
+        return ToolQuestion(params.message, schema or None, payload, call.call_id, call.agent_name)
+
+    async def _ask_user(self, call: _RunningCall, question: ToolQuestion) -> ToolAnswer:
+        """Ask in the context of the call, whose time limit does not run meanwhile."""
+        assert self._ask
+        loop = asyncio.get_running_loop()
+        when = call.limit.when() if call.limit else None
+        left_s = None if when is None else when - loop.time()
+        if call.limit is not None:
+            call.limit.reschedule(None)
+        task = loop.create_task(_await(self._ask(question, self._timeout_s)), context=call.context)
+        call.asking.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not task.cancelled():  # the connection is closed
+                task.cancel()
+                raise
+            return ToolAnswer("cancel")
+        finally:
+            call.asking.discard(task)
+            if call.limit is not None and left_s is not None and call in self._running:
+                call.limit.reschedule(loop.time() + left_s)
+
+
+async def _await(answer: Awaitable[ToolAnswer]) -> ToolAnswer:
+    return await answer

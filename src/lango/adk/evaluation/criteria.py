@@ -1,0 +1,166 @@
+"""Read what an answer must fulfil: ADK's `test_config.json`, and the checks that a case brings itself."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from msgspec import Struct, ValidationError, convert
+
+from lango.errors import UsageError
+
+CONFIG_NAME = "test_config.json"
+_SUPPORTED = "tool_trajectory_avg_score, response_match_score and final_response_match_v2"
+_DEFAULT_JUDGE = "gemini-2.5-flash"
+_DEFAULT_SAMPLES = 5
+
+Order = Literal["exact", "in_order", "any_order"]
+
+
+class ToolCriterion(Struct, frozen=True):
+    """Expected tool calls: exactly these, or these among others, in this order or in any."""
+
+    order: Order = "exact"
+    ignore_args: bool = False
+    threshold: float = 1.0
+
+
+class JudgeCriterion(Struct, frozen=True):
+    """A model decides whether an answer means the same as the expected one; most of `samples` verdicts count."""
+
+    model: str = ""
+    samples: int = 1
+    threshold: float = 1.0
+
+
+class Criteria(Struct, frozen=True):
+    """What all cases of a set must fulfil; None: not checked."""
+
+    tools: ToolCriterion | None = None
+    similarity: float | None = None
+    """The least ROUGE-1 score of the answers."""
+    judge: JudgeCriterion | None = None
+
+
+DEFAULT_CRITERIA = Criteria(ToolCriterion(), 0.8)
+"""Those that ADK uses without a configuration."""
+
+
+class AnswerCheck(Struct, frozen=True, forbid_unknown_fields=True):
+    """How one answer is checked."""
+
+    match: Literal["exact", "regex", "similar", "judge", "any"]
+    pattern: str = ""
+    """Of `regex`: a regular expression that is found somewhere in the answer."""
+    threshold: float = 0.8
+    """Of `similar`: the least ROUGE-1 score."""
+    question: str = ""
+    """Of `judge`: what must be true of the answer; empty: it means the same as the expected one."""
+
+
+class CaseChecks(Struct, frozen=True, forbid_unknown_fields=True):
+    """The checks of one case, its field `lango`: they replace those of the set."""
+
+    tools: Order | Literal["any"] | None = None
+    """`any`: tool calls are not checked."""
+    ignore_args: bool = False
+    answers: AnswerCheck | list[AnswerCheck] | None = None
+    """One check for all answers, or one for each message."""
+
+    def answer(self, at: int) -> AnswerCheck | None:
+        """Return the check of the answer to a message."""
+        return self.answers[at] if isinstance(self.answers, list) else self.answers
+
+
+def read_case_checks(fields: Any, messages: int) -> CaseChecks:
+    """Read the checks of a case with a number of messages. Raise `UsageError`."""
+    try:
+        checks = convert(fields, CaseChecks)
+    except ValidationError as error:
+        raise UsageError(str(error)) from error
+    if isinstance(checks.answers, list) and len(checks.answers) != messages:
+        raise UsageError(f"`answers` has {len(checks.answers)} checks, and the conversation {messages} messages")
+    answers = checks.answers if isinstance(checks.answers, list) else [checks.answers]
+    for answer in answers:
+        if answer is not None and answer.match == "regex":
+            _check_pattern(answer.pattern)
+    return checks
+
+
+def _check_pattern(pattern: str) -> None:
+    if not pattern:
+        raise UsageError("a check with `regex` needs a `pattern`")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"the pattern {pattern!r} is not a regular expression: {error}") from error
+
+
+def read_criteria(path: Path) -> Criteria:
+    """Read the criteria of ADK's configuration file. Raise `UsageError` for one that cannot be checked here."""
+    try:
+        document: Any = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    criteria: Any = _snake_keys(document).get("criteria")
+    if not isinstance(criteria, dict):
+        raise UsageError(f"{path}: there is no object `criteria`; see ADK's documentation of test_config.json")
+    found = Criteria()
+    for name, value in cast("dict[str, Any]", criteria).items():
+        try:
+            found = _with_criterion(found, name, value)
+        except UsageError as error:
+            raise UsageError(f"{path}: {name}: {error}") from error
+    return found
+
+
+def _with_criterion(criteria: Criteria, name: str, value: Any) -> Criteria:
+    options = _snake_keys(value) or {"threshold": value}
+    threshold = options.pop("threshold", None)
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+        raise UsageError("the threshold must be a number")
+    if options.pop("include_intermediate_responses_in_final", False):
+        raise UsageError("include_intermediate_responses_in_final is not supported: only the final answer is compared")
+    match name:
+        case "tool_trajectory_avg_score":
+            criteria = Criteria(_tool_criterion(threshold, options), criteria.similarity, criteria.judge)
+        case "response_match_score":
+            criteria = Criteria(criteria.tools, float(threshold), criteria.judge)
+        case "final_response_match_v2":
+            criteria = Criteria(criteria.tools, criteria.similarity, _judge_criterion(threshold, options))
+        case _:
+            raise UsageError(
+                f"this criterion is not supported; supported are {_SUPPORTED}. `adk eval` checks the others"
+            )
+    if options:
+        raise UsageError(f"there is no option {', '.join(sorted(options))}")
+    return criteria
+
+
+def _tool_criterion(threshold: float, options: dict[str, Any]) -> ToolCriterion:
+    names: dict[Any, Order] = {0: "exact", 1: "in_order", 2: "any_order"}
+    wanted: Any = options.pop("match_type", "exact")
+    if isinstance(wanted, str):
+        names |= {name: name for name in names.values()}
+        wanted = wanted.strip().lower().replace("-", "_").replace(" ", "_")
+    if wanted not in names:
+        raise UsageError("match_type is EXACT, IN_ORDER or ANY_ORDER")
+    return ToolCriterion(names[wanted], bool(options.pop("ignore_args", False)), float(threshold))
+
+
+def _judge_criterion(threshold: float, options: dict[str, Any]) -> JudgeCriterion:
+    settings = _snake_keys(options.pop("judge_model_options", {}))
+    settings.pop("parallelism_limit", None)  # verdicts are asked for one after the other
+    if settings.pop("judge_model_config", None):
+        raise UsageError("judge_model_config is not supported: set the provider's `options` in lango.toml")
+    name, samples = settings.pop("judge_model", _DEFAULT_JUDGE), settings.pop("num_samples", _DEFAULT_SAMPLES)
+    if settings or not isinstance(name, str) or not isinstance(samples, int) or samples < 1:
+        raise UsageError("judge_model_options has judge_model, a name, and num_samples, a number from 1")
+    # ADK's names have no provider: they are Gemini's
+    return JudgeCriterion(name if "/" in name else f"gemini/{name}", samples, float(threshold))
+
+
+def _snake_keys(value: Any) -> dict[str, Any]:
+    """Return an object with its keys in snake case: ADK reads both. Anything else has no keys."""
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return {re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower(): value for name, value in fields.items()}

@@ -1,0 +1,126 @@
+"""Turn a stored session into a test case, and into the exchanges that a run is checked by."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from google.adk.evaluation.eval_case import EvalCase, Invocation, InvocationEvent, InvocationEvents, SessionInput
+from google.adk.events import Event
+from google.genai.types import Content, Part
+from msgspec import Struct
+
+from lango.adk.evaluation.eval_set import Call, Exchange, is_request, new_eval_set, set_id, text_of
+from lango.adk.events.rows_to_events import stored_to_events
+from lango.errors import SessionNotFound, UsageError
+from lango.store import SessionId, SessionRecord, Store
+from lango.store.sessions.lineage import is_live, live_ranges
+from lango.store.sessions.state import read_state_at
+from lango.store.sessions.window import read_session_events
+
+
+class _Turn(Struct, frozen=True):
+    """A user's message, and the events up to the next one: an answer to a request belongs to the same turn."""
+
+    message: Event
+    events: list[Event]
+
+    @property
+    def final(self) -> Event | None:
+        """The event with the final answer."""
+        return next((event for event in reversed(self.events) if _is_final_text(event)), None)
+
+
+async def session_case(store: Store, name: SessionId, case_id: str) -> EvalCase:
+    """Return a session as a test case: its messages, tool calls, answers and first state, without rewound turns.
+
+    Raise `UsageError` if there is no message to send.
+    """
+    record, turns = await _read_turns(store, name)
+    if not turns:
+        raise UsageError(f"session {name.id!r} has no message yet: there is nothing to save")
+    first_state = await store.read(read_state_at, record.key, 0)
+    start = SessionInput(app_name=name.app_name, user_id=name.user_id, state=first_state)
+    return EvalCase(
+        eval_id=case_id,
+        conversation=[_to_invocation(turn) for turn in turns],
+        session_input=start,
+        creation_timestamp=record.updated_at,
+    )
+
+
+async def session_eval_set(store: Store, name: SessionId) -> dict[str, Any]:
+    """Return an eval set with a session as its only case."""
+    return new_eval_set(set_id(name.id), [await session_case(store, name, name.id)])
+
+
+async def session_exchanges(store: Store, name: SessionId) -> list[Exchange]:
+    """Return what was said and called in a session, message by message."""
+    return [_to_exchange(turn) for turn in (await _read_turns(store, name))[1]]
+
+
+async def _read_turns(store: Store, name: SessionId) -> tuple[SessionRecord, list[_Turn]]:
+    found = await store.read(read_session_events, name)
+    if found is None:
+        raise SessionNotFound(f"there is no session {name.id!r}")
+    record, stored = found
+    live = list(live_ranges(record.last_seq, record.rewinds))
+    shown = [event for event in stored if event.message and is_live(event.seq, live)]
+    await store.load_files(shown)
+    return record, list(_split_turns(stored_to_events(shown, None)))
+
+
+def _split_turns(events: Sequence[Event]) -> Iterator[_Turn]:
+    turn: _Turn | None = None
+    for event in events:
+        if event.author == "user" and event.content and not event.get_function_responses():
+            if turn:
+                yield turn
+            turn = _Turn(event, [])
+        elif turn and event.author != "user":
+            turn.events.append(event)
+    if turn:
+        yield turn
+
+
+def _is_final_text(event: Event) -> bool:
+    return event.is_final_response() and bool(text_of(event.content))
+
+
+def _to_exchange(turn: _Turn) -> Exchange:
+    calls = [call for event in turn.events for call in event.get_function_calls() if not is_request(call.name)]
+    return Exchange(
+        text_of(turn.message.content),
+        calls=tuple(Call(call.name or "", call.args or {}) for call in calls),
+        answer=text_of(turn.final.content) if turn.final else "",
+    )
+
+
+def _to_invocation(turn: _Turn) -> Invocation:
+    final = turn.final
+    steps = [
+        InvocationEvent(author=event.author, content=content)
+        for event in turn.events
+        if event is not final and (content := _kept_content(event.content))
+    ]
+    return Invocation(
+        invocation_id=turn.message.invocation_id,
+        user_content=_kept_content(turn.message.content) or Content(role="user", parts=[]),
+        final_response=_kept_content(final.content) if final else None,
+        intermediate_data=InvocationEvents(invocation_events=steps),
+        creation_timestamp=turn.message.timestamp,
+    )
+
+
+def _kept_content(content: Content | None) -> Content | None:
+    """Return what a test case keeps of a message: no thoughts, no signatures, no requests to a person."""
+    parts = [kept for part in (content and content.parts) or () if (kept := _kept_part(part))]
+    return Content(role=content.role, parts=parts) if content and parts else None
+
+
+def _kept_part(part: Part) -> Part | None:
+    if part.thought or (part.function_call and is_request(part.function_call.name)):
+        return None
+    if part.function_response and is_request(part.function_response.name):
+        return None
+    if not (part.text or part.function_call or part.function_response or part.inline_data):
+        return None
+    return part.model_copy(update={"thought_signature": None})

@@ -1,0 +1,1 @@
+"""ADK's events to rows and back, and the recorded run of a turn."""

@@ -1,0 +1,233 @@
+"""Answer the steps of a turn from its record, when the turn is run again after a crash.
+
+A turn that goes on is run again from the events before it. Every model call and tool that the record answers is
+answered from there, so the first one that it does not answer is the first one that really runs. An event that the run
+produces again is recognised, and is neither stored nor emitted a second time.
+
+A step has an identity that is the same in both runs. For a model call it is the agent, its branch, and how many of the
+agent's events came before. For a tool it is the id of its call. For a node of a workflow it is its path and run. Inside
+an agent that is called as a tool, the id of the outer call comes first. Where the second run asks for another step than
+the record has, `TurnDiverged` is raised: it is never continued wrongly.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from google.adk.events import Event, EventActions
+from google.adk.models.llm_response import LlmResponse
+from google.adk.tools.tool_confirmation import ToolConfirmation
+from google.genai import types
+from msgspec import Struct
+
+from lango.errors import TurnDiverged
+from lango.store import StoredEvent
+from lango.store.codec.ids import call_key
+from lango.store.codec.records import CREDENTIAL_CALL
+from lango.store.tool_calls.tool_journal import TurnEntry
+
+FROM_CODE = "from_code"
+"""In the `extra` of an event with content that no model call made: a callback or the user's own agent did."""
+
+_Lane = tuple[str, str]
+"""A branch, and an agent in it. Their events come in the same order in every run; those of others may mix."""
+_RESPONSE_FIELDS = sorted(LlmResponse.model_fields.keys() & Event.model_fields.keys() - {"partial"})
+_MADE_ANEW = ("interruptId", "authConfig")
+_ACTIONS = [name for name in EventActions.model_fields if name != "requested_tool_confirmations"]
+
+
+class _Recorded(Struct, eq=False):
+    event: Event
+    is_message: bool
+    from_code: bool
+
+
+class KnownResult(Struct, frozen=True):
+    """The recorded result of a tool call, and what the tool did besides."""
+
+    response: dict[str, Any]
+    actions: EventActions | None = None
+    confirmation: ToolConfirmation | None = None
+    """The confirmation that the call requested: ADK makes the request anew from it."""
+
+
+class RecordedRun:
+    """What is stored of a turn's run so far, in the order in which a second run asks for it."""
+
+    def __init__(
+        self, stored: Sequence[StoredEvent], events: Sequence[Event], entries: Mapping[str, TurnEntry]
+    ) -> None:
+        """`events` are the ADK events of the `stored` ones; `entries` is the turn's part of the tool journal."""
+        self._lanes: dict[_Lane, deque[_Recorded]] = {}
+        self._results: dict[str, _Recorded] = {}
+        self._exceptions: list[_Recorded] = []
+        self._entries = entries
+        for row, event in zip(stored, events, strict=True):
+            recorded = _Recorded(event, row.message is not None, bool((row.extra or {}).get(FROM_CODE)))
+            if _is_exception(event):
+                self._exceptions.append(recorded)
+                continue
+            self._lanes.setdefault(_lane(event), deque()).append(recorded)
+            for result in event.get_function_responses():
+                self._results.setdefault(result.id or "", recorded)
+
+    @property
+    def call_ids(self) -> Iterator[str]:
+        """The ids of all calls in the record."""
+        for lane in self._lanes.values():
+            for recorded in lane:
+                yield from (call.id for call in recorded.event.get_function_calls() if call.id)
+
+    def next_response(self, agent: str, branch: str) -> LlmResponse | None:
+        """Return the recorded response to an agent's next model call; None: it was not made yet."""
+        lane = self._lanes.get((branch, agent))
+        if not lane:
+            return None
+        recorded = lane[0]
+        if recorded.from_code or not _is_response(recorded.event):
+            raise TurnDiverged(
+                f"agent {agent!r} calls its model, and in the first run it did not at this point: {_WHY}"
+            )
+        event = recorded.event
+        fields = {name: getattr(event, name) for name in _RESPONSE_FIELDS}
+        return LlmResponse(**{name: value for name, value in fields.items() if value is not None}, partial=False)
+
+    def state_delta_of_response(self, agent: str, branch: str) -> Mapping[str, Any]:
+        """Return the state that callbacks around an agent's next model call changed in the first run."""
+        return self._lanes[branch, agent][0].event.actions.state_delta
+
+    def next_result(self, call_id: str) -> KnownResult | None:
+        """Return the stored result of a tool call; None: the record has no message with its result."""
+        recorded = self._results.get(call_id)
+        if recorded is None:
+            return None
+        event = recorded.event
+        responses = event.get_function_responses()
+        [response] = [one.response or {} for one in responses if one.id == call_id][:1]
+        # the actions of parallel calls are merged in one event: the first call brings them back
+        actions = event.actions if responses[0].id == call_id else None
+        return KnownResult(dict(response), actions, event.actions.requested_tool_confirmations.get(call_id))
+
+    def requests_credential(self, path: str) -> bool:
+        """Whether the record has a credential request of the node at this path: its tool has not run yet."""
+        return any(
+            _path(recorded.event) == path and any(call.name == CREDENTIAL_CALL for call in _function_calls(recorded))
+            for lane in self._lanes.values()
+            for recorded in lane
+        )
+
+    def entry(self, step_id: str) -> TurnEntry | None:
+        """Return what the tool journal has about a step of this turn."""
+        return self._entries.get(call_key(step_id))
+
+    def take(self, event: Event) -> bool | None:
+        """Recognise an event that the first run stored, and make it equal to the stored one.
+
+        Return whether it is a message, and not only a change of state; None: it is new.
+        """
+        if _is_exception(event):
+            return self._take_exception(event)
+        lane = self._lanes.get(_lane(event))
+        if not lane:
+            return None
+        recorded = lane[0]
+        if (difference := _difference(event, recorded.event)) is not None:
+            raise TurnDiverged(f"{event.author!r} {difference}: {_WHY}")
+        lane.popleft()
+        _adopt(event, recorded.event)
+        return recorded.is_message
+
+    def _take_exception(self, event: Event) -> bool | None:
+        """Recognise an exception that is raised again, such as that of a node's failed attempt."""
+        for recorded in self._exceptions:
+            if _exception(event) == _exception(recorded.event):
+                self._exceptions.remove(recorded)
+                _adopt(event, recorded.event)
+                return recorded.is_message
+        return None
+
+    def check_complete(self) -> None:
+        """Raise `TurnDiverged` if the run ended before it asked for all that the record has."""
+        for (_, author), lane in self._lanes.items():
+            if author != "user" and lane:
+                raise TurnDiverged(f"the turn ended without a step of {author!r} that its first run had: {_WHY}")
+
+
+_WHY = (
+    "the code of the agent, or what it depends on, is not the same as before the crash. What is stored stays; "
+    "send the message again"
+)
+
+
+def _function_calls(recorded: _Recorded) -> list[types.FunctionCall]:
+    return recorded.event.get_function_calls()
+
+
+def _lane(event: Event) -> _Lane:
+    return event.branch or "", event.author
+
+
+def _is_response(event: Event) -> bool:
+    return bool(event.content or event.error_code) and not event.get_function_responses()
+
+
+def _is_exception(event: Event) -> bool:
+    """Whether ADK made an event of an exception. The step that raised it may be done again, and end differently."""
+    return bool(event.error_code) and not (event.content or event.finish_reason or event.usage_metadata)
+
+
+def _exception(event: Event) -> tuple[object, ...]:
+    return _lane(event), _path(event), event.error_code, event.error_message
+
+
+def _difference(event: Event, recorded: Event) -> str | None:
+    """Say how an event differs from the recorded one; None: it is the same step."""
+    if _path(event) != _path(recorded):
+        return f"ran node {_path(event)!r} where the first run ran {_path(recorded)!r}"
+    if (made := _calls(event)) != (before := _calls(recorded)):
+        return f"made the calls {_names(made)} where the first run made {_names(before)}"
+    if _result_ids(event) != _result_ids(recorded):
+        return "ran other calls than in the first run"
+    if bool(event.content) != bool(recorded.content):
+        return "emitted an event of another kind than in the first run"
+    return None
+
+
+def _path(event: Event) -> str:
+    return event.node_info.path if event.node_info else ""
+
+
+def _calls(event: Event) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the calls of an event, without what ADK makes anew for its requests in each run: ids, OAuth states."""
+    return [
+        (call.name or "", {name: value for name, value in (call.args or {}).items() if name not in _MADE_ANEW})
+        for call in event.get_function_calls()
+    ]
+
+
+def _names(calls: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
+    return ", ".join(name for name, _ in calls) or "none"
+
+
+def _result_ids(event: Event) -> set[str | None]:
+    return {result.id for result in event.get_function_responses()}
+
+
+def _adopt(event: Event, recorded: Event) -> None:
+    """Give an event the id, time, content and actions of the recorded one."""
+    event.id, event.timestamp, event.invocation_id = recorded.id, recorded.timestamp, recorded.invocation_id
+    event.actions = recorded.actions
+    event.long_running_tool_ids = recorded.long_running_tool_ids
+    if event.content is not None and recorded.content is not None:
+        event.content = types.Content(role=event.content.role, parts=recorded.content.parts)
+    if recorded.output is not None:  # a join's output has its parts in the order in which they came
+        event.output = recorded.output
+
+
+def restore_actions(actions: EventActions, recorded: EventActions | Mapping[str, Any]) -> None:
+    """Do to a tool's context what the tool did to it in the first run."""
+    if not isinstance(recorded, EventActions):
+        recorded = EventActions.model_validate(recorded)
+    for name in _ACTIONS:
+        if value := getattr(recorded, name):
+            setattr(actions, name, {**(getattr(actions, name) or {}), **value} if isinstance(value, dict) else value)

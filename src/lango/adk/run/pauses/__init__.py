@@ -1,0 +1,1 @@
+"""What pauses a turn: approvals, human input and credentials."""

@@ -1,0 +1,121 @@
+"""Ask for approval through ADK before a tool runs.
+
+Which tools need approval is decided by `lango.tools.approval_policy`; open requests and answers are stored by
+`lango.store.tool_calls.approvals`.
+"""
+
+import logging
+import time
+from typing import Any, cast
+
+from google.adk.tools import BaseTool, ToolContext
+from google.adk.tools.tool_confirmation import ToolConfirmation
+
+from lango.adk.agents.adk_internals import confirmation_id_of_tool_node
+from lango.adk.agents.adk_tool import needs_approval
+from lango.adk.run.turn_state import TurnState
+from lango.store.tool_calls.approvals import REFUSAL_REASON
+from lango.store.tool_calls.grants import record_intent_by_grant
+from lango.store.tool_calls.tool_journal import DECIDED_BY_POLICY, ApprovalDecision, read_journal_entry, record_intent
+
+_log = logging.getLogger("lango.runtime")
+
+AWAITS_APPROVAL = "not run: it waits for a person's approval, which lapses when the conversation goes on without it"
+REFUSED = "not run: a person refused this call"
+DENIED = "not run: this tool is not allowed here"
+NO_APPROVER = (
+    "not run: this needs a person's approval, and an agent that is called as a tool cannot ask for it. Say so in your "
+    "answer: the agent that called you may call this tool directly"
+)
+ARGUMENTS_CHANGED = "not run: these are not the arguments that were approved"
+
+
+async def journal_intent(
+    state: TurnState, call_id: str, tool: BaseTool, arguments: dict[str, Any], fingerprint: str, context: ToolContext
+) -> dict[str, Any] | None:
+    """Journal that a tool is about to run, and who lets it; return the result of a call that may not run (yet)."""
+    call = state.turn, call_id, tool.name, state.effect(tool), fingerprint, time.time()
+    if restored := await _restore_approval(state, call_id, fingerprint, context):
+        await state.store.write(record_intent, *call, restored)
+        return require_approval(state, tool, context)
+    asks_itself = await _asks_itself(state, tool, arguments, context)
+    if not asks_itself and (state.decide(tool) != "ask" or not _can_ask(state, context)):
+        await state.store.write(record_intent, *call, approval_decision(state, tool, context))
+        return require_approval(state, tool, context)
+    grant = await state.store.write(record_intent_by_grant, *call, arguments, confirmation_id_of_tool_node(context))
+    if grant is None:
+        return None if asks_itself else require_approval(state, tool, context)
+    context.tool_confirmation = ToolConfirmation(confirmed=True)  # the tool may have a gate of its own
+    return None
+
+
+def _can_ask(state: TurnState, context: ToolContext) -> bool:
+    """Whether a person is asked about a call, and has not answered yet; an agent that is called as a tool cannot."""
+    return context.tool_confirmation is None and context.session.id == state.session_id
+
+
+async def _asks_itself(state: TurnState, tool: BaseTool, arguments: dict[str, Any], context: ToolContext) -> bool:
+    """Whether an ADK tool that needs no approval of ours requires ADK's confirmation for these arguments."""
+    if state.decide(tool) != "run" or not _can_ask(state, context):
+        return False
+    try:
+        return await tool.check_require_confirmation(arguments, context)
+    except Exception as error:  # noqa: BLE001 - the agent's own code, which fails again when the tool runs
+        _log.info("whether %s needs confirmation could not be checked: %s", tool.name, type(error).__name__)
+        return False
+
+
+def require_approval(state: TurnState, tool: BaseTool, context: ToolContext) -> dict[str, Any] | None:
+    """Return the result of a call that is denied, refused or waits for approval; None: the call may run."""
+    decision = state.decide(tool)
+    if decision == "run":
+        return None
+    if decision == "deny":
+        return {"error": DENIED}
+    if context.tool_confirmation is None and context.session.id != state.session_id:
+        return {"error": NO_APPROVER}
+    if context.tool_confirmation is None:
+        context.request_confirmation(hint=f"May {tool.name} run with exactly these arguments?")
+        context.actions.skip_summarization = True
+        return {"status": AWAITS_APPROVAL}
+    return None if context.tool_confirmation.confirmed else {"error": refusal(context.tool_confirmation)}
+
+
+def refusal(confirmation: ToolConfirmation) -> str:
+    """Return what the model reads of a refused call, with the person's reason."""
+    given: Any = confirmation.payload
+    reason = cast("dict[str, Any]", given).get(REFUSAL_REASON) if isinstance(given, dict) else None
+    return f"{REFUSED}, and says: {reason}" if reason else REFUSED
+
+
+async def check_approved_arguments(state: TurnState, call_id: str, fingerprint: str) -> dict[str, Any] | None:
+    """Return an error if the arguments of an approved call are not those that the user was shown."""
+    journaled = await state.store.read(read_journal_entry, state.turn.session_key, call_id)
+    return {"error": ARGUMENTS_CHANGED} if journaled is not None and journaled.arguments != fingerprint else None
+
+
+async def _restore_approval(
+    state: TurnState, call_id: str, fingerprint: str, context: ToolContext
+) -> ApprovalDecision | None:
+    """Approve a call again that was approved, requested a credential, and runs now with it; None: it was not approved.
+
+    The approval holds for exactly the same arguments.
+    """
+    if not state.brings_credential:
+        return None
+    journaled = await state.store.read(read_journal_entry, state.turn.session_key, call_id)
+    if journaled is None or journaled.approved is not True or journaled.arguments != fingerprint:
+        return None
+    if journaled.approved_by != DECIDED_BY_POLICY:
+        context.tool_confirmation = ToolConfirmation(confirmed=True)
+    return ApprovalDecision(True, journaled.approved_by or DECIDED_BY_POLICY)
+
+
+def approval_decision(state: TurnState, tool: BaseTool, context: ToolContext) -> ApprovalDecision | None:
+    """Return whether a user or the settings decided about a call; None: it needs no approval, or still waits."""
+    if context.tool_confirmation is not None:
+        return ApprovalDecision(bool(context.tool_confirmation.confirmed), state.answered_by)
+    decision = state.decide(tool)
+    if decision == "ask" or not (decision == "deny" or needs_approval(tool)):
+        return None
+    return ApprovalDecision(decision == "run", DECIDED_BY_POLICY)

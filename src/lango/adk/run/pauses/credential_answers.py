@@ -1,0 +1,205 @@
+"""Read a user's answer to a credential request: an address with an authorization code, a key, or ADK's own JSON.
+
+Open requests and answers are stored by `lango.store.tool_calls.credential_requests`. The code is exchanged for a token
+by ADK, in the tool, which knows the secret of the OAuth application.
+"""
+
+import hmac
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+from google.adk.auth.auth_credential import (
+    AuthCredential,
+    AuthCredentialTypes,
+    HttpAuth,
+    HttpCredentials,
+    OAuth2Auth,
+)
+from google.adk.auth.auth_tool import AuthConfig
+from google.genai import types
+from pydantic import ValidationError
+
+from lango.errors import InvalidCredential
+from lango.store.codec.records import CREDENTIAL_CALL
+from lango.store.tool_calls.credential_requests import CredentialRequest
+
+_MAX_CHARACTERS = 16_384
+_OAUTH2 = ("oauth2", "openIdConnect")
+_KINDS = (*_OAUTH2, "apiKey", "http")
+_HOW_TO_OAUTH2 = (
+    "open the address of the request, and send the address that you are sent to afterwards: it has a code and a state"
+)
+
+
+def given_credential(request: CredentialRequest, value: Any, kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ADK's credential of an answer, as JSON. Raise `InvalidCredential` if it cannot be used.
+
+    `kept` is what the address of the request was made with.
+    """
+    if len(str(value)) > _MAX_CHARACTERS:
+        raise InvalidCredential(f"the answer has more than {_MAX_CHARACTERS} characters")
+    try:
+        config = AuthConfig.model_validate(request.config)
+        credential = _credential(request.kind, config, value, kept)
+    except ValidationError as error:  # its text may quote the secret
+        raise InvalidCredential(f"the answer is no credential of the type {request.kind}") from error
+    return credential.model_dump(mode="json", exclude_none=True, by_alias=True)
+
+
+def answer_content(request: CredentialRequest, credential: Mapping[str, Any]) -> types.Content:
+    """Build the content that brings a credential to the agent."""
+    response = types.FunctionResponse(id=request.call_id, name=CREDENTIAL_CALL, response=dict(credential))
+    return types.Content(role="user", parts=[types.Part(function_response=response)])
+
+
+def state_of_address(address: str) -> str | None:
+    """Return the OAuth state in an address that a user was sent to; None: it has none."""
+    return _query(address).get("state")
+
+
+def _credential(kind: str, config: AuthConfig, value: Any, kept: Mapping[str, Any]) -> AuthCredential:
+    members = cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    if kind not in _KINDS:
+        return _allowed(config, members, value)
+    if members is not None and (shaped := _in_adk_shape(members)) is not None:
+        if kind in _OAUTH2:
+            return _from_adk_oauth2(config, shaped, kept)
+        _require(_has_secret(shaped), "the credential is empty")
+        return shaped
+    match cast("Any", members or value):
+        case {"code": str(code), "state": str(state)} if kind in _OAUTH2:
+            return _from_code(config, code, state, kept)
+        case str(address) if kind in _OAUTH2:
+            return _from_address(config, address.strip(), kept)
+        case {"username": str(username), "password": str(password)} if kind == "http":
+            return _name_and_password(username, password)
+        case str(pair) if kind == "http" and _scheme(config) == "basic":
+            username, colon, password = pair.strip().partition(":")
+            _require(bool(colon), "send a name and a password: an object with username and password, or name:password")
+            return _name_and_password(username, password)
+        case str(token) if kind == "http" and token.strip():
+            bearer = HttpAuth(scheme=_scheme(config), credentials=HttpCredentials(token=token.strip()))
+            return AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=bearer)
+        case str(key) if kind == "apiKey" and key.strip():
+            return AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key=key.strip())
+        case _:
+            raise InvalidCredential(_HOW_TO_OAUTH2 if kind in _OAUTH2 else "send the key as a text, and not empty")
+
+
+def _name_and_password(username: str, password: str) -> AuthCredential:
+    _require(bool(username and password), "send a name and a password, and neither of them empty")
+    basic = HttpAuth(scheme="basic", credentials=HttpCredentials(username=username, password=password))
+    return AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=basic)
+
+
+def _scheme(config: AuthConfig) -> str:
+    return str(getattr(config.auth_scheme, "scheme", None) or "bearer").lower()
+
+
+def _in_adk_shape(members: dict[str, Any]) -> AuthCredential | None:
+    """Return the credential of ADK's own JSON: a whole configuration, as its clients send it back, or a credential."""
+    for name in ("exchangedAuthCredential", "exchanged_auth_credential"):
+        if members.get(name):
+            return AuthCredential.model_validate(members[name])
+    if "authType" in members or "auth_type" in members:
+        return AuthCredential.model_validate(members)
+    return None
+
+
+def _allowed(config: AuthConfig, members: dict[str, Any] | None, value: Any) -> AuthCredential:
+    """Return that the user allowed the access, for a scheme of one's own: its provider then gets the credential.
+
+    Any text says so. If the answer has a state, it must be that of the request.
+    """
+    requested = _requested(config)
+    shaped = _in_adk_shape(members) if members is not None else None
+    given = (shaped.oauth2 if shaped is not None else None) or OAuth2Auth()
+    address = given.auth_response_uri or (value.strip() if isinstance(value, str) else "")
+    answer = {"code": given.auth_code, "state": given.state} | (members or {}) | _query(address)
+    _require(bool(value), "open the address of the request, allow the access, and send a text")
+    _require(not answer.get("error"), f"the access was not allowed: {str(answer.get('error'))[:200]}")
+    if requested.state and answer.get("state"):
+        _require_state(requested.state, str(answer["state"]))
+    code = answer.get("code")
+    update = {"auth_response_uri": address or None, "auth_code": code if isinstance(code, str) else None}
+    return AuthCredential(auth_type=_auth_type(config), oauth2=requested.model_copy(update=update))
+
+
+def _from_adk_oauth2(config: AuthConfig, shaped: AuthCredential, kept: Mapping[str, Any]) -> AuthCredential:
+    given = shaped.oauth2
+    if given is None:
+        raise InvalidCredential(_HOW_TO_OAUTH2)
+    if given.access_token:  # the client has done the exchange itself
+        tokens = OAuth2Auth(
+            client_id=_requested(config).client_id,
+            access_token=given.access_token,
+            refresh_token=given.refresh_token,
+            id_token=given.id_token,
+            expires_at=given.expires_at,
+            expires_in=given.expires_in,
+        )
+        return AuthCredential(auth_type=_auth_type(config), oauth2=tokens)
+    if given.auth_response_uri:
+        return _from_address(config, given.auth_response_uri, kept)
+    return _from_code(config, given.auth_code or "", given.state or "", kept)
+
+
+def _from_address(config: AuthConfig, address: str, kept: Mapping[str, Any]) -> AuthCredential:
+    query = _query(address)
+    if error := query.get("error"):
+        raise InvalidCredential(f"the access was not allowed: {error[:200]}")
+    return _from_code(config, query.get("code", ""), query.get("state", ""), kept)
+
+
+def _from_code(config: AuthConfig, code: str, state: str, kept: Mapping[str, Any]) -> AuthCredential:
+    requested = _requested(config)
+    _require(bool(code and state), _HOW_TO_OAUTH2)
+    expected = requested.state or ""
+    _require_state(expected, state)
+    oauth2 = OAuth2Auth(
+        client_id=requested.client_id,
+        redirect_uri=requested.redirect_uri,
+        state=expected,
+        auth_code=code,
+        code_challenge_method=requested.code_challenge_method,
+        code_verifier=kept.get("code_verifier"),
+        token_endpoint_auth_method=requested.token_endpoint_auth_method,
+    )
+    return AuthCredential(auth_type=_auth_type(config), oauth2=oauth2)
+
+
+def _require_state(expected: str, given: str) -> None:
+    same = hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode("utf-8", "replace"))
+    _require(bool(expected) and same, "the answer belongs to another request: its state is not the one of this request")
+
+
+def _requested(config: AuthConfig) -> OAuth2Auth:
+    credential = config.exchanged_auth_credential
+    if credential is None or credential.oauth2 is None:
+        raise InvalidCredential("the request has no address that a user could open")
+    return credential.oauth2
+
+
+def _auth_type(config: AuthConfig) -> AuthCredentialTypes:
+    credential = config.exchanged_auth_credential or config.raw_auth_credential
+    return credential.auth_type if credential is not None else AuthCredentialTypes.OAUTH2
+
+
+def _has_secret(credential: AuthCredential) -> bool:
+    http = credential.http.credentials if credential.http is not None else None
+    return bool(credential.api_key or (http is not None and (http.token or http.password)))
+
+
+def _query(address: str) -> dict[str, str]:
+    """Return the query of an address; without a question mark, the whole text is read as one."""
+    try:
+        query = urlsplit(address).query or (address if "=" in address and "/" not in address else "")
+        return {name: values[0] for name, values in parse_qs(query, max_num_fields=50).items()}
+    except ValueError:
+        return {}
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise InvalidCredential(message)

@@ -1,0 +1,82 @@
+"""Check a person's answer to an input request, and build the content that brings it to the workflow.
+
+A text is an answer to any schema: it is the value itself where the schema accepts a text, else it is read as JSON. Open
+requests and answers are stored by `lango.store.tool_calls.input_requests`.
+"""
+
+import json
+from typing import Any, cast
+
+from google.genai import types
+
+from lango.errors import ConfigError, InvalidArguments, InvalidInput
+from lango.events import to_plain_values
+from lango.store.codec.records import INPUT_CALL
+from lango.store.tool_calls.input_requests import InputRequest
+from lango.tools.schema_checker import SchemaChecker
+
+_YES, _NO = ("yes", "y", "true", "1"), ("no", "n", "false", "0")
+_BOOLEANS = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
+_CONFIRMED = "confirmed"
+_KEY = "result"  # ADK unwraps an object with this key alone, and parses a text in it as JSON
+
+
+def checked_value(request: InputRequest, value: Any) -> Any:
+    """Return the value of an answer as the workflow gets it. Raise `InvalidInput` if it does not fit the schema."""
+    value = to_plain_values(value)
+    checker = _checker(request)
+    if checker is None:
+        return value
+    problems = _problems(checker, value)
+    for other in _readings(request, value) if problems else ():
+        if not _problems(checker, other):
+            return other
+    if problems:
+        raise InvalidInput(f"the value does not fit the schema of input request {request.call_id!r}: {problems}")
+    return value
+
+
+def answer_content(request: InputRequest, value: Any) -> types.Content:
+    """Build the content that brings a checked value to the workflow."""
+    if isinstance(value, str) and _is_json(value):
+        value = json.dumps(value)  # the text stays a text: ADK would read "3" as a number
+    members: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {_KEY: value}
+    if isinstance(value, dict) and members.keys() == {_KEY}:
+        members = {_KEY: members}
+    response = types.FunctionResponse(id=request.call_id, name=INPUT_CALL, response=members)
+    return types.Content(role="user", parts=[types.Part(function_response=response)])
+
+
+def _checker(request: InputRequest) -> SchemaChecker | None:
+    """Compile the schema of a request; None: any value fits, or the schema itself is wrong."""
+    try:
+        return SchemaChecker(request.schema) if request.schema else None
+    except ConfigError:
+        return None
+
+
+def _problems(checker: SchemaChecker, value: Any) -> str:
+    try:
+        return "; ".join(checker.check(value))
+    except InvalidArguments as error:
+        return str(error)
+
+
+def _readings(request: InputRequest, value: Any) -> list[Any]:
+    """Return the values that a text, or a yes or no, may stand for."""
+    word = value.strip() if isinstance(value, str) else ""
+    readings: list[Any] = [json.loads(word)] if _is_json(word) else []
+    decision = _BOOLEANS.get(word.lower()) if word else value
+    if isinstance(decision, bool):
+        readings.append(decision)
+        if _CONFIRMED in ((request.schema or {}).get("properties") or {}):  # a node that asks before it runs
+            readings.append({_CONFIRMED: decision})
+    return readings
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

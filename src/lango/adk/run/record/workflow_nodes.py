@@ -1,0 +1,276 @@
+"""Emit the progress of a workflow's nodes, and journal its function nodes like tools.
+
+A function node that finished never runs again after a crash.
+
+ADK has no callback around a node, so `lango.adk.agents.adk_internals` puts `run_journaled` around each function node. A
+failed attempt is journaled too, because ADK may retry a node. A node that had started and did not finish runs again, as
+ADK's users expect of a node, unless its function is marked with `once`: no model can decide what to do then, so the
+turn stops.
+"""
+
+import inspect
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Literal
+
+from google.adk.agents.context import Context
+from google.adk.events import Event, RequestInput
+from msgspec import Struct, json
+from pydantic import TypeAdapter
+
+from lango.adk.agents.adk_internals import NodeRun, is_node_interrupt, journal_nodes, observe_nodes
+from lango.adk.agents.effects import effect_of_node
+from lango.adk.agents.tree import node_at
+from lango.adk.run.record.replay import nested_step_id
+from lango.adk.run.turn_state import TurnState, current_state
+from lango.adk.services.credential_secrets import public_actions, requests_credential
+from lango.adk.services.request_context import current_step
+from lango.errors import LangoError, NodeOutcomeUnknown, Unstorable
+from lango.events import NodeProgress, to_plain_values
+from lango.store.sessions.open_calls import message_at
+from lango.store.tool_calls import tool_journal
+from lango.store.tool_calls.tool_journal import TurnEntry
+from lango.store.turns.node_progress import (
+    NODE_STEP,
+    WORKFLOW_NODE,
+    answered_value,
+    read_ended_nodes,
+    shown_output,
+)
+from lango.turns.turn_input import TurnInput
+
+
+def install() -> None:
+    """Journal function nodes, and emit the progress of all nodes, from now on, in turns of a runtime only."""
+    journal_nodes(run_journaled)
+    observe_nodes(run_observed)
+
+
+async def run_observed(name: str, context: Context, steps: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+    """Run a node of a workflow, and emit its start and its end."""
+    state = current_state()
+    in_turn = state is not None and context.session.id == state.session_id
+    output: Any = None
+    is_shown = False
+    if state is not None and in_turn:
+        state.node_paths.add(context.node_path)
+        is_shown = not await _has_ended_before(state, context.node_path)
+
+    def emit(status: Literal["started", "ended", "failed", "waiting"], error: str = "") -> None:
+        if state is not None and is_shown:
+            place = context.node_path, status, context.attempt_count
+            state.emit(NodeProgress(state.next_id(), name, *place, output=output, error=error))
+
+    emit("started")
+    try:
+        async with aclosing(steps) as items:
+            async for item in items:
+                output = _shown_output(item, output)
+                yield item
+    except Exception as error:
+        if is_node_interrupt(error):
+            emit("waiting")
+        else:
+            emit("failed", f"{type(error).__name__}: {error}")
+        raise
+    emit("waiting" if context.interrupt_ids else "ended")
+
+
+async def _has_ended_before(state: TurnState, path: str) -> bool:
+    """Whether a node ended before the pause that this turn continues: ADK passes nested nodes again."""
+    if not state.continues_invocation or state.input_event is None:
+        return False
+    if state.ended_nodes is None:
+        place = state.turn.session_key, state.input_event.invocation_id, state.input_event.id
+        state.ended_nodes = await state.store.read(read_ended_nodes, *place)
+    return path in state.ended_nodes
+
+
+class AnsweredNode(Struct, frozen=True):
+    """A node that waited for a person's input, and now has it."""
+
+    path: str
+    value: Any
+    may_run_again: bool
+    """The node may run again with the answer. Otherwise the answer is its output."""
+
+    def end(self, state: TurnState) -> NodeProgress:
+        """Return the event that the node has ended with the answer."""
+        name = self.path.rpartition("/")[2].rpartition("@")[0]
+        return NodeProgress(state.next_id(), name, self.path, "ended", output=shown_output(self.value))
+
+
+async def answered_node(root: Any, turn_input: TurnInput, state: TurnState) -> AnsweredNode | None:
+    """Return the node whose input request this turn answers; None: there is none, or it waits for more."""
+    answer = turn_input.input_answer
+    stored = await state.store.read(message_at, state.turn.session_key, answer.seq) if answer else None
+    extra: Mapping[str, Any] = (stored.extra if stored else None) or {}
+    if answer is None or not extra.get(WORKFLOW_NODE):
+        return None
+    path: str = extra["node_info"]["path"]
+    [value] = [
+        answered_value(result.response)
+        for result in turn_input.event.get_function_responses()
+        if result.id == answer.call_id
+    ]
+    node = node_at(root, path)
+    return AnsweredNode(path, value, node is None or node.rerun_on_resume)
+
+
+def _shown_output(event: Event, earlier: Any) -> Any:
+    """Return the output that readers see of a node, clipped to a text if it is long.
+
+    The text of an agent is not repeated.
+    """
+    if event.partial or event.output is None or event.content is not None:
+        return earlier
+    try:
+        output = to_plain_values(event.output)
+    except Unstorable:
+        return earlier
+    return shown_output(output)
+
+
+async def run_journaled(
+    function: Callable[..., Any], name: str, run: NodeRun, context: Context, node_input: Any
+) -> AsyncGenerator[Any, None]:
+    """Run a function node, or yield again what it yielded in an earlier run of this turn."""
+    state = current_state()
+    steps = run(ctx=context, node_input=node_input)
+    if state is not None:
+        steps = _run_in_turn(state, function, name, steps, context)
+    async with aclosing(steps) as items:
+        async for item in items:
+            yield item
+
+
+async def _run_in_turn(
+    state: TurnState, function: Callable[..., Any], name: str, steps: AsyncGenerator[Any, None], context: Context
+) -> AsyncGenerator[Any, None]:
+    step_id = nested_step_id(f"{NODE_STEP}{context.node_path}#{context.attempt_count}")
+    entry = await _recorded_entry(state, step_id)
+    failure = _recorded_failure(entry)
+    if entry is not None and entry.status == "finished" and (failure or "failure" not in entry.result):
+        for item in _recorded_items(entry, context):
+            yield item
+        if failure is not None:
+            raise failure
+        return
+    await _start(state, step_id, name, function, entry)
+    yielded: list[Any] = []
+    kept_back: list[Any] = []
+    is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+    current_step.set(step_id)
+    try:
+        async with aclosing(steps) as items:
+            async for item in items:
+                yielded.append(_to_json(item))
+                if is_generator and not requests_credential(item):
+                    yield item
+                else:
+                    kept_back.append(item)
+    except LangoError:
+        raise  # of the store or a provider: the node runs again
+    except Exception as error:
+        await _finish(state, step_id, {"items": yielded, "route": None, "failure": _failure_to_json(error)})
+        raise
+    finally:
+        current_step.set("")
+    result = {"items": yielded, "route": context.route}
+    if not any("output" in item.get("event", ()) for item in yielded):
+        result["output"] = context.output
+    asks = any(map(requests_credential, kept_back))
+    await _finish(state, step_id, None if asks else result)
+    for item in kept_back:  # journaled before ADK stores it
+        yield item
+
+
+async def _recorded_entry(state: TurnState, step_id: str) -> TurnEntry | None:
+    """Return what the journal has about a run of a node, in this turn or before the pause that it continues.
+
+    Of runs before the pause ADK knows all but those that ended without putting anything out: it would run them again.
+    """
+    entry = state.recorded.entry(step_id) if state.recorded is not None else None
+    if entry is not None or not state.continues_invocation or state.input_event is None:
+        return entry
+    invocation_id = state.input_event.invocation_id
+    earlier = await state.store.read(tool_journal.read_earlier_step, state.turn, step_id, invocation_id)
+    is_silent = earlier is not None and earlier.result == {"items": [], "route": None, "output": None}
+    return earlier if is_silent else None
+
+
+async def _finish(state: TurnState, step_id: str, result: dict[str, Any] | None) -> None:
+    """Journal what a node yielded. None: ADK requested a credential first, and the function has not run yet."""
+    if result is None:
+        await state.store.write(tool_journal.record_result, state.turn, step_id, None, time.time(), "unknown")
+        return
+    try:
+        await state.store.write(tool_journal.record_result, state.turn, step_id, result, time.time())
+    except Unstorable:
+        return  # what it yielded cannot be stored: after a crash it runs again
+
+
+async def _start(
+    state: TurnState, step_id: str, name: str, function: Callable[..., Any], entry: TurnEntry | None
+) -> None:
+    effect = effect_of_node(function)
+    if entry is not None and entry.status == "started" and effect == "once":
+        raise NodeOutcomeUnknown(
+            f"node {name!r} had started when its process died, and is marked to run at most once: find out whether it "
+            "took effect, then send the message again"
+        )
+    await state.step_gate.enter()
+    state.step_gate.leave()  # it may run further nodes, which pass the gate themselves
+    await state.store.write(tool_journal.record_intent, state.turn, step_id, name, effect, "", time.time())
+    await state.store.write(tool_journal.record_start, state.turn, step_id, time.time())
+
+
+def _failure_to_json(error: Exception) -> dict[str, str]:
+    return {"module": type(error).__module__, "type": type(error).__qualname__, "message": str(error)}
+
+
+def _recorded_failure(entry: TurnEntry | None) -> Exception | None:
+    """Return the error that a node raised in an earlier run, of the same class: ADK retries only some classes.
+
+    None: it raised none, or its class is not known here.
+    """
+    result: dict[str, Any] = (entry.result if entry is not None else None) or {}
+    members: dict[str, str] | None = result.get("failure")
+    if members is None:
+        return None
+    found: Any = sys.modules.get(members["module"])
+    for name in members["type"].split("."):
+        found = getattr(found, name, None)
+    if not (isinstance(found, type) and issubclass(found, Exception)):
+        return None
+    return found.__new__(found, members["message"])
+
+
+def _to_json(item: Any) -> Any:
+    if isinstance(item, Event):
+        item = item.model_copy(update={"actions": public_actions(item.actions)})
+        return {"event": json.decode(item.model_dump_json(exclude_defaults=True))}
+    if isinstance(item, RequestInput):
+        schema: Any = item.response_schema
+        if schema is not None and not isinstance(schema, dict):  # a Python type: the event has its JSON schema
+            item = item.model_copy(update={"response_schema": TypeAdapter[Any](schema).json_schema()})
+        return {"input": json.decode(item.model_dump_json(exclude_defaults=True))}
+    return {"value": item}
+
+
+def _recorded_items(entry: TurnEntry, context: Context) -> list[Any]:
+    if entry.result["route"] is not None:
+        context.route = entry.result["route"]
+    if entry.result.get("output") is not None:
+        context.output = entry.result["output"]
+    return [_from_json(item) for item in entry.result["items"]]
+
+
+def _from_json(item: dict[str, Any]) -> Any:
+    if "event" in item:
+        return Event.model_validate_json(json.encode(item["event"]))
+    if "input" in item:
+        return RequestInput.model_validate_json(json.encode(item["input"]))
+    return item["value"]

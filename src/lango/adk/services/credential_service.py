@@ -1,0 +1,97 @@
+"""Store ADK credentials in SQL, encrypted: ADK's credential service on the Lango store."""
+
+import time
+
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.auth.auth_credential import AuthCredential
+from google.adk.auth.auth_tool import AuthConfig
+from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
+from typing_extensions import override
+
+from lango.adk.services.state_credentials import stored_credential
+from lango.adk.services.stored_service import StoredService
+from lango.store import Store
+from lango.store.credentials import credentials
+from lango.store.credentials.credentials import Credential
+from lango.store.credentials.secret_box import SecretBox
+
+_LABEL_LENGTH = 200
+
+
+class SqlCredentialService(StoredService, BaseCredentialService):
+    """Stores the credentials of users in SQL for any ADK `Runner`: encrypted, per app and user, across processes.
+
+    They are encrypted with a key from the environment variable `LANGO_CREDENTIAL_KEY`, or with `box`. The client secret
+    of an OAuth application is not stored: ADK takes it from the tool. Raise `CredentialKeyError` if there is no key, or
+    if none of the keys fits.
+    """
+
+    def __init__(self, url: str, *, store: Store | None = None, box: SecretBox | None = None) -> None:
+        # not the constructor of the base class: all that it does is to warn that it is experimental
+        self._store = store or Store(url)
+        self._box = box or SecretBox.from_environment()
+
+    @override
+    async def load_credential(
+        self, auth_config: AuthConfig, callback_context: CallbackContext
+    ) -> AuthCredential | None:
+        """Load the credential of the current user; None: there is none."""
+        app_name, user_id, key = _name(auth_config, callback_context)
+        sealed = await self._store.read(credentials.load_credential, app_name, user_id, key)
+        if sealed is None:
+            return None
+        credential = AuthCredential.model_validate(self._box.open(sealed, "credential", app_name, user_id, key))
+        raw = auth_config.raw_auth_credential
+        if credential.oauth2 is not None and raw is not None and raw.oauth2 is not None:
+            credential.oauth2.client_secret = raw.oauth2.client_secret
+        return credential
+
+    @override
+    async def save_credential(self, auth_config: AuthConfig, callback_context: CallbackContext) -> None:
+        """Save the exchanged credential for the current user; without one, delete what is stored."""
+        app_name, user_id, key = _name(auth_config, callback_context)
+        credential = auth_config.exchanged_auth_credential
+        if credential is None:
+            await self._store.write(credentials.delete_credential, app_name, user_id, key)
+            return
+        members = credential.model_dump(mode="json", exclude_none=True)
+        if credential.oauth2 is not None:
+            members["oauth2"].pop("client_secret", None)
+        sealed = self._box.seal(members, "credential", app_name, user_id, key)
+        new = stored_credential(key, credential, sealed, scopes=_scopes(auth_config), label=_label(auth_config))
+        await self._store.write(credentials.save_credential, app_name, user_id, new, time.time())
+
+    async def list_credentials(self, *, app_name: str, user_id: str) -> list[Credential]:
+        """List the credentials of a user, without their secrets."""
+        return await self._store.read(credentials.list_credentials, app_name, user_id)
+
+    async def delete_credential(self, key: str, *, app_name: str, user_id: str) -> bool:
+        """Delete a credential of a user; False: there is none."""
+        return await self._store.write(credentials.delete_credential, app_name, user_id, key)
+
+
+def _name(auth_config: AuthConfig, context: CallbackContext) -> tuple[str, str, str]:
+    return context.session.app_name, context.user_id, auth_config.credential_key or ""
+
+
+def _scopes(auth_config: AuthConfig) -> list[str]:
+    """Return the scopes that were asked for."""
+    scheme = auth_config.auth_scheme
+    listed = getattr(scheme, "scopes", None)
+    if isinstance(listed, list | tuple):
+        return [str(scope) for scope in listed]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    flows = getattr(scheme, "flows", None)
+    for name in ("authorizationCode", "clientCredentials", "implicit", "password"):
+        flow = getattr(flows, name, None)
+        if flow is not None and flow.scopes:
+            return [*flow.scopes]
+    return []
+
+
+def _label(auth_config: AuthConfig) -> str:
+    """Return what a credential is for: the description of its scheme, or the address that grants it."""
+    scheme = auth_config.auth_scheme
+    flows = getattr(scheme, "flows", None)
+    flow = getattr(flows, "authorizationCode", None) or getattr(flows, "clientCredentials", None)
+    address = getattr(flow, "tokenUrl", None) or getattr(scheme, "token_endpoint", None) or ""
+    return (getattr(scheme, "description", None) or str(address))[:_LABEL_LENGTH]

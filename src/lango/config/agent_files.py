@@ -1,0 +1,97 @@
+"""Find the agents in a file or folder by their files alone, as ADK's own commands do."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from lango.errors import ConfigError
+
+_ROOT_NAMES = frozenset({"root_agent", "app"})
+_YAML = "root_agent.yaml"
+
+
+def find_agents(path: str) -> list[str]:
+    """Return the paths of the agents at a path: a file, an agent's folder, or a folder of such folders.
+
+    Raise `ConfigError` if there is none.
+    """
+    place = Path(path)
+    if not place.exists():
+        raise ConfigError(f"there is no {path}: name an agent's file or folder, or a folder of agents")
+    if place.is_file():
+        if place.suffix != ".py" and place.name != _YAML:
+            raise ConfigError(f"{path} is no agent: name a Python file, a {_YAML}, or a folder")
+        return [path]
+    if (place / "agent.py").is_file() or (place / _YAML).is_file() or _root_line(place / "__init__.py"):
+        return [path]
+    found = [
+        str(folder)
+        for folder in sorted(place.iterdir())
+        if folder.is_dir()
+        and not folder.name.startswith((".", "__"))
+        and any((folder / name).is_file() for name in ("agent.py", _YAML, "__init__.py"))
+    ]
+    if not found:
+        raise ConfigError(
+            f"there is no agent in {path}: it has no agent.py with a root_agent, no {_YAML}, and no folder with one"
+        )
+    return found
+
+
+def agent_location(path: str) -> str:
+    """Return the file and line that define the root agent at a path, as far as its files show it."""
+    place = Path(path)
+    for file in [place / "__init__.py", place / "agent.py"] if place.is_dir() else [place]:
+        if line := _root_line(file):
+            return f"{file}, line {line}"
+    if (place / _YAML).is_file():
+        lines = (place / _YAML).read_text("utf-8", errors="replace").splitlines()
+        line = next((number for number, text in enumerate(lines, 1) if text.startswith("name:")), 1)
+        return f"{place / _YAML}, line {line}"
+    return path
+
+
+def agent_lines(path: str, agent: str, argument: str) -> list[str]:
+    """Return where the files at a path make an agent of a name: the file, and the line of an argument of that agent."""
+    place = Path(path)
+    found: list[str] = []
+    for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+        for call in (node for node in ast.walk(_parse(file)) if isinstance(node, ast.Call)):
+            given = {keyword.arg: keyword.value for keyword in call.keywords}
+            name = given.get("name")
+            if isinstance(name, ast.Constant) and name.value == agent:
+                found.append(f"{file}, line {given.get(argument, call).lineno}")
+    for file in sorted(place.rglob("*.yaml")) if place.is_dir() else []:
+        lines = [line.strip() for line in file.read_text("utf-8", errors="replace").splitlines()]
+        if f"name: {agent}" in lines:
+            start = f"{argument}:"
+            line = next((number for number, text in enumerate(lines, 1) if text.startswith(start)), 1)
+            found.append(f"{file}, line {line}")
+    return found
+
+
+def _root_line(file: Path) -> int | None:
+    """Return the line of a Python file that assigns or imports `app` or `root_agent`; None: there is none."""
+    module = _parse(file)
+    lines = [line for statement in module.body for name, line in _bound_names(statement) if name in _ROOT_NAMES]
+    return min(lines, default=None)
+
+
+def _bound_names(statement: ast.stmt) -> Iterator[tuple[str, int]]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    if isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
+    for target in targets:
+        if isinstance(target, ast.Name):
+            yield target.id, statement.lineno
+    if isinstance(statement, ast.ImportFrom):
+        for alias in statement.names:
+            yield alias.asname or alias.name, statement.lineno
+
+
+def _parse(file: Path) -> ast.Module:
+    """Parse a Python file; an empty module if it cannot be read or parsed: loading the agent reports that."""
+    try:
+        return ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ast.Module(body=[], type_ignores=[])

@@ -1,0 +1,165 @@
+"""Run test cases against the agent, each in a session of its own, and check them."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from lango.adk.evaluation.criteria import Criteria, JudgeCriterion
+from lango.adk.evaluation.eval_set import Case, Exchange
+from lango.adk.evaluation.session_case import session_exchanges
+from lango.errors import LangoError, UsageError
+from lango.evaluation.checks import Metric, check_case
+from lango.evaluation.judge import ModelJudge
+from lango.events import ApprovalNeeded, TurnDone
+from lango.runtime.runtime import Runtime
+from lango.store import SessionId
+
+if TYPE_CHECKING:
+    from lango.turns.running_turn import RunningTurn
+
+_ANY_USER = "user"
+"""The user that `adk web` writes into each case, and that stands for no particular one."""
+
+
+class CaseResult(Struct, frozen=True):
+    """What became of a case."""
+
+    case: Case
+    session_id: str
+    user_id: str
+    metrics: Sequence[Metric] = ()
+    exchanges: Sequence[Exchange] = ()
+    error: str = ""
+    """Why it could not be run to its end."""
+    duration_s: float = 0.0
+    tokens: int = 0
+    cost_usd: float | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether it ran to its end and each criterion is fulfilled."""
+        return not self.error and all(metric.passed for metric in self.metrics)
+
+    @property
+    def why(self) -> str:
+        """The reason of a failure: the error, or the first one of each failed criterion."""
+        if self.error:
+            return self.error
+        reasons: list[str] = []
+        for metric in self.metrics:
+            if not metric.passed:
+                at = next(at for at, score in enumerate(metric.scores) if score.why)
+                place = f"message {at + 1}: " if len(metric.scores) > 1 else ""
+                reasons.append(f"{place}{metric.scores[at].why}")
+        return "; ".join(reasons)
+
+
+class CaseRunner(Struct, frozen=True):
+    """Runs cases on a runtime, some at a time."""
+
+    runtime: Runtime
+    judge: ModelJudge
+    criteria: Callable[[Path], Criteria]
+    """Returns the criteria of a file."""
+    approved: Sequence[str] = ()
+    """The tools that may run without the approval they need; `all`: each."""
+
+    def check(self, cases: Sequence[Case]) -> None:
+        """Raise an error before anything runs if a judge is needed and cannot be asked."""
+        for case in cases:
+            answers = case.checks.answers
+            if any(check.match == "judge" for check in (answers if isinstance(answers, list) else [answers]) if check):
+                self.judge.check(JudgeCriterion())
+            elif answers is None and (criterion := self.criteria(case.file).judge):
+                self.judge.check(criterion)
+
+    async def run(
+        self, cases: Sequence[Case], parallel: int, report: Callable[[int, int], None] = lambda done, total: None
+    ) -> list[CaseResult]:
+        """Run cases, at most `parallel` at a time; the results are in the order of the cases."""
+        slots, done = asyncio.Semaphore(parallel), 0
+
+        async def run_one(case: Case) -> CaseResult:
+            nonlocal done
+            async with slots:
+                result = await self._run_case(case)
+            done += 1
+            report(done, len(cases))
+            return result
+
+        report(0, len(cases))
+        return list(await asyncio.gather(*map(run_one, cases)))
+
+    async def _run_case(self, case: Case) -> CaseResult:
+        began, tag = time.monotonic(), uuid.uuid4().hex[:8]
+        user_id = case.user_id if case.user_id not in ("", _ANY_USER) else f"eval-{tag}"
+        name = SessionId(self.runtime.app_name, user_id, case.session_id or f"eval-{tag}")
+        usage = _Usage()
+        metrics, exchanges, error = list[Metric](), list[Exchange](), ""
+        try:
+            await self.runtime.sessions.create(name.id, user_id=user_id, state=case.state)
+            for exchange in case.exchanges:
+                await self._send(name, exchange, usage)
+            exchanges = await session_exchanges(self.runtime.store, name)
+            if len(exchanges) != len(case.exchanges):
+                raise UsageError(
+                    f"the session has {len(exchanges)} messages of the user instead of {len(case.exchanges)}"
+                )
+            metrics = await check_case(
+                case.exchanges, exchanges, case.checks, self.criteria(case.file), self.judge.grade
+            )
+        except LangoError as raised:
+            error = str(raised)
+        duration_s = time.monotonic() - began
+        return CaseResult(case, name.id, user_id, metrics, exchanges, error, duration_s, usage.tokens, usage.cost_usd)
+
+    async def _send(self, name: SessionId, exchange: Exchange, usage: "_Usage") -> None:
+        """Send a message and let its turn end; answer the approvals that are allowed."""
+        turn = await self.runtime.submit(name.id, exchange.text, user_id=name.user_id, attachments=exchange.files)
+        requests, done = await _follow(turn, usage)
+        while requests and done.status == "waiting_for_approval":
+            request = requests.pop(0)
+            if request.name not in self.approved and "all" not in self.approved:
+                raise UsageError(f"{request.name} needs an approval: allow it with --approve {request.name}")
+            turn = await self.runtime.submit_approval(name.id, request.call_id, approved=True, user_id=name.user_id)
+            more, done = await _follow(turn, usage)
+            requests += [one for one in more if one.call_id not in {open_.call_id for open_ in requests}]
+        if done.status != "done":
+            raise UsageError(f"the turn ended {done.status.replace('_', ' ')}, which an evaluation cannot give")
+
+
+class _Usage(Struct):
+    """What the turns of a case used."""
+
+    tokens: int = 0
+    costs: list[float | None] = field(default_factory=list["float | None"])
+
+    def add(self, done: TurnDone) -> None:
+        self.tokens += done.usage.input_tokens + done.usage.output_tokens
+        self.costs.append(done.usage.cost_usd)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The cost of all turns; None if that of one is unknown."""
+        known = [cost for cost in self.costs if cost is not None]
+        return sum(known) if known and len(known) == len(self.costs) else None
+
+
+async def _follow(turn: "RunningTurn", usage: _Usage) -> tuple[list[ApprovalNeeded], TurnDone]:
+    """Wait for the end of a turn; return its approval requests and its end, or raise its error."""
+    requests: list[ApprovalNeeded] = []
+    end: Any = None
+    async for event in turn.follow():
+        if isinstance(event, ApprovalNeeded):
+            requests.append(event)
+        end = event
+    if turn.error is not None:
+        raise turn.error
+    assert isinstance(end, TurnDone)
+    usage.add(end)
+    return requests, end

@@ -1,0 +1,51 @@
+"""Load users' own agents, and name the app that the sessions of each belong to."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lango.adk.agents.app_builder import own_app_name
+from lango.config import Settings
+from lango.config.agent_files import agent_location
+from lango.config.sections import DEFAULT_APP_NAME
+from lango.errors import ConfigError
+from lango.store import Store
+from lango.store.sessions.app_sessions import has_answers_of
+
+
+async def load_named_agent(settings: Settings, store: Store, root_agent: Any = None) -> tuple[Settings, Any]:
+    """Load the agent of `agent.module`, unless one is given; return it, and the settings with the name of its app.
+
+    The app has its agent's name, unless the settings or an `App` name it. Earlier versions stored the sessions of every
+    agent under the default name: an agent with sessions there keeps that name. None: no such agent.
+    """
+    if root_agent is None and settings.agent.module:
+        from lango.adk.agents.loader import load_agent  # ADK's loader brings requests and yaml
+
+        root_agent = load_agent(settings.agent.module)
+    if root_agent is None:
+        return settings, None
+    name = own_app_name(root_agent) or settings.agent.name
+    if not name:
+        had_default = await store.read(has_answers_of, DEFAULT_APP_NAME, root_agent.name)
+        name = DEFAULT_APP_NAME if had_default else str(root_agent.name)
+    return settings.model_copy(update={"agent": settings.agent.model_copy(update={"name": name})}), root_agent
+
+
+def load_agents(settings: Settings, paths: Sequence[str]) -> list[tuple[Settings, Any]]:
+    """Load the agents at several paths; return the settings of each, with its name, and its agent or app.
+
+    Raise `ConfigError` if two of them have the same name.
+    """
+    from lango.adk.agents.loader import load_agent
+
+    if settings.agent.name and len(paths) > 1:
+        raise ConfigError("agent.name cannot name several agents: remove it, or give the path of one agent")
+    found: dict[str, tuple[Settings, Any]] = {}
+    for path in paths:
+        agent = load_agent(path)
+        if agent.name in found:
+            first = agent_location(found[agent.name][0].agent.module or "")
+            second = agent_location(path)
+            raise ConfigError(f"two agents have the name {agent.name!r} ({first}; {second}): rename one of them")
+        found[agent.name] = settings.with_agent(path, settings.agent.name or agent.name), agent
+    return [*found.values()]

@@ -1,0 +1,143 @@
+"""Emit the events of a turn that goes on, without those that its readers have already.
+
+The second run produces the events of the first one again, as far as they are stored. Readers may also have text of a
+model call whose response was never stored: it is withdrawn before the model is called again.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from lango.events import (
+    ApprovalNeeded,
+    CredentialNeeded,
+    InputNeeded,
+    NodeProgress,
+    TextDelta,
+    TextWithdrawn,
+    ThoughtDelta,
+    ToolEnd,
+    ToolStart,
+    TurnError,
+    TurnEvent,
+)
+from lango.turns.running_turn import RunningTurn
+
+_KINDS: tuple[type[TextDelta] | type[ThoughtDelta], ...] = (TextDelta, ThoughtDelta)
+_Speaker = tuple[type[TextDelta] | type[ThoughtDelta], str]
+
+
+class _SentText(Struct):
+    """The text of one author that readers have, and how much of it the second run has produced again."""
+
+    text: str = ""
+    ends: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Where each event ends in the text, and its id."""
+    position: int = 0
+
+    def add(self, event: TextDelta | ThoughtDelta, *, follows_own: bool) -> None:
+        """Add a piece of text. Readers may have it as one event with the piece before it, so both end together."""
+        self.text += event.text
+        if follows_own:
+            self.ends.pop()
+        self.ends.append((len(self.text), event.id))
+
+    def drop_after(self, event_id: int) -> None:
+        self.text = self.text[: self.end_of(event_id)]
+        self.ends = [(end, id_) for end, id_ in self.ends if id_ <= event_id]
+
+    @property
+    def last_valid_id(self) -> int:
+        """The id of the last event whose text was produced again as a whole."""
+        return max((id_ for end, id_ in self.ends if end <= self.position), default=0)
+
+    def end_of(self, event_id: int) -> int:
+        """Return where the text up to an event ends."""
+        return max((end for end, id_ in self.ends if id_ <= event_id), default=0)
+
+
+class ResumedEvents:
+    """Emits the events of a second run to the readers of a turn."""
+
+    def __init__(self, running: RunningTurn, sent: Sequence[TurnEvent]) -> None:
+        """`sent` are the events that readers may have."""
+        self._running = running
+        self._first_id = sent[0].id if sent else 0
+        self._texts: dict[_Speaker, _SentText] = {}
+        self._steps: set[tuple[type, str | None]] = set()
+        previous: _Speaker | None = None
+        for event in sent:
+            speaker = (type(event), event.author) if isinstance(event, TextDelta | ThoughtDelta) else None
+            self._note(event, follows_own=speaker is not None and speaker == previous)
+            previous = speaker
+
+    def _note(self, event: TurnEvent, *, follows_own: bool) -> None:
+        match event:
+            case TextDelta() | ThoughtDelta():
+                self._texts.setdefault((type(event), event.author), _SentText()).add(event, follows_own=follows_own)
+            case TextWithdrawn():
+                for kind in _KINDS:
+                    if sent := self._texts.get((kind, event.author)):
+                        sent.drop_after(event.after_id)
+            case ToolStart() | ToolEnd() | ApprovalNeeded() | InputNeeded() | CredentialNeeded() | TurnError():
+                self._steps.add((type(event), event.call_id))
+            case NodeProgress():
+                self._steps.add((type(event), _node_step(event)))
+            case _:
+                pass
+
+    def emit(self, event: TurnEvent) -> None:
+        """Emit an event, or the part of it that readers do not have."""
+        match event:
+            case TextDelta() | ThoughtDelta():
+                if (rest := self._unsent(event)) is not None:
+                    self._running.emit(rest)
+            case InputNeeded() if event.tool_call_id:  # a tool that runs again asks again
+                self._running.emit(event)
+            case ToolStart() | ToolEnd() | ApprovalNeeded() | InputNeeded() | CredentialNeeded():
+                if (type(event), event.call_id) not in self._steps:
+                    self._running.emit(event)
+            case NodeProgress():
+                if (type(event), _node_step(event)) not in self._steps:
+                    self._running.emit(event)
+            case TurnError() if not event.fatal:
+                if (type(event), event.call_id) not in self._steps:
+                    self._running.emit(event)
+            case _:
+                self._running.emit(event)
+
+    def _unsent(self, event: TextDelta | ThoughtDelta) -> TextDelta | ThoughtDelta | None:
+        sent = self._texts.get((type(event), event.author))
+        if sent is None:
+            return event
+        left = sent.text[sent.position :]
+        if left.startswith(event.text):
+            sent.position += len(event.text)
+            return None
+        if event.text.startswith(left):
+            del self._texts[type(event), event.author]
+            return replace(event, text=event.text[len(left) :])
+        again = self._withdraw(event.author).get(type(event), "")
+        return replace(event, id=self._running.next_id(), text=again + event.text)
+
+    def begin_model_call(self, author: str) -> None:
+        """Withdraw the text of an author that no stored response has: the model is called again."""
+        again = self._withdraw(author)
+        for kind, text in again.items():
+            if text:
+                self._running.emit(kind(self._running.next_id(), text, author))
+
+    def _withdraw(self, author: str) -> dict[type[TextDelta] | type[ThoughtDelta], str]:
+        """Withdraw what was not produced again; return the produced text of events that had to be withdrawn whole."""
+        sent = {kind: self._texts.pop((kind, author)) for kind in _KINDS if (kind, author) in self._texts}
+        unfinished = [text for text in sent.values() if text.position < len(text.text)]
+        if not unfinished:
+            return {}
+        after_id = max(min(text.last_valid_id for text in unfinished), self._first_id)
+        self._running.emit(TextWithdrawn(self._running.next_id(), after_id, author))
+        return {kind: text.text[text.end_of(after_id) : text.position] for kind, text in sent.items()}
+
+
+def _node_step(event: NodeProgress) -> str:
+    return f"{event.path}#{event.attempt} {event.status}"

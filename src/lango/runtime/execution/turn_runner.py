@@ -1,0 +1,342 @@
+"""Run a leased turn to its end, within its time limits and in its own span."""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import aclosing
+from typing import Any, Literal
+
+from lango.adk.run.engine import AdkEngine
+from lango.adk.run.model_call_stats import merge_runs
+from lango.adk.run.record.model_calls import store_last_requests
+from lango.adk.run.turn_state import TurnState
+from lango.config import AgentSettings
+from lango.errors import (
+    AgentFailed,
+    FencedWrite,
+    LangoError,
+    ProviderProtocolError,
+    ProviderTimeout,
+    ProviderUnavailable,
+    StoreError,
+    StoreUnavailable,
+    TurnCancelled,
+    TurnReleased,
+    TurnTimeout,
+)
+from lango.events import Queued, Resumed, TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnEvent
+from lango.runtime.execution.admission import Admission
+from lango.runtime.execution.resumed_events import ResumedEvents
+from lango.runtime.prices import turn_usage
+from lango.store import Store
+from lango.store.engine.outages import wait_for_database
+from lango.store.turns.lease import release_turn
+from lango.store.turns.turns import Outcome
+from lango.telemetry.traces import current_trace_ids, run_in_span
+from lango.turns.lease_holder import finish_despite_cancel, retry_until_stored
+from lango.turns.running_turn import RunningTurn, answer_text, to_lango_error
+from lango.turns.turn_input import TurnInput
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+_log = logging.getLogger("lango.runtime")
+
+_TRANSIENT = (ProviderUnavailable, ProviderTimeout, ProviderProtocolError, StoreUnavailable)
+"""Failures after which a turn is run again, if something of it was done before."""
+_TOOL_GRACE_S = 10.0
+_TEXT_INTERVAL_S = 1.0  # pieces of text come often: they restart the timer at most this often
+
+
+class TurnRunner:
+    """Runs turns on an engine. `spawn` starts its tasks, which belong to the caller."""
+
+    def __init__(
+        self,
+        agent: AgentSettings,
+        store: Store,
+        engine: AdkEngine,
+        admission: Admission,
+        spawn: Spawn,
+        on_request: Callable[[], None],
+        owner: str,
+    ) -> None:
+        """`on_request` is called when a turn ended with a request to a person."""
+        self._owner = owner
+        self._agent = agent
+        self._store = store
+        self._engine = engine
+        self._admission = admission
+        self._spawn = spawn
+        self._on_request = on_request
+        self._keeps_requests = engine.keeps_requests
+
+    async def run(self, running: RunningTurn, turn_input: TurnInput, first_seq: int | None = None) -> bool:
+        """Run a leased turn. Return False if it failed for a while, and is to be run again.
+
+        Otherwise its end is stored and emitted, or its lease is released because the process stops. `first_seq` is the
+        message of its input, if the turn was run before: it goes on from what is stored after that.
+        """
+        recorded = await self._engine.read_record(running.turn, first_seq) if first_seq is not None else None
+        state = self._engine.begin(
+            running.session.name,
+            running.turn,
+            turn_input,
+            running.next_id,
+            running.emit,
+            recorded,
+            first_seq,
+            running.step_gate,
+        )
+        earlier = running.model_calls()
+        running.model_calls = lambda: merge_runs(
+            earlier, [call.to_row(is_over=running.is_ending) for call in state.model_call_stats]
+        )
+        outcome: Outcome = "failed"
+        error: LangoError | None = None
+
+        def emit_place(place: int) -> None:
+            running.emit(Queued(running.next_id(), place))
+
+        try:
+            await self._engine.preload_adk()
+            async with self._admission.admitted(emit_place):
+                running.is_running = True
+                await self._emit_events(running, turn_input, state)
+            outcome = "done"
+        except asyncio.CancelledError as cancelled:
+            outcome, error = "cancelled", running.stop_reason or TurnCancelled("the turn was stopped")
+            if running.stop_reason is None and not _task_is_cancelled():
+                outcome, error = "failed", AgentFailed("the agent was cancelled from inside")
+                error.__cause__ = cancelled
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as failed:  # noqa: BLE001 - the readers of the turn get it
+            outcome, error = "cancelled" if isinstance(failed, TurnCancelled) else "failed", to_lango_error(failed)
+            if outcome == "failed" and state.corrected_transfer is not None:
+                error.__cause__ = state.corrected_transfer
+        if self._keeps_requests:
+            await finish_despite_cancel(store_last_requests(state))
+        if isinstance(running.stop_reason, TurnReleased):
+            await finish_despite_cancel(self.release(running))
+            return True
+        if error is not None and self._may_run_again(running, error):
+            _log.info("turn %s of session %s is run again: %s", running.turn.turn, running.session.name.id, error)
+            calls = merge_runs(earlier, [call.to_row() for call in state.model_call_stats])
+            running.model_calls = lambda: calls
+            return False
+        running.is_ending = True
+        await finish_despite_cancel(self._end_turn(running, state, outcome, error))
+        return True
+
+    def _may_run_again(self, running: RunningTurn, error: LangoError) -> bool:
+        """Whether a turn failed for a while, after something was done: what is stored need not be done again."""
+        if not isinstance(error, _TRANSIENT) or running.attempts + 1 >= self._agent.max_attempts:
+            return False
+        if isinstance(error, StoreUnavailable) and self._store.outages.is_away:
+            return False  # the turn waited for it as long as it may
+        return any(isinstance(event, TextDelta | ToolStart | ToolEnd) for event in running.events)
+
+    async def release(self, running: RunningTurn) -> None:
+        """Give the lease of a turn back, so that another process goes on with it."""
+        running.is_ending = True
+        assert running.stop_reason
+        try:
+            await self._store.write(release_turn, running.turn.session_key, running.turn.turn, self._owner)
+        except StoreError as error:  # its owner is gone soon, and its turns are taken over then
+            _log.warning("turn %s could not be released: %s", running.turn.turn, error)
+        running.fail(running.stop_reason)
+
+    async def _emit_events(self, running: RunningTurn, turn_input: TurnInput, state: TurnState) -> None:
+        if running.superseded:
+            raise TurnCancelled("a newer message came")
+        agent = self._agent
+        try:
+            async with (
+                asyncio.timeout(agent.request_timeout_s) as whole,
+                asyncio.timeout(agent.idle_timeout_s) as idle,
+                aclosing(self._engine.run(running.session.name, turn_input, state)) as events,
+            ):
+                idle_timeout = IdleTimeout(idle, agent, state.time_limits_s)
+                state.on_model_progress = idle_timeout.note_progress
+                state.extend_time = functools.partial(_extend, whole)
+                emitter = running
+                if state.recorded is not None:
+                    emitter = ResumedEvents(running, running.events)
+                    state.on_model_call = emitter.begin_model_call
+
+                def emit(event: TurnEvent) -> None:
+                    self._admission.has_streamed = True
+                    for ready in state.blocks.in_order(event):
+                        emitter.emit(ready)
+                    idle_timeout.restart(event)
+
+                state.emit = emit  # the plugin emits the starts of tools
+                try:
+                    async for event in events:
+                        emit(event)
+                finally:
+                    for held in state.blocks.emit_all():
+                        emitter.emit(held)
+        except TimeoutError as error:
+            raise TurnTimeout(
+                f"the turn took longer than allowed: {agent.idle_timeout_s:g} s without an event, or "
+                f"{agent.request_timeout_s:g} s in all (settings agent.idle_timeout_s, agent.request_timeout_s)"
+            ) from error
+
+    async def _end_turn(
+        self, running: RunningTurn, state: TurnState, outcome: Outcome, error: LangoError | None
+    ) -> None:
+        status = _status(state)
+        usage = await turn_usage(state, state.model_calls + state.summaries)
+        extra: dict[str, Any] = {
+            "usage": {
+                "input": usage.input_tokens,
+                "output": usage.output_tokens,
+                "cached": usage.cached_tokens,
+                "model_calls": usage.model_calls,
+                "cost_usd": usage.cost_usd,
+                "thoughts": usage.thought_tokens,
+            },
+            "calls": running.model_calls(),
+            "invocations": state.invocation_ids,
+        }
+        if error is None:
+            extra["done"] = {"status": status, "finish_reason": state.finish_reason}
+            if state.output is not None:
+                extra["done"]["output"] = state.output
+        else:
+            extra["error"] = {"type": type(error).__name__, "message": str(error)}
+
+        def write() -> Coroutine[Any, Any, bool]:
+            return self._store.end_turn(running.session.name, running.turn, outcome, extra)
+
+        try:
+            with wait_for_database(error is None):  # only for an answer: an error is not worth the wait
+                ended = await write()
+            if isinstance(error, FencedWrite) and not ended:
+                error = TurnReleased("another process took this turn over, and goes on with it")
+        except StoreError as failed:
+            error = error or failed
+            self._spawn(retry_until_stored(write, f"turn {running.turn.turn}"))
+        if error is not None:
+            running.fail(error)
+        else:
+            running.answer = answer_text(state.text, state.output)
+            if state.awaits_approval or state.awaits_input or state.awaits_credential:
+                self._on_request()
+            done = TurnDone(running.next_id(), running.turn.turn, status, usage, state.finish_reason, state.output)
+            running.emit(done)
+
+
+def _status(
+    state: TurnState,
+) -> Literal[
+    "done",
+    "waiting_for_approval",
+    "waiting_for_input",
+    "waiting_for_credential",
+    "waiting_for_client",
+    "waiting_for_result",
+]:
+    if state.awaits_approval:
+        return "waiting_for_approval"
+    if state.awaits_input:
+        return "waiting_for_input"
+    if state.awaits_credential:
+        return "waiting_for_credential"
+    if state.awaits_client:
+        return "waiting_for_client"
+    return "waiting_for_result" if state.awaits_result else "done"
+
+
+def _task_is_cancelled() -> bool:
+    """Whether this task itself is cancelled, and not only an operation that it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def trace_of_request() -> dict[str, Any]:
+    """Return the trace of the request that brings an input: a process that resumes the turn continues it."""
+    ids = current_trace_ids()
+    return {"trace": ids} if ids else {}
+
+
+def run_in_turn_span(
+    running: RunningTurn, work: Coroutine[Any, Any, None], trace_parent: Mapping[str, str] | None = None
+) -> Coroutine[Any, Any, None]:
+    """Return the work of a turn, in its own span if tracing is on.
+
+    `trace_parent` has the ids of the trace and span of the request that another process accepted: the trace continues.
+    """
+    session_id = running.session.name.id
+    attributes = {"lango.session.id": session_id, "gen_ai.conversation.id": session_id, "lango.turn": running.turn.turn}
+
+    def ended() -> dict[str, str | int | float | bool]:
+        resumptions = [event for event in running.events if isinstance(event, Resumed)]
+        if not resumptions:
+            return outcome()
+        last = resumptions[-1]
+        return {"lango.turn.attempt": last.attempt, "lango.turn.resume_reason": last.reason, **outcome()}
+
+    def outcome() -> dict[str, str | int | float | bool]:
+        if isinstance(running.error, TurnReleased):
+            return {"lango.turn.status": "released"}
+        if running.error is not None:
+            return {"lango.turn.status": "failed", "error.type": type(running.error).__name__}
+        last = running.events[-1]
+        if not isinstance(last, TurnDone):
+            return {}
+        used = last.usage
+        tokens = {"gen_ai.usage.input_tokens": used.input_tokens, "gen_ai.usage.output_tokens": used.output_tokens}
+        cost = {} if used.cost_usd is None else {"lango.cost_usd": used.cost_usd}
+        return {"lango.turn.status": last.status, "lango.model_calls": used.model_calls, **tokens, **cost}
+
+    work, running.trace_id = run_in_span("turn", attributes, work, ended, trace_parent)
+    return work
+
+
+def _extend(limit: asyncio.Timeout, seconds: float) -> None:
+    """Move a time limit that has not expired."""
+    if (when := limit.when()) is not None and not limit.expired():
+        limit.reschedule(when + seconds)
+
+
+class IdleTimeout:
+    """Limits the time without events: a model must make progress, a tool has its own limit."""
+
+    def __init__(self, idle: asyncio.Timeout, agent: AgentSettings, limits_s: Mapping[str, float | None]) -> None:
+        """`limits_s` holds the time limits of running calls; None is no limit but the turn's own."""
+        self._idle = idle
+        self._agent = agent
+        self._limits_s = limits_s
+        self._running_calls: set[str] = set()
+        self._renewed_at = 0.0
+        self._text_interval_s = min(_TEXT_INTERVAL_S, agent.idle_timeout_s / 10)
+
+    def restart(self, event: TurnEvent) -> None:
+        """Restart the limit, because an event was emitted."""
+        match event:
+            case TextDelta() | ThoughtDelta():
+                self.note_progress()
+                return
+            case ToolStart():
+                self._running_calls.add(event.call_id)
+            case ToolEnd():
+                self._running_calls.discard(event.call_id)
+            case _:
+                pass
+        self._extend(asyncio.get_running_loop().time())
+
+    def note_progress(self) -> None:
+        """Restart the limit, because a model made progress: it reads a long prompt, or writes a long call."""
+        now = asyncio.get_running_loop().time()
+        if now - self._renewed_at >= self._text_interval_s:
+            self._extend(now)
+
+    def _extend(self, now: float) -> None:
+        self._renewed_at = now
+        limits = [self._limits_s.get(call_id, self._agent.tool_timeout_s) for call_id in self._running_calls]
+        longest = max([limit_s + _TOOL_GRACE_S for limit_s in limits if limit_s is not None], default=0.0)
+        if not self._idle.expired():
+            self._idle.reschedule(None if None in limits else now + (longest or self._agent.idle_timeout_s))

@@ -1,0 +1,287 @@
+"""Keep the turns of a runtime: run them to their end, go on with those of other processes, hand them over.
+
+One path runs a turn: its first run, the runs after a failure, and the ones that other processes began.
+"""
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+from lango.adk.run.engine import AdkEngine
+from lango.config import Settings
+from lango.errors import LangoError, SessionNotFound, StoreError, TurnAbandoned, TurnCancelled, TurnReleased
+from lango.events import Accepted, Resumed
+from lango.runtime.execution.admission import Admission
+from lango.runtime.execution.repeated_turns import read_logged_events, replay_turn
+from lango.runtime.execution.take_over import TakeOverLoop
+from lango.runtime.execution.turn_runner import TurnRunner, run_in_turn_span
+from lango.store import SessionId, SessionRecord, Store, Turn
+from lango.store.engine.outages import wait_for_database
+from lango.store.sessions.sessions import find_session
+from lango.store.turns.event_log import append_final_events
+from lango.store.turns.lease import ResumeReason, TakenOver, abandon_turn, count_attempt, release_turn
+from lango.store.turns.turns import TurnRecord, read_turn
+from lango.turns.lease_holder import LeaseHolder, acquire_lease, finish_despite_cancel, retry_until_stored
+from lango.turns.liveness import LivenessMonitor, Owner
+from lango.turns.running_turn import RunningTurn
+from lango.turns.turn_input import TurnInput
+
+_log = logging.getLogger("lango.runtime")
+
+
+class TurnSupervisor:
+    """Runs the turns that this process accepted, and those that it takes over from others."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        engine: AdkEngine,
+        on_request: Callable[[], None],
+        *,
+        every_session: bool,
+    ) -> None:
+        """`on_request` is called when a turn ended with a request to a person.
+
+        Turns of other processes are taken over in `every_session`, or only in those that have a turn here.
+        """
+        self._settings = settings
+        self._store = store
+        self._engine = engine
+        self._tasks: set[asyncio.Task[None]] = set()  # not a TaskGroup: it would wrap errors of the caller's body
+        self._running: dict[int, list[RunningTurn]] = {}
+        self._on_resume: list[Callable[[RunningTurn], None]] = []
+        self.owner = Owner()
+        self._liveness = LivenessMonitor(back_at=lambda: store.outages.recovered_at)
+        self._leases = LeaseHolder(store, self.owner, self.running_turns)
+        self.memory = engine.memory(self._leases, self._liveness.is_gone)
+        self.admission = Admission(settings.agent.max_running_turns)
+        self._turn_runner = TurnRunner(
+            settings.agent, store, engine, self.admission, self.spawn, on_request, self.owner.name
+        )
+        self._take_over_loop = TakeOverLoop(
+            store,
+            engine.app_name,
+            self.owner.name,
+            self._liveness.is_gone,
+            settings.agent.on_crash,
+            self._resume,
+            lambda session_key: every_session or session_key in self._running,
+        )
+        self.spawn(self._take_over_loop.run())
+        self.abandoned_turns = 0
+        """How many turns were ended because their process died at each attempt."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Start a task that belongs to the runtime: `close` stops it and waits for it."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # -- the turns of this process --------------------------------------------------------------------------------
+
+    def running_turns(self, session_key: int | None = None) -> list[RunningTurn]:
+        """Return the turns of this process, running or queued, of one session or of all."""
+        if session_key is not None:
+            return list(self._running.get(session_key, ()))
+        return [running for turns in self._running.values() for running in turns]
+
+    def start(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
+        """Run an accepted turn in the background; one that is repeated needs no input."""
+        self._running.setdefault(running.session.key, []).append(running)
+        running.task = self.spawn(run_in_turn_span(running, self._run_turn(running, turn_input)))
+
+    async def _run_turn(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
+        """Run a turn to its end. Without an input, another process accepted it: the input is read from the store."""
+        running.started = True
+        try:
+            with wait_for_database(), self._leases.held():
+                if running.stop_reason is not None:  # stopped before this task began
+                    return await self._end_withdrawn_turn(running)
+                if running.turn.repeated:
+                    return await replay_turn(running, self._store, self._liveness.is_gone)
+                await acquire_lease(running, self._store, self.owner.name, self._take_over_loop.check_soon)
+                await self._run_attempts(running, turn_input)
+                self.memory.observe_in_background(running.session.name)
+        except asyncio.CancelledError:
+            await self._end_withdrawn_turn(running)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - the readers of the turn get it
+            if isinstance(error, StoreError) and not running.turn.repeated:
+                self._give_up(running, turn_input)
+            running.fail(error)
+        finally:
+            self._remove_running(running)
+            running.finish()
+
+    async def _run_attempts(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
+        """Run a leased turn, and run it again if it fails for a while: each time from what is stored."""
+        while True:
+            first_seq: int | None = None
+            if running.resumed or turn_input is None:
+                record = await self._store.read(read_turn, running.turn.session_key, running.turn.turn)
+                if record is None:
+                    raise SessionNotFound("the session was deleted meanwhile")
+                turn_input = await self._read_input(running, record)
+                first_seq = record.first_seq if running.resumed else None
+            if await self._turn_runner.run(running, turn_input, first_seq):
+                return
+            running.attempts = await self._store.write(count_attempt, running.turn, time.time())
+            running.resumed = True
+            running.emit(Resumed(running.next_id(), "failure", running.attempts, datetime.now(UTC)))
+            await asyncio.sleep(self._settings.agent.retry_delay_s * 2 ** (running.attempts - 1))
+
+    async def _read_input(self, running: RunningTurn, record: TurnRecord) -> TurnInput:
+        """Read the input of a turn; if it cannot be used here, the turn ends: the queue behind it goes on."""
+        try:
+            return await self._engine.inputs.stored_input(running.session, record)
+        except StoreError:
+            raise
+        except LangoError as error:  # for example, the key that decrypts a credential is missing here
+            extra = {"error": {"type": type(error).__name__, "message": str(error)}}
+            await self._store.end_turn(running.session.name, running.turn, "failed", extra)
+            raise
+
+    # -- going on with turns of other processes -------------------------------------------------------------------
+
+    async def _resume(self, name: SessionId, taken: TakenOver, reason: ResumeReason, detected_at: float) -> None:
+        """Go on with a turn that was taken over, or end it if it was run as often as allowed."""
+        session = await self._store.read(find_session, name)
+        if session is None:
+            return
+        turn, agent = taken.turn, self._settings.agent
+        running = RunningTurn(session, turn, attempts=taken.attempts, detached=True, taken_over=True)
+        running.restore(await read_logged_events(self._store, turn))
+        if taken.attempts >= agent.max_attempts:
+            await self._abandon(running)
+            return
+        record = await self._store.read(read_turn, session.key, turn.turn)
+        if not running.events:
+            invocation_id = record.invocation_id if record else ""
+            running.emit(Accepted(running.next_id(), turn.turn, waiting=True, invocation_id=invocation_id))
+        if turn.epoch is not None:
+            running.resumed = True
+            running.emit(Resumed(running.next_id(), reason, taken.attempts, datetime.now(UTC)))
+        if taken.cancel_requested:
+            running.stop_reason = TurnCancelled("the turn was stopped")
+        self._running.setdefault(session.key, []).append(running)
+        delay_s = agent.retry_delay_s * 2 ** (taken.attempts - 2) if taken.attempts > 1 else 0.0
+        running.take_over_s = asyncio.get_running_loop().time() - detected_at
+        trace_parent = record.request.get("trace") if record else None
+        running.task = self.spawn(run_in_turn_span(running, self._run_later(running, delay_s), trace_parent))
+        for callback in self._on_resume:
+            callback(running)
+
+    async def _run_later(self, running: RunningTurn, delay_s: float) -> None:
+        with self._leases.held():
+            await asyncio.sleep(delay_s)
+            await self._run_turn(running, None)
+
+    async def _abandon(self, running: RunningTurn) -> None:
+        """End a turn that was run as often as allowed, and whose process died each time."""
+        error = TurnAbandoned(
+            f"the turn was run {running.attempts} times, and its process died each time (setting agent.max_attempts)"
+        )
+        extra = {"error": {"type": type(error).__name__, "message": str(error)}}
+        self.abandoned_turns += 1
+        await self._store.end_turn(running.session.name, running.turn, "failed", extra)
+        await self._store.write(append_final_events, running.turn.session_key, running.turn.turn)
+        _log.error("turn %s of session %s: %s", running.turn.turn, running.session.name.id, error)
+
+    def follow_resumed(self, callback: Callable[[RunningTurn], None]) -> None:
+        """Call a function for each turn that was or will be taken over from another process."""
+        self._on_resume.append(callback)
+        for running in self.running_turns():
+            if running.taken_over:
+                callback(running)
+
+    # -- ending turns ---------------------------------------------------------------------------------------------
+
+    def end_unknown_turn(self, session: SessionRecord, turn_input: TurnInput) -> None:
+        """End a turn that may have been stored or leased, as soon as the store is available."""
+        abandoned = (session.key, session.name, self.owner.name, turn_input.entry.invocation_id, time.time())
+        self.spawn(
+            retry_until_stored(
+                lambda: self._store.write(abandon_turn, *abandoned), f"a turn of session {session.name.id}"
+            )
+        )
+
+    def _give_up(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
+        """End or release a turn whose store was away for too long, as soon as it is available."""
+        if turn_input is not None:
+            return self.end_unknown_turn(running.session, turn_input)
+        turn, owner = running.turn, self.owner.name
+        self.spawn(
+            retry_until_stored(
+                lambda: self._store.write(release_turn, turn.session_key, turn.turn, owner), f"turn {turn.turn}"
+            )
+        )
+        return None
+
+    async def end_unrun_turn(self, session: SessionRecord, turn: Turn) -> None:
+        """End a turn that will not run, now or as soon as the store is available."""
+
+        async def end() -> None:
+            if turn.epoch is None:
+                await self._store.withdraw_turn(turn)
+            else:
+                await self._store.end_turn(session.name, turn, "cancelled")
+
+        try:
+            with wait_for_database(False):
+                await finish_despite_cancel(end())
+        except StoreError as error:
+            _log.warning("turn %s could not be withdrawn yet: %s", turn.turn, error)
+            self.spawn(retry_until_stored(end, f"turn {turn.turn}"))
+
+    async def _end_withdrawn_turn(self, running: RunningTurn) -> None:
+        """Withdraw a turn that did not start, or release it; a replayed one is left to the process that runs it."""
+        if isinstance(running.stop_reason, TurnReleased):
+            await self._turn_runner.release(running)
+            return
+        if not running.turn.repeated:
+            await self.end_unrun_turn(running.session, running.turn)
+        running.fail(running.stop_reason or TurnCancelled("the message was taken back before its turn came"))
+
+    def _remove_running(self, running: RunningTurn) -> None:
+        others = [other for other in self._running.pop(running.session.key, []) if other is not running]
+        if others:
+            self._running[running.session.key] = others
+
+    async def hand_over(self, limit_s: float) -> None:
+        """Accept no more turns, let the steps under way end within a limit, and release the turns.
+
+        Nothing is cancelled: another process goes on with them, or the next one that opens this store.
+        """
+        self._take_over_loop.stopping = True
+        self._take_over_loop.check_soon()
+        for running in self.running_turns():
+            released = TurnReleased("the process stops: the turn goes on when another one runs")
+            if running.is_running and not running.turn.repeated:
+                running.step_gate.close(functools.partial(running.stop, released))
+            else:
+                running.stop(released)
+        tasks = {running.task for running in self.running_turns() if running.task}
+        if tasks:
+            await asyncio.wait(tasks, timeout=limit_s)
+        for running in self.running_turns():
+            running.stop(TurnReleased("the process stops: the turn goes on when another one runs"))
+
+    async def close(self, limit_s: float) -> None:
+        """Hand over the turns, and stop all tasks."""
+        await self.hand_over(limit_s)
+        while self._tasks:
+            turns = self.running_turns()
+            for running in turns:
+                running.stop(TurnReleased("the runtime was closed: the turn goes on when another one runs"))
+            for task in self._tasks - {running.task for running in turns}:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+        await self.memory.close()
+        await self._leases.close()

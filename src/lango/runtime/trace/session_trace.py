@@ -1,0 +1,161 @@
+"""Read the trace of a session, one request of it, and its events as they are stored."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, cast
+
+from msgspec import Struct
+
+from lango.errors import MessageNotFound, TraceNotFound
+from lango.messages import Message, StoredBytes
+from lango.runtime.prices import cost_usd
+from lango.runtime.trace.steps import TurnTrace
+from lango.runtime.trace.tree import turn_trace
+from lango.store import SessionId, Store, StoredEvent
+from lango.store.codec.rows import row_to_event
+from lango.store.engine.database import Operation
+from lango.store.sessions.sessions import find_session
+from lango.store.sessions.window import read_rows
+from lango.store.turns import turn_usage
+from lango.store.turns.model_requests import RequestBodies, RequestRecord, read_request, read_requests
+
+DEFAULT_TURNS = 20
+
+RunningCalls = Callable[[int, int], Sequence[Mapping[str, Any]]]
+"""Returns the model calls so far of a turn that runs in this process, by the session's key and the turn."""
+
+
+class SessionTrace(Struct, frozen=True):
+    """The traces of a session's newest turns, in order."""
+
+    turns: Sequence[TurnTrace]
+    before: int | None
+    """The value of `before` for the next older page; None: there are no older turns."""
+
+
+class _TurnRows(Struct, frozen=True):
+    session_key: int
+    turn: turn_usage.TurnRow
+    messages: Sequence[StoredEvent]
+    requests: Sequence[RequestRecord]
+
+
+def _no_calls(session_key: int, turn: int) -> Sequence[Mapping[str, Any]]:
+    return ()
+
+
+async def session_trace(
+    store: Store,
+    name: SessionId,
+    *,
+    turn: int | None = None,
+    before: int | None = None,
+    limit: int = DEFAULT_TURNS,
+    running_calls: RunningCalls = _no_calls,
+) -> SessionTrace | None:
+    """Read the trace of the newest turns, of those before a turn, or of one turn; None: there is no such session.
+
+    Raise `TraceNotFound` if the session has no such turn.
+    """
+    found = await store.read(_read, name, turn, before, limit)
+    if found is None:
+        return None
+    rows, earlier = found
+    if turn is not None and not rows:
+        raise TraceNotFound(f"session {name.id!r} has no turn {turn}")
+    running = [running_calls(of_turn.session_key, of_turn.turn.turn) for of_turn in rows]
+    turns = await asyncio.to_thread(_build, rows, running)
+    return SessionTrace(turns, earlier)
+
+
+def _read(
+    name: SessionId, turn: int | None, before: int | None, limit: int
+) -> Operation[tuple[list[_TurnRows], int | None] | None]:
+    session = yield from find_session(name)
+    if session is None:
+        return None
+    if turn is not None:
+        before, limit = turn + 1, 1
+    rows = yield from turn_usage.read_turns(session, turn_usage.NEWEST_TURN if before is None else before, limit + 1)
+    page = rows[-limit:]
+    if turn is not None:
+        page = [row for row in page if row.turn == turn]
+    requests = (yield from read_requests(session, page[0].turn, page[-1].turn)) if page else []
+    found: list[_TurnRows] = []
+    for row in page:
+        messages: list[StoredEvent] = []
+        if row.first_seq is not None and row.last_seq is not None:
+            stored = yield from read_rows(session, row.first_seq, row.last_seq)
+            messages = [row_to_event(message) for message in stored]
+        found.append(_TurnRows(session.key, row, messages, [one for one in requests if one.turn == row.turn]))
+    return found, page[0].turn if page and turn is None and len(rows) > limit else None
+
+
+def _build(rows: Sequence[_TurnRows], running: Sequence[Sequence[Mapping[str, Any]]]) -> list[TurnTrace]:
+    @cache
+    def price(model: str, input_tokens: int, output_tokens: int, cached_tokens: int) -> float | None:
+        return cost_usd({model: (input_tokens, output_tokens, cached_tokens)}) if model else None
+
+    return [
+        turn_trace(of_turn.turn, of_turn.messages, of_turn.requests, calls, price)
+        for of_turn, calls in zip(rows, running, strict=True)
+    ]
+
+
+async def traced_request(store: Store, name: SessionId, request_id: str) -> RequestBodies:
+    """Read a request of the trace with its bodies. Raise `TraceNotFound` if it is not kept (any more)."""
+
+    def read() -> Operation[RequestBodies | None]:
+        session = yield from find_session(name)
+        return (yield from read_request(session, request_id)) if session else None
+
+    found = await store.read(read)
+    if found is None:
+        raise TraceNotFound(f"session {name.id!r} has no request {request_id!r}: it was never kept, or is deleted")
+    return found
+
+
+async def traced_event(store: Store, name: SessionId, seq: int) -> dict[str, Any]:
+    """Read a message as it is stored, also one that was rewound. Raise `MessageNotFound` if there is none."""
+
+    def read() -> Operation[list[StoredEvent]]:
+        session = yield from find_session(name)
+        rows = (yield from read_rows(session, seq, seq)) if session and 0 < seq <= session.last_seq else []
+        return [row_to_event(row) for row in rows]
+
+    found = await store.read(read)
+    if not found:
+        raise MessageNotFound(f"session {name.id!r} has no message {seq}")
+    return _event_to_json(found[0])
+
+
+def _event_to_json(event: StoredEvent) -> dict[str, Any]:
+    message = event.message or Message("event")
+    calls = [
+        {"id": call.id, "name": call.name, "input": call.input, "output": call.output} for call in message.tool_calls
+    ]
+    return {
+        "seq": event.seq,
+        "event_id": event.event_id,
+        "invocation_id": event.invocation_id,
+        "created_at": event.created_at,
+        "role": message.role,
+        "author": message.author,
+        "content": message.content,
+        "tool_calls": [{name: value for name, value in call.items() if value is not None} for call in calls],
+        "tokens": event.tokens,
+        "state_delta": _without_bytes(event.state_delta or {}),
+        "extra": _without_bytes(event.extra or {}),
+    }
+
+
+def _without_bytes(value: Any) -> Any:
+    """Replace bytes that stand apart from their row by their hash and size."""
+    if isinstance(value, StoredBytes):
+        return {"hash": value.hash, "bytes": value.size}
+    if isinstance(value, Mapping):
+        return {name: _without_bytes(member) for name, member in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_without_bytes(item) for item in cast("Sequence[Any]", value)]
+    return value

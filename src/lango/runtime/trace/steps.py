@@ -1,0 +1,81 @@
+"""Define the steps of a trace: agents, model calls, tools."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from lango.events import Usage
+from lango.store.codec.records import Status
+
+StepKind = Literal["agent", "model_call", "tool", "node", "message"]
+StepStatus = Literal["running", "done", "failed", "waiting", "unknown"]
+
+
+class Attempt(Struct, frozen=True):
+    """One request of a model call. Those that failed were retried, or ended the call."""
+
+    provider: str
+    model: str
+    started_at: float
+    duration_s: float | None = None
+    error: str = ""
+    status: int | None = None
+    """The HTTP status of the response."""
+    request_id: str | None = None
+    """The id of the stored request; None: requests are not kept."""
+    size: int = 0
+    """The bytes of the stored request and response."""
+
+
+class Step(Struct, kw_only=True):
+    """An agent, a model call, a tool call, a node of a workflow, or a message that code made."""
+
+    id: str
+    """Unique in its turn, and the same each time the trace is read."""
+    kind: StepKind
+    name: str
+    status: StepStatus = "done"
+    started_at: float
+    duration_s: float | None = None
+    is_estimated: bool = False
+    """The times follow from those of the messages around it."""
+    is_replayed: bool = False
+    """Answered from the record when the turn was resumed: the model was called before that."""
+    agent: str = ""
+    branch: str = ""
+    call_id: str = ""
+    seq: int | None = None
+    """The message with the response, or of a tool: the message that made the call."""
+    result_seq: int | None = None
+    """Of a tool: the message with its result."""
+    approved_by: str | None = None
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost_usd: float | None = None
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    steps: "list[Step]" = field(default_factory=list["Step"])
+
+    @property
+    def ended_at(self) -> float:
+        """When it ended; of a step under way, when it began."""
+        return self.started_at + (self.duration_s or 0.0)
+
+
+class TurnTrace(Struct, kw_only=True):
+    """The steps of one turn."""
+
+    turn: int
+    status: Status
+    started_at: float
+    duration_s: float | None
+    first_seq: int | None
+    last_seq: int | None
+    is_rewound: bool
+    error: str
+    usage: Usage
+    resumptions: Sequence[Mapping[str, Any]]
+    """When and why it was resumed: `at` and `reason`."""
+    steps: list[Step]

@@ -1,0 +1,401 @@
+"""Build the trace of a turn from its stored rows: agents, their model calls, and the tools that these called.
+
+A pure function. The turn's row has its model calls, once it has ended; those of a running turn come from memory. Where
+neither has a call (its process died), the call follows from the message with its response, and its times are estimates.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from lango.messages import ToolCall
+from lango.runtime.trace.messages import (
+    author_of,
+    branch_of,
+    is_from_code,
+    is_response,
+    message_step,
+    previous_times,
+    take_first,
+)
+from lango.runtime.trace.steps import Attempt, Step, StepStatus, TurnTrace
+from lango.store import StoredEvent
+from lango.store.codec.ids import call_key
+from lango.store.turns.model_requests import RequestRecord
+from lango.store.turns.turn_usage import ToolRow, TurnRow
+
+Price = Callable[[str, int, int, int], float | None]
+"""Returns the cost of a model's input, output and cached tokens in US dollars; None: not known."""
+
+_MODEL_STEP = re.compile(r"(?:(?P<outer>.*)/)?(?P<agent>[^/]*)@(?P<branch>[^/]*)#\d+", re.DOTALL)
+_CODE = re.compile(r"(?:.*/)?code:(?P<agent>[^/]*)@(?P<branch>[^/]*)/\d+", re.DOTALL)
+_NODE = "node:"
+_CLOCK_TOLERANCE_S = 0.05
+
+
+def _unknown_price(*_: object) -> None:
+    return None
+
+
+def turn_trace(
+    row: TurnRow,
+    messages: Sequence[StoredEvent],
+    requests: Iterable[RequestRecord] = (),
+    running_calls: Sequence[Mapping[str, Any]] = (),
+    price: Price = _unknown_price,
+) -> TurnTrace:
+    """Build the trace of a turn from its row, its messages, and the requests that were kept.
+
+    `running_calls` are the model calls so far of a turn that runs in this process.
+    """
+    calls: Sequence[Mapping[str, Any]] = row.extra.get("calls") or running_calls
+    tree = _Tree(row, messages)
+    tree.add_model_calls(calls)
+    tree.add_tools()
+    tree.add_requests(list(requests))
+    tree.add_failures(calls)
+    for step in tree.model_steps:
+        step.cost_usd = price(step.model, step.input_tokens, step.output_tokens, step.cached_tokens)
+    error: Mapping[str, Any] = row.extra.get("error") or {}
+    return TurnTrace(
+        turn=row.turn,
+        status=row.status,
+        started_at=row.started_at,
+        duration_s=None if row.ended_at is None else max(0.0, row.ended_at - row.started_at),
+        first_seq=row.first_seq,
+        last_seq=row.last_seq,
+        is_rewound=row.taken_back,
+        error=f"{error['type']}: {error['message']}" if error else "",
+        usage=row.spent,
+        resumptions=row.resumptions,
+        steps=tree.grouped(),
+    )
+
+
+class _Tree:
+    """The steps of a turn while its trace is built."""
+
+    def __init__(self, row: TurnRow, messages: Sequence[StoredEvent]) -> None:
+        self._row = row
+        self._is_open = row.status in ("queued", "running")
+        self._responses = [event for event in messages if is_response(event)]
+        self._others = [event for event in messages if is_from_code(event)]
+        self._previous = previous_times(messages, row.started_at)
+        self._results = {
+            call_key(call.id): event
+            for event in messages
+            if event.message and event.message.role == "tool"
+            for call in event.message.tool_calls
+        }
+        self.model_steps: list[Step] = []
+        self._tools: dict[str, Step] = {}
+        self._parents: dict[str, str] = {}  # of a model call or tool inside a tool: the key of that tool's call
+        self._uses: Counter[str] = Counter()
+
+    # -- model calls ---------------------------------------------------------------------------------------------------
+
+    def add_model_calls(self, calls: Sequence[Mapping[str, Any]]) -> None:
+        """Add the model calls, each with the message of its response, then the responses whose calls are not known."""
+        by_seq = {event.seq: event for event in self._responses}
+        matched = {call["seq"]: by_seq.pop(call["seq"]) for call in calls if call.get("seq") in by_seq}
+        left: dict[str, list[StoredEvent]] = {}
+        for event in by_seq.values():
+            left.setdefault(author_of(event), []).append(event)
+        for call in calls:
+            event = matched.get(call.get("seq"))
+            if event is None and not call.get("inside") and not call.get("failed") and not call.get("running"):
+                event = take_first(left.get(call.get("agent", ""), []), call.get("branch"))
+            self._add_model_call(call, event)
+        numbers: dict[str, int] = {}
+        unknown = {event.seq for events in left.values() for event in events}
+        for event in self._responses:
+            place = f"{author_of(event)}@{branch_of(event)}"
+            numbers[place] = numbers.get(place, 0) + 1
+            if event.seq in unknown:
+                self._add_response(f"{place}#{numbers[place]}", event)
+
+    def _add_model_call(self, call: Mapping[str, Any], event: StoredEvent | None) -> None:
+        agent, branch = call.get("agent", ""), call.get("branch", "")
+        step_id = self._unique_id(call.get("step") or f"{agent}@{branch}#{len(self.model_steps) + 1}")
+        is_running = bool(call.get("running")) and self._is_open
+        failed = call.get("failed") or (call.get("running") and not self._is_open)
+        step = Step(
+            id=step_id,
+            kind="model_call",
+            name=call.get("model") or "model",
+            status="running" if is_running else "failed" if failed else "done",
+            started_at=call.get("started_at", self._row.started_at),
+            duration_s=None if is_running else call.get("duration_s"),
+            is_replayed=bool(call.get("replayed")),
+            agent=agent,
+            branch=branch or (branch_of(event) if event else ""),
+            seq=event.seq if event else None,
+            model=call.get("model", ""),
+            input_tokens=call.get("input_tokens", 0),
+            output_tokens=call.get("output_tokens", 0),
+            cached_tokens=call.get("cached_tokens", 0),
+        )
+        if step.is_replayed and event is not None:
+            self._estimate_times(step, event)
+        self._add(step, event, call.get("inside", ""), call.get("made", ()))
+
+    def _add_response(self, step_id: str, event: StoredEvent) -> None:
+        """Add a model call that only its response shows."""
+        extra = event.extra or {}
+        usage: Mapping[str, Any] = extra.get("usage_metadata") or {}
+        output = (usage.get("candidates_token_count") or 0) + (usage.get("thoughts_token_count") or 0)
+        step = Step(
+            id=self._unique_id(step_id),
+            kind="model_call",
+            name=extra.get("model_version") or "model",
+            status="failed" if extra.get("error_code") else "done",
+            started_at=event.created_at,
+            agent=author_of(event),
+            branch=branch_of(event),
+            seq=event.seq,
+            model=extra.get("model_version") or "",
+            input_tokens=usage.get("prompt_token_count") or 0,
+            output_tokens=output,
+            cached_tokens=usage.get("cached_content_token_count") or 0,
+        )
+        self._estimate_times(step, event)
+        self._add(step, event)
+
+    def _estimate_times(self, step: Step, event: StoredEvent) -> None:
+        step.is_estimated = True
+        step.started_at = self._previous[event.seq]
+        step.duration_s = max(0.0, event.created_at - step.started_at)
+
+    def _add(self, step: Step, event: StoredEvent | None, inside: str = "", made: Iterable[str] = ()) -> None:
+        self.model_steps.append(step)
+        if inside:
+            self._parents[step.id] = call_key(inside)
+        for call in event.message.tool_calls if event and event.message else ():
+            self._add_call(step, call)
+        for call_id in made:  # of a call inside a tool, whose messages are not stored
+            self._parents[call_key(call_id)] = step.id
+
+    def _unique_id(self, step_id: str) -> str:
+        self._uses[step_id] += 1
+        return step_id if self._uses[step_id] == 1 else f"{step_id}.{self._uses[step_id]}"
+
+    # -- tools ---------------------------------------------------------------------------------------------------------
+
+    def _add_call(self, parent: Step, call: ToolCall) -> None:
+        """Add a tool call as its message shows it; the journal may know more."""
+        key = call_key(call.id)
+        if key in self._tools:  # a model that repeats an id within a turn
+            return
+        result = self._results.get(key)
+        step = Step(
+            id=f"tool:{key}",
+            kind="tool",
+            name=call.name,
+            status="done" if result else "running" if self._is_open else "waiting",
+            started_at=parent.ended_at,
+            duration_s=max(0.0, result.created_at - parent.ended_at) if result else None,
+            is_estimated=True,
+            agent=parent.agent,
+            branch=parent.branch,
+            call_id=call.id,
+            seq=parent.seq,
+            result_seq=result.seq if result else None,
+        )
+        self._tools[key] = step
+        self._parents[key] = parent.id
+
+    def add_tools(self) -> None:
+        """Add what the journal has: times, tools inside tools, nodes of workflows."""
+        steps = {call_key(step.id): step for step in self.model_steps}
+        for row in self._row.tools:
+            key = call_key(row.call_id)
+            if row.started_at is None and (key in steps or _MODEL_STEP.fullmatch(row.call_id)):
+                if key not in steps:
+                    self._add_nested_response(row)
+                continue
+            step = self._tools.get(key) or self._new_tool(key, row)
+            step.status = self._tool_status(row)
+            step.approved_by = row.approved_by
+            if row.started_at is not None:
+                step.is_estimated = False
+                step.started_at = row.started_at
+                finished = row.finished_at
+                step.duration_s = None if finished is None else max(0.0, finished - row.started_at)
+
+    def _new_tool(self, key: str, row: ToolRow) -> Step:
+        result = self._results.get(key)
+        outer, node, _ = row.call_id.rpartition(_NODE)
+        step = Step(
+            id=f"tool:{key}",
+            kind="node" if node else "tool",
+            name=row.name,
+            started_at=row.started_at or row.intended_at,
+            agent=author_of(result) if result else "",
+            branch=branch_of(result) if result else "",
+            call_id=row.call_id,
+            result_seq=result.seq if result else None,
+        )
+        if code := _CODE.fullmatch(row.call_id):
+            step.agent, step.branch = code["agent"], code["branch"]
+        if node and outer:
+            self._parents[key] = self._key_of_outer(outer.rstrip("/"))
+        self._tools[key] = step
+        return step
+
+    def _add_nested_response(self, row: ToolRow) -> None:
+        """Add a model call inside a tool that only the journal shows."""
+        match = _MODEL_STEP.fullmatch(row.call_id)
+        assert match
+        step = Step(
+            id=self._unique_id(row.call_id),
+            kind="model_call",
+            name="model",
+            started_at=row.finished_at or row.intended_at,
+            duration_s=0.0,
+            is_estimated=True,
+            agent=match["agent"],
+            branch=match["branch"],
+        )
+        self._add(step, None, self._key_of_outer(match["outer"] or ""))
+
+    def _key_of_outer(self, outer: str) -> str:
+        """Return the key of the call that the ids before a step end with: the ids themselves may have slashes."""
+        names = outer.split("/")
+        ends = ("/".join(names[at:]) for at in range(len(names)))
+        return next((key for end in ends if (key := call_key(end)) in self._tools), call_key(outer))
+
+    def _tool_status(self, row: ToolRow) -> StepStatus:
+        match row.status:
+            case "finished":
+                return "done"
+            case "failed":
+                return "failed"
+            case "intended":
+                return "waiting"
+            case "started":
+                return "running" if self._is_open else "unknown"
+            case _:
+                return "unknown"
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def add_requests(self, requests: Sequence[RequestRecord]) -> None:
+        """Add the requests that were kept to their model calls; a call that only they show is added, too."""
+        by_step: dict[str, list[Step]] = {}
+        for step in self.model_steps:
+            by_step.setdefault(re.sub(r"(#\d+)\.\d+$", r"\1", step.id), []).append(step)
+        for request in requests:
+            steps = by_step.setdefault(request.step, [])
+            if not steps:
+                steps.append(self._call_of_request(request))
+            begun = [s for s in steps if s.started_at <= request.started_at + _CLOCK_TOLERANCE_S]
+            (begun[-1] if begun else steps[0]).attempts.append(
+                Attempt(
+                    request.provider,
+                    request.model,
+                    request.started_at,
+                    request.duration_s,
+                    request.error,
+                    request.status,
+                    request.id,
+                    request.size,
+                )
+            )
+
+    def _call_of_request(self, request: RequestRecord) -> Step:
+        match = _MODEL_STEP.fullmatch(request.step)
+        step = Step(
+            id=self._unique_id(request.step),
+            kind="model_call",
+            name=request.model,
+            status="failed" if request.error else "unknown",
+            started_at=request.started_at,
+            duration_s=request.duration_s,
+            is_estimated=True,
+            agent=match["agent"] if match else "",
+            branch=match["branch"] if match else "",
+            model=request.model,
+        )
+        self._add(step, None, self._key_of_outer(match["outer"]) if match and match["outer"] else "")
+        return step
+
+    def add_failures(self, calls: Sequence[Mapping[str, Any]]) -> None:
+        """Add the attempts that failed, where no requests are kept."""
+        for step, call in zip(self.model_steps, calls, strict=False):
+            if not step.attempts:
+                step.attempts = [Attempt(**failure) for failure in call.get("attempts") or ()]
+
+    # -- the tree ------------------------------------------------------------------------------------------------------
+
+    def grouped(self) -> list[Step]:
+        """Put each step below the one that caused it, and group them by agents."""
+        by_id = {step.id: step for step in self.model_steps}
+        top: list[Step] = []
+        inside: dict[str, list[Step]] = {}
+        for key, step in [*self._tools.items(), *by_id.items()]:
+            parent = "" if self._is_inside_itself(key) else self._parents.get(key, "")
+            if parent in by_id:
+                by_id[parent].steps.append(step)
+            elif parent in self._tools:
+                inside.setdefault(parent, []).append(step)
+            else:
+                top.append(step)
+        for key, steps in inside.items():
+            self._tools[key].steps = _by_agent(steps, f"{self._tools[key].id}/")
+        for step in self.model_steps:
+            step.steps.sort(key=_by_start)
+        return _by_agent([*top, *map(message_step, self._others)], "")
+
+    def _is_inside_itself(self, key: str) -> bool:
+        """Whether a step would be below itself, as with ids of calls that a model repeats."""
+        seen = {key}
+        while key := self._parents.get(key, ""):
+            if key in seen:
+                return True
+            seen.add(key)
+        return False
+
+
+def _by_start(step: Step) -> tuple[float, int, str]:
+    return step.started_at, step.seq or 0, step.id
+
+
+def _by_agent(steps: Iterable[Step], prefix: str) -> list[Step]:
+    """Group steps by the agent that made them; an agent that runs again after another one is a new group."""
+    groups: list[Step] = []
+    current: dict[str, Step] = {}
+    for step in sorted(steps, key=_by_start):
+        if step.kind in ("node", "agent") or not step.agent:
+            groups.append(step)
+            continue
+        group = current.get(step.branch)
+        if group is None or group.name != step.agent:
+            group = Step(
+                id=f"{prefix}agent:{step.agent}@{step.branch}#{len(groups) + 1}",
+                kind="agent",
+                name=step.agent,
+                started_at=step.started_at,
+                agent=step.agent,
+                branch=step.branch,
+            )
+            current[step.branch] = group
+            groups.append(group)
+        group.steps.append(step)
+    for group in groups:
+        if group.kind == "agent":
+            _sum_up(group)
+    return groups
+
+
+def _sum_up(group: Step) -> None:
+    """Set the status and the end of an agent by its steps."""
+    inner = [*group.steps, *(tool for step in group.steps for tool in step.steps)]
+    statuses = {step.status for step in inner}
+    group.started_at = min(step.started_at for step in inner)
+    group.is_estimated = any(step.is_estimated for step in group.steps)
+    if "running" in statuses:
+        group.status = "running"
+        return
+    group.status = "waiting" if "waiting" in statuses else "failed" if group.steps[-1].status == "failed" else "done"
+    group.duration_s = max(0.0, max(step.ended_at for step in inner) - group.started_at)
