@@ -1,6 +1,6 @@
 """Build the ASGI app: routes, middleware, error handlers and the runtime behind them."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,21 +16,31 @@ from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.server import errors
 from lango.server.api import (
+    agent_routes,
+    artifact_routes,
+    credential_routes,
     health_routes,
+    inbox_routes,
     memory_routes,
     message_routes,
+    option_routes,
     session_routes,
+    state_routes,
+    trace_routes,
     turn_routes,
     usage_routes,
     websocket,
 )
 from lango.server.compat.adk import adk_routes
+from lango.server.compat.adk import artifact_routes as adk_artifact_routes
 from lango.server.compat.agui import agui_routes
 from lango.server.compat.openai import openai_routes
-from lango.server.context import ServerContext
+from lango.server.compat.openai.responses import response_routes, response_socket
+from lango.server.context import ServedAgents
 from lango.server.json_body import JsonResponse
+from lango.server.openapi import complete_openapi
 from lango.server.security.middleware import RequestGuard
-from lango.server.web import page_routes
+from lango.server.web import model_routes, page_routes
 from lango.telemetry.traces import end_span, is_tracing, tracer, traces_endpoint
 
 _DESCRIPTION = """\
@@ -38,6 +48,9 @@ A durable agent over HTTP. A message is stored before it is answered. Its turn r
 events can be read again from any process on the same store: those of a session's newest 50 turns from any point,
 exactly as they were sent. An older turn is rebuilt from its messages, with new event ids; resuming in the middle of it
 is answered with 410.
+
+A server may have several agents: `GET /v1/agents` lists them, and a session belongs to one of them. `?agent=NAME` in
+any request names the agent; without it, that of the session, else the first one answers.
 """
 
 # requested every few seconds by monitoring
@@ -45,36 +58,33 @@ _UNTRACED_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class _App(FastAPI):
-    """Documents 400 for an invalid request, as the server answers, where FastAPI would document 422."""
+    """Declares errors as the server sends them, where FastAPI would declare others."""
 
     @override
     def openapi(self) -> dict[str, Any]:
         is_first_call = self.openapi_schema is None
         schema = super().openapi()
         if is_first_call:
-            for route in schema["paths"].values():
-                for operation in route.values():
-                    if "HTTPValidationError" in str(operation["responses"].get("422")):
-                        del operation["responses"]["422"]
-            for name in ("HTTPValidationError", "ValidationError"):
-                schema["components"]["schemas"].pop(name, None)
+            complete_openapi(schema)
         return schema
 
 
-def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
-    """Build the app. Without a runtime, it opens one at startup and closes it at shutdown."""
+def create_app(settings: Settings, runtime: Runtime | Sequence[Runtime] | None = None) -> FastAPI:
+    """Build the app of one runtime or several. Without any, it opens one at startup and closes it at shutdown."""
+    runtimes = [runtime] if isinstance(runtime, Runtime) else runtime
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        if runtime is not None:
+        if runtimes is not None:
             yield
             return
         async with open_runtime(settings) as opened:
-            context = app.state.context = ServerContext(settings, opened)
+            agents = ServedAgents(settings, [opened])
+            app.state.context = agents.default
             try:
                 yield
             finally:
-                await context.turns.drain(settings.server.shutdown_s)
+                await agents.drain(settings.server.shutdown_s)
 
     app = _App(
         title="Lango",
@@ -87,19 +97,31 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
         # `TracingMiddleware` creates the spans: without query strings, and none for a WebSocket
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    if runtime is not None:
-        app.state.context = ServerContext(settings, runtime)
+    if runtimes is not None:
+        app.state.context = ServedAgents(settings, runtimes).default
+    app.include_router(model_routes.router)
     app.include_router(page_routes.router)
     app.include_router(health_routes.router)
+    app.include_router(agent_routes.router)
     app.include_router(session_routes.router)
     app.include_router(turn_routes.router)
+    app.include_router(inbox_routes.router)
     app.include_router(message_routes.router)
+    app.include_router(artifact_routes.router)
+    app.include_router(credential_routes.router)
+    app.include_router(credential_routes.callback_router)
+    app.include_router(option_routes.router)
     app.include_router(usage_routes.router)
+    app.include_router(trace_routes.router)
+    app.include_router(state_routes.router)
     app.include_router(memory_routes.router)
     app.include_router(websocket.router)
     app.include_router(openai_routes.router)
+    app.include_router(response_routes.router)
+    app.include_router(response_socket.router)
     app.include_router(agui_routes.router)
     app.include_router(adk_routes.router)
+    app.include_router(adk_artifact_routes.router)
     if settings.server.adk_ui:
         from lango.server.compat.adk import dev_ui_routes
 
@@ -115,7 +137,7 @@ def create_app(settings: Settings, runtime: Runtime | None = None) -> FastAPI:
         )
     if is_tracing() or traces_endpoint(settings.telemetry):
         app.add_middleware(TracingMiddleware)
-    app.add_middleware(RequestGuard, settings=settings.server)
+    app.add_middleware(RequestGuard, settings=settings.server, max_artifact_bytes=settings.store.max_artifact_bytes)
     return app
 
 

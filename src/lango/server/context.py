@@ -1,35 +1,40 @@
 """Hold the objects that every route of a running server shares."""
 
+import asyncio
 import time
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
-from fastapi import Depends
+from fastapi import Depends, Query
 from starlette.requests import HTTPConnection
 
 from lango.config import Settings
+from lango.messages import ArtifactFile, Attachment
 from lango.runtime.runtime import Runtime
-from lango.server.errors import session_not_found
+from lango.server.errors import ApiError, session_not_found
 from lango.server.security.auth import Authenticator, Caller
 from lango.server.streaming.live import LiveEvents
 from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.sse import EventStreamResponse
 from lango.server.streaming.turn_streams import TurnStreams
 from lango.store import SessionId, SessionRecord
+from lango.store.sessions.app_sessions import find_apps
 from lango.store.sessions.sessions import find_session
-from lango.store.turns.approvals import expire_approvals, has_expired_approvals
+from lango.store.tool_calls.approvals import expire_approvals, has_expired_approvals
 
 
 class ServerContext:
-    """A runtime, its turn streams, metrics and access checks."""
+    """The runtime of one agent, its turn streams, and the metrics and access checks that all agents share."""
 
-    def __init__(self, settings: Settings, runtime: Runtime) -> None:
+    def __init__(self, settings: Settings, runtime: Runtime, agents: "ServedAgents") -> None:
         self.settings = settings
         self.runtime = runtime
+        self.agents = agents
         self.store = runtime.store
         self.sessions = runtime.sessions
-        self.metrics = Metrics()
+        self.metrics = agents.metrics
         self.turns = TurnStreams(runtime, self.metrics, settings.server.heartbeat_s)
-        self.authenticator = Authenticator(settings.server, runtime.store)
+        self.authenticator = agents.authenticator
 
     async def get_session(self, caller: Caller, session_id: str) -> SessionRecord:
         """Return a session of the caller; raise `SessionNotFound` for one of another user, too."""
@@ -38,8 +43,8 @@ class ServerContext:
             raise session_not_found(session_id)
         return session
 
-    async def get_session_without_expired_approvals(self, caller: Caller, session_id: str) -> SessionRecord:
-        """Return a session of the caller, after closing its expired approval requests."""
+    async def get_session_without_expired_requests(self, caller: Caller, session_id: str) -> SessionRecord:
+        """Return a session of the caller, after closing its expired requests for approval or input."""
         session = await self.get_session(caller, session_id)
         if await self.store.read(has_expired_approvals, session.key):
             await self.store.write(expire_approvals, session.key, time.time())
@@ -56,14 +61,91 @@ class ServerContext:
         if not self.authenticator.is_single_user:
             await self.get_session(caller, session_id)
 
+    async def load_files(
+        self, caller: Caller, session_id: str, files: Iterable[Attachment | ArtifactFile]
+    ) -> list[Attachment]:
+        """Return the files of a message; artifacts among them are loaded, if the session or the caller has them."""
+        load = self.runtime.artifacts.load_attachment
+        return [
+            await load(session_id, file, user_id=caller.user_id) if isinstance(file, ArtifactFile) else file
+            for file in files
+        ]
+
     def event_response(self, events: LiveEvents) -> EventStreamResponse:
         """Return a response that streams events."""
         return EventStreamResponse(events, self.settings.server.write_timeout_s)
 
 
-def get_context(connection: HTTPConnection) -> ServerContext:
-    """Return the server context of a request's app."""
-    return connection.app.state.context
+class ServedAgents:
+    """The agents of a server, by name. The first one answers requests that name none."""
+
+    def __init__(self, settings: Settings, runtimes: Sequence[Runtime]) -> None:
+        self.metrics = Metrics()
+        self.authenticator = Authenticator(settings.server, runtimes[0].store)
+        self.contexts = {runtime.app_name: ServerContext(settings, runtime, self) for runtime in runtimes}
+        self.default = self.contexts[runtimes[0].app_name]
+
+    @property
+    def are_several(self) -> bool:
+        """Whether there is more than one agent."""
+        return len(self.contexts) > 1
+
+    def named(self, name: str) -> ServerContext:
+        """Return the context of an agent; raise `ApiError` if there is none of that name."""
+        if name not in self.contexts:
+            raise ApiError(404, "AgentNotFound", f"there is no agent {name!r}; there is {self._names}")
+        return self.contexts[name]
+
+    def of_model(self, model: str, otherwise: ServerContext) -> ServerContext:
+        """Return the agent that OpenAI's `model` names; a single agent answers whatever model a client names."""
+        if not self.are_several or not model:
+            return otherwise
+        if model not in self.contexts:
+            raise ApiError(404, "model_not_found", f"model: there is no {model!r}; there is {self._names}")
+        return self.contexts[model]
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(map(repr, self.contexts))
+
+    async def of_session(
+        self, caller: Caller, session_id: str, preferred: ServerContext | None = None
+    ) -> ServerContext:
+        """Return the agent of a session of the caller; the preferred or first one if no agent has it.
+
+        Raise `ApiError` if several agents have a session of that id, and none of them is the preferred one.
+        """
+        if not self.are_several:
+            return self.default
+        found = await self.default.store.read(find_apps, self.contexts, caller.user_id, session_id)
+        if preferred is not None and (not found or preferred.runtime.app_name in found):
+            return preferred
+        if len(found) > 1:
+            message = f"{' and '.join(found)} have a session {session_id!r}: name one of them, as in ?agent={found[0]}"
+            raise ApiError(409, "AmbiguousSession", message)
+        return self.contexts[found[0]] if found else self.default
+
+    async def drain(self, limit_s: float) -> None:
+        """Refuse new messages, let the steps under way end, hand the turns over, and end every stream."""
+        await asyncio.gather(*(context.turns.drain(limit_s) for context in self.contexts.values()))
+
+
+AgentName = Annotated[str | None, Query(alias="agent", include_in_schema=False)]
+"""The agent that a request is for. It is described once for all routes, where there is more than one."""
+
+
+async def get_context(connection: HTTPConnection, agent: AgentName = None) -> ServerContext:
+    """Return the server context of the agent that a request names, or whose session it names."""
+    agents: ServedAgents = connection.app.state.context.agents
+    if agent is not None:
+        return agents.named(agent)
+    app, session_id = (connection.path_params.get(name) for name in ("app", "session_id"))
+    caller = getattr(connection.state, "caller", None)
+    if app is not None:  # a route of ADK's REST API, which refuses an unknown app in its own way
+        return agents.contexts.get(app, agents.default)
+    if session_id is not None and caller is not None:
+        return await agents.of_session(caller, session_id)
+    return agents.default
 
 
 Context = Annotated[ServerContext, Depends(get_context)]

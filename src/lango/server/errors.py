@@ -2,36 +2,52 @@
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from lango.errors import (
     ApprovalExpired,
+    ArtifactNotFound,
+    ArtifactRefused,
     AttachmentRefused,
     BudgetTooSmall,
     CallNotWaiting,
     ClientToolRefused,
     Conflict,
+    CredentialExpired,
     EventsGone,
+    GrantNotFound,
+    GrantRefused,
     IdempotencyKeyReused,
+    InputExpired,
+    InvalidCredential,
     InvalidExport,
+    InvalidInput,
     IssuerUnavailable,
     LangoError,
     MessageNotFound,
+    ModelOptionsRefused,
+    ProviderAuthError,
+    ProviderRejected,
     ProviderUnavailable,
+    ReferenceRefused,
     SessionExists,
     SessionNotFound,
+    SessionOptionsRefused,
     Stopping,
     StoreUnavailable,
+    TraceNotFound,
     TurnCancelled,
     TurnFailed,
     TurnReleased,
     TurnTimeout,
+    UnknownModel,
     Unstorable,
     error_type,
 )
@@ -42,23 +58,38 @@ _log = logging.getLogger("lango.server")
 
 STATUS_BY_ERROR: tuple[tuple[type[LangoError], int], ...] = (  # the first class that matches
     (SessionNotFound, 404),
+    (TraceNotFound, 404),
     (MessageNotFound, 404),
+    (ArtifactNotFound, 404),
+    (GrantNotFound, 404),
     (EventsGone, 410),
     (SessionExists, 409),
     (Conflict, 409),
     (ApprovalExpired, 409),
+    (InputExpired, 409),
+    (CredentialExpired, 409),
+    (InvalidInput, 422),
+    (GrantRefused, 422),
     (CallNotWaiting, 409),
     (TurnCancelled, 409),
     (TurnReleased, 503),
     (Unstorable, 400),
     (AttachmentRefused, 413),
+    (ArtifactRefused, 413),
+    (ReferenceRefused, 403),
     (ClientToolRefused, 400),
+    (ModelOptionsRefused, 400),
+    (SessionOptionsRefused, 422),
+    (InvalidCredential, 422),
     (IdempotencyKeyReused, 422),  # not 409: some clients repeat such a request by themselves
     (InvalidExport, 400),
     (BudgetTooSmall, 400),  # the message is too long: a retry does not help
     (Stopping, 503),
     (StoreUnavailable, 503),
     (ProviderUnavailable, 503),
+    (ProviderAuthError, 500),  # these two are for who runs the server to fix
+    (UnknownModel, 500),
+    (ProviderRejected, 400),  # a schema or an option of the request, or its length: a retry does not help
     (IssuerUnavailable, 503),
     (TurnTimeout, 504),
     (LangoError, 500),
@@ -161,7 +192,18 @@ def log_server_fault(request: Request, error: Exception) -> None:
 
 async def _handle(request: Request, error: Exception) -> Response:
     log_server_fault(request, error)
-    return to_response(error)
+    response = to_response(error)
+    if response.status_code == 405:  # Starlette names the methods of one route only
+        response.headers["Allow"] = ", ".join(_allowed_methods(request))
+    return response
+
+
+def _allowed_methods(request: Request) -> Iterator[str]:
+    """Yield the methods that a request's path has, in any router."""
+    for method in ("DELETE", "GET", "PATCH", "POST", "PUT"):
+        scope = {**request.scope, "method": method}
+        if any(route.matches(scope)[0] is Match.FULL for route in cast("FastAPI", request.app).routes):
+            yield method
 
 
 def install_error_handlers(app: FastAPI) -> None:

@@ -1,6 +1,6 @@
 """Define the parameters, request bodies and responses that routes share. A test runs every example."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -9,17 +9,21 @@ from fastapi import Header, Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from lango import messages
-from lango.adk.services.message_parts import stored_attachments, stored_thoughts
+from lango.adk.events.message_parts import stored_attachments, stored_thoughts
+from lango.events import NodeProgress
 from lango.messages import ToolCall
 from lango.store import SessionRecord, StoredEvent
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import to_client_json
 from lango.store.codec.records import as_datetime
 from lango.store.codec.rows import client_call_ids
-from lango.store.turns.tool_journal import JournalByCall, JournalEntry
+from lango.store.sessions.titles import MAX_TITLE
+from lango.store.tool_calls.tool_journal import JournalByCall, JournalEntry
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
 EXAMPLE_ID = "demo"
+MAX_INTEGER = 2**53 - 1
+"""The largest integer that every JSON parser reads exactly."""
 
 SessionIdPath = Annotated[str, Path(pattern=SESSION_ID, examples=[EXAMPLE_ID])]
 PageSize = Annotated[int, Query(ge=1, le=200)]
@@ -29,9 +33,17 @@ IdempotencyKey = Annotated[IdempotencyKeyText | None, Header(alias="Idempotency-
 
 
 class RequestBody(BaseModel):
-    """A request body; unknown fields are refused."""
+    """A request body; unknown fields are refused, and values of another type: `true` is no number."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def _to_integer(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WHOLE_NUMBER = BeforeValidator(_to_integer)
+"""Marks an integer of a body: 2.0 is one in JSON, `true` is none."""
 
 
 class RecordView(BaseModel):
@@ -60,6 +72,9 @@ class NewSession(RequestBody):
     _check_state = field_validator("state")(refuse_app_state)
 
 
+_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+
+
 def _decode_base64(text: object) -> object:
     if not isinstance(text, str):
         raise ValueError("send the bytes in base64")  # noqa: TRY004 - pydantic reports ValueErrors
@@ -77,7 +92,7 @@ class NewAttachment(RequestBody):
     data: Annotated[
         bytes,
         BeforeValidator(_decode_base64),
-        WithJsonSchema({"type": "string", "contentEncoding": "base64", "minLength": 1}),
+        WithJsonSchema({"type": "string", "contentEncoding": "base64", "pattern": _BASE64, "minLength": 4}),
     ]
     """Its bytes in base64."""
 
@@ -87,14 +102,36 @@ class NewAttachment(RequestBody):
         return messages.Attachment(self.name, self.mime_type.lower(), self.data)
 
 
+class NewArtifactAttachment(RequestBody):
+    """An artifact as a file of a new message."""
+
+    artifact: Annotated[str, Field(min_length=1, max_length=2000)]
+    """Its name, or its address `artifact://...`; only artifacts of the session and of the user are accepted."""
+    version: Annotated[int, Field(ge=0, le=MAX_INTEGER), WHOLE_NUMBER] | None = None
+    """Its newest version by default."""
+
+    @property
+    def file(self) -> messages.ArtifactFile:
+        """The artifact, to be loaded."""
+        return messages.ArtifactFile(self.artifact, self.version)
+
+
 class NewMessage(RequestBody):
     """A message of the user."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"text": "Hello!"}]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"text": "Hello!"}],
+            "anyOf": [
+                {"required": ["text"], "properties": {"text": {"minLength": 1}}},
+                {"required": ["attachments"], "properties": {"attachments": {"minItems": 1}}},
+            ],
+        }
+    )
 
     text: Annotated[str, Field(max_length=2**31)] = ""  # with a bound, pydantic refuses lone surrogates
     """May be empty if there are attachments."""
-    attachments: list[NewAttachment] = []
+    attachments: list[NewAttachment | NewArtifactAttachment] = []
 
     @model_validator(mode="after")
     def _require_text_or_file(self) -> Self:
@@ -103,8 +140,8 @@ class NewMessage(RequestBody):
         return self
 
     @property
-    def files(self) -> list[messages.Attachment]:
-        """The attached files."""
+    def files(self) -> list[messages.Attachment | messages.ArtifactFile]:
+        """The attached files; artifacts among them are to be loaded."""
         return [file.file for file in self.attachments]
 
 
@@ -113,7 +150,7 @@ class NewTitle(RequestBody):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"title": "The weather in Bern"}]})
 
-    title: Annotated[str, Field(max_length=1000)]
+    title: Annotated[str, Field(max_length=MAX_TITLE)]
     """Empty: the title is the start of the first message again."""
 
 
@@ -122,11 +159,11 @@ class NewFork(RequestBody):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"at": 0}]})
 
-    at: Annotated[int, Field(ge=0, le=2**62)] | None = None
+    at: Annotated[int, Field(ge=0, le=MAX_INTEGER), WHOLE_NUMBER] | None = None
     """The last message to copy; null: all, 0: none, only the initial state."""
     id: Annotated[str, Field(pattern=SESSION_ID)] | None = None
     """A random id by default."""
-    title: Annotated[str, Field(max_length=1000)] | None = None
+    title: Annotated[str, Field(max_length=MAX_TITLE)] | None = None
     """By default that of the session, marked as a fork."""
 
 
@@ -135,16 +172,8 @@ class RewindTo(RequestBody):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"before": 1}]})
 
-    before: Annotated[int, Field(ge=1, le=2**62)]
+    before: Annotated[int, Field(ge=1, le=MAX_INTEGER), WHOLE_NUMBER]
     """A message: its turn and all later ones are rewound."""
-
-
-class ApprovalAnswer(RequestBody):
-    """The answer to an approval request."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"approved": True}]})
-
-    approved: bool
 
 
 class ForkOrigin(BaseModel):
@@ -159,6 +188,8 @@ class Session(BaseModel):
     """A session without its messages."""
 
     id: str
+    agent: str
+    """The agent that it belongs to."""
     title: str
     """The title that was set, or the start of the first message."""
     forked_from: ForkOrigin | None = None
@@ -180,14 +211,19 @@ class SessionWithState(Session):
 
     @classmethod
     def from_record(cls, record: SessionRecord) -> Self:
-        """Convert a record, without the state of the app, which no client may read."""
-        own = {name: value for name, value in record.state.items() if not name.startswith("app:")}
-        return cls(**_session_fields(record), state=to_client_json(own))
+        """Convert a record."""
+        return cls(**_session_fields(record), state=client_state(record))
+
+
+def client_state(record: SessionRecord) -> dict[str, Any]:
+    """Return the state of a session without that of the app, which no client may read."""
+    return to_client_json({name: value for name, value in record.state.items() if not name.startswith("app:")})
 
 
 def _session_fields(record: SessionRecord) -> dict[str, Any]:
     return {
         "id": record.name.id,
+        "agent": record.name.app_name,
         "title": record.display_title,
         "forked_from": record.forked_from and ForkOrigin(id=record.forked_from.id, seq=record.forked_from.seq),
         "created_at": as_datetime(record.created_at),
@@ -218,6 +254,8 @@ class ToolCallView(BaseModel):
     """Whether it was approved; null: it needed no approval."""
     approved_by: str | None = None
     """The user who decided, or `policy`."""
+    grant_id: int | None = None
+    """The grant that approved it; null: the user decided about this call, or the settings did."""
     for_client: bool = False
     """It is a call of a client's tool: the turn waits until the client sends the result."""
 
@@ -229,6 +267,7 @@ class ToolCallView(BaseModel):
         if journal is not None:
             view.duration_s = journal.duration_s
             view.approved, view.approved_by = journal.approved, journal.approved_by
+            view.grant_id = journal.grant_id
         return view
 
 
@@ -239,6 +278,33 @@ class Attachment(BaseModel):
     name: str
     mime_type: str
     bytes: int
+
+
+class NodeView(BaseModel):
+    """The progress of a workflow's node in a turn."""
+
+    name: str
+    path: str
+    """The names of the nodes from the workflow down to this one, each with the number of its run."""
+    status: Literal["started", "ended", "failed", "waiting"]
+    attempt: int
+    output: Any = None
+    """What the node put out at its end; a long output is clipped to a text."""
+    error: str = ""
+
+    @classmethod
+    def from_event(cls, event: NodeProgress) -> Self:
+        """Convert the progress of a node."""
+        view = cls(name=event.name, path=event.path, status=event.status, attempt=event.attempt, error=event.error)
+        view.output = to_client_json(event.output)
+        return view
+
+
+class ErrorDetail(BaseModel):
+    """The type and message of an error."""
+
+    type: str
+    message: str
 
 
 class Message(BaseModel):
@@ -255,9 +321,13 @@ class Message(BaseModel):
     """The model's thoughts, if its provider returns them."""
     invocation_id: str = ""
     """Identifies its turn: the same as in the turn's `accepted` event."""
+    nodes: list[NodeView] = []
+    """Of the message that starts a turn: the nodes of the workflow that ran in it, in the order of their starts."""
+    error: ErrorDetail | None = None
+    """Of the message that starts a turn: why the turn ended without an answer; null: it did not."""
 
     @classmethod
-    def from_stored(cls, stored: StoredEvent, journal: JournalByCall) -> Self:
+    def from_stored(cls, stored: StoredEvent, journal: JournalByCall, nodes: Sequence[NodeProgress] = ()) -> Self:
         """Convert a stored message; `journal` has the entries of its calls."""
         message = stored.message
         assert message
@@ -277,13 +347,14 @@ class Message(BaseModel):
             created_at=as_datetime(stored.created_at),
             thoughts=stored_thoughts(stored),
             invocation_id=stored.invocation_id,
+            nodes=[NodeView.from_event(event) for event in nodes],
         )
 
 
 def attachments_of(stored: StoredEvent) -> list[Attachment]:
     """Describe the files of a stored message, without their bytes."""
     return [
-        Attachment(index=index, name=file.name, mime_type=file.mime_type, bytes=len(file.data))
+        Attachment(index=index, name=file.name, mime_type=file.mime_type, bytes=messages.byte_size(file.data))
         for index, file in enumerate(stored_attachments(stored))
     ]
 
@@ -294,58 +365,6 @@ class MessagePage(BaseModel):
     messages: list[Message]
     before: int | None = None
     """Pass it as `before` for the previous page; null: there is none."""
-
-
-class ApprovalRequest(RecordView):
-    """A request to approve a tool call with exactly these arguments."""
-
-    call_id: str
-    name: str
-    arguments: Mapping[str, Any]
-    asked_at: Annotated[datetime, Field(validation_alias="requested_at")]
-    expires_at: datetime | None
-    """After this time the call counts as rejected; null: it never expires."""
-
-
-class ApprovalRequests(BaseModel):
-    """The open approval requests of a session."""
-
-    approvals: list[ApprovalRequest]
-
-
-class SearchHit(RecordView):
-    """A matching message or title."""
-
-    session_id: str
-    title: str
-    """The title of the session."""
-    seq: int
-    """0: the title matches."""
-    role: Literal["user", "assistant", "title"]
-    created_at: datetime
-    text: str
-    """An excerpt of the message around the first match, as plain text."""
-    marks: list[tuple[int, int]]
-    """Start and end of each match in `text`, in Unicode code points."""
-
-
-class SearchHits(BaseModel):
-    """The results of a search, the best first."""
-
-    hits: list[SearchHit]
-
-
-class CancelResult(BaseModel):
-    """Whether a turn was running."""
-
-    cancelled: bool
-
-
-class ErrorDetail(BaseModel):
-    """The type and message of an error."""
-
-    type: str
-    message: str
 
 
 class ErrorBody(BaseModel):
@@ -373,30 +392,3 @@ COMMON_ERRORS = error_responses(
     }
 )
 CONFLICT = error_responses({409: "It conflicts with another change."})
-
-
-STREAM_EXAMPLE = """\
-id: 1000001
-event: accepted
-data: {"type":"accepted","id":1000001,"turn":1,"waiting":false,"invocation_id":"e-5c2f"}
-
-id: 1000004
-event: text_delta
-data: {"type":"text_delta","id":1000004,"text":"Hello! How can I help?","author":"lango"}
-
-id: 1000005
-event: done
-data: {"type":"done","id":1000005,"turn":1,"status":"done","usage":{"output_tokens":7},"finish_reason":"stop"}
-
-"""
-
-EXPORT_EXAMPLE = """\
-{"kind":"header","format":"lango-session","version":1}
-{"kind":"session","app":"lango","user":"user","id":"imported","title":"A greeting","created_at":1760000000.0,\
-"updated_at":1760000001.5,"revision":2,"epoch":0}
-{"kind":"message","seq":1,"role":"user","author":"user","content":"Hello!","tokens":5,"created_at":1760000000.5,\
-"event_id":"first"}
-{"kind":"message","seq":2,"role":"assistant","author":"lango","content":"Hello! How can I help?","tokens":9,\
-"created_at":1760000001.5,"event_id":"second"}
-{"kind":"end","lines":4}
-"""

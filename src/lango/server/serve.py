@@ -3,20 +3,25 @@
 import asyncio
 import functools
 import gc
+import logging
 import socket
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
 import uvicorn
 
 from lango.config import Settings
-from lango.runtime.opening import open_runtime
+from lango.runtime.opening import open_runtimes
+from lango.runtime.runtime import Runtime
 from lango.server.app import create_app
 from lango.server.context import ServerContext
 from lango.server.security.connections import ConnectionLimits, LimitedProtocol
 from lango.server.security.middleware import max_message_bytes
+from lango.server.security.websocket_protocol import WebSocketProtocol
+
+_log = logging.getLogger("lango.server")
 
 _CLEANUP_S = 15.0
 _GC_THRESHOLDS = (5_000, 10, 100)
@@ -29,15 +34,21 @@ thousands of objects, is loaded.
 _SWITCH_INTERVAL_S = 0.001  # the default lets a busy thread delay every stream by 5 ms
 
 
-async def serve(settings: Settings, listener: socket.socket, ready: Callable[[str], None]) -> None:
-    """Serve until a signal arrives. Problems with the configuration are raised before the first request."""
+async def serve(
+    settings: Settings, listener: socket.socket, ready: Callable[[str], None], agent_paths: Sequence[str] = ()
+) -> None:
+    """Serve the agents at some paths, or the configured one, until a signal arrives.
+
+    Problems with the configuration are raised before the first request.
+    """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     try:
-        async with open_runtime(settings) as runtime:
-            app = create_app(settings, runtime)
+        async with open_runtimes(settings, agent_paths) as runtimes:
+            app = create_app(settings, runtimes)
             config = uvicorn.Config(
                 app,
                 http=cast("Any", functools.partial(LimitedProtocol, ConnectionLimits.from_settings(settings.server))),
+                ws=WebSocketProtocol,
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -47,9 +58,21 @@ async def serve(settings: Settings, listener: socket.socket, ready: Callable[[st
                 timeout_graceful_shutdown=int(settings.server.shutdown_s + _CLEANUP_S),
             )
             address = _base_url(settings.server.host, listener.getsockname()[1])
-            await _Server(config, app.state.context, lambda: ready(address)).serve([listener])
+            checking = asyncio.create_task(_report_unusable_tools(settings, runtimes))
+            try:
+                await _Server(config, app.state.context, lambda: ready(address)).serve([listener])
+            finally:
+                checking.cancel()
     finally:
         listener.close()
+
+
+async def _report_unusable_tools(settings: Settings, runtimes: Sequence[Runtime]) -> None:
+    """Ask the MCP servers for their tools: the log says which of them cannot be offered, and which does not answer."""
+    for runtime in runtimes if settings.mcp else ():
+        found = await runtime.tool_names(ask_toolsets=True, require_all=False)
+        for failure in set(found.unusable).difference(runtime.unusable_tools):
+            _log.warning("%s", failure)
 
 
 class _Server(uvicorn.Server):
@@ -68,7 +91,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more requests, and let turns finish: streams end with their turns, then connections close."""
-        draining = asyncio.create_task(self._context.turns.drain(self._context.settings.server.shutdown_s))
+        draining = asyncio.create_task(self._context.agents.drain(self._context.settings.server.shutdown_s))
         await super().shutdown(sockets)
         await draining
 
@@ -86,7 +109,7 @@ class _RefreezeAfterImports:
     """Freezes modules that were imported since, after a full collection: the first turn imports most."""
 
     def __init__(self) -> None:
-        self._module_count = len(sys.modules)
+        self._module_count = 0  # the first collection comes after the first turns, which build what all others use
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
         if phase == "stop" and info["generation"] == 2 and len(sys.modules) > self._module_count:

@@ -18,9 +18,12 @@ from lango.telemetry.traces import current_trace_ids
 _EXTRA_FIELDS = ("session", "turn", "status", "trace_id")
 
 
-async def open_listener(settings: Settings) -> socket.socket:
-    """Bind the port; raise `ConfigError` if it is taken, or if the server would be open without authentication."""
-    listener = bind_port(settings.server)
+async def open_listener(settings: Settings, fd: int | None = None) -> socket.socket:
+    """Bind the port; raise `ConfigError` if it is taken, or if the server would be open without authentication.
+
+    `fd` is the listening socket of the process that started this one.
+    """
+    listener = bind_port(settings.server) if fd is None else socket.socket(fileno=fd)
     try:
         async with Store(settings.store.url) as store:
             await check_exposure(settings.server, store)
@@ -63,10 +66,12 @@ async def check_exposure(settings: ServerSettings, store: Store) -> None:
     if settings.auth == "none":
         raise ConfigError(
             f"without keys the server listens on this machine only, and {settings.host} is not: "
-            'make a key with `lango keys add` and set server.auth = "keys", or use --host 127.0.0.1'
+            'make a key with `lango keys add --user NAME` and set server.auth = "keys", or use --host 127.0.0.1'
         )
     if not any(key.revoked_at is None for key in await store.read(list_keys)):
-        raise ConfigError(f"no API key exists yet to call {settings.host} with: make one with `lango keys add`")
+        raise ConfigError(
+            f"no API key exists yet to call {settings.host} with: make one with `lango keys add --user NAME`"
+        )
 
 
 class JsonLogFormatter(logging.Formatter):

@@ -50,9 +50,13 @@ async def metrics(context: Context, caller: CurrentCaller) -> Response:
     from lango.server.streaming import prometheus_text
 
     leases = await _read_leases(context)
-    runtime = context.runtime
+    served = [*context.agents.contexts.values()]
     text = prometheus_text.render(
-        context.metrics, context.turns.recorders, runtime.queued_turns, runtime.turns.abandoned_turns, leases
+        context.metrics,
+        [recorder for one in served for recorder in one.turns.recorders],
+        sum(one.runtime.queued_turns for one in served),
+        sum(one.runtime.turns.abandoned_turns for one in served),
+        leases,
     )
     return Response(text, media_type=prometheus_text.CONTENT_TYPE)
 

@@ -1,25 +1,26 @@
-"""Read the observations of a session, and read and delete facts about the user."""
+"""Read, correct, pin and delete the observations of a session and the facts about the user."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from lango.server.context import Context
 from lango.server.json_body import large_response
-from lango.server.schemas import COMMON_ERRORS, RecordView, SessionIdPath
+from lango.server.schemas import COMMON_ERRORS, RecordView, RequestBody, SessionIdPath
 from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
 from lango.store.memory import observations
 
 router = APIRouter(
     prefix="/v1",
     tags=["memory"],
-    responses={status: COMMON_ERRORS[status] for status in (401, 404)},
+    responses=COMMON_ERRORS,
     route_class=AuthenticatedRoute,
 )
 
 FactId = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["1"])]
+NoteId = Annotated[str, Path(pattern=r"^[0-9]{1,18}\.[0-9]{1,18}$", examples=["3.1"])]
 
 
 class Observation(BaseModel):
@@ -34,7 +35,7 @@ class Observation(BaseModel):
     standing: Literal["current", "condensed", "taken_back"]
     first_seq: int
     last_seq: int
-    priority: Literal["high", "medium", "low"]
+    priority: Literal["pinned", "high", "medium", "low"]
     day: str
     text: str
     sources: list[int]
@@ -70,6 +71,8 @@ class Fact(RecordView):
     model: str
     created_at: datetime
     replaced_by: str | None = None
+    pinned: bool = False
+    """The user wrote or pinned it."""
 
 
 class FactList(BaseModel):
@@ -78,8 +81,25 @@ class FactList(BaseModel):
     facts: list[Fact]
 
 
+class MemoryEdit(RequestBody):
+    """What to change of a note or a fact."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"pinned": True}]})
+
+    text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1_000)] | None = None
+    """What holds instead; a corrected item is pinned."""
+    pinned: bool | None = None
+    """Whether it is never condensed, and shown first."""
+
+
+class EditResult(BaseModel):
+    """Whether the item existed."""
+
+    changed: bool
+
+
 class ForgetResult(BaseModel):
-    """Whether the fact existed."""
+    """Whether the item existed."""
 
     forgotten: bool
 
@@ -106,6 +126,28 @@ async def read_memory(
     return await large_response(shown)
 
 
+@router.patch("/sessions/{session_id}/memory/{note_id}")
+async def edit_note(
+    session_id: SessionIdPath, note_id: NoteId, edit: MemoryEdit, caller: CurrentCaller, context: Context
+) -> EditResult:
+    """Correct, pin or unpin an observation of a session."""
+    await context.get_session(caller, session_id)
+    changed = await context.runtime.memory.edit_note(
+        session_id, note_id, text=edit.text, pinned=edit.pinned, user_id=caller.user_id
+    )
+    return EditResult(changed=changed is not None)
+
+
+@router.delete("/sessions/{session_id}/memory/{note_id}")
+async def forget_note(
+    session_id: SessionIdPath, note_id: NoteId, caller: CurrentCaller, context: Context
+) -> ForgetResult:
+    """Delete an observation of a session, and recall its messages no more."""
+    await context.get_session(caller, session_id)
+    forgotten = await context.runtime.memory.forget_note(session_id, note_id, user_id=caller.user_id)
+    return ForgetResult(forgotten=forgotten)
+
+
 @router.get("/memory", response_model=FactList)
 async def read_facts(
     caller: CurrentCaller,
@@ -117,6 +159,15 @@ async def read_facts(
     return await large_response(
         lambda: {"facts": [Fact.model_validate(fact).model_dump(mode="json") for fact in facts]}
     )
+
+
+@router.patch("/memory/{fact_id}")
+async def edit_fact(fact_id: FactId, edit: MemoryEdit, caller: CurrentCaller, context: Context) -> EditResult:
+    """Correct, pin or unpin a fact about the caller; the earlier text is kept behind it."""
+    changed = await context.runtime.memory.edit_fact(
+        int(fact_id), text=edit.text, pinned=edit.pinned, user_id=caller.user_id
+    )
+    return EditResult(changed=changed is not None)
 
 
 @router.delete("/memory/{fact_id}")

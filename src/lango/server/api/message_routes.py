@@ -2,20 +2,21 @@
 
 from datetime import datetime
 from typing import Annotated, Any, Self
-from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
-from lango.adk.services.message_parts import stored_attachments
-from lango.messages import Attachment as StoredFile
+from lango.adk.events.message_parts import stored_attachments
 from lango.server.context import Context
 from lango.server.errors import ApiError
+from lango.server.file_responses import file_response
 from lango.server.json_body import large_response
 from lango.server.schemas import (
     COMMON_ERRORS,
     CONFLICT,
+    MAX_INTEGER,
     Attachment,
+    ErrorDetail,
     Message,
     MessagePage,
     PageSize,
@@ -24,18 +25,18 @@ from lango.server.schemas import (
     attachments_of,
 )
 from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.store.codec.json_text import to_client_json
 from lango.store.codec.records import as_datetime
 from lango.store.sessions.window import read_message, read_message_page
+from lango.store.tool_calls.tool_journal import read_journal_entries
 from lango.store.turns import queue
-from lango.store.turns.tool_journal import read_journal_entries
+from lango.store.turns.node_progress import latest_by_turn, read_node_steps
+from lango.store.turns.rebuilt_events import read_turn_errors
 from lango.store.turns.turns import read_turn
 
 _FILE_RESPONSES: Responses = {
     200: {"description": "The file.", "content": {"application/octet-stream": {"schema": {"type": "string"}}}}
 }
-
-_INLINE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""Types that a browser may display: images that hold no script. Other files are downloads."""
 
 router = APIRouter(prefix="/v1", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
 
@@ -45,18 +46,26 @@ async def read_messages(
     session_id: SessionIdPath,
     caller: CurrentCaller,
     context: Context,
-    before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+    before: Annotated[int | None, Query(ge=1, le=MAX_INTEGER)] = None,
     limit: PageSize = 50,
 ) -> Response:
     """Read messages in order: the newest, or those before a sequence number."""
-    session = await context.get_session_without_expired_approvals(caller, session_id)
+    session = await context.get_session_without_expired_requests(caller, session_id)
     records = await context.store.read(read_message_page, session, before=before, limit=limit + 1)
     page = records[-limit:]
     journal = await context.store.read(read_journal_entries, session.key, page)
+    last_seq = session.last_seq if before is None else before - 1
+    steps = await context.store.read(read_node_steps, session, page[0].seq, last_seq) if page else []
+    nodes = latest_by_turn(steps, page)
+    errors = await context.store.read(read_turn_errors, session, page[0].seq, last_seq) if page else {}
 
     def shown() -> dict[str, Any]:
-        messages = [Message.from_stored(stored, journal).model_dump(mode="json") for stored in page]
-        return {"messages": messages, "before": page[0].seq if len(records) > limit else None}
+        messages = [Message.from_stored(stored, journal, nodes.get(stored.seq, ())) for stored in page]
+        for message in messages:
+            if failed := errors.get(message.seq):
+                message.error = ErrorDetail(type=failed.error, message=to_client_json(failed.message))
+        shown_messages = [message.model_dump(mode="json") for message in messages]
+        return {"messages": shown_messages, "before": page[0].seq if len(records) > limit else None}
 
     return await large_response(shown)
 
@@ -66,30 +75,19 @@ async def read_messages(
 )
 async def read_attachment(
     session_id: SessionIdPath,
-    seq: Annotated[int, Path(ge=1, le=2**62, examples=[1])],
+    seq: Annotated[int, Path(ge=1, le=MAX_INTEGER, examples=[1])],
     index: Annotated[int, Path(ge=0, le=1000, examples=[0])],
     caller: CurrentCaller,
     context: Context,
+    request: Request,
 ) -> Response:
-    """Read a file of a message: an image for display, any other type as a download."""
+    """Read a file of a message: an image for display, any other type as a download. A `Range` is honoured."""
     stored = await context.store.read(read_message, await context.get_session(caller, session_id), seq)
     files = stored_attachments(stored) if stored else []
     if index >= len(files):
         raise ApiError(404, "AttachmentNotFound", f"message {seq} of session {session_id!r} has no such file")
-    return file_response(files[index])
-
-
-def file_response(file: StoredFile) -> Response:
-    """Return a file as a response."""
-    is_inline = file.mime_type in _INLINE_TYPES
-    disposition = "inline" if is_inline else "attachment"
-    headers = {
-        "Content-Disposition": f"{disposition}; filename*=UTF-8''{quote(file.name, safe='')}",
-        "X-Content-Type-Options": "nosniff",
-        "Content-Security-Policy": "default-src 'none'; sandbox",
-        "Cache-Control": "private, max-age=3600",
-    }
-    return Response(file.data, media_type=file.mime_type if is_inline else "application/octet-stream", headers=headers)
+    file = files[index]
+    return file_response(context.store, file.name, file.mime_type, file.data, request.headers)
 
 
 class QueuedMessage(BaseModel):

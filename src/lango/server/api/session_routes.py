@@ -1,39 +1,41 @@
-"""Create, list, read, rename, fork, rewind, delete, search, export and import sessions."""
+"""Create, list, read, rename, fork, rewind, delete, search, export and import sessions, and save them as test cases."""
 
 import asyncio
-import base64
-import json
-from collections.abc import AsyncIterable, AsyncIterator
-from typing import Annotated, Any
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from datetime import datetime
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Body, Query, Request, Response
+from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 
+from lango.errors import UsageError
+from lango.server.api.cursors import SESSION_CURSOR, decode_cursor, encode_cursor
 from lango.server.context import Context
 from lango.server.errors import ApiError, session_not_found
 from lango.server.json_body import large_response
+from lango.server.openapi import EXPORT_EXAMPLE
 from lango.server.schemas import (
     COMMON_ERRORS,
     CONFLICT,
-    EXPORT_EXAMPLE,
     SESSION_ID,
     NewFork,
     NewSession,
     NewTitle,
     PageSize,
+    RecordView,
     Responses,
     RewindTo,
-    SearchHit,
-    SearchHits,
     Session,
     SessionIdPath,
     SessionPage,
     SessionWithState,
+    error_responses,
 )
 from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
 from lango.server.security.middleware import max_message_bytes
-from lango.store import SessionRecord
+from lango.store import SessionId, SessionRecord, Store
 from lango.store.sessions.sessions import list_session_page
 
 router = APIRouter(prefix="/v1", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
@@ -42,10 +44,18 @@ _NDJSON = "application/x-ndjson"
 _SENT_AT_ONCE = 20_000
 _LINE_IN_BODIES = 2
 """The longest line of an import, in multiples of the largest message with files."""
+ExportFormat = Annotated[Literal["jsonl", "markdown", "html"], Query()]
+_EXPORTS = {"jsonl": (_NDJSON, "jsonl"), "markdown": ("text/markdown", "md"), "html": ("text/html", "html")}
+"""The media type and the ending of a file, by format."""
 _EXPORT_RESPONSES: Responses = {
     200: {
-        "description": "The session as lines of JSON; the last line shows that the export is complete.",
-        "content": {_NDJSON: {"schema": {"type": "string"}, "example": EXPORT_EXAMPLE}},
+        "description": "The session as lines of JSON, the last of which shows that the export is complete; or a "
+        "document.",
+        "content": {
+            _NDJSON: {"schema": {"type": "string"}, "example": EXPORT_EXAMPLE},
+            "text/markdown": {"schema": {"type": "string"}},
+            "text/html": {"schema": {"type": "string"}},
+        },
     }
 }
 _IMPORT_BODY: dict[str, Any] = {
@@ -55,8 +65,34 @@ _IMPORT_BODY: dict[str, Any] = {
     }
 }
 
+_EVAL_SET_RESPONSES: Responses = {200: {"description": "An eval set with one case."}} | error_responses(
+    {409: "The session has no message yet."}
+)
+
 NewSessionId = Annotated[str | None, Query(pattern=SESSION_ID)]
 SearchQuery = Annotated[str, Query(max_length=1000, examples=["hello"])]
+
+
+class SearchHit(RecordView):
+    """A matching message or title."""
+
+    session_id: str
+    title: str
+    """The title of the session."""
+    seq: int
+    """0: the title matches."""
+    role: Literal["user", "assistant", "title"]
+    created_at: datetime
+    text: str
+    """An excerpt of the message around the first match, as plain text."""
+    marks: list[tuple[int, int]]
+    """Start and end of each match in `text`, in Unicode code points."""
+
+
+class SearchHits(BaseModel):
+    """The results of a search, the best first."""
+
+    hits: list[SearchHit]
 
 
 @router.post("/sessions", status_code=201, responses=CONFLICT, response_model=SessionWithState)
@@ -71,16 +107,16 @@ async def create_session(
 async def list_sessions(
     caller: CurrentCaller,
     context: Context,
-    cursor: Annotated[str | None, Query(max_length=200)] = None,
+    cursor: Annotated[str | None, Query(max_length=200, json_schema_extra={"pattern": SESSION_CURSOR})] = None,
     limit: PageSize = 50,
 ) -> SessionPage:
     """List the caller's sessions, the newest first."""
-    after = _decode_cursor(cursor) if cursor else None
+    after = None if cursor is None else decode_cursor(cursor, SESSION_CURSOR)[:2]
     records = await context.store.read(
         list_session_page, context.runtime.app_name, caller.user_id, after=after, limit=limit + 1
     )
     page = records[:limit]
-    more = _encode_cursor(page[-1].updated_at, page[-1].key) if len(records) > limit else None
+    more = encode_cursor(page[-1].updated_at, page[-1].key) if len(records) > limit else None
     return SessionPage(sessions=[Session.from_record(record) for record in page], next_cursor=more)
 
 
@@ -103,18 +139,6 @@ async def delete_session(session_id: SessionIdPath, caller: CurrentCaller, conte
 async def session_response(record: SessionRecord, status: int = 200) -> Response:
     """Return a session with its state, which may be large, as a response."""
     return await large_response(lambda: SessionWithState.from_record(record).model_dump(mode="json"), status)
-
-
-def _encode_cursor(updated_at: float, key: int) -> str:
-    return base64.urlsafe_b64encode(json.dumps([updated_at, key]).encode()).decode().rstrip("=")
-
-
-def _decode_cursor(cursor: str) -> tuple[float, int]:
-    try:
-        updated_at, key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        return float(updated_at), min(max(int(key), 0), 2**62)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise ApiError(400, "BadRequest", "cursor: send the next_cursor of the page before") from error
 
 
 @router.get("/search")
@@ -155,26 +179,59 @@ async def rewind_session(
 
 
 @router.get("/sessions/{session_id}/export", response_class=StreamingResponse, responses=_EXPORT_RESPONSES)
-async def export_session(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> StreamingResponse:
-    """Export a session with all its data, as a backup or for an import."""
-    lines = context.sessions.export_lines(session_id, user_id=caller.user_id)
-    first = await anext(lines)  # raises for a missing session before the response starts
+async def export_session(
+    session_id: SessionIdPath, caller: CurrentCaller, context: Context, format: ExportFormat = "jsonl"
+) -> StreamingResponse:
+    """Export a session with all its data, as a backup or for an import, or its conversation as a document to share.
 
-    async def all_lines() -> AsyncIterator[str]:
+    The HTML page needs nothing else, and runs no script.
+    """
+    if format == "jsonl":
+        parts = context.sessions.export_lines(session_id, user_id=caller.user_id)
+    else:
+        parts = context.sessions.export_document(session_id, format, user_id=caller.user_id)
+    first = await anext(parts)  # raises for a missing session before the response starts
+
+    async def all_parts() -> AsyncIterator[str]:
         together, size = [first], len(first)
-        async for line in lines:
-            together.append(line)
-            size += len(line)
+        async for part in parts:
+            together.append(part)
+            size += len(part)
             if size > _SENT_AT_ONCE:
                 yield "".join(together)
                 together, size = [], 0
                 await asyncio.sleep(0)  # otherwise a fast client would hold the event loop
         yield "".join(together)
 
-    name = f"{session_id}.jsonl"
+    media_type, ending = _EXPORTS[format]
+    return StreamingResponse(all_parts(), media_type=media_type, headers=_saved_as(f"{session_id}.{ending}"))
+
+
+@router.get("/sessions/{session_id}/evalset", response_model=dict[str, Any], responses=_EVAL_SET_RESPONSES)
+async def save_as_eval_set(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> Response:
+    """Return a session as a test case in ADK's eval-set format, for `lango eval` and `adk eval`."""
+    session = await context.get_session(caller, session_id)
+    write = await asyncio.to_thread(_eval_set_writer)
+    try:
+        eval_set = await write(context.store, session.name)
+    except UsageError as error:
+        raise ApiError(409, "NothingToSave", str(error)) from error
+    response = await large_response(lambda: eval_set)
+    response.headers.update(_saved_as(f"{session_id}.evalset.json"))
+    return response
+
+
+def _eval_set_writer() -> Callable[[Store, SessionId], Awaitable[dict[str, Any]]]:
+    """Import ADK's models of test cases, which takes a while and is rarely needed."""
+    from lango.adk.evaluation.session_case import session_eval_set
+
+    return session_eval_set
+
+
+def _saved_as(name: str) -> dict[str, str]:
+    """Return the header that makes a browser save a response under a name."""
     ascii_name = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "_" for char in name)
-    saved_as = f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe='')}"
-    return StreamingResponse(all_lines(), media_type=_NDJSON, headers={"Content-Disposition": saved_as})
+    return {"Content-Disposition": f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe='')}"}
 
 
 @router.post(

@@ -9,14 +9,14 @@ from pydantic import BaseModel
 
 from lango.runtime.session_usage import DEFAULT_TURNS, SessionUsage
 from lango.server.context import Context
-from lango.server.schemas import COMMON_ERRORS, RecordView, SessionIdPath
+from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, RecordView, SessionIdPath
 from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
 
 
 class TokenUsage(RecordView):
-    """Tokens and cost, as in a turn's `done` event; null: the price is not known."""
+    """Tokens and cost, as in a turn's `done` event, without its thought tokens; null: the price is not known."""
 
     input_tokens: int
     output_tokens: int
@@ -105,6 +105,8 @@ class UsageReport(BaseModel):
     before: int | None
     """Pass it as `before` for earlier turns; null: there are none."""
     total: UsageTotal
+    memory: TokenUsage
+    """What the observer of the memory used besides; `model_calls` counts its batches of notes."""
 
     @classmethod
     def from_usage(cls, usage: SessionUsage) -> Self:
@@ -117,6 +119,7 @@ class UsageReport(BaseModel):
             turns=[TurnUsageView.model_validate(turn) for turn in usage.turns],
             before=usage.before,
             total=UsageTotal(turns=usage.all_turns, usage=TokenUsage.model_validate(usage.total)),
+            memory=TokenUsage.model_validate(usage.memory),
         )
 
 
@@ -125,7 +128,7 @@ async def read_usage(
     session_id: SessionIdPath,
     caller: CurrentCaller,
     context: Context,
-    before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+    before: Annotated[int | None, Query(ge=1, le=MAX_INTEGER)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = DEFAULT_TURNS,
 ) -> UsageReport:
     """Read the usage of the newest turns, or of those before a turn, and the window of the next request."""

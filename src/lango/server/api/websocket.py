@@ -1,7 +1,8 @@
 """Serve turns of any of the caller's sessions over one WebSocket at `/v1/ws`.
 
 A client sends JSON: `{"type": "message", "session", "text", "attachments"?, "idempotency_key"?}`,
-`{"type": "cancel", "session"}`, `{"type": "approval", "session", "call_id", "approved"}` or
+`{"type": "cancel", "session"}`, `{"type": "approval", "session", "call_id", "approved", "grant"?, "reason"?}`,
+`{"type": "input", "session", "call_id", "value" or "decline", "idempotency_key"?}` or
 `{"type": "resume", "session", "after"?}`. The server sends the events of those turns, each with its `session`. It
 answers an invalid message with an `error` that has no `id`, is not `fatal`, and names its `session`, if there is one.
 The same form reports `NothingRuns` (no turn to cancel), `NothingToResume` (no event follows, and no turn runs) and
@@ -9,35 +10,29 @@ The same form reports `NothingRuns` (no turn to cancel), `NothingToResume` (no e
 """
 
 import asyncio
-import functools
 import json
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, WebSocket
 from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import override
 
 from lango.errors import LangoError, SessionNotFound, Stopping
-from lango.json_input import TooManyValues, read_json
+from lango.server.api.pending_schemas import ApprovalAnswer, InputAnswer, ToolResult
 from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError, describe_problems, to_api_error
-from lango.server.schemas import SESSION_ID, IdempotencyKeyText, NewMessage, RequestBody
-from lango.server.security.auth import Caller, read_authorization
-from lango.server.streaming.sse import wait_until_refused
+from lango.server.schemas import MAX_INTEGER, SESSION_ID, IdempotencyKeyText, NewMessage, RequestBody
+from lango.server.security.auth import Caller
+from lango.server.sockets import CONNECTION_ERRORS, SocketConnection, read_message
 from lango.store import SessionRecord
 from lango.store.turns.event_log import LoggedEvent
-
-_log = logging.getLogger("lango.server")
 
 router = APIRouter()
 
 _MAX_STREAMS = 32
-_PROTOCOL = "lango"
-_UNKNOWN_TYPE = "send an object with a type: message, cancel, approval or resume"
-_CONNECTION_ERRORS = (TimeoutError, RuntimeError, WebSocketDisconnect)
-"""Raised by sending to a client that does not read, or has disconnected."""
+_UNKNOWN_TYPE = "send an object with a type: message, cancel, approval, input, credential, result or resume"
 
 SessionName = Annotated[str, Field(pattern=SESSION_ID)]
 
@@ -57,13 +52,40 @@ class Cancel(RequestBody):
     session: SessionName
 
 
-class Approval(RequestBody):
+class Approval(ApprovalAnswer):
     """Answer an approval request."""
 
     type: Literal["approval"]
     session: SessionName
     call_id: Annotated[str, Field(max_length=512)]
-    approved: bool
+
+
+class Input(InputAnswer):
+    """Answer an input request of a workflow or of a running tool."""
+
+    type: Literal["input"]
+    session: SessionName
+    call_id: Annotated[str, Field(max_length=512)]
+    idempotency_key: IdempotencyKeyText | None = None
+
+
+class Credential(RequestBody):
+    """Answer a credential request."""
+
+    type: Literal["credential"]
+    session: SessionName
+    call_id: Annotated[str, Field(max_length=512)]
+    value: Any
+    idempotency_key: IdempotencyKeyText | None = None
+
+
+class Result(ToolResult):
+    """Bring a result of a client tool or a long-running tool."""
+
+    type: Literal["result"]
+    session: SessionName
+    call_id: Annotated[str, Field(max_length=512)]
+    idempotency_key: IdempotencyKeyText | None = None
 
 
 class Resume(RequestBody):
@@ -71,69 +93,47 @@ class Resume(RequestBody):
 
     type: Literal["resume"]
     session: SessionName
-    after: Annotated[int, Field(ge=0, lt=2**62)] | None = None
+    after: Annotated[int, Field(ge=0, le=MAX_INTEGER)] | None = None
 
 
-ClientMessage = Annotated[SendMessage | Cancel | Approval | Resume, Field(discriminator="type")]
+ClientMessage = Annotated[
+    SendMessage | Cancel | Approval | Input | Credential | Result | Resume, Field(discriminator="type")
+]
 _CLIENT_MESSAGE: TypeAdapter[ClientMessage] = TypeAdapter(ClientMessage)
 
 
 @router.websocket("/v1/ws")
 async def serve_socket(socket: WebSocket, context: Context) -> None:
     """Handle the client's messages and send it events, until it disconnects."""
-    try:
-        authorization = read_authorization(socket)
-        await context.authenticator.authenticate(authorization)
-    except (ApiError, LangoError) as refused:
-        await socket.close(1008, str(refused)[:120])
-        return
-    await socket.accept(_PROTOCOL if _PROTOCOL in socket.scope["subprotocols"] else None)
-    connection = _SocketConnection(socket, context, authorization)
-    try:
-        await connection.wait_closed()
-    finally:
-        await connection.close()
+    await _TurnSocket(socket, context).serve()
 
 
 def _parse_client_message(text: str) -> ClientMessage:
     """Parse a message of the client; raise `ApiError` for an invalid one."""
     try:
-        return _CLIENT_MESSAGE.validate_python(read_json(text))
-    except TooManyValues as error:
-        raise ApiError(413, "TooLarge", str(error)) from error
+        return _CLIENT_MESSAGE.validate_python(read_message(text))
     except ValidationError as error:
         problems = error.errors()
         message = describe_problems(problems) if problems[0]["loc"] else _UNKNOWN_TYPE
         raise ApiError(400, "BadRequest", message) from error
-    except (ValueError, RecursionError) as error:
-        raise ApiError(400, "BadRequest", "send JSON as text") from error
 
 
-class _SocketConnection:
-    """One socket. Streams wait for the socket, and the socket for its client: nothing is buffered."""
+class _TurnSocket(SocketConnection):
+    """One socket, with the streams of any number of turns."""
 
-    def __init__(self, socket: WebSocket, context: ServerContext, authorization: str | None) -> None:
-        self._socket = socket
-        self._context = context
-        self._authorization = authorization
+    def __init__(self, socket: WebSocket, context: ServerContext) -> None:
+        super().__init__(socket, context)
         self._streams: set[asyncio.Task[None]] = set()
-        self._receiver = asyncio.create_task(self._receive_all())
 
-    async def wait_closed(self) -> None:
-        """Wait until the client disconnects, is disconnected, or loses access."""
-        check = functools.partial(self._context.authenticator.verify, self._authorization)
-        recheck = asyncio.create_task(wait_until_refused(check))
-        await asyncio.wait([self._receiver, recheck], return_when=asyncio.FIRST_COMPLETED)
-        recheck.cancel()
-        if recheck.done() and not self._receiver.done():
-            await self._socket.close(1008, str(recheck.result())[:120])
-        elif not self._receiver.cancelled():
-            self._receiver.result()
+    @override
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return list(self._streams)
 
+    @override
     async def _receive_all(self) -> None:
-        while (frame := await self._socket.receive())["type"] != "websocket.disconnect":
+        while (text := await self._receive()) is not None:
             try:
-                message = _parse_client_message(frame.get("text") or "")
+                message = _parse_client_message(text)
             except ApiError as refused:
                 await self._send_error(refused)
                 continue
@@ -143,43 +143,74 @@ class _SocketConnection:
                 await self._send_error(error, message.session)
 
     async def _handle(self, message: ClientMessage) -> None:
-        # again: the key may have been revoked
-        caller = await self._context.authenticator.authenticate(self._authorization)
+        caller = await self._authenticate()
         if len(self._streams) >= _MAX_STREAMS:
             raise ApiError(429, "TooManyStreams", f"at most {_MAX_STREAMS} streams on one socket")
+        context = await self._context.agents.of_session(caller, message.session, preferred=self._context)
         match message:
             case SendMessage():
-                await self._context.check_may_write(caller, message.session)
-                turn = await self._context.turns.submit(
-                    caller, message.session, message.text, message.idempotency_key, message.files
-                )
-                self._start_stream(message.session, self._context.turns.follow(turn))
+                await context.check_may_write(caller, message.session)
+                files = await context.load_files(caller, message.session, message.files)
+                turn = await context.turns.submit(caller, message.session, message.text, message.idempotency_key, files)
+                self._start_stream(message.session, context.turns.follow(turn))
             case Approval():
-                await self._approve(caller, message)
+                await self._approve(context, caller, message)
+            case Input() | Credential():
+                await self._answer(context, caller, message)
+            case Result():
+                await self._bring_result(context, caller, message)
             case Resume():
-                session = await self._context.get_session(caller, message.session)
-                self._start_stream(message.session, self._resumed_events(session, message.after))
+                session = await context.get_session(caller, message.session)
+                self._start_stream(message.session, self._resumed_events(context, session, message.after))
             case Cancel():
-                await self._context.get_session(caller, message.session)
-                if not await self._context.runtime.cancel(message.session, user_id=caller.user_id):
+                await context.get_session(caller, message.session)
+                if not await context.runtime.cancel(message.session, user_id=caller.user_id):
                     raise ApiError(
                         409, "NothingRuns", f"no turn runs in session {message.session!r}: nothing to cancel"
                     )
 
-    async def _approve(self, caller: Caller, message: Approval) -> None:
-        await self._context.authenticator.check_token_quota(caller)
-        await self._context.get_session(caller, message.session)
-        turn = await self._context.turns.submit_approval(
-            caller, message.session, message.call_id, approved=message.approved
+    async def _answer(self, context: ServerContext, caller: Caller, message: Input | Credential) -> None:
+        await context.authenticator.check_token_quota(caller)
+        await context.get_session(caller, message.session)
+        turns = context.turns
+        answer = (caller, message.session, message.call_id, message.value, message.idempotency_key)
+        if isinstance(message, Input):
+            turn = await turns.submit_input(*answer, decline=message.decline)
+        else:
+            turn = await turns.submit_credential(*answer)
+        self._start_stream(message.session, turns.follow(turn))
+
+    async def _approve(self, context: ServerContext, caller: Caller, message: Approval) -> None:
+        await context.authenticator.check_token_quota(caller)
+        await context.get_session(caller, message.session)
+        turn = await context.turns.submit_approval(
+            caller,
+            message.session,
+            message.call_id,
+            approved=message.approved,
+            grant=message.new_grant,
+            reason=message.reason,
         )
-        self._start_stream(message.session, self._context.turns.follow(turn))
+        self._start_stream(message.session, context.turns.follow(turn))
+
+    async def _bring_result(self, context: ServerContext, caller: Caller, message: Result) -> None:
+        await context.authenticator.check_token_quota(caller)
+        await context.get_session(caller, message.session)
+        turn = await context.turns.submit_results(
+            caller,
+            message.session,
+            {message.call_id: message.result},
+            message.idempotency_key,
+            will_continue=message.will_continue,
+        )
+        self._start_stream(message.session, context.turns.follow(turn))
 
     async def _resumed_events(
-        self, session: SessionRecord, after: int | None
+        self, context: ServerContext, session: SessionRecord, after: int | None
     ) -> AsyncGenerator[LoggedEvent | None, None]:
         """Yield the events of a session after an id; raise `ApiError` if there are none."""
         any_event = False
-        async with aclosing(self._context.turns.follow_session(session, after)) as events:
+        async with aclosing(context.turns.follow_session(session, after)) as events:
             async for event in events:
                 any_event = any_event or event is not None
                 yield event
@@ -201,7 +232,7 @@ class _SocketConnection:
                         await self._send(event.data.removesuffix("}") + session_suffix)
         except (LangoError, ApiError) as error:
             await self._send_error(error, session_id, fatal=isinstance(error, SessionNotFound | Stopping))
-        except _CONNECTION_ERRORS:
+        except CONNECTION_ERRORS:
             self._disconnect()
 
     async def _send_error(self, error: Exception, session_id: str | None = None, *, fatal: bool = False) -> None:
@@ -211,20 +242,5 @@ class _SocketConnection:
             body["call_id"] = None  # as in every error event that ends a stream
         try:
             await self._send(json.dumps(body if session_id is None else body | {"session": session_id}))
-        except _CONNECTION_ERRORS:
+        except CONNECTION_ERRORS:
             self._disconnect()
-
-    def _disconnect(self) -> None:
-        _log.warning("a client that does not read was disconnected")
-        self._receiver.cancel()
-
-    async def _send(self, text: str) -> None:
-        async with asyncio.timeout(self._context.settings.server.write_timeout_s):
-            await self._socket.send_text(text)
-
-    async def close(self) -> None:
-        """Stop all streams; the turns continue."""
-        tasks = [self._receiver, *self._streams]
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)

@@ -11,16 +11,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from lango.adk.services.message_parts import stored_attachments, stored_thoughts
+from lango.adk.events.message_parts import stored_attachments, stored_thoughts
 from lango.messages import Message, ToolCall
 from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
 from lango.store import StoredEvent
 from lango.store.codec.json_text import printable_text
 from lango.store.codec.rows import client_call_ids
-from lango.store.turns.client_calls import NO_RESULT
+from lango.store.tool_calls.client_calls import NO_RESULT
 
 APPROVAL_NOTE = "\n\n[This needs approval: "
 """Start of the note about an approval request, which is added to an answer for the client only."""
+INPUT_NOTE = "\n\n[This needs input: "
+CREDENTIAL_NOTE = "\n\n[This needs access: "
+"""Start of the note about an input request, which is added to an answer for the client only."""
 
 ClipResults = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, Mapping[str, Any]]]
 """Clips long results, as the store does."""
@@ -57,7 +60,8 @@ def _visible_carried_message(message: Message, clip_results: ClipResults) -> Vis
         case "user":
             return visible_user_message(message, map(file_fingerprint, attachments_of_message(message)))
         case "assistant":
-            text = printable_text(message.content).partition(APPROVAL_NOTE)[0]
+            text = printable_text(message.content).partition(APPROVAL_NOTE)[0].partition(INPUT_NOTE)[0]
+            text = text.partition(CREDENTIAL_NOTE)[0]
             return VisibleMessage("assistant", text, calls=tuple(map(_call_text, message.tool_calls)))
         case _:
             shown = clip_results({call.id: call.output or {} for call in message.tool_calls})

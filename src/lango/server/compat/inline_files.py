@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from lango.adk.services.message_parts import make_attachment
+from lango.adk.events.message_parts import make_attachment
 from lango.messages import Attachment, Media, Message
 from lango.server.errors import ApiError
+from lango.store.contents import content_hash
 
 _BASE64_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
 _MAX_URL_HEAD = 1000
@@ -54,5 +55,5 @@ def attachments_of_message(message: Message) -> list[Attachment]:
 
 
 def file_fingerprint(file: Attachment) -> str:
-    """Return a hash of a file's type and bytes, which does not depend on its name."""
-    return hashlib.sha256(f"{file.mime_type},".encode("utf-8", "surrogatepass") + file.data).hexdigest()
+    """Return a hash of a file's type and bytes, which does not depend on its name. The bytes need not be loaded."""
+    return hashlib.sha256(f"{file.mime_type},{content_hash(file.data)}".encode("utf-8", "surrogatepass")).hexdigest()

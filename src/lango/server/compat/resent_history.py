@@ -21,10 +21,11 @@ from lango.server.streaming.turn_streams import TurnRef
 from lango.store import SessionId, SessionRecord
 from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_message_page
-from lango.store.turns.client_calls import read_client_calls
+from lango.store.tool_calls.client_calls import read_client_calls
 from lango.store.turns.queue import read_queued_messages
 from lango.store.turns.turns import find_by_idempotency_key, read_turn
 from lango.tools import Tool
+from lango.turns.turn_input import ModelOptions
 
 Results = Mapping[str, Mapping[str, Any]]
 FILE_LEFT_OUT = "[a file stood here: of a result, only text is taken]"
@@ -73,6 +74,7 @@ async def submit_results(
     attempt: str,
     *,
     require_all: bool = False,
+    options: ModelOptions | None = None,
 ) -> TurnRef:
     """Submit results of client tool calls as a turn.
 
@@ -93,7 +95,7 @@ async def submit_results(
     if require_all:
         check_all_answered(open_calls, results.keys())
     taken = {call_id: result for call_id, result in results.items() if call_id in open_calls or call_id in new}
-    return await context.turns.submit_results(caller, session_id, taken, key, tools)
+    return await context.turns.submit_results(caller, session_id, taken, key, tools, options=options)
 
 
 def check_all_answered(calls: Collection[str], answered: Collection[str]) -> None:
@@ -139,13 +141,24 @@ async def submit_user_messages(
     key: str | None,
     tools: Sequence[Tool],
     results: Results,
+    options: ModelOptions | None = None,
+    state_delta: Mapping[str, Any] | None = None,
 ) -> TurnRef:
     """Submit the user's last message as a turn, after those that the session does not hold yet."""
     last = user_messages[-1]
     history = await _unstored_messages(context, caller, session_id, user_messages, newest)
     files = attachments_of_message(last)
     return await context.turns.submit(
-        caller, session_id, last.content, key, files, client_tools=tools, results=results, history=history
+        caller,
+        session_id,
+        last.content,
+        key,
+        files,
+        client_tools=tools,
+        results=results,
+        history=history,
+        options=options,
+        state_delta=state_delta,
     )
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lango.server.security.oidc import Issuer
 
 DEFAULT_USER_ID = "user"
+_SHORT_BODY_DIGITS = 4  # up to 9,999 bytes
 _BEARER_SUBPROTOCOL = "bearer."
 _MINUTE_S = 60.0
 _MAX_TRACKED_HOLDERS = 10_000
@@ -63,12 +64,17 @@ class Authenticator:
         self._store = store
         self._issuer = _make_issuer(settings)
         self._oidc = settings.oidc
+        self._operators = frozenset(settings.operators)
         self._request_times: dict[str, deque[float]] = {}
 
     @property
     def is_single_user(self) -> bool:
         """Whether there is only one user, who needs no key."""
         return self._without_keys
+
+    def is_operator(self, caller: Caller) -> bool:
+        """Whether the caller may read and change what all users share."""
+        return self._without_keys or caller.user_id in self._operators
 
     async def authenticate(self, authorization: str | None) -> Caller:
         """Return the caller; raise `ApiError` for a key or token that is missing, invalid or over its rate limit."""
@@ -152,13 +158,23 @@ async def authenticate_request(request: Request) -> None:
     try:
         request.state.caller = await authenticator.authenticate(authorization)
     except ApiError as refused:
-        if _has_body(request):
+        if not await _discard_short_body(request):
             refused.headers["Connection"] = "close"
         raise
 
 
-def _has_body(request: Request) -> bool:
-    return request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+async def _discard_short_body(request: Request) -> bool:
+    """Read a short body to its end, and return whether there is no more to read.
+
+    A connection that is closed with unread bytes is reset, and the client may lose the response.
+    """
+    length = request.headers.get("content-length", "0")
+    if "transfer-encoding" in request.headers or len(length) > _SHORT_BODY_DIGITS:
+        return False
+    if length != "0":
+        async for _ in request.stream():
+            pass
+    return True
 
 
 async def current_caller(request: Request) -> Caller:

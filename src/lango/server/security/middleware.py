@@ -19,10 +19,14 @@ from lango.server.errors import ApiError, to_response
 from lango.server.security.connections import FOR_HEALTH_CHECKS, HEALTH_PATHS
 from lango.server.security.hosts import host_and_port_of_origin, host_of, is_loopback
 
-_PATHS_WITH_FILES = re.compile(r"/v1/sessions/[^/]+/messages|/run|/run_sse")
+_PATHS_WITH_FILES = re.compile(
+    r"/v1/sessions/[^/]+/messages|/run|/run_sse|/apps/[^/]+/users/[^/]+/sessions/[^/]+/artifacts"
+)
 _IMPORT_PATH = "/v1/sessions/import"
-_CONVERSATION_PATHS = frozenset({"/agui", "/v1/chat/completions"})
+_ARTIFACT_PATH = re.compile(r"/v1/(sessions/[^/]+/)?artifacts/.+", re.DOTALL)
+_CONVERSATION_PATHS = frozenset({"/agui", "/v1/chat/completions", "/v1/responses", "/v1/responses/compact"})
 _MIN_BYTES_PER_S = 10_000
+_METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})  # no route has others: they get 405
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -41,8 +45,9 @@ def max_message_bytes(settings: ServerSettings) -> int:
 class RequestGuard:
     """The outermost ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings, max_artifact_bytes: int) -> None:
         self._app = app
+        self._artifact_limit = _BodyLimit(_ANY_KIND, max_artifact_bytes, "store.max_artifact_bytes")
         self._origins = frozenset(origin.lower().rstrip("/") for origin in settings.allowed_origins)
         self._import_limit = _BodyLimit("application/x-ndjson", settings.max_import_bytes, "server.max_import_bytes")
         self._message_limit = _BodyLimit("application/json", max_message_bytes(settings), "server.max_body_bytes")
@@ -88,13 +93,15 @@ class RequestGuard:
         if unsafe and not self._is_allowed_origin(headers.getlist("origin"), host):
             message = "pages of that origin may not call this server (setting server.allowed_origins)"
             raise ApiError(403, "ForeignOrigin", message)
-        if scope["type"] == "http" and unsafe:
+        if scope["type"] == "http" and scope["method"] in _METHODS_WITH_BODY:
             _check_body(headers, self._body_limit(scope))
 
     def _body_limit(self, scope: Scope) -> "_BodyLimit":
-        """Return the limit of a path: messages may have files, imports are files, some clients resend histories."""
+        """Return the limit of a path: messages may have files, imports and uploads are files, histories are resent."""
         if scope["path"] == _IMPORT_PATH:
             return self._import_limit
+        if _ARTIFACT_PATH.fullmatch(scope["path"]):  # by PUT, which no page of another site sends
+            return self._artifact_limit
         if scope["path"] in _CONVERSATION_PATHS:
             return self._conversation_limit
         return self._message_limit if _PATHS_WITH_FILES.fullmatch(scope["path"]) else self._default_limit
@@ -105,6 +112,9 @@ class RequestGuard:
             "*" in self._origins or origin.lower() in self._origins or host_and_port_of_origin(origin) == host.lower()
             for origin in origins
         )
+
+
+_ANY_KIND = "*/*"
 
 
 class _BodyLimit(Struct, frozen=True):
@@ -124,7 +134,7 @@ def _check_body(headers: Headers, body: _BodyLimit) -> None:
         raise body.too_large()
     has_body = length != "0" or "transfer-encoding" in headers
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if (has_body or kind) and kind != body.kind:
+    if (has_body or kind) and kind != body.kind and body.kind != _ANY_KIND:
         raise ApiError(415, "NotJson", f"send Content-Type: {body.kind}")
 
 

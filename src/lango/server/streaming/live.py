@@ -29,11 +29,12 @@ T = TypeVar("T")
 class Changed(Struct, frozen=True, tag_field="type", tag="changed"):
     """A hint that a client should read something again.
 
-    `sessions`: the list of sessions; `waiting`: the queued messages; `rewound`: the messages, some of which may have
-    been rewound; `messages`: the messages, because a turn runs in a process that logs no events.
+    `sessions`: the list of sessions; `inbox`: what waits for the user in any session; `waiting`: the queued messages;
+    `rewound`: the messages, some of which may have been rewound; `messages`: the messages, because a turn runs in a
+    process that logs no events.
     """
 
-    what: Literal["sessions", "waiting", "rewound", "messages"]
+    what: Literal["sessions", "inbox", "waiting", "rewound", "messages"]
 
 
 LiveEvents = AsyncGenerator[LoggedEvent | Changed | None, None]
@@ -92,7 +93,9 @@ async def _change_hints(reader: _Reader) -> LiveEvents:
     """Yield what should be read again; everything once at the start, since an earlier read may be old."""
     watch, key = reader.watch, reader.key
     lists, queue, rewound, activity = watch.list_changes, watch.queue_changes[key], watch.rewinds[key], 0
+    inbox = watch.inbox_changes
     yield Changed("sessions")
+    yield Changed("inbox")
     if reader.session is not None:
         yield Changed("waiting")
         yield Changed("rewound")
@@ -101,6 +104,9 @@ async def _change_hints(reader: _Reader) -> LiveEvents:
         if lists != watch.list_changes:
             lists = watch.list_changes
             yield Changed("sessions")
+        if inbox != watch.inbox_changes:
+            inbox = watch.inbox_changes
+            yield Changed("inbox")
         if queue != watch.queue_changes[key]:
             queue = watch.queue_changes[key]
             yield Changed("waiting")

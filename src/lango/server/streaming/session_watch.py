@@ -1,7 +1,7 @@
 """Notify readers when a user's sessions change, in this process or another one.
 
-Changes of this process notify at once. Those of other processes are found by one short query a second for each user
-with an open page, however many pages are open.
+Changes of this process notify at once. Those of other processes, and of the inbox, are found by two short queries a
+second for each user with an open page, however many pages are open.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from lango.errors import StoreError
 from lango.store import SessionRecord, Store
 from lango.store.sessions.sessions import list_session_page
+from lango.store.tool_calls.inbox import Place, read_inbox_places
 from lango.turns.notifier import Notifier
 
 _log = logging.getLogger("lango.server")
@@ -20,6 +21,8 @@ _log = logging.getLogger("lango.server")
 _POLL_S = 1.0
 _COMPARED_SESSIONS = 25
 """How many of the newest sessions are compared with their last state."""
+_COMPARED_ITEMS = 100
+"""How many of the newest items of the inbox are compared."""
 
 
 class UserWatch:
@@ -29,6 +32,8 @@ class UserWatch:
         self.changed = Notifier()
         self.list_changes = 0
         """Changes to the list of sessions: titles or order."""
+        self.inbox_changes = 0
+        """Something started or stopped waiting for the user."""
         self.activity: Counter[int] = Counter()
         """Changes in a session, by its key."""
         self.queue_changes: Counter[int] = Counter()
@@ -41,12 +46,16 @@ class UserWatch:
         self._owner = app_name, user_id
         self._listed: list[tuple[int, str]] | None = None
         self._known: dict[int, SessionRecord] = {}
+        self._inbox: tuple[Place, ...] | None = None
+        self.may_have_missed = False
+        """A turn of this process may have opened and closed a request between two polls."""
 
     async def poll(self) -> None:
         """Poll the store for changes of other processes."""
         while True:
             try:
                 self._compare(await self._store.read(list_session_page, *self._owner, limit=_COMPARED_SESSIONS))
+                self._compare_inbox(await self._store.read(read_inbox_places, *self._owner, _COMPARED_ITEMS))
             except StoreError as error:
                 _log.warning("sessions could not be polled: %s", error)
             await asyncio.sleep(_POLL_S)
@@ -66,6 +75,13 @@ class UserWatch:
         )
         self.list_changes += listed != before
         if active or listed != before:
+            self.changed.notify()
+
+    def _compare_inbox(self, places: tuple[Place, ...]) -> None:
+        before, self._inbox = self._inbox, places
+        missed, self.may_have_missed = self.may_have_missed, False
+        if before is not None and (before != places or missed):
+            self.inbox_changes += 1
             self.changed.notify()
 
 
@@ -101,6 +117,7 @@ class SessionWatch:
         """Notify readers of a change in a session; with `queued`, of its queued messages."""
         if user_watch := self._users.get(session.name.user_id):
             user_watch.activity[session.key] += 1
+            user_watch.may_have_missed = True
             user_watch.queue_changes[session.key] += queued
             user_watch.changed.notify()
 

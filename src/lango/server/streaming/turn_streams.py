@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from lango.errors import SessionNotFound, Stopping, StoreError
+from lango.grants import NewGrant
 from lango.messages import Attachment, Message
 from lango.runtime.runtime import Runtime
 from lango.server.security.auth import Caller
@@ -24,6 +25,7 @@ from lango.store.turns.turns import TurnRecord, read_turn
 from lango.tools import Tool
 from lango.turns.liveness import LivenessMonitor
 from lango.turns.running_turn import RunningTurn
+from lango.turns.turn_input import ModelOptions
 
 _log = logging.getLogger("lango.server")
 
@@ -71,6 +73,8 @@ class TurnStreams:
         results: Mapping[str, Mapping[str, Any]] | None = None,
         history: Sequence[Message] = (),
         at_revision: int | None = None,
+        options: ModelOptions | None = None,
+        digest: str | None = None,
     ) -> TurnRef:
         """Store a message and run its turn, whether or not a client follows it."""
         self._check_accepting()
@@ -86,6 +90,8 @@ class TurnStreams:
             history=history,
             at_revision=at_revision,
             quota_id=_quota_id(caller),
+            options=options,
+            digest=digest,
         )
         return self._start_recording(running)
 
@@ -98,8 +104,12 @@ class TurnStreams:
         client_tools: Sequence[Tool] = (),
         history: Sequence[Message] = (),
         at_revision: int | None = None,
+        *,
+        will_continue: bool | None = False,
+        options: ModelOptions | None = None,
+        digest: str | None = None,
     ) -> TurnRef:
-        """Store the results of client tool calls, and run the turn that continues with them."""
+        """Store the results of client calls or long-running tools, and run the turn that continues with them."""
         self._check_accepting()
         running = await self._runtime.submit_results(
             session_id,
@@ -110,11 +120,23 @@ class TurnStreams:
             history=history,
             at_revision=at_revision,
             quota_id=_quota_id(caller),
+            will_continue=will_continue,
+            options=options,
+            digest=digest,
         )
         return self._start_recording(running)
 
     async def submit_approval(
-        self, caller: Caller, session_id: str, call_id: str, *, approved: bool, client_tools: Sequence[Tool] = ()
+        self,
+        caller: Caller,
+        session_id: str,
+        call_id: str,
+        *,
+        approved: bool,
+        grant: NewGrant | None = None,
+        reason: str = "",
+        client_tools: Sequence[Tool] = (),
+        options: ModelOptions | None = None,
     ) -> TurnRef:
         """Answer an approval request, and run the turn that continues with it."""
         self._check_accepting()
@@ -123,7 +145,48 @@ class TurnStreams:
             call_id,
             approved=approved,
             user_id=caller.user_id,
+            grant=grant,
+            reason=reason,
             client_tools=client_tools,
+            quota_id=_quota_id(caller),
+            options=options,
+        )
+        return self._start_recording(running)
+
+    async def submit_input(
+        self,
+        caller: Caller,
+        session_id: str,
+        call_id: str,
+        value: Any,
+        idempotency_key: str | None = None,
+        *,
+        decline: bool = False,
+    ) -> TurnRef:
+        """Answer an input request of a workflow or of a running tool, and run the turn that continues with it."""
+        self._check_accepting()
+        running = await self._runtime.submit_input(
+            session_id,
+            call_id,
+            value,
+            user_id=caller.user_id,
+            idempotency_key=idempotency_key,
+            quota_id=_quota_id(caller),
+            decline=decline,
+        )
+        return self._start_recording(running)
+
+    async def submit_credential(
+        self, caller: Caller, session_id: str, call_id: str, value: Any, idempotency_key: str | None = None
+    ) -> TurnRef:
+        """Answer a credential request, and run the turn that continues with it."""
+        self._check_accepting()
+        running = await self._runtime.submit_credential(
+            session_id,
+            call_id,
+            value,
+            user_id=caller.user_id,
+            idempotency_key=idempotency_key,
             quota_id=_quota_id(caller),
         )
         return self._start_recording(running)

@@ -1,54 +1,56 @@
 """Serve ADK's REST API: a client of `adk api_server` only has to change the address.
 
-`/list-apps`, `/apps/{app}/users/{user}/sessions...`, `/run` and `/run_sse`, as ADK documents them. There is one app.
-With keys, the user in a path or body must be the user of the key: any other gets 404. Without keys, any name is a user.
+`/list-apps`, `/apps/{app}/users/{user}/sessions...`, `/run` and `/run_sse`, as ADK documents them. Each agent is
+an app. With keys, the user in a path or body must be the user of the key: any other gets 404. Without keys, any name is
+a user.
 
 Differences to ADK: turns of a session run one at a time, and continue when their client leaves; a client cannot add
-events; messages are text, files as `inlineData`, or answers to `adk_request_confirmation`; there are no artifacts;
-memory and evaluation are answered with 501. An error is in `detail`, and with its type in `error`.
+events; messages are text, files as `inlineData`, answers to `adk_request_confirmation` and `adk_request_input`, or
+results of calls; every session is memory without being added; evaluation is answered with 501, and Live is closed with
+a sentence. An error is in `detail`, and with its type in `error`.
 """
 
 import json
+import platform
 import time
 import uuid
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Path
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-from pydantic.alias_generators import to_camel
+from fastapi import APIRouter, Body, Depends, WebSocket
+from msgspec.structs import replace
+from pydantic import Field
 from starlette.responses import Response
 
 from lango.adk.services import adk_server
-from lango.errors import StaleSession, UsageError
-from lango.events import TextDelta, ThoughtDelta, TurnError
+from lango.errors import UsageError
+from lango.events import TurnError
+from lango.runtime.session_state import change_state
+from lango.server.compat.adk.adk_paths import (
+    SESSION_PATH,
+    SESSIONS_PATH,
+    AdkRequestBody,
+    AdkRoute,
+    IdPath,
+    PathUser,
+    caller_as_user,
+    check_app,
+    check_may_set_state,
+)
+from lango.server.compat.adk.run_events import RECENT_EVENTS, RunEvents
 from lango.server.context import Context, ServerContext
-from lango.server.errors import ApiError, error_body, turn_api_error
+from lango.server.errors import ApiError, turn_api_error
 from lango.server.json_body import JsonResponse, large_response
-from lango.server.schemas import SESSION_ID, IdempotencyKey, refuse_app_state
-from lango.server.security.auth import Caller, CurrentCaller, current_caller, route_with_error_body
+from lango.server.schemas import SESSION_ID, IdempotencyKey
+from lango.server.security.auth import Caller, CurrentCaller, current_caller
 from lango.server.streaming.sse import FrameStreamResponse
-from lango.server.streaming.turn_streams import TurnRef
-from lango.store import NewEvent, SessionId, SessionRecord
+from lango.store import SessionId, SessionRecord, StoredEvent
 from lango.store.sessions import sessions
 from lango.store.sessions.window import read_session_events
-from lango.store.turns.queue import find_newest_turn
-from lango.store.turns.turns import TurnRecord, read_turn
+from lango.store.tool_calls.input_requests import read_input_requests
 
-# ADK's clients read errors in `detail`
-_AdkRoute = route_with_error_body(lambda refused: {"detail": str(refused)} | error_body(refused))
-router = APIRouter(include_in_schema=False, route_class=_AdkRoute)
-
-_RECENT_EVENTS = 500
-
-IdPath = Annotated[str, Path(pattern=SESSION_ID)]
-
-
-class AdkRequestBody(BaseModel):
-    """A request body with camelCase or snake_case names, as ADK accepts it."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+router = APIRouter(include_in_schema=False, route_class=AdkRoute)
 
 
 class NewAdkSession(AdkRequestBody):
@@ -57,8 +59,7 @@ class NewAdkSession(AdkRequestBody):
     session_id: Annotated[str, Field(pattern=SESSION_ID)] | None = None
     state: dict[str, Any] | None = None
     events: list[Any] | None = None
-
-    _check_state = field_validator("state")(refuse_app_state)
+    options: dict[str, Any] | None = None
 
 
 class StateChange(AdkRequestBody):
@@ -66,7 +67,11 @@ class StateChange(AdkRequestBody):
 
     state_delta: dict[str, Any]
 
-    _check_state = field_validator("state_delta")(refuse_app_state)
+
+class MemoryUpdate(AdkRequestBody):
+    """The session to add to memory."""
+
+    session_id: Annotated[str, Field(pattern=SESSION_ID)]
 
 
 class RunRequest(AdkRequestBody):
@@ -78,27 +83,21 @@ class RunRequest(AdkRequestBody):
     new_message: dict[str, Any] | None = None
     streaming: bool = False
     state_delta: dict[str, Any] | None = None
+    function_call_event_id: str | None = None
+    """Sent by ADK's page with an answer; the answer's call is found by its id."""
+    invocation_id: str | None = None
+    custom_metadata: dict[str, Any] | None = None
+    service_tier: str | None = None
 
-    _check_state = field_validator("state_delta")(refuse_app_state)
-
-
-def _caller_as_user(context: ServerContext, caller: Caller, app: str, user_id: str) -> Caller:
-    """Return the caller as the user that a request names; raise `ApiError` for another user."""
-    if app != context.runtime.app_name:
-        raise ApiError(404, "NotFound", f"there is no app {app!r}")
-    if context.authenticator.is_single_user:
-        return Caller(user_id)
-    if user_id != caller.user_id:
-        raise ApiError(404, "NotFound", f"there is no user {user_id!r}")
-    return caller
-
-
-async def _path_user(app: str, user_id: IdPath, caller: CurrentCaller, context: Context) -> Caller:
-    return _caller_as_user(context, caller, app, user_id)
-
-
-PathUser = Annotated[Caller, Depends(_path_user)]
-"""The caller as the user that the path names."""
+    def check_supported(self, *, is_answer: bool) -> None:
+        """Raise `ApiError` for fields that would have no effect."""
+        if self.invocation_id and not is_answer:
+            message = "send it with answers or results only: the server itself resumes a turn that was interrupted"
+            raise ApiError(400, "BadRequest", f"invocationId: {message}")
+        if self.custom_metadata:
+            raise ApiError(400, "BadRequest", "customMetadata is not supported here: put it in stateDelta")
+        if self.service_tier:
+            raise ApiError(400, "BadRequest", "serviceTier is not supported here: set it in the agent's own model")
 
 
 @router.get("/health")
@@ -109,45 +108,64 @@ async def health() -> dict[str, str]:
 
 @router.get("/list-apps", dependencies=[Depends(current_caller)])
 async def list_apps(context: Context, detailed: bool = False) -> Any:
-    """List the only app."""
+    """List the apps, one for each agent."""
     if not detailed:
-        return [context.runtime.app_name]
+        return [*context.agents.contexts]
+    return {"apps": [_describe_app(one) for one in context.agents.contexts.values()]}
+
+
+def _describe_app(context: ServerContext) -> dict[str, Any]:
     root = context.runtime.agents()
     app = {"name": context.runtime.app_name, "rootAgentName": root["name"], "description": root["description"]}
-    return {"apps": [app | {"language": "python", "isComputerUse": False}]}
+    return app | {"language": "python", "isComputerUse": False, "agents": None}
 
 
 @router.get("/version", dependencies=[Depends(current_caller)])
 async def version() -> dict[str, str]:
     """Return the version of ADK."""
-    return {"version": adk_server.ADK_VERSION, "language": "python"}
+    return {
+        "version": adk_server.ADK_VERSION,
+        "language": "python",
+        "language_version": platform.python_version().rstrip("+"),
+    }
+
+
+@router.get("/apps/{app}/app-info")
+async def read_app_info(app: str, caller: CurrentCaller, context: Context) -> Response:
+    """Describe the app, its agents, and their instructions and tools."""
+    check_app(context, app)
+    if not context.authenticator.is_operator(caller):
+        message = "app-info shows the agent's instructions: only the users in the setting server.operators may read it"
+        raise ApiError(403, "NotAnOperator", message)
+    try:
+        info = await context.runtime.app_info()
+    except UsageError as error:
+        raise ApiError(400, "BadRequest", str(error)) from error
+    return await large_response(lambda: info)
 
 
 # -- sessions -----------------------------------------------------------------------------------------------------
 
 
-_SESSIONS = "/apps/{app}/users/{user_id}/sessions"
-_SESSION = _SESSIONS + "/{session_id}"
-
-
-@router.get(_SESSIONS)
+@router.get(SESSIONS_PATH)
 async def list_sessions(caller: PathUser, context: Context) -> Response:
     """List a user's sessions, without their events."""
-    app = context.runtime.app_name
-    records = await context.store.read(sessions.list_sessions, app, caller.user_id)
-    return await large_response(lambda: [adk_server.session_to_json(record, [], app) for record in records])
+    records = await context.store.read(sessions.list_sessions, context.runtime.app_name, caller.user_id)
+    return await large_response(lambda: [_to_json(context, caller, record) for record in records])
 
 
-@router.post(_SESSIONS)
+@router.post(SESSIONS_PATH)
 async def create_session(caller: PathUser, context: Context, new: NewAdkSession | None = None) -> Response:
     """Create a session."""
     new = new or NewAdkSession()
     if new.events:
         raise ApiError(400, "BadRequest", "events: a session begins empty; only its turns write events")
+    if new.options:
+        raise ApiError(400, "BadRequest", "options: the session service here has none")
     return await _create(context, caller, new)
 
 
-@router.post(_SESSION)
+@router.post(SESSION_PATH)
 async def create_session_with_id(
     session_id: IdPath,
     caller: PathUser,
@@ -155,78 +173,65 @@ async def create_session_with_id(
     state: Annotated[dict[str, Any] | None, Body()] = None,
 ) -> Response:
     """Create a session with that id; the body is its state."""
-    try:
-        refuse_app_state(state)
-    except ValueError as error:
-        raise ApiError(400, "BadRequest", str(error)) from error
     return await _create(context, caller, NewAdkSession(session_id=session_id, state=state))
 
 
 async def _create(context: ServerContext, caller: Caller, new: NewAdkSession) -> Response:
+    check_may_set_state(context, caller, new.state)
     name = SessionId(context.runtime.app_name, caller.user_id, (new.session_id or "").strip() or str(uuid.uuid4()))
     record = await context.store.write(sessions.create_session, name, new.state, time.time())
-    return await _session_response(context, record)
+    return await large_response(lambda: _to_json(context, caller, record))
 
 
-async def _session_response(context: ServerContext, record: SessionRecord) -> Response:
-    return await large_response(lambda: adk_server.session_to_json(record, [], context.runtime.app_name))
+def _to_json(
+    context: ServerContext, caller: Caller, record: SessionRecord, stored: Iterable[StoredEvent] = ()
+) -> dict[str, Any]:
+    with_app_state = context.authenticator.is_operator(caller)
+    return adk_server.session_to_json(record, stored, context.runtime.app_name, with_app_state=with_app_state)
 
 
-@router.get(_SESSION)
+@router.get(SESSION_PATH)
 async def get_session(session_id: IdPath, caller: PathUser, context: Context) -> Response:
     """Read a session with all events."""
+    return await _session_with_events(context, caller, session_id)
+
+
+async def _session_with_events(
+    context: ServerContext, caller: Caller, session_id: str, more_state: Mapping[str, Any] | None = None
+) -> Response:
     session = await context.get_session(caller, session_id)
     found = await context.store.read(read_session_events, session.name)
     record, stored = found or (session, [])
-    return await large_response(lambda: adk_server.session_to_json(record, stored, context.runtime.app_name))
+    shown = replace(record, state={**record.state, **(more_state or {})})
+    await context.store.load_files(stored)
+    return await large_response(lambda: _to_json(context, caller, shown, stored))
 
 
-@router.patch(_SESSION)
+@router.patch(SESSION_PATH)
 async def update_session(session_id: IdPath, change: StateChange, caller: PathUser, context: Context) -> Response:
-    """Change a session's state, between its turns."""
-    # read first: a turn that starts later makes the write below stale
-    session = await context.get_session(caller, session_id)
-    newest = await context.store.read(find_newest_turn, session)
-    turn = None if newest is None else await context.store.read(read_turn, session.key, newest)
-    if turn and turn.status in ("queued", "running"):
-        raise StaleSession(f"a turn of session {session_id!r} runs: change its state when it is done")
-    entry = NewEvent(f"p-{uuid.uuid4()}", time.time(), state_delta=change.state_delta, extra={"author": "user"})
-    await context.store.append(session.key, session.name, session.revision, entry)
-    return await _session_response(context, await context.get_session(caller, session_id))
+    """Change a session's state, between its turns, and read the session with all events."""
+    check_may_set_state(context, caller, change.state_delta)
+    # ADK's answer shows temporary state, which is not stored
+    temporary = {name: value for name, value in change.state_delta.items() if name.startswith("temp:")}
+    name = SessionId(context.runtime.app_name, caller.user_id, session_id)
+    await change_state(context.store, name, change.state_delta)
+    return await _session_with_events(context, caller, session_id, temporary)
 
 
-@router.delete(_SESSION)
+@router.delete(SESSION_PATH)
 async def delete_session(session_id: IdPath, caller: PathUser, context: Context) -> None:
     """Cancel the running turn of a session, and delete the session if it exists."""
     await context.runtime.cancel(session_id, user_id=caller.user_id)
     await context.store.delete_session(SessionId(context.runtime.app_name, caller.user_id, session_id))
 
 
+@router.patch("/apps/{app}/users/{user_id}/memory")
+async def add_session_to_memory(update: MemoryUpdate, caller: PathUser, context: Context) -> None:
+    """Check that a session exists: every stored session is memory already."""
+    await context.get_session(caller, update.session_id)
+
+
 # -- not supported -----------------------------------------------------------------------------------------------
-
-
-@router.get(_SESSION + "/artifacts")
-async def list_artifacts(session_id: IdPath, caller: PathUser, context: Context) -> list[str]:
-    """Return an empty list of artifacts."""
-    await context.get_session(caller, session_id)
-    return []
-
-
-@router.api_route(_SESSION + "/artifacts{rest:path}", methods=["GET", "POST", "DELETE"])
-async def refuse_artifacts(session_id: IdPath, rest: str, caller: PathUser, context: Context) -> None:
-    """Refuse to read or store an artifact."""
-    await context.get_session(caller, session_id)
-    if rest in ("", "/"):
-        raise ApiError(501, "NotImplemented", "artifacts are not kept here")
-    raise ApiError(404, "NotFound", "there are no artifacts here")
-
-
-@router.patch("/apps/{app}/users/{user_id}/memory", dependencies=[Depends(_path_user)])
-async def refuse_memory() -> None:
-    """Refuse changes through ADK's memory service."""
-    raise ApiError(
-        501, "NotImplemented", "memory is made by Lango itself, from the conversation ([memory] in lango.toml)"
-    )
 
 
 @router.api_route(
@@ -235,6 +240,20 @@ async def refuse_memory() -> None:
 async def refuse_evaluation() -> None:
     """Refuse evaluation."""
     raise ApiError(501, "NotImplemented", "evaluation is not here: use `adk eval` on the same agent")
+
+
+@router.post("/agent-identity/finalize", dependencies=[Depends(current_caller)])
+async def refuse_agent_identity() -> None:
+    """Refuse the consent of Google Cloud's Agent Identity."""
+    message = "Agent Identity is not supported: give a credential by the turn's credential request"
+    raise ApiError(501, "NotImplemented", message)
+
+
+@router.websocket("/run_live")
+async def refuse_live(socket: WebSocket) -> None:
+    """Refuse ADK's Live mode."""
+    await socket.accept()  # a reason can only be given to an open socket
+    await socket.close(1003, "Live (audio and video both ways) is not supported: use /run_sse, or `adk web` for Live")
 
 
 # -- turns --------------------------------------------------------------------------------------------------------
@@ -268,8 +287,11 @@ async def run_sse(
             async for event in items:
                 if isinstance(event, TurnError):
                     yield _encode_error(turn_api_error(event))
+                elif event is None:
+                    yield None
                 else:
-                    yield f"data: {json.dumps(event)}\n\n" if event else None
+                    sent = [event] if request.function_call_event_id else adk_server.without_artifacts(event)
+                    yield "".join(f"data: {json.dumps(one)}\n\n" for one in sent)
 
     return FrameStreamResponse(frames(), context.settings.server.write_timeout_s, _encode_error)
 
@@ -279,24 +301,41 @@ def _encode_error(error: ApiError) -> str:
     return f"data: {json.dumps({'error': f'{error.type}: {error}', 'error_details': details})}\n\n"
 
 
-async def _submit(context: ServerContext, authenticated: Caller, request: RunRequest, key: str | None) -> "_RunEvents":
-    """Submit a message, or answers to approval requests."""
-    caller = _caller_as_user(context, authenticated, request.app_name or context.runtime.app_name, request.user_id)
+async def _submit(context: ServerContext, authenticated: Caller, request: RunRequest, key: str | None) -> RunEvents:
+    """Submit a message, answers to requests for approval, input or credentials, or results of calls."""
+    context = context.agents.contexts.get(request.app_name or "", context)
+    caller = caller_as_user(context, authenticated, request.app_name or context.runtime.app_name, request.user_id)
     try:
         message = adk_server.read_message(request.new_message or {})
     except UsageError as error:
         raise ApiError(400, "BadRequest", str(error)) from error
+    request.check_supported(is_answer=not (message.text or message.files))
+    check_may_set_state(context, caller, request.state_delta)
     await context.authenticator.check_token_quota(caller)
     session = await context.get_session(caller, request.session_id)
+    found = await context.store.read(read_session_events, session.name, RECENT_EVENTS)
+    stored = found[1] if found else []
+    # an answer continues the invocation that asked, whose earlier events the client knows
+    known = {event.event_id for event in stored}
     if message.text or message.files:
-        turn = await context.turns.submit(
-            caller, request.session_id, message.text, key, message.files, request.state_delta
-        )
-        return _RunEvents(context, [turn])
+        answers_input = bool(await context.store.read(read_input_requests, session))
+        files = await context.load_files(caller, request.session_id, message.files)
+        turn = await context.turns.submit(caller, request.session_id, message.text, key, files, request.state_delta)
+        return RunEvents(context, [turn], known if answers_input else ())
     if request.state_delta:
         raise ApiError(400, "BadRequest", "stateDelta: send it with a text, or by PATCH between two turns")
-    found = await context.store.read(read_session_events, session.name, _RECENT_EVENTS)
+    found = await context.store.read(read_session_events, session.name, RECENT_EVENTS)
     stored = found[1] if found else []
+    if message.results:
+        will_continue = {result.will_continue for result in message.results}
+        turn = await context.turns.submit_results(
+            caller,
+            request.session_id,
+            {result.call_id: result.result for result in message.results},
+            key,
+            will_continue=will_continue.pop() if len(will_continue) == 1 else None,
+        )
+        return RunEvents(context, [turn], {event.event_id for event in stored})
     turns = [
         await context.turns.submit_approval(
             caller,
@@ -306,52 +345,12 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
         )
         for request_call_id, approved in message.answers
     ]
-    # an answer continues the invocation that asked, whose earlier events the client knows
-    return _RunEvents(context, turns, {event.event_id for event in stored})
-
-
-class _RunEvents:
-    """The events that turns store, in ADK's form."""
-
-    def __init__(self, context: ServerContext, turns: Sequence[TurnRef], known: Iterable[str] = ()) -> None:
-        self._context = context
-        self._turns = turns
-        self._sent_ids = set(known)
-
-    async def events(self, *, streaming: bool) -> AsyncGenerator[dict[str, Any] | TurnError | None, None]:
-        """Yield ADK's events; None whenever no event came for a heartbeat. A fatal `TurnError` comes last."""
-        for turn in self._turns:
-            record = await self._read_turn(turn)
-            invocation_id = record.invocation_id if record else ""
-            async with aclosing(self._context.turns.follow(turn)) as items:
-                async for item in items:
-                    event = item and item.event
-                    if event is None:
-                        yield None
-                    elif isinstance(event, TextDelta | ThoughtDelta):
-                        if streaming:
-                            thought = isinstance(event, ThoughtDelta)
-                            yield adk_server.partial_event(event.text, event.author, invocation_id, thought=thought)
-                    else:
-                        for stored in await self._new_events(turn):
-                            yield stored
-                    if isinstance(event, TurnError) and event.fatal:
-                        yield event
-                        return
-
-    async def _read_turn(self, turn: TurnRef) -> TurnRecord | None:
-        return await self._context.store.read(read_turn, turn.session.key, turn.turn)
-
-    async def _new_events(self, turn: TurnRef) -> list[dict[str, Any]]:
-        """Return the events of a turn that were stored since the last call, without the user's message."""
-        record = await self._read_turn(turn)
-        found = await self._context.store.read(read_session_events, turn.session.name, _RECENT_EVENTS)
-        if record is None or found is None:
-            return []
-        invocations = {record.invocation_id, *record.extra.get("invocations", ())}
-        new_ids = {
-            stored_event.event_id for stored_event in found[1] if stored_event.invocation_id in invocations
-        } - self._sent_ids
-        self._sent_ids |= new_ids
-        events = adk_server.stored_to_json(found[1], self._context.runtime.app_name)
-        return [event for event in events if event["id"] in new_ids and event["author"] != "user"]
+    turns += [
+        await context.turns.submit_input(caller, request.session_id, call_id, value, key)
+        for call_id, value in message.inputs
+    ]
+    turns += [
+        await context.turns.submit_credential(caller, request.session_id, call_id, value, key)
+        for call_id, value in message.credentials
+    ]
+    return RunEvents(context, turns, known)

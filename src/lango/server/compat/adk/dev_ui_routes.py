@@ -18,6 +18,7 @@ from starlette.responses import FileResponse, PlainTextResponse, RedirectRespons
 
 from lango.adk.services.adk_server import dev_ui_folder
 from lango.errors import ConfigError
+from lango.server.compat.adk.adk_paths import check_app
 from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.json_body import JsonResponse
@@ -117,14 +118,14 @@ async def telemetry_consent() -> dict[str, bool]:
 @router.get("/dev/apps/{app}/build_graph")
 async def build_graph(app: str, caller: CurrentCaller, context: Context) -> dict[str, Any]:
     """Return the tree of agents."""
-    _check_app(app, context)
+    check_app(context, app)
     return {"name": app, "root_agent": context.runtime.agents()}
 
 
 @router.get("/dev/apps/{app}/build_graph_image")
 async def build_graph_image(app: str, caller: CurrentCaller, context: Context) -> dict[str, Any]:
     """Return the agents and their tools as a Graphviz graph."""
-    _check_app(app, context)
+    check_app(context, app)
     lines = "\n".join(_graph_lines(context.runtime.agents()))
     return {"": {"dotSrc": f"digraph {{\nrankdir=TB\nnode [shape=box, style=rounded]\n{lines}\n}}"}}
 
@@ -143,7 +144,7 @@ def _graph_lines(agent: Mapping[str, Any]) -> Iterator[str]:
 @router.get("/dev/apps/{app}/{what:path}")
 async def read_unsupported(app: str, what: str, caller: CurrentCaller, context: Context) -> Response:
     """Return an empty response for data that this server does not have."""
-    _check_app(app, context)
+    check_app(context, app)
     empty = next((response for pattern, response in _EMPTY.items() if re.fullmatch(pattern, what)), None)
     if empty is None:
         raise ApiError(404, "NotFound", f"there is no {what.partition('/')[0]} here: it belongs to ADK's own server")
@@ -154,8 +155,3 @@ async def read_unsupported(app: str, what: str, caller: CurrentCaller, context: 
 async def refuse_change(app: str, what: str, caller: CurrentCaller, context: Context) -> None:
     """Refuse changes to evaluations, tests, builders or deployments."""
     raise ApiError(501, "NotImplemented", f"{what.partition('/')[0]}: use ADK's own server (`adk web`) for this")
-
-
-def _check_app(app: str, context: Context) -> None:
-    if app != context.runtime.app_name:
-        raise ApiError(404, "NotFound", f"there is no app {app!r}")

@@ -2,15 +2,19 @@
 
 The last message starts the turn. Earlier messages are not read, except the user's own since the last answer that the
 session does not hold yet. A new thread id creates a session of the caller; ids belong to each user, so they reveal
-nothing about other users. Instruction and state are the agent's: a client's `context` and `state` are ignored, and
-`STATE_SNAPSHOT` carries the state.
+nothing about other users. The instruction is the agent's: a client's `context` is ignored.
+The client's `state` is the session's. A run stores what differs, and keeps keys that the client does not send; null is
+a value. `STATE_SNAPSHOT` carries the whole state at the start of the run, and `STATE_DELTA` what tools and agents
+change. Keys with `user:` are the state of the user in all sessions; `app:` and `temp:` keys are refused, and not shown.
 The last message may have files: media parts (`image`, `audio`, `video`, `document`) whose source is `data`, or a `url`
 that begins with `data:`, and the `binary` parts of versions before 1.0. Other URLs and file ids are refused.
 A client's `tools` are offered to the model in this run, beside the agent's own. A call of one ends the run without a
 result; the next run carries the result as a tool message. If the next run carries a user's message instead, the call is
 closed as unanswered.
 A tool that needs approval ends the run with an interrupt; the next run answers it in `resume`, with the payload
-`{"approved": true}`.
+`{"approved": true}`, and a `grant` or a `reason` as in `POST /v1/sessions/{id}/approvals/{call_id}`. A workflow that
+needs input, a tool that needs a credential, and a long-running tool without a result end it in the same way: the
+payload is then the value, or the result.
 """
 
 import asyncio
@@ -21,7 +25,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lango.server.context import Context
 from lango.server.errors import ApiError
-from lango.server.schemas import COMMON_ERRORS, SESSION_ID, Responses, error_responses
+from lango.server.openapi import EVENT_STREAM
+from lango.server.schemas import COMMON_ERRORS, CONFLICT, SESSION_ID, Responses, error_responses
 from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
 from lango.server.streaming.sse import EventStreamResponse, FrameStreamResponse
 
@@ -30,11 +35,11 @@ router = APIRouter(tags=["agui"], route_class=AuthenticatedRoute)
 _RESPONSES: Responses = {
     200: {
         "description": "AG-UI's events, from RUN_STARTED to RUN_FINISHED or RUN_ERROR.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": EVENT_STREAM},
     },
-    400: COMMON_ERRORS[400],
-    401: COMMON_ERRORS[401],
-} | error_responses({501: "AG-UI's package is not installed here."})
+    **COMMON_ERRORS,
+    **CONFLICT,
+} | error_responses({413: "A file of the message is refused.", 501: "AG-UI's package is not installed here."})
 _EXAMPLE: dict[str, Any] = {
     "threadId": "agui",
     "runId": "r1",
@@ -62,6 +67,6 @@ async def run_agent(body: RunInput, caller: CurrentCaller, context: Context) -> 
         raise ApiError(501, "MissingDependency", message) from error
     fields = {"threadId": body.thread_id, "runId": body.run_id, "messages": body.messages, **(body.model_extra or {})}
     parsed = await asyncio.to_thread(run_input.parse_run_input, fields)
-    turns = await run_input.submit_run(context, caller, parsed)
-    frames = agui_events.RunEvents(context, caller, parsed, turns).frames()
+    turns, state_delta = await run_input.submit_run(context, caller, parsed)
+    frames = agui_events.RunEvents(context, caller, parsed, turns, state_delta).frames()
     return FrameStreamResponse(frames, context.settings.server.write_timeout_s, agui_events.encode_error)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count, takewhile
 from typing import Any, cast
 
+import msgspec
 from ag_ui.core import (
     ActivityMessage,
     AssistantMessage,
@@ -22,6 +23,7 @@ from ag_ui.core import (
     ImagePart,
     Message,
     ReasoningMessage,
+    ResumeEntry,
     RunAgentInput,
     TextPart,
     ToolMessage,
@@ -30,9 +32,12 @@ from ag_ui.core import (
 )
 from pydantic import TypeAdapter, ValidationError
 
+from lango.errors import GrantRefused
+from lango.grants import NewGrant
 from lango.history.pairing import parse_result_text
 from lango.messages import Attachment
 from lango.messages import Message as LangoMessage
+from lango.server.compat.agui.run_state import changed_keys, read_client_state, store_state
 from lango.server.compat.inline_files import (
     attachments_of_message,
     file_fingerprint,
@@ -54,7 +59,13 @@ from lango.server.context import ServerContext
 from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.store.turns.client_calls import read_client_calls
+from lango.store import SessionId, SessionRecord
+from lango.store.sessions.sessions import find_session
+from lango.store.tool_calls.client_calls import read_client_calls
+from lango.store.tool_calls.credential_requests import read_credential_requests
+from lango.store.tool_calls.input_requests import read_input_requests
+from lango.store.tool_calls.long_running import read_awaited_results
+from lango.store.turns.turns import find_by_idempotency_key
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
 
@@ -88,7 +99,24 @@ def _not_agui(error: ValidationError, *place: str) -> ApiError:
     return ApiError(400, "BadRequest", f"this is not AG-UI's RunAgentInput: {', '.join(sorted(problems))}")
 
 
-async def submit_run(context: ServerContext, caller: Caller, run_input: RunAgentInput) -> list[TurnRef]:
+async def submit_run(
+    context: ServerContext, caller: Caller, run_input: RunAgentInput
+) -> tuple[list[TurnRef], dict[str, Any]]:
+    """Submit a run. Return its turns, and what it changes in the state of the session."""
+    sent = read_client_state(run_input.state)
+    name = SessionId(context.runtime.app_name, caller.user_id, run_input.thread_id)
+    session = await context.store.read(find_session, name)
+    state_delta = await asyncio.to_thread(changed_keys, sent, session)
+    return await _submit(context, caller, run_input, session, state_delta), state_delta
+
+
+async def _submit(
+    context: ServerContext,
+    caller: Caller,
+    run_input: RunAgentInput,
+    session: SessionRecord | None,
+    state_delta: Mapping[str, Any],
+) -> list[TurnRef]:
     """Submit the last message of a run, or its answers to interrupts of an earlier run."""
     tools = await read_client_tools([(tool.name, tool.description, tool.parameters) for tool in run_input.tools or ()])
     await context.authenticator.check_token_quota(caller)
@@ -99,10 +127,12 @@ async def submit_run(context: ServerContext, caller: Caller, run_input: RunAgent
     calls = await asyncio.to_thread(lambda: [_calls_in(message) for message in thread_messages])
     results = collect_results(calls)
     if run_input.resume:
+        await store_state(context, session, state_delta)
         return await _submit_answers(context, caller, run_input, tools, results)
     last = thread_messages[-1] if thread_messages else None
     if isinstance(last, ToolMessage):
         new = calls_answered_at_end(calls)
+        await store_state(context, session, state_delta)
         return [await submit_results(context, caller, run_input.thread_id, results, new, tools, run_input.run_id)]
     user_message = _to_user_message(last, last=True) if isinstance(last, UserMessage) else LangoMessage("user")
     if not isinstance(last, UserMessage) or not (user_message.content or user_message.media):
@@ -114,28 +144,74 @@ async def submit_run(context: ServerContext, caller: Caller, run_input: RunAgent
     # a repeated run with the same content is the same turn
     files = map(file_fingerprint, attachments_of_message(user_message))
     key = idempotency_key("agui", run_input.run_id, last.id, user_message.content, *files)
+    if session and (turn := await context.store.read(find_by_idempotency_key, session.key, key)):
+        return [TurnRef(session, turn)]  # the state that came with it is stored
     newest = sum(1 for _ in takewhile(lambda message: isinstance(message, UserMessage), reversed(thread_messages)))
     users = [message for message in (thread_messages if newest > 1 else [last]) if isinstance(message, UserMessage)]
     read = [*map(_to_user_message, users[:-1]), user_message]
-    return [await submit_user_messages(context, caller, run_input.thread_id, read, newest, key, tools, results)]
+    return [
+        await submit_user_messages(
+            context, caller, run_input.thread_id, read, newest, key, tools, results, state_delta=state_delta
+        )
+    ]
 
 
 async def _submit_answers(
     context: ServerContext, caller: Caller, run_input: RunAgentInput, tools: Sequence[Tool], results: Results
 ) -> list[TurnRef]:
-    """Submit answers to approval requests, after any results in the same run."""
+    """Submit answers to requests for approval or input, after any results in the same run."""
     session = await context.get_session(caller, run_input.thread_id)
     open_calls = {waiting.call.id for waiting in await context.store.read(read_client_calls, session)}
     turns: list[TurnRef] = []
     if new := open_calls & results.keys():
         turns.append(await submit_results(context, caller, run_input.thread_id, results, new, tools, run_input.run_id))
+    inputs = {request.call_id for request in await context.store.read(read_input_requests, session)}
+    credentials = {request.call_id for request in await context.store.read(read_credential_requests, session)}
+    awaited = {call.call_id for call in await context.store.read(read_awaited_results, session)}
     for answer in run_input.resume or ():
+        if answer.interrupt_id in credentials:
+            turns += await _submit_credential(context, caller, run_input.thread_id, answer)
+            continue
+        if answer.interrupt_id in awaited:
+            if answer.status == "resolved":
+                result = _to_result(answer.payload)
+                turns.append(
+                    await context.turns.submit_results(
+                        caller, run_input.thread_id, {answer.interrupt_id: result}, None, tools
+                    )
+                )
+            continue
+        if answer.interrupt_id in inputs and answer.status == "resolved":
+            turns.append(
+                await context.turns.submit_input(caller, run_input.thread_id, answer.interrupt_id, answer.payload)
+            )
+            continue
+        if answer.interrupt_id in inputs:
+            await context.runtime.cancel(run_input.thread_id, user_id=caller.user_id)
+            continue
         approved = answer.status == "resolved" and _is_approved(answer.payload)
+        grant = _grant_of(answer.payload) if approved else None
         turn = await context.turns.submit_approval(
-            caller, run_input.thread_id, answer.interrupt_id, approved=approved, client_tools=tools
+            caller,
+            run_input.thread_id,
+            answer.interrupt_id,
+            approved=approved,
+            grant=grant,
+            reason="" if approved else _reason_of(answer.payload),
+            client_tools=tools,
         )
         turns.append(turn)
     return turns
+
+
+async def _submit_credential(
+    context: ServerContext, caller: Caller, session_id: str, answer: ResumeEntry
+) -> list[TurnRef]:
+    """Submit an answer to a credential request, or close the request without one."""
+    if answer.status == "resolved":
+        return [await context.turns.submit_credential(caller, session_id, answer.interrupt_id, answer.payload)]
+    await context.runtime.credentials.decline(session_id, answer.interrupt_id, user_id=caller.user_id)
+    return []
 
 
 def _calls_in(message: Message) -> CallsInMessage:
@@ -160,6 +236,11 @@ def _result(message: ToolMessage) -> dict[str, Any]:
     if message.error:
         return {"error": message.error} | ({"result": text} if text else {})
     return parse_result_text(text)
+
+
+def _to_result(payload: Any) -> dict[str, Any]:
+    """Return the result of a long-running tool, which is an object."""
+    return cast("dict[str, Any]", payload) if isinstance(payload, dict) else {"result": payload}
 
 
 def _is_approved(payload: Any) -> bool:
@@ -217,3 +298,26 @@ def _upgrade_part(part: Any) -> Any:
             media = family if family in ("image", "audio", "video") else "document"
             return {"type": media, "source": source, "metadata": {"filename": fields.get("filename")}}
     return part
+
+
+def _reason_of(payload: Any) -> str:
+    """Return why a call is refused, from the payload of the refusal."""
+    match payload:
+        case {"reason": str(reason)}:
+            return reason
+        case _:
+            return ""
+
+
+def _grant_of(payload: Any) -> NewGrant | None:
+    """Return the grant in the payload of an approval. Raise `GrantRefused` if it is malformed."""
+    match payload:
+        case {"grant": None} | True:
+            return None
+        case {"grant": grant}:
+            try:
+                return msgspec.convert(grant, NewGrant)
+            except msgspec.ValidationError as error:
+                raise GrantRefused(f"grant: {error}") from error
+        case _:
+            return None

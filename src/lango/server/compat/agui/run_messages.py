@@ -25,8 +25,12 @@ class _StreamedMessage(Struct):
     pieces: list[TextDelta | ThoughtDelta]
 
     def to_message(self) -> AssistantMessage | ReasoningMessage:
-        kind = ReasoningMessage if self.is_thought else AssistantMessage
-        return kind(id=self.id, content="".join(piece.text for piece in self.pieces))
+        content = "".join(piece.text for piece in self.pieces)
+        if self.is_thought:
+            return ReasoningMessage(id=self.id, content=content)
+        return AssistantMessage(
+            id=self.id, content=content, name=(self.pieces[0].author if self.pieces else "") or None
+        )
 
 
 class RunMessages:

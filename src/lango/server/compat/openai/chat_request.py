@@ -9,11 +9,12 @@ from lango.errors import AttachmentRefused
 from lango.history.pairing import parse_result_text
 from lango.messages import Attachment, Message
 from lango.server.compat.inline_files import read_data_url, read_user_message
+from lango.server.compat.openai.chat_options import ChatOptions, bad_request
 from lango.server.compat.resent_history import FILE_LEFT_OUT, CallsInMessage
 from lango.server.errors import ApiError
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
-from lango.turns.turn_input import check_attachments
+from lango.turns.turn_input import ModelOptions, check_attachments
 
 _MAX_MESSAGES = 5_000
 
@@ -47,8 +48,8 @@ class ContentPart(BaseModel):
         if self.type == "file" and self.file and self.file.file_data:
             return read_data_url(number, self.file.filename, self.file.file_data)
         if self.type == "file":
-            raise _bad_request("messages: no files are kept here by a file_id; send file_data, as a data: URL")
-        raise _bad_request("messages: of the parts of a message only text, image_url and file are understood here")
+            raise bad_request("messages: no files are kept here by a file_id; send file_data, as a data: URL")
+        raise bad_request("messages: of the parts of a message only text, image_url and file are understood here")
 
 
 class ChatCallFunction(BaseModel):
@@ -132,32 +133,33 @@ class ChatTool(BaseModel):
     def read(self) -> tuple[str, str, Any]:
         """Return name, description and parameters; raise `ApiError` for another type of tool."""
         if self.type != "function" or self.function is None:
-            raise _bad_request("tools: of the kinds of tools only function is understood here")
+            raise bad_request("tools: of the kinds of tools only function is understood here")
         return self.function.name, self.function.description or "", self.function.parameters
 
 
 class StreamOptions(BaseModel):
     """Options of a stream."""
 
+    model_config = ConfigDict(strict=True)
+
     include_usage: bool | None = None
 
 
-class ChatRequest(BaseModel):
-    """A request for a completion; model settings, which belong to the agent, are ignored."""
+class ChatRequest(ChatOptions):
+    """A request for a completion."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"model": "lango", "messages": [{"role": "user", "content": "Hello!"}]}]}
+        strict=True,  # `true` is no number
+        json_schema_extra={"examples": [{"model": "lango", "messages": [{"role": "user", "content": "Hello!"}]}]},
     )
 
     model: str = ""
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=_MAX_MESSAGES), FailFast()]
     stream: bool | None = False
     stream_options: StreamOptions | None = None
-    n: int | None = 1
     tools: list[ChatTool] | None = None
-    tool_choice: Any = None
     functions: list[Any] | None = None
-    response_format: dict[str, Any] | None = None
+    function_call: Any = None
     user: Any = None
     """The user of the client: together with a conversation id it names a session; see `conversation_ids`."""
     metadata: dict[str, Any] | None = None
@@ -167,29 +169,29 @@ class ChatRequest(BaseModel):
         """Whether the last message is the result of a client's tool."""
         return self.messages[-1].role == "tool"
 
-    async def read_tools(self) -> list[Tool]:
-        """Return the client's tools; raise `ClientToolRefused` or `ApiError` for invalid ones."""
+    async def read_turn(self) -> tuple[list[Tool], ModelOptions]:
+        """Return the client's tools and the options of the turn.
+
+        Raise `ClientToolRefused` or `ApiError` for invalid ones.
+        """
         tools = await read_client_tools([tool.read() for tool in self.tools or ()])
-        if self.tool_choice not in (None, "auto", "none"):
-            raise _bad_request("tool_choice: the agent's model chooses; auto and none are understood here")
-        return [] if self.tool_choice == "none" else tools
+        offered = self.offered_tools([tool.name for tool in tools])
+        options = await self.read_options(offered)
+        return [tool for tool in tools if tool.name in offered], options
 
     def check_supported(self) -> None:
         """Raise `ApiError` for features that the agent does not support."""
-        if self.functions or any(message.role == "function" or message.function_call for message in self.messages):
-            raise _bad_request("functions: they are called tools by now; send tools, tool_calls and tool messages")
+        self.check_options()
+        if (
+            self.functions
+            or self.function_call
+            or any(message.role == "function" or message.function_call for message in self.messages)
+        ):
+            raise bad_request("functions: they are called tools by now; send tools, tool_calls and tool messages")
         if any(message.role == "tool" and not message.tool_call_id for message in self.messages):
-            raise _bad_request("messages: a tool message needs the tool_call_id of the call that it answers")
+            raise bad_request("messages: a tool message needs the tool_call_id of the call that it answers")
         last = self.messages[-1]
         if not self.ends_with_results and (last.role != "user" or not (last.text or last.file_parts)):
-            raise _bad_request(
+            raise bad_request(
                 "messages: the last message must be the user's, with a text or a file, or the result of a client's tool"
             )
-        if (self.n or 1) != 1:
-            raise _bad_request("n: there is one answer to a message")
-        if (self.response_format or {}).get("type", "text") != "text":
-            raise _bad_request("response_format: the agent answers in text")
-
-
-def _bad_request(message: str) -> ApiError:
-    return ApiError(400, "BadRequest", message)

@@ -1,37 +1,44 @@
 """Turn the events of a turn into a chat completion, streamed or whole."""
 
 import json
+import re
 import time
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, assert_never
 
+from pydantic import BaseModel
 from starlette.responses import Response
 
 from lango.errors import LangoError
 from lango.events import (
     Accepted,
     ApprovalNeeded,
+    CredentialNeeded,
+    InputNeeded,
+    NodeProgress,
     Queued,
     Resumed,
     TextDelta,
     TextWithdrawn,
     ThoughtDelta,
     ToolEnd,
+    ToolProgress,
     ToolStart,
     TurnDone,
     TurnError,
     TurnEvent,
     Usage,
 )
-from lango.server.compat.client_view import APPROVAL_NOTE
+from lango.server.compat.openai.pause_notes import pause_note
 from lango.server.context import ServerContext
 from lango.server.errors import ApiError, to_api_error, turn_api_error
 from lango.server.json_body import JsonResponse, tool_value_text
 from lango.server.streaming.turn_streams import TurnRef
-from lango.turns.streamed_text import FinalText, without_withdrawn
+from lango.turns.streamed_text import FinalText, LastText, join_texts, without_withdrawn
 
 _ERROR_TYPE_BY_STATUS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_PARAMETER = re.compile(r"([a-z_]+)(?:\.[\w.]+)?: ")
 _FINISH_REASONS = {
     "max_tokens": "length",
     "length": "length",
@@ -40,21 +47,48 @@ _FINISH_REASONS = {
 }
 
 
+class OpenAiError(BaseModel):
+    """The message and type of an error, as OpenAI's SDKs read them."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAiErrorBody(BaseModel):
+    """The body of every error response of OpenAI's API."""
+
+    error: OpenAiError
+
+
 def openai_error_body(error: ApiError) -> dict[str, Any]:
     """Return the body of an error response of OpenAI's API."""
     kind = _ERROR_TYPE_BY_STATUS.get(error.status, "server_error" if error.status >= 500 else "invalid_request_error")
-    return {"error": {"message": str(error), "type": kind, "param": None, "code": error.type}}
+    named = _PARAMETER.match(str(error)) if error.status == 400 else None
+    return {"error": {"message": str(error), "type": kind, "param": named and named[1], "code": error.type}}
+
+
+_Visible = TextDelta | ApprovalNeeded | InputNeeded | CredentialNeeded
 
 
 class Completion:
     """The answer of one turn as a completion."""
 
-    def __init__(self, context: ServerContext, turn: TurnRef, client_tools: Collection[str]) -> None:
+    def __init__(
+        self, context: ServerContext, turn: TurnRef, client_tools: Collection[str], *, only_json: bool = False
+    ) -> None:
+        """`only_json`: the answer must be JSON, so text that the model writes before it calls a tool is left out."""
         self._context = context
+        self._only_json = only_json
         self._turn = turn
         self._tool_calls = _ToolCalls(client_tools)
-        self._final_text = FinalText()
+        # text before a tool call cannot be taken back from a stream
+        holds_text = only_json and context.runtime.may_call_tools
+        self._final_text = LastText() if holds_text else FinalText()
         self._session_id = turn.session.name.id
+        self._root_name: str = context.runtime.agents()["name"]
+        self._speakers = Speakers(self._root_name)
         self._no_usage: dict[str, Any] = {}
         """Part of every chunk but the last of a stream that ends with the usage."""
         self._head: dict[str, Any] = {
@@ -75,21 +109,25 @@ class Completion:
             return JsonResponse(openai_error_body(api_error), api_error.status, {**api_error.headers, **headers})
 
     async def _whole_body(self) -> dict[str, Any]:
-        visible: list[TextDelta | ApprovalNeeded] = []
+        visible: list[_Visible] = []
         async with aclosing(self._context.turns.follow(self._turn)) as items:
             async for item in items:
                 match item and item.event:
-                    case TextDelta() | ApprovalNeeded() as event:
+                    case TextDelta() | ApprovalNeeded() | InputNeeded() | CredentialNeeded() as event:
                         visible.append(event)
                     case TextWithdrawn() as event:
                         visible = without_withdrawn(visible, event)
                     case ToolStart() | ToolEnd() as event:
                         self._tool_calls.add(event)
+                        if self._only_json and isinstance(event, ToolStart):
+                            visible = [shown for shown in visible if not isinstance(shown, TextDelta)]
                     case TurnError(fatal=True) as event:
                         raise turn_api_error(event)
                     case TurnDone() as event:
-                        return self._body("".join(map(self._visible_text, visible)), event)
-                    case None | Accepted() | Queued() | ThoughtDelta() | TurnError() | Resumed():
+                        return self._body(visible, event)
+                    case None | Accepted() | Queued() | ThoughtDelta() | TurnError() | Resumed() | NodeProgress():
+                        pass
+                    case ToolProgress():
                         pass
                     case _ as unexpected:
                         assert_never(unexpected)
@@ -108,12 +146,11 @@ class Completion:
                     yield frame
 
     def _frames(self, event: TurnEvent) -> Iterator[str]:
-        if text := self._final_text.add(event):
-            yield self._chunk({"content": text})
+        yield from self._text_frames(event)
         match event:
             case Queued(place=place):
                 yield f": queued, place {place}\n\n"
-            case ApprovalNeeded():
+            case ApprovalNeeded() | InputNeeded() | CredentialNeeded():
                 yield self._chunk({"content": self._visible_text(event)})
             case ToolStart() | ToolEnd():
                 if executed := self._tool_calls.add(event):
@@ -122,10 +159,18 @@ class Completion:
                 yield encode_error(turn_api_error(event))
             case TurnDone():
                 yield from self._last_frames(event)
-            case Accepted() | TextDelta() | ThoughtDelta() | TurnError() | Resumed() | TextWithdrawn():
+            case Accepted() | TextDelta() | ThoughtDelta() | TurnError() | Resumed() | TextWithdrawn() | NodeProgress():
+                pass
+            case ToolProgress():
                 pass
             case _ as unexpected:
                 assert_never(unexpected)
+
+    def _text_frames(self, event: TurnEvent) -> Iterator[str]:
+        if isinstance(event, TextDelta) and (named := self._speakers.add(event)):
+            yield self._chunk({"speakers": named})
+        if text := self._final_text.add(event):
+            yield self._chunk({"content": text})
 
     def _last_frames(self, done: TurnDone) -> Iterator[str]:
         if calls := self._tool_calls.client_calls:
@@ -136,27 +181,54 @@ class Completion:
             yield _frame(self._head | kind | {"choices": [], "usage": _usage(done.usage)})
         yield "data: [DONE]\n\n"
 
-    def _body(self, text: str, done: TurnDone) -> dict[str, Any]:
+    def _body(self, visible: list[_Visible], done: TurnDone) -> dict[str, Any]:
+        speakers = Speakers(self._root_name)
+        for shown in visible:
+            speakers.add(shown)
+        text = join_texts((speaker, self._visible_text(shown)) for speaker, shown in speakers.spoken)
         calls, executed = self._tool_calls.client_calls, self._tool_calls.executed
         content = text or (None if calls else "")
         message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
         message |= {"executed_tools": executed} if executed else {}
+        message |= {"speakers": speakers.named} if speakers.named else {}
         message |= {"tool_calls": calls} if calls else {}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish_reason(done)}
         return self._head | {"object": "chat.completion", "choices": [choice], "usage": _usage(done.usage)}
 
-    def _visible_text(self, event: TextDelta | ApprovalNeeded) -> str:
-        if isinstance(event, TextDelta):
-            return event.text
-        where = f"POST /v1/sessions/{self._session_id}/approvals/{event.call_id}"
-        return f"{APPROVAL_NOTE}{event.name}({tool_value_text(event.arguments)}); answer with {where}]"
+    def _visible_text(self, event: _Visible) -> str:
+        return event.text if isinstance(event, TextDelta) else pause_note(event, self._session_id)
 
     def _finish_reason(self, done: TurnDone) -> str:
-        return "tool_calls" if self._tool_calls.client_calls else _FINISH_REASONS.get(done.finish_reason, "stop")
+        return "tool_calls" if self._tool_calls.client_calls else finish_reason(done)
 
     def _chunk(self, delta: Mapping[str, Any], finish: str | None = None) -> str:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return _frame(self._head | {"object": "chat.completion.chunk", "choices": [choice], **self._no_usage})
+
+
+def finish_reason(done: TurnDone) -> str:
+    """Return why the model ended its answer, in OpenAI's words."""
+    return _FINISH_REASONS.get(done.finish_reason, "stop")
+
+
+class Speakers:
+    """The agents that speak in an answer, each time that another one begins; none while only the root agent speaks."""
+
+    def __init__(self, root: str) -> None:
+        self._last = root
+        self.named: list[dict[str, Any]] = []
+        self.spoken: list[tuple[str, _Visible]] = []
+        """What was said, each with the agent that said it; a note on a pause belongs to the agent before it."""
+
+    def add(self, event: _Visible) -> list[dict[str, Any]]:
+        """Add what is shown; return its change to `named`, which a client merges by `index`."""
+        author = event.author if isinstance(event, TextDelta) else ""
+        changed = bool(author) and author != self._last
+        self._last = author or self._last
+        self.spoken.append((self._last, event))
+        if changed:
+            self.named.append({"index": len(self.named), "name": author})
+        return self.named[-1:] if changed else []
 
 
 class _ToolCalls:
@@ -212,4 +284,5 @@ def _usage(used: Usage) -> dict[str, Any]:
         "completion_tokens": used.output_tokens,
         "total_tokens": used.input_tokens + used.output_tokens,
         "prompt_tokens_details": {"cached_tokens": used.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": used.thought_tokens},
     }

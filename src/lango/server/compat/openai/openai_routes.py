@@ -1,7 +1,8 @@
 """Serve OpenAI's chat completions and model list: `POST /v1/chat/completions`, `GET /v1/models`.
 
-The agent has its own model and instruction. It answers under its own name, whatever model a client names. System
-messages, developer messages and sampling settings are ignored: neither stored, nor read, nor compared.
+The agent has its own model and instruction. A single agent answers under its own name, whatever model a client names;
+of several agents, `model` names one. System and developer messages are ignored: neither stored, nor read, nor compared.
+`chat_options` says what holds for the model calls of the turn, and what is refused.
 
 Which session a turn belongs to, and what the model reads:
 
@@ -34,6 +35,9 @@ Calls of the agent's own tools are not `tool_calls`, which a client would run it
 SDK passes through, `executed_tools` of the message (or, in a stream, of the delta): `index`, `id`, `type`, `name`,
 `arguments` as JSON text, and at the end of the call `output` as JSON text, and `ok`. The parts of a stream are merged
 by `index`, like those of `tool_calls`.
+
+Where another agent than the root agent speaks, `speakers` of the message or delta has its name, with an `index`, each
+time that the speaker changes; in a stream, before its text.
 """
 
 from typing import Annotated, Any
@@ -42,42 +46,68 @@ from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
 from lango.server.compat.openai.chat_request import ChatRequest
-from lango.server.compat.openai.completion import Completion, encode_error, openai_error_body
+from lango.server.compat.openai.completion import Completion, OpenAiErrorBody, encode_error, openai_error_body
 from lango.server.compat.openai.conversation_ids import named_conversation
 from lango.server.compat.openai.session_selection import submit_carried_history, submit_to_named_session
 from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError
-from lango.server.schemas import SESSION_ID, IdempotencyKey
+from lango.server.openapi import EVENT_STREAM
+from lango.server.schemas import COMMON_ERRORS, SESSION_ID, IdempotencyKey, Responses
 from lango.server.security.auth import CurrentCaller, route_with_error_body
 from lango.server.streaming.sse import FrameStreamResponse
 
 # an accepted turn is stored: a client that retries the request would send the message twice
-_NO_RETRY = {"x-should-retry": "false"}
+NO_RETRY = {"x-should-retry": "false"}
 _OpenAiRoute = route_with_error_body(openai_error_body)
-router = APIRouter(prefix="/v1", tags=["openai"], route_class=_OpenAiRoute)
+_ERRORS = {
+    status: {"model": OpenAiErrorBody, "description": answer["description"]} for status, answer in COMMON_ERRORS.items()
+}
+_REFUSED: Responses = {
+    status: {"model": OpenAiErrorBody, "description": text}
+    for status, text in {
+        409: "It conflicts with another change.",
+        413: "A file of the message is refused.",
+        422: "The Idempotency-Key was used before, with another request: use another one.",
+        500: "The turn failed; the message says why.",
+        504: "The turn took too long.",
+    }.items()
+}
+_COMPLETION: Responses = {
+    200: {
+        "description": "A completion; with `stream`, its chunks as server-sent events.",
+        "content": {
+            "application/json": {"schema": {"type": "object"}},
+            "text/event-stream": EVENT_STREAM,
+        },
+    }
+}
+router = APIRouter(prefix="/v1", tags=["openai"], responses=_ERRORS, route_class=_OpenAiRoute)
 
 SessionIdHeader = Annotated[str | None, Header(alias="X-Session-Id", pattern=SESSION_ID)]
 
 
 @router.get("/models")
 async def list_models(caller: CurrentCaller, context: Context) -> dict[str, Any]:
-    """List the only model: the agent."""
-    return {"object": "list", "data": [_model_card(context)]}
+    """List the models: the agents."""
+    del caller
+    return {"object": "list", "data": [_model_card(one) for one in context.agents.contexts.values()]}
 
 
 @router.get("/models/{model}", include_in_schema=False)
 async def read_model(model: str, caller: CurrentCaller, context: Context) -> dict[str, Any]:
     """Return the agent as a model."""
-    if model != context.runtime.app_name:
-        raise ApiError(404, "model_not_found", f"there is no model {model!r}; there is {context.runtime.app_name!r}")
-    return _model_card(context)
+    del caller
+    if model not in context.agents.contexts:
+        there = ", ".join(map(repr, context.agents.contexts))
+        raise ApiError(404, "model_not_found", f"there is no model {model!r}; there is {there}")
+    return _model_card(context.agents.contexts[model])
 
 
 def _model_card(context: ServerContext) -> dict[str, Any]:
     return {"id": context.runtime.app_name, "object": "model", "created": 0, "owned_by": "lango"}
 
 
-@router.post("/chat/completions", response_model=None)
+@router.post("/chat/completions", response_model=None, responses=_COMPLETION | _REFUSED)
 async def create_completion(
     request_body: ChatRequest,
     request: Request,
@@ -86,23 +116,25 @@ async def create_completion(
     session_id: SessionIdHeader = None,
     key: IdempotencyKey = None,
 ) -> Response:
-    """Answer the last message of a conversation. `Idempotency-Key` holds within `X-Session-Id`."""
+    """Answer the last message of a conversation; a repeated request with its `Idempotency-Key` gets the same answer."""
+    context = context.agents.of_model(request_body.model, context)
     request_body.check_supported()
-    tools = await request_body.read_tools()
+    tools, options = await request_body.read_turn()
     if session_id is not None:
         await context.check_may_write(caller, session_id)
-        turn = await submit_to_named_session(context, caller, session_id, request_body, tools, key)
+        turn = await submit_to_named_session(context, caller, session_id, request_body, tools, options, key)
     else:
         await context.authenticator.check_token_quota(caller)
         conversation = named_conversation(request_body, request.headers)
         if conversation and not conversation.has_several_sessions:
-            turn = await submit_to_named_session(context, caller, conversation.session_id, request_body, tools, key)
+            session_id = conversation.session_id
+            turn = await submit_to_named_session(context, caller, session_id, request_body, tools, options, key)
         else:
-            turn = await submit_carried_history(context, caller, request_body, tools, key, conversation)
+            turn = await submit_carried_history(context, caller, request_body, tools, options, key, conversation)
     session_id = turn.session.name.id
     # headers are Latin-1; the client that sent another id knows it
-    headers = {"X-Session-Id": session_id} | _NO_RETRY if session_id.isascii() else _NO_RETRY
-    completion = Completion(context, turn, {tool.name for tool in tools})
+    headers = {"X-Session-Id": session_id} | NO_RETRY if session_id.isascii() else NO_RETRY
+    completion = Completion(context, turn, {tool.name for tool in tools}, only_json=options.shapes_answer)
     if request_body.stream:
         usage = bool(request_body.stream_options and request_body.stream_options.include_usage)
         chunks = completion.chunks(include_usage=usage)

@@ -9,11 +9,14 @@ starts the turn. So two requests with the same history never share a session.
 """
 
 import asyncio
+import hashlib
 import uuid
 from collections.abc import Sequence
 from itertools import takewhile
+from typing import Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.errors import CallNotWaiting, StaleSession
 from lango.messages import Message
@@ -24,7 +27,7 @@ from lango.server.compat.client_view import (
     visible_session,
     visible_stored,
 )
-from lango.server.compat.inline_files import attachments_of_message
+from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
 from lango.server.compat.openai.carried_history import read_history
 from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.openai.conversation_ids import SESSION_PREFIX, NamedConversation
@@ -32,6 +35,7 @@ from lango.server.compat.resent_history import (
     calls_answered_at_end,
     check_all_answered,
     collect_results,
+    idempotency_key,
     results_key,
     submit_results,
     submit_user_messages,
@@ -42,8 +46,11 @@ from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store import SessionRecord
 from lango.store.sessions.client_history import find_by_input
+from lango.store.sessions.sessions import find_session_by_key
 from lango.store.sessions.window import read_message_page
+from lango.store.turns.client_requests import find_key_of_user
 from lango.tools import Tool
+from lango.turns.turn_input import ModelOptions
 
 _MAX_COMPARED = 20
 """How many sessions with the same newest user message are compared."""
@@ -63,6 +70,7 @@ async def submit_to_named_session(
     session_id: str,
     request: ChatRequest,
     tools: Sequence[Tool],
+    options: ModelOptions,
     key: str | None,
 ) -> TurnRef:
     """Submit a turn to a session that the client names. Only new parts of the resent history are read.
@@ -75,13 +83,21 @@ async def submit_to_named_session(
     if request.ends_with_results:
         attempt = key or uuid.uuid4().hex
         return await submit_results(
-            context, caller, session_id, results, calls_answered_at_end(calls), tools, attempt, require_all=True
+            context,
+            caller,
+            session_id,
+            results,
+            calls_answered_at_end(calls),
+            tools,
+            attempt,
+            require_all=True,
+            options=options,
         )
     sent = [message for message in request.messages if message.role not in ("system", "developer")]
     newest = sum(1 for _ in takewhile(lambda message: message.role == "user", reversed(sent)))
     users = [message for message in (sent if newest > 1 else sent[-1:]) if message.role == "user"]
     read = [message.to_user_message(context.settings.server, last=message is sent[-1]) for message in users]
-    return await submit_user_messages(context, caller, session_id, read, newest, key, tools, results)
+    return await submit_user_messages(context, caller, session_id, read, newest, key, tools, results, options)
 
 
 async def submit_carried_history(
@@ -89,26 +105,51 @@ async def submit_carried_history(
     caller: Caller,
     request: ChatRequest,
     tools: Sequence[Tool],
+    options: ModelOptions,
     key: str | None,
-    conversation: NamedConversation | None,
+    conversation: NamedConversation | None = None,
+    new_session_id: str | None = None,
+    preferred_key: int | None = None,
 ) -> TurnRef:
-    """Submit a turn whose model reads exactly the history in the request."""
+    """Submit a turn whose model reads exactly the history in the request.
+
+    `preferred_key` is the session that the client has the history from: it comes first, if it holds that history.
+    """
     messages = await asyncio.to_thread(read_history, request.messages, context.settings.server)
     if request.ends_with_results:
         _check_all_results(messages)
-    match = await _find_session(context, caller, messages, conversation.session_id if conversation else "")
+    once = None if key is None else await asyncio.to_thread(_OneTime.of, key, messages, tools, options)
+    if once and (turn := await once.find(context, caller)) is not None:
+        return turn
+    match = await _find_session(
+        context, caller, messages, conversation.session_id if conversation else "", preferred_key
+    )
     if match is not None:
         try:
-            return await _continue_session(context, caller, messages, match, tools, key)
+            return await _continue_session(context, caller, messages, match, tools, options, once)
         except (StaleSession, CallNotWaiting):
             pass  # another request was faster: this one continues in a new session
-    session_id = (conversation.session_id if conversation else "chat-") + uuid.uuid4().hex
+    if once and (turn := await once.find(context, caller)) is not None:
+        return turn  # the faster one was the same
+    unique = once.key.rpartition(" ")[2][:32] if once else uuid.uuid4().hex
+    session_id = new_session_id or (conversation.session_id if conversation else "chat-") + unique
+    stored_key, digest = (once.key, once.digest) if once else (None, None)
     *history, last = messages
     if last.role == "tool":
         results = {call.id: call.output or {} for call in last.tool_calls}
-        return await context.turns.submit_results(caller, session_id, results, None, tools, history=history)
+        return await context.turns.submit_results(
+            caller, session_id, results, stored_key, tools, history=history, options=options, digest=digest
+        )
     return await context.turns.submit(
-        caller, session_id, last.content, key, attachments_of_message(last), client_tools=tools, history=history
+        caller,
+        session_id,
+        last.content,
+        stored_key,
+        attachments_of_message(last),
+        client_tools=tools,
+        history=history,
+        options=options,
+        digest=digest,
     )
 
 
@@ -128,33 +169,77 @@ async def _continue_session(
     messages: Sequence[Message],
     match: _MatchingSession,
     tools: Sequence[Tool],
-    key: str | None,
+    options: ModelOptions,
+    once: "_OneTime | None",
 ) -> TurnRef:
     """Submit the turn to a session that holds the messages before it, if it still does."""
     session_id, revision, last = match.session.name.id, match.session.revision, messages[-1]
     new = messages[match.message_count :]
     results = {item.id: item.output or {} for message in new for item in message.tool_calls}
     if last.role == "tool":
-        key = await results_key(context, match.session, results)
-        return await context.turns.submit_results(caller, session_id, results, key, tools, at_revision=revision)
+        key = once.key if once else await results_key(context, match.session, results)
+        return await context.turns.submit_results(
+            caller,
+            session_id,
+            results,
+            key,
+            tools,
+            at_revision=revision,
+            options=options,
+            digest=once and once.digest,
+        )
     return await context.turns.submit(
         caller,
         session_id,
         last.content,
-        key,
+        once and once.key,
         attachments_of_message(last),
         client_tools=tools,
         results=results,
         history=[item for item in new[:-1] if item.role == "user"],
         at_revision=revision,
+        options=options,
+        digest=once and once.digest,
     )
+
+
+class _OneTime(Struct, frozen=True):
+    """A request that starts one turn, whatever session it is stored in, and however often it is sent."""
+
+    key: str
+    """The idempotency key as it is stored: no session's own keys are like it."""
+    digest: str
+
+    @classmethod
+    def of(cls, key: str, messages: Sequence[Message], tools: Sequence[Tool], options: ModelOptions) -> Self:
+        """Return the request of a client's idempotency key."""
+        files = [file_fingerprint(file) for message in messages for file in attachments_of_message(message)]
+        said = [repr(replace(message, media=())) for message in messages]
+        offered = [repr((tool.name, tool.description, tool.parameters)) for tool in tools]
+        return cls(
+            f"history {hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}",
+            idempotency_key("history", *said, *files, *offered, repr(options)),
+        )
+
+    async def find(self, context: ServerContext, caller: Caller) -> TurnRef | None:
+        """Find the turn of an earlier attempt. Raise `IdempotencyKeyReused` if that was another request."""
+        found = await context.store.read(find_key_of_user, context.runtime.app_name, caller.user_id, self.key)
+        session = await context.store.read(find_session_by_key, found.session_key) if found else None
+        if found is None or session is None:
+            return None
+        found.check(self.digest)
+        return TurnRef(session, found.turn)
 
 
 # -- finding the session -------------------------------------------------------------------------------------------
 
 
 async def _find_session(
-    context: ServerContext, caller: Caller, messages: Sequence[Message], id_prefix: str
+    context: ServerContext,
+    caller: Caller,
+    messages: Sequence[Message],
+    id_prefix: str,
+    preferred_key: int | None,
 ) -> _MatchingSession | None:
     """Return a session that holds all messages before the new ones.
 
@@ -170,11 +255,11 @@ async def _find_session(
         found = await context.store.read(
             find_by_input, context.runtime.app_name, caller.user_id, texts[-1], id_prefix, limit=_MAX_COMPARED + 1
         )
-        for session in found[:_MAX_COMPARED]:
+        for session in sorted(found[:_MAX_COMPARED], key=lambda session: session.key != preferred_key):
             if not id_prefix and session.name.id.startswith(SESSION_PREFIX):
                 continue  # belongs to a conversation that a client named
             hides = await _compare_session(context, session, wanted)
-            if hides is False:
+            if hides is False or (hides and session.key == preferred_key):
                 return _MatchingSession(session, holds)
             if hides:
                 with_hidden_parts.append(_MatchingSession(session, holds))

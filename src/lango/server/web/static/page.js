@@ -1,21 +1,25 @@
 /** Set up the page: address, scrolling, theme, drawer, keyboard. */
 
 import * as actions from "./conversation/actions.js";
-import { api, setKeyPrompt, hasKey } from "./base/api.js";
+import { api, chosenAgent, hasKey, openAgent, sessionPath, setKeyPrompt } from "./base/api.js";
 import { setDraft, restoreDraft, setUpComposer } from "./conversation/composer.js";
 import { Conversation } from "./conversation/conversation.js";
 import { askKey, isDialogOpen, showHelp } from "./base/dialogs.js";
 import { byId, el, icon } from "./base/dom.js";
+import { demonstrationNotice } from "./demonstration.js";
+import { setUpInbox } from "./inbox.js";
 import { isPanelOpen, openPanel, setUpPanel } from "./panel/panel.js";
-import { findSession, refresh, setUpSessionList, titleOf } from "./session-list.js";
+import { findSession, readTitle, refresh, setUpSessionList, titleOf } from "./session-list.js";
+import { setUpSessionOptions } from "./session-options.js";
 import { on, state } from "./base/state.js";
 import { setCardSource } from "./panel/timeline-view.js";
 
 const EXAMPLES = [
   "Explain what makes a good commit message, with an example.",
-  "What time is it, and which tools can you use?",
   "Write a table of three European rivers with their length.",
 ];
+const TOOL_EXAMPLE = "Which tools can you use, and for what?";
+const SMALL_TALK = ["Hello! Who are you?", "What is the capital of France?", "Tell me a very short story about a fox."];
 const NEW_TITLE = "New conversation";
 
 const scroller = byId("main");
@@ -35,13 +39,37 @@ const conversation = new Conversation({
   },
 });
 
+/** @typedef {{name: string, model: string, models: string[], may_set_instruction: boolean, demonstration: boolean, has_tools: boolean}} Agent */
+
 function welcome() {
   return el("div", { class: "welcome" },
     el("img", { src: "/page/icon.svg", alt: "", width: 48, height: 48 }),
     el("h2", { text: "What can I do for you?" }),
     el("p", { class: "note", text: "Ask a question, or start with one of these." }),
-    el("ul", { class: "examples" }, ...EXAMPLES.map((text) =>
-      el("li", {}, el("button", { type: "button", click: () => setDraft(text) }, text)))));
+    el("ul", { class: "examples" }, ...examples().map((text) =>
+      el("li", {}, el("button", { type: "button", click: () => setDraft(text) }, text)))),
+    state.about.demonstration && demonstrationNotice(() => void showAbout()));
+}
+
+/** Return suggestions that the model can answer. */
+function examples() {
+  if (state.about.demonstration) return SMALL_TALK;
+  return state.about.has_tools ? [...EXAMPLES, TOOL_EXAMPLE] : EXAMPLES;
+}
+
+/** Name the agent and its model, and show what follows from them. */
+async function showAbout() {
+  const about = await api("/page/about");
+  /** @type {Agent[]} */ const agents = about.agents;
+  if (agents.length > 1 && chosenAgent === null && state.session) {
+    const { agent } = await api(sessionPath(state.session)); // the address is that of a conversation alone
+    return openAgent(agent, location.hash);
+  }
+  const current = agents.find((agent) => agent.name === chosenAgent) ?? agents[0];
+  state.about = { ...about, ...current };
+  const shown = [agents.length > 1 ? "" : current.name, current.models.length ? "" : current.model];
+  byId("model").textContent = shown.filter(Boolean).join(" · ");
+  document.querySelector(".welcome")?.replaceWith(welcome());
 }
 
 // -- the address --------------------------------------------------------------------------------------------------------
@@ -75,6 +103,7 @@ function setTitle(text) {
 on("session", (id) => {
   const session = id && findSession(id);
   setTitle(session ? titleOf(session) : NEW_TITLE);
+  if (id) void readTitle(id);
   byId("session-menu").hidden = byId("panel-open").hidden = id === null;
   if (id === null && isPanelOpen()) openPanel(false);
 });
@@ -99,7 +128,9 @@ function setUpScrolling() {
     const height = scroller.scrollHeight;
     if (await conversation.loadOlder().catch(() => false)) scroller.scrollTop += scroller.scrollHeight - height;
   });
-  new ResizeObserver(() => scrollToBottom()).observe(byId("log"));
+  const sizes = new ResizeObserver(() => scrollToBottom());
+  sizes.observe(byId("log"));
+  sizes.observe(scroller); // a notice takes space from it
 }
 
 // -- theme and drawer ---------------------------------------------------------------------------------------------------
@@ -191,6 +222,17 @@ function openHelp() {
 
 // -- set-up -------------------------------------------------------------------------------------------------------------
 
+/** Let the user choose among several agents, and what the configuration allows for a conversation. */
+function setUpChoices() {
+  const { agents, ...current } = state.about;
+  if (agents === undefined) return; // the page of another agent is being opened
+  setUpSessionOptions(/** @type {Agent} */ (current));
+  const picker = byId("agent");
+  picker.hidden = agents.length < 2;
+  picker.replaceChildren(...agents.map((/** @type {Agent} */ { name }) => el("option", { value: name, text: name, selected: name === current.name })));
+  picker.addEventListener("change", () => openAgent(picker.value));
+}
+
 function setUp() {
   setKeyPrompt(() => askKey(hasKey()));
   setUpTheme();
@@ -198,6 +240,7 @@ function setUp() {
   setUpScrolling();
   setUpPanel();
   setUpSessionList(startNewConversation);
+  setUpInbox();
   setUpComposer({ send: (text, files) => actions.send(conversation, text, files), stop: () => void actions.stop(), editLast });
   setCardSource(() => [...conversation.transcript.toolCards.values()]);
   byId("help").prepend(icon("help"));
@@ -208,10 +251,7 @@ function setUp() {
   openDrawer(false);
   route();
   void refresh();
-  api("/page/about").then((about) => {
-    state.about = about;
-    byId("model").textContent = about.model;
-  }).catch(() => {});
+  showAbout().then(setUpChoices).catch(() => {});
 }
 
 setUp();

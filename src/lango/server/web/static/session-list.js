@@ -1,4 +1,4 @@
-/** Show the list of conversations, search it, and rename, fork, export or delete a conversation. */
+/** Show the list of conversations, search it, and rename, fork, export, save as a test case or delete a conversation. */
 
 import { api, ApiError, describeError, request, sessionHash, sessionPath } from "./base/api.js";
 import { fork } from "./conversation/actions.js";
@@ -30,6 +30,13 @@ export function findSession(id) {
   return sessions.find((session) => session.id === id);
 }
 
+/** Read the title of the open conversation, if the list is not loaded that far. @param {string} id */
+export async function readTitle(id) {
+  if (nextCursor === null || findSession(id)) return;
+  const session = await api(sessionPath(id)).catch(() => null);
+  if (session) emit("title", { id, title: titleOf(session) });
+}
+
 /** Read the list again, as far as it was loaded. */
 export async function refresh() {
   if (!query) await read(null);
@@ -47,6 +54,7 @@ async function read(cursor) {
     if (!query) draw();
     const current = state.session && findSession(state.session);
     if (current) emit("title", { id: current.id, title: titleOf(current) });
+    else if (state.session) void readTitle(state.session);
   } catch (error) {
     if (!signal.aborted && !sessions.length) showFailure(error);
   }
@@ -92,12 +100,24 @@ function row(session) {
     iconButton("more", `Actions for ${title}`, (event) => openMenu(/** @type {any} */ (event.currentTarget), session.id), { "aria-haspopup": "menu", title: null }));
 }
 
+/** Compare the first turn of a fork with that of its original. @param {string} id @param {{id: string, seq: number}} origin */
+async function compare(id, origin) {
+  await withErrorToast(async () => (await import("./panel/compare.js")).compareWithOrigin(id, origin));
+}
+
 /** @param {HTMLElement} button @param {string} id */
 function openMenu(button, id) {
+  const origin = findSession(id)?.forked_from;
   showMenu(button, [
     { label: "Rename", shape: "edit", onClick: () => rename(id) },
     { label: "Fork", shape: "fork", onClick: () => fork(id, null) },
-    { label: "Export", shape: "save", onClick: () => exportSession(id) },
+    { label: "Share …", shape: "load", onClick: () => showMenu(button, [
+      { label: "Web page (HTML)", shape: "file", onClick: () => save(id, "/export?format=html", ".html") },
+      { label: "Markdown", shape: "file", onClick: () => save(id, "/export?format=markdown", ".md") },
+    ]) },
+    { label: "Export", shape: "save", onClick: () => save(id, "/export", ".jsonl") },
+    { label: "Save as test case", shape: "check", onClick: () => save(id, "/evalset", ".evalset.json") },
+    ...(origin ? [{ label: "Compare with the original", shape: /** @type {const} */ ("trace"), onClick: () => compare(id, origin) }] : []),
     { label: "Delete", shape: "trash", danger: true, onClick: () => deleteSession(id) },
   ]);
 }
@@ -113,11 +133,11 @@ async function rename(id) {
   });
 }
 
-/** @param {string} id */
-async function exportSession(id) {
+/** @param {string} id @param {string} path @param {string} extension */
+async function save(id, path, extension) {
   await withErrorToast(async () => {
-    const response = await request(sessionPath(id, "/export"));
-    download(await response.blob(), `${id.replace(/[^\w.-]+/g, "_").slice(0, 80)}.jsonl`);
+    const response = await request(sessionPath(id, path));
+    download(await response.blob(), `${id.replace(/[^\w.-]+/g, "_").slice(0, 80)}${extension}`);
   });
 }
 

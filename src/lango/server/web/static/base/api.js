@@ -25,6 +25,19 @@ export function hasKey() {
   return sessionStorage.getItem(STORAGE_KEY) !== null;
 }
 
+/** The agent that the page's address names; null: the server's first one. */
+export const chosenAgent = new URLSearchParams(location.search).get("agent");
+
+/** Name the chosen agent in the address of a request. @param {string} path */
+function withAgent(path) {
+  return chosenAgent === null ? path : `${path}${path.includes("?") ? "&" : "?"}agent=${encodeURIComponent(chosenAgent)}`;
+}
+
+/** Show another agent: its conversations, and a new conversation with it. @param {string} name */
+export function openAgent(name, hash = "#/") {
+  location.assign(`?agent=${encodeURIComponent(name)}${hash}`);
+}
+
 /** @param {string} id */
 export function sessionPath(id, rest = "") {
   return `/v1/sessions/${encodeURIComponent(id)}${rest}`;
@@ -66,7 +79,7 @@ async function send(path, { method = "GET", body, raw, type, headers = {}, signa
   if (body !== undefined) sent["Content-Type"] = "application/json";
   if (type) sent["Content-Type"] = type;
   try {
-    return await fetch(path, {
+    return await fetch(withAgent(path), {
       method, signal, headers: sent, body: raw ?? (body === undefined ? undefined : JSON.stringify(body)), cache: "no-store",
     });
   } catch (error) {
@@ -96,9 +109,9 @@ export function describeError(error) {
   if (!(error instanceof ApiError)) return String(error instanceof Error ? error.message : error);
   switch (error.status) {
     case 0: return error.message;
-    case 401: return "This server needs an API key. Reload the page and enter one; `lango keys add` creates it.";
+    case 401: return "This server needs an API key. Reload the page and enter one; `lango keys add --user NAME` creates it.";
     case 404: return `${capitalize(error.message)}. It may have been deleted in another tab or by another client.`;
-    case 413: return `The message is too large: ${error.message}. Send fewer or smaller files.`;
+    case 413: return `This is too large: ${error.message}. Send fewer or smaller files.`;
     case 429: return `${capitalize(error.message)}. Wait a while, then try again.`;
     default: return capitalize(error.message);
   }

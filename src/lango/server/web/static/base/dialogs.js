@@ -4,10 +4,10 @@ import { byId, el, icon } from "./dom.js";
 
 /**
  * Open a dialog; resolves to `value()` when it is confirmed, else to null.
- * @param {{title: string, body?: (Node | string)[], yes: string, no?: string | null, danger?: boolean, value?: () => any, wide?: boolean}} options
+ * @param {{title: string, body?: (Node | string)[], yes: string, no?: string | null, danger?: boolean, value?: () => any, wide?: boolean, className?: string}} options
  * @returns {Promise<any>}
  */
-function openDialog({ title, body = [], yes, no = "Cancel", danger = false, value = () => true, wide = false }) {
+export function openDialog({ title, body = [], yes, no = "Cancel", danger = false, value = () => true, wide = false, className = "" }) {
   return new Promise((resolve) => {
     const form = el("form", { method: "dialog" },
       el("h2", { id: "dialog-title", text: title }),
@@ -15,7 +15,7 @@ function openDialog({ title, body = [], yes, no = "Cancel", danger = false, valu
       el("div", { class: "dialog-end" },
         no && el("button", { type: "button", click: () => dialog.close("no") }, no),
         el("button", { type: "submit", class: danger ? "danger" : "primary", value: "yes" }, yes)));
-    const dialog = el("dialog", { class: wide ? "dialog wide-dialog" : "dialog", "aria-labelledby": "dialog-title" }, form);
+    const dialog = el("dialog", { class: `${wide ? "dialog wide-dialog" : "dialog"} ${className}`.trim(), "aria-labelledby": "dialog-title" }, form);
     form.addEventListener("submit", (/** @type {Event} */ event) => {
       event.preventDefault();
       dialog.close("yes");
@@ -39,9 +39,39 @@ export async function confirm(title, text, yes) {
 }
 
 /** @param {string} title @param {string} label @param {string} current @returns {Promise<string | null>} */
-export function askText(title, label, current) {
-  const input = el("input", { type: "text", maxlength: 200, value: current, autocomplete: "off" });
-  return openDialog({ title, body: [el("label", { class: "field" }, label, input)], yes: "Save", value: () => input.value.trim() });
+export function askText(title, label, current, { yes = "Save", length = 200 } = {}) {
+  const input = el("input", { type: "text", maxlength: length, value: current, autocomplete: "off" });
+  return openDialog({ title, body: [el("label", { class: "field" }, label, input)], yes, value: () => input.value.trim() });
+}
+
+/** Ask for a text of several lines. @param {string} title @param {string} note @param {string} current @returns {Promise<string | null>} */
+export function askLongText(title, note, current) {
+  const input = el("textarea", { rows: 8, maxlength: 20_000, "aria-label": title });
+  input.value = current;
+  return openDialog({ title, body: [el("p", { class: "note", text: note }), input], yes: "Save", value: () => input.value.trim(), wide: true });
+}
+
+/**
+ * Ask which arguments a grant covers: a field for each, in which `*` stands for any characters. An empty field is any value.
+ * @param {string} tool @param {Record<string, any>} input @returns {Promise<Record<string, any> | null>}
+ */
+export function askPatterns(tool, input) {
+  const fields = Object.entries(input).map(([name, value]) => {
+    const isText = typeof value === "string";
+    const shown = isText ? value.replace(/[\\*]/g, "\\$&") : JSON.stringify(value);
+    return { name, value, shown, isText, box: el("input", { type: "text", maxlength: 500, value: shown, autocomplete: "off", readonly: !isText }) };
+  });
+  const pattern = (/** @type {any} */ field) => {
+    if (!field.isText || field.box.value === field.shown) return { equals: field.value };
+    return field.box.value === "" ? { any: true } : { glob: field.box.value };
+  };
+  return openDialog({
+    title: `Always for ${tool}`,
+    body: [el("p", { class: "note", text: "A star stands for any characters within a line; an empty field for any value. Other calls still ask." }),
+      ...fields.map(({ name, box }) => el("label", { class: "field" }, name, box))],
+    yes: "Approve",
+    value: () => Object.fromEntries(fields.map((field) => [field.name, pattern(field)])),
+  });
 }
 
 /** @returns {Promise<string | null>} */
@@ -49,7 +79,7 @@ export async function askKey(refused = false) {
   const input = el("input", { type: "password", autocomplete: "off", required: true });
   const text = refused
     ? "The server rejected this key. Enter another one."
-    : "This server needs an API key. Its operator creates one with `lango keys add NAME`.";
+    : "This server needs an API key. Its operator creates one with `lango keys add --user NAME`.";
   const key = await openDialog({
     title: "API key",
     body: [el("p", { text }), el("label", { class: "field" }, "Key", input),
@@ -67,7 +97,7 @@ const SHORTCUTS = [
   ["↑ in an empty box", "Withdraw the queued message, or edit your last message and send it again"],
   ["Alt + N", "New conversation"],
   ["Alt + K  or  /", "Search"],
-  ["Alt + D", "Details: timeline, usage, memory"],
+  ["Alt + D", "Details: timeline, trace, usage, state, memory"],
   ["Alt + L", "The list of conversations"],
   ["?", "This help"],
 ];
@@ -79,7 +109,7 @@ export function showHelp(/** @type {Record<string, any>} */ about) {
     body: [
       el("p", { text: "Every message is stored before it is answered. If you close the tab, reload it or lose the network, the answer continues and you find it here." }),
       el("table", { class: "keys" }, el("caption", { class: "visually-hidden", text: "Keyboard" }), el("tbody", {}, ...rows)),
-      el("p", { class: "note", text: `Lango ${about.version ?? ""} · ${about.model ?? ""}` }),
+      el("p", { class: "note", text: `Lango ${about.version ?? ""} · ${byId("model").textContent}` }),
     ],
     yes: "Close", no: null, wide: true,
   });

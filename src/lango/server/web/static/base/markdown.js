@@ -1,6 +1,6 @@
 /**
- * Render markdown, whole or while it grows. Its author is never trusted: raw HTML is shown as text, images become links,
- * and the result is sanitized.
+ * Render markdown, whole or while it grows. Its author is never trusted: raw HTML is shown as text, only images
+ * that are part of the text are shown, others become links, and the result is sanitized. Formulas are left as they are.
  */
 
 import { Marked } from "../vendor/marked.js";
@@ -15,14 +15,43 @@ function escape(text) {
   return text.replace(/[&<>"']/g, (letter) => ESCAPES[letter]);
 }
 
+const IMAGE_DATA = /^data:image\/(?:png|jpeg|gif|webp);base64,[\w+/=]+$/i;
+
 /** @param {string} href */
 function isSafeLink(href) {
   return /^(?:https?:\/\/|mailto:)/i.test(href.trim());
 }
 
+const INLINE_FORMULA = /^(?:\$\$[^$]+\$\$|\$(?![\s\d])[^$\n]*[^$\s\\]\$(?![\w$])|\\\([^\n]+?\\\)|\\\[[^\n]+?\\\])/;
+const FORMULA_BLOCK = /^(?:\$\$[^$]+\$\$|\\\[[^]+?\\\])[ \t]*(?:\n+|$)/;
+
+/** Formulas, whose letters markdown would take for markup. @type {import("../vendor/marked.js").TokenizerExtension[]} */
+const formulas = [
+  {
+    name: "formula",
+    level: "inline",
+    start: (text) => text.match(/\$|\\[([]/)?.index,
+    tokenizer: (text) => asToken("formula", INLINE_FORMULA.exec(text)),
+    renderer: ({ raw }) => escape(raw),
+  },
+  {
+    name: "formula-block",
+    level: "block",
+    start: (text) => text.match(/^(?:\$\$|\\\[)/m)?.index,
+    tokenizer: (text) => asToken("formula-block", FORMULA_BLOCK.exec(text)),
+    renderer: ({ raw }) => `<pre><code class="language-latex">${escape(raw.trim())}</code></pre>\n`,
+  },
+];
+
+/** @param {string} type @param {RegExpExecArray | null} found */
+function asToken(type, found) {
+  return found ? { type, raw: found[0] } : undefined;
+}
+
 const marked = new Marked({
   gfm: true,
   breaks: false,
+  extensions: formulas,
   renderer: {
     html({ text, block }) {
       if (/^<br\s*\/?>$/i.test(text.trim())) return "<br>";
@@ -33,6 +62,7 @@ const marked = new Marked({
       return "escaped" in token && token.escaped ? escape(token.text) : false;
     },
     image({ href, text }) {
+      if (IMAGE_DATA.test(href)) return `<img src="${escape(href)}" alt="${escape(text || "picture")}">`;
       const label = `${text || "picture"} (${href})`;
       return isSafeLink(href) ? `<a href="${escape(href)}">${escape(label)}</a>` : escape(label);
     },

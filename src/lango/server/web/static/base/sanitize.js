@@ -5,9 +5,9 @@ import DOMPurify from "../vendor/purify.js";
 const ALLOWED = {
   ALLOWED_TAGS: [
     "p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "strong", "em", "del", "code", "pre", "blockquote", "ul", "ol", "li",
-    "a", "table", "thead", "tbody", "tr", "th", "td",
+    "a", "table", "thead", "tbody", "tr", "th", "td", "img",
   ],
-  ALLOWED_ATTR: ["href", "class", "align", "start"],
+  ALLOWED_ATTR: ["href", "class", "align", "start", "src", "alt"],
   ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:)/i,
   ADD_URI_SAFE_ATTR: ["align", "start"],
   ALLOW_DATA_ATTR: false,
@@ -25,6 +25,7 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
     node.setAttribute("target", "_blank");
     node.setAttribute("rel", "noopener noreferrer nofollow");
   }
+  if (node.tagName === "IMG" && !node.getAttribute("src")?.startsWith("data:image/")) node.remove(); // nothing is fetched
   const classes = node.getAttribute("class");
   if (classes !== null && !CLASSES[node.tagName]?.test(classes)) node.removeAttribute("class");
 });

@@ -4,6 +4,7 @@ import { api, ApiError, describeError, sessionHash, sessionPath } from "../base/
 import { confirm } from "../base/dialogs.js";
 import { el, icon, toast, withErrorToast } from "../base/dom.js";
 import { state, emit } from "../base/state.js";
+import { storePendingOptions } from "../session-options.js";
 
 /** @typedef {import("./conversation.js").Conversation} Conversation */
 /** @typedef {import("./user-message.js").UserMessage} UserMessage */
@@ -29,6 +30,7 @@ export async function send(conversation, text, files) {
 /** @param {Conversation} conversation */
 async function createSession(conversation) {
   const { id } = await api("/v1/sessions", { method: "POST", body: {} });
+  await storePendingOptions(id);
   state.session = id;
   conversation.followCreated(id);
   history.pushState(null, "", sessionHash(id));

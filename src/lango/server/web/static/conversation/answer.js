@@ -3,6 +3,9 @@
 import { colourCode } from "../base/code-colours.js";
 import { el, icon } from "../base/dom.js";
 import { GrowingMarkdown, render } from "../base/markdown.js";
+import { CredentialCard } from "./credential-card.js";
+import { InputCard } from "./input-card.js";
+import { NodeList } from "./node-list.js";
 import { ToolCard } from "./tool-card.js";
 
 /** A text or thought, with the events that its pieces came from. @typedef {{element: HTMLElement, isThought: boolean, pieces: {id: number, author: string, text: string}[]}} Block */
@@ -12,6 +15,8 @@ export class Answer {
   #blocks = /** @type {Block[]} */ ([]);
   #text = /** @type {GrowingMarkdown | null} */ (null);
   #thought = /** @type {HTMLElement | null} */ (null);
+  #nodes = /** @type {NodeList | null} */ (null);
+  #speaker = "";
 
   /** @param {import("./transcript.js").Transcript} transcript */
   constructor(transcript) {
@@ -45,6 +50,7 @@ export class Answer {
 
   /** @param {string} piece @param {{id: number, author: string}} event */
   addText(piece, { id, author } = STORED) {
+    this.#nameSpeaker(author);
     this.#thought = null;
     if (!this.#text) {
       const host = el("div", { class: "text" });
@@ -56,8 +62,9 @@ export class Answer {
     this.#text.add(piece);
   }
 
-  /** @param {string} text */
-  addWholeText(text) {
+  /** @param {string} text @param {string} author */
+  addWholeText(text, author = "") {
+    this.#nameSpeaker(author);
     this.endBlock();
     const host = el("div", { class: "text" }, el("div", { class: "md" }, render(text)));
     this.#blocks.push({ element: host, isThought: false, pieces: [{ ...STORED, text }] });
@@ -67,6 +74,7 @@ export class Answer {
 
   /** @param {string} piece @param {{id: number, author: string}} event */
   addThought(piece, { id, author } = STORED) {
+    this.#nameSpeaker(author);
     this.#endText();
     if (!this.#thought) {
       this.#thought = /** @type {HTMLElement} */ (el("div", { class: "thought-text" }));
@@ -76,6 +84,17 @@ export class Answer {
     }
     this.#blocks.at(-1)?.pieces.push({ id, author, text: piece });
     this.#thought.append(piece);
+  }
+
+  /** Say which agent speaks, once a second one does. @param {string} author */
+  #nameSpeaker(author) {
+    if (!author || author === this.#speaker) return;
+    if (this.#speaker) {
+      this.endBlock();
+      if (!this.body.querySelector(".speaker")) this.body.prepend(el("p", { class: "speaker", text: this.#speaker }));
+      this.body.append(el("p", { class: "speaker", text: author }));
+    }
+    this.#speaker = author;
   }
 
   /** Remove the text and thoughts that an event withdraws. @param {{id: number, after_id: number, author: string}} event */
@@ -97,11 +116,45 @@ export class Answer {
     let card = this.transcript.toolCards.get(id);
     if (!card || !this.body.contains(card.element)) { // some models reuse call ids in every turn
       this.endBlock();
-      card = new ToolCard(id, name);
+      card = new ToolCard(this.transcript.session, id, name);
       this.transcript.toolCards.set(id, card);
       this.body.append(card.element);
     }
     return card;
+  }
+
+  /** @param {string} id @param {{message?: string, payload?: any}} request @returns {InputCard} */
+  inputCard(id, request) {
+    let card = this.transcript.inputCards.get(id);
+    if (!card || !this.body.contains(card.element) || card.status === "answered") { // a workflow may ask again with the same id
+      this.endBlock();
+      card = new InputCard(this.transcript.session, id, request);
+      this.transcript.inputCards.set(id, card);
+      this.body.append(card.element);
+    }
+    return card;
+  }
+
+  /** @param {string} id @param {{message?: string, scopes?: string[]}} request @returns {CredentialCard} */
+  credentialCard(id, request) {
+    let card = this.transcript.credentialCards.get(id);
+    if (!card || !this.transcript.element.contains(card.element)) {
+      this.endBlock();
+      card = new CredentialCard(id, request);
+      this.transcript.credentialCards.set(id, card);
+      this.body.append(card.element);
+    }
+    return card;
+  }
+
+  /** The nodes of a workflow: of the user's message, and of the answers that continue it. */
+  get nodes() {
+    if (!this.#nodes) {
+      this.endBlock();
+      this.#nodes = new NodeList();
+      this.body.append(this.#nodes.element);
+    }
+    return this.#nodes;
   }
 
   /** Mark the calls without a result as the client's: the turn is over. */

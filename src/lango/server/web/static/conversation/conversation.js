@@ -1,7 +1,8 @@
 /** Open a conversation, send messages to it and keep it up to date. */
 
-import { api, describeError, sessionPath } from "../base/api.js";
-import { byId, el, toast } from "../base/dom.js";
+import { ApiError, api, describeError, request, sessionPath } from "../base/api.js";
+import { byId, el, toast, withErrorToast } from "../base/dom.js";
+import { dropOtherDrafts } from "../base/drafts.js";
 import { SessionFollower, PAGE_SIZE } from "./session-follower.js";
 import { submitTurn } from "../base/event-stream.js";
 import { state, emit } from "../base/state.js";
@@ -26,7 +27,12 @@ export class Conversation {
     this.queue = new QueuedMessages(page.withdraw);
     this.turnView = new TurnView(this.transcript, {
       retry: page.retry,
-      approve: (call, approved) => void this.#approve(call, approved),
+      approve: (call, decision) => void this.#approve(call, decision),
+      answerInput: (call, value) => this.#answerInput(call, value),
+      skipInput: () => void this.#skipInput(),
+      answerTool: (call, answer) => this.#answerTool(call, answer),
+      giveCredential: (call, value) => this.#giveCredential(call, value),
+      skipCredential: (call) => void this.#skipCredential(call),
       ended: (status) => this.setRunning(false, status),
     });
     this.controller = new AbortController();
@@ -34,6 +40,7 @@ export class Conversation {
     this.opened = false;
     /** resolves when the transcript has the stored sequence numbers of the last turn */ this.synced = Promise.resolve();
     /** resolves when the server has accepted or refused all that this page sent */ this.sending = /** @type {Promise<any>} */ (Promise.resolve());
+    /** how many messages and answers the server has not accepted yet */ this.unsent = 0;
     /** @type {number | null} */ this.olderCursor = null;
     /** @type {Message[]} */ this.partialTurn = [];
   }
@@ -75,7 +82,7 @@ export class Conversation {
     if (seq !== null) this.#scrollTo(seq, signal);
     if (!messages.length) this.transcript.element.append(this.page.welcome());
     this.follower = new SessionFollower(this, id, messages);
-    if (messages.length) this.loadApprovalRequests().catch(() => {});
+    if (messages.length) this.loadRequests().catch(() => {});
   }
 
   /** @param {string} id @param {unknown} error */
@@ -140,12 +147,49 @@ export class Conversation {
     this.follower = new SessionFollower(this, id, null);
   }
 
-  /** Show the approval requests that are still open. */
-  async loadApprovalRequests() {
+  /** Show the requests to the user that are still open. */
+  async loadRequests() {
     const { signal } = this.controller;
-    const { approvals } = await api(sessionPath(this.transcript.session, "/approvals"), { signal });
-    for (const approval of signal.aborted || state.running ? [] : approvals) this.turnView.requestApproval(approval);
+    const read = (/** @type {string} */ what) => api(sessionPath(this.transcript.session, `/${what}`), { signal });
+    const [{ approvals }, { inputs }, { credentials }, { results }] = await Promise.all(["approvals", "inputs", "credentials", "results"].map(read));
+    if (signal.aborted || state.running) return;
+    dropOtherDrafts(this.transcript.session, new Set([...inputs, ...results].map(({ call_id }) => call_id)));
+    this.#awaitResults(results);
+    for (const approval of approvals) this.turnView.requestApproval(approval);
+    for (const input of inputs) this.turnView.requestInput(input);
+    for (const credential of credentials) this.turnView.requestCredential(credential);
     this.page.scrollToBottom();
+  }
+
+  /** Show which long-running tools wait for a result. */
+  async loadResults() {
+    const { signal } = this.controller;
+    const { results } = await api(sessionPath(this.transcript.session, "/results"), { signal });
+    if (!signal.aborted) this.#awaitResults(results);
+  }
+
+  /** @param {{call_id: string, name: string, arguments: any}[]} results */
+  #awaitResults(results) {
+    const open = new Set(results.map((result) => result.call_id));
+    for (const card of this.transcript.toolCards.values()) if (card.resultForm && !open.has(card.id)) card.endAwait();
+    for (const { call_id } of results) this.transcript.toolCards.get(call_id)?.awaitResult((result, more) => this.#giveResult(call_id, result, more));
+  }
+
+  /** Give the result of a long-running tool; return why it was refused. @param {string} call @param {any} result @param {boolean} more @returns {Promise<string>} */
+  async #giveResult(call, result, more) {
+    const id = state.session;
+    if (id === null) return "";
+    const { signal } = this.controller;
+    const answer = this.#startAnswer();
+    try {
+      await this.#submit({ path: sessionPath(id, `/results/${encodeURIComponent(call)}`), body: { result, will_continue: more } });
+      return "";
+    } catch (error) {
+      if (signal.aborted) return refusedLate(error);
+      answer.finish();
+      this.setRunning(false);
+      return describeError(error);
+    }
   }
 
   /** @param {boolean} running */
@@ -159,7 +203,9 @@ export class Conversation {
   showConnectionLost(wait_s) {
     const line = byId("connection");
     line.hidden = wait_s === null;
-    line.textContent = wait_s === null ? "" : `Connection lost. Reconnecting…${state.running ? " The answer continues meanwhile, nothing is lost." : ""}`;
+    const unsent = " Your message is not sent yet: it will be as soon as the server answers. Keep this page open.";
+    const rest = this.unsent ? unsent : state.running ? " The answer continues meanwhile, nothing is lost." : "";
+    line.textContent = wait_s === null ? "" : `Connection lost. Reconnecting…${rest}`;
   }
 
   // -- sending --------------------------------------------------------------------------------------------------------
@@ -176,6 +222,8 @@ export class Conversation {
    */
   async send(message, input) {
     const { signal } = this.controller;
+    const open = this.transcript.openInput();
+    if (open?.onAnswer && !state.running && !message.files.length) return open.answer(message.text, open.onAnswer); // a message is an answer
     if (state.running || this.queue.count) return this.#sendQueued(message, input, signal);
     const shown = this.addUserMessage(message);
     const answer = this.#startAnswer();
@@ -211,8 +259,11 @@ export class Conversation {
   /** @param {{path: string, body: any, key?: string}} input @param {QueuedMessage} [queued] */
   #submit(input, queued) {
     const { controller: { signal }, follower } = this;
-    const sent = this.sending.then(() => submitTurn(input, (wait_s) => signal.aborted || this.showConnectionLost(wait_s))).then((accepted) => {
+    this.unsent += 1;
+    const submitted = this.sending.then(() => submitTurn(input, (wait_s) => signal.aborted || this.showConnectionLost(wait_s)));
+    const sent = submitted.finally(() => void (this.unsent -= 1)).then((accepted) => {
       if (signal.aborted) return accepted;
+      this.showConnectionLost(null); // if the live stream is still lost, its next attempt says so
       if (queued) this.queue.setTurn(queued, accepted.turn);
       else follower?.ownTurns.add(accepted.turn);
       return accepted;
@@ -229,19 +280,81 @@ export class Conversation {
     return this.transcript.currentAnswer();
   }
 
-  /** @param {string} call @param {boolean} approved */
-  async #approve(call, approved) {
+  /** @param {string} call @param {import("./approval-box.js").Decision} decision */
+  async #approve(call, decision) {
     const id = state.session;
     if (id === null) return;
     const { signal } = this.controller;
     this.#startAnswer();
     try {
-      await this.#submit({ path: sessionPath(id, `/approvals/${encodeURIComponent(call)}`), body: { approved } });
+      await this.#submit({ path: sessionPath(id, `/approvals/${encodeURIComponent(call)}`), body: decision });
     } catch (error) {
       if (signal.aborted) return;
       toast(describeError(error), "error");
       void this.open(id);
     }
+  }
+
+  /** Answer a workflow's request; return why the value was refused. @param {string} call @param {any} value @returns {Promise<string>} */
+  async #answerInput(call, value) {
+    const id = state.session;
+    if (id === null) return "";
+    const { signal } = this.controller;
+    const answer = this.#startAnswer();
+    try {
+      await this.#submit({ path: sessionPath(id, `/inputs/${encodeURIComponent(call)}`), body: { value } });
+      return "";
+    } catch (error) {
+      if (signal.aborted) return refusedLate(error);
+      answer.finish();
+      this.setRunning(false);
+      if (!(error instanceof ApiError) || error.type !== "InvalidInput") void this.open(id); // answered elsewhere, or expired
+      return describeError(error);
+    }
+  }
+
+  /** Answer or decline the question of a running tool, whose turn goes on; return why the answer was refused. @param {string} call @param {{value: any} | {decline: true}} body @returns {Promise<string>} */
+  async #answerTool(call, body) {
+    try {
+      const response = await request(sessionPath(this.transcript.session, `/inputs/${encodeURIComponent(call)}`), { method: "POST", body });
+      await response.body?.cancel(); // the live stream carries the rest
+      return "";
+    } catch (error) {
+      return describeError(error);
+    }
+  }
+
+  /** Give a tool the credential that it waits for; return why it was refused. @param {string} call @param {any} value @returns {Promise<string>} */
+  async #giveCredential(call, value) {
+    const id = state.session;
+    if (id === null) return "";
+    const { signal } = this.controller;
+    const answer = this.#startAnswer();
+    try {
+      await this.#submit({ path: sessionPath(id, `/credentials/${encodeURIComponent(call)}`), body: { value } });
+      return "";
+    } catch (error) {
+      if (signal.aborted) return "";
+      answer.finish();
+      this.setRunning(false);
+      if (!(error instanceof ApiError) || error.type !== "InvalidCredential") void this.open(id); // answered elsewhere, or expired
+      return describeError(error);
+    }
+  }
+
+  /** @param {string} call */
+  async #skipCredential(call) {
+    const id = state.session;
+    if (id === null) return;
+    await withErrorToast(() => api(sessionPath(id, `/credentials/${encodeURIComponent(call)}`), { method: "DELETE" }));
+    void this.open(id);
+  }
+
+  async #skipInput() {
+    const id = state.session;
+    if (id === null) return;
+    await withErrorToast(() => api(sessionPath(id, "/cancel"), { method: "POST" }));
+    void this.open(id);
   }
 
   /** @param {string} text @param {boolean} retry */
@@ -250,4 +363,11 @@ export class Conversation {
     this.setRunning(false);
     this.page.scrollToBottom();
   }
+}
+
+/** Report why an answer was refused whose form is not shown any more. @param {unknown} error */
+function refusedLate(error) {
+  const problem = describeError(error);
+  toast(problem, "error");
+  return problem;
 }

@@ -61,7 +61,8 @@ export class SessionFollower {
 
   /** Reload what changed according to the server. @param {string} what */
   async #reload(what) {
-    if (what === "sessions") return emit("sessions", null);
+    if (what === "inbox") void this.#closeEndedRequests().catch(() => {});
+    if (what === "sessions" || what === "inbox") return emit(what, null);
     if (what === "messages") return this.#showStoredProgress();
     if (what === "rewound") return this.#reopenIfRewound();
     await this.conversation.sending; // messages being sent would be shown twice
@@ -107,6 +108,16 @@ export class SessionFollower {
     if (!this.signal.aborted && this.transcript.showsRemovedMessages(newest, newest.length < PAGE_SIZE)) void this.conversation.open(this.id);
   }
 
+  /** Close the requests that were skipped elsewhere or have expired: no event says so. */
+  async #closeEndedRequests() {
+    const shown = this.transcript.openRequests;
+    if (state.running || !shown.length) return;
+    const [{ approvals }, { inputs }, messages] = await Promise.all([this.#get("/approvals"), this.#get("/inputs"), this.#newestMessages()]);
+    if (this.signal.aborted || state.running) return;
+    const waiting = new Set([...approvals, ...inputs].map(({ call_id }) => call_id));
+    this.transcript.closeRequests(shown.filter((card) => !waiting.has(card.id)), messages);
+  }
+
   /** @param {Message[]} messages */
   #appendMessages(messages) {
     this.transcript.removeWelcome();
@@ -127,7 +138,7 @@ export class SessionFollower {
     this.#mode = "ignored";
     this.#readsFromStore = false;
     this.conversation.synced = this.#syncWithStore();
-    if (wasHeld) await this.conversation.loadApprovalRequests().catch(() => {});
+    if (wasHeld) await this.conversation.loadRequests().catch(() => {});
   }
 
   /** Another client deleted the session: keep following the session list only. */
@@ -157,7 +168,7 @@ export class SessionFollower {
     }
     const stored = (await this.#get("/waiting")).waiting.find((/** @type {any} */ entry) => entry.turn === event.turn);
     if (stored) return void (stored.is_answer || this.conversation.addUserMessage({ text: stored.content, files: stored.attachments, at: stored.created_at }));
-    // the answer to an approval request continues under the invocation id of the message that led to it
+    // the answer to a request for approval or input continues under the invocation id of the message that led to it
     const opener = (await this.#newestMessages()).findLast((message) => message.invocation_id === event.invocation_id && startsTurn(message));
     if (!opener) this.#mode = "ignored";
     else if (initial?.length) void this.conversation.open(this.id); // messages between the two reads may be missing
@@ -172,6 +183,7 @@ export class SessionFollower {
       const own = (/** @type {Message} */ message) => this.#readsFromStore || message.invocation_id === this.#invocation;
       const more = (await this.#newestMessages()).filter((message) => message.seq > this.#lastSeq && own(message)); // stored after the first read
       if (more.length) this.#appendMessages(more);
+      for (const held of this.#heldEvents) if (held.type === "node") this.transcript.currentAnswer().nodes.show(held);
       this.#show(event);
     } else if (!this.#readsFromStore) {
       const wait_ms = Math.min(REPLAY_GAP_MS, this.#heldSince + MAX_REPLAY_MS - Date.now());
@@ -209,6 +221,7 @@ export class SessionFollower {
       this.transcript.sync(own);
       this.#lastSeq = own.at(-1)?.seq ?? this.#lastSeq;
       emit("messages", this.id);
+      if (own.some((message) => message.tool_calls.length)) await this.conversation.loadResults().catch(() => {});
       if (this.transcript.isMissingTools(own)) void this.conversation.open(this.id); // the stream left its tools out
     } catch {
       // actions that need a sequence number report that it is missing

@@ -1,23 +1,30 @@
 /** Show a tool call and its approval request: a line that opens to arguments, result, duration and approver. */
 
+import { approvalBox } from "./approval-box.js";
 import { el, icon, formatDuration, formatTime } from "../base/dom.js";
+import { Draft } from "../base/drafts.js";
 
 const MAX_SHOWN_LENGTH = 20_000;
 /** How each status is shown. */
 export const STATUS_LABELS = {
-  running: "running", done: "done", failed: "failed", awaiting_approval: "waits for you", awaiting_client: "waits for the client", refused: "refused", expired: "not run",
+  running: "running", done: "done", failed: "failed", awaiting_approval: "waits for you", awaiting_client: "waits for the client", awaiting_result: "waits for its result", refused: "refused", expired: "not run",
 };
 
-/** @typedef {{id: string, name: string, input?: any, output?: any, duration_s?: number | null, approved?: boolean | null, approved_by?: string | null, for_client?: boolean}} Call */
+/** @typedef {{id: string, name: string, input?: any, output?: any, duration_s?: number | null, approved?: boolean | null, approved_by?: string | null, grant_id?: number | null, for_client?: boolean}} Call */
 
 export class ToolCard {
   #line = el("span", { class: "tool-args" });
   #status = el("span", { class: "tool-status" });
   #body = el("div", { class: "tool-body" });
 
-  /** @param {string} id @param {string} name */
-  constructor(id, name) {
+  #draft;
+  #session;
+
+  /** @param {string} session @param {string} id @param {string} name */
+  constructor(session, id, name) {
     this.id = id;
+    this.#session = session;
+    this.#draft = new Draft(session, id);
     this.name = name;
     /** @type {keyof typeof STATUS_LABELS} */ this.status = "running";
     /** @type {any} */ this.input = undefined;
@@ -25,8 +32,10 @@ export class ToolCard {
     /** @type {number | null} */ this.duration_s = null;
     /** @type {boolean | null} */ this.approved = null;
     /** @type {string | null} */ this.approvedBy = null;
+    /** @type {number | null} */ this.grantId = null;
     /** @type {string | number | null} */ this.startedAt = null;
     /** @type {HTMLElement | null} */ this.approvalRequest = null;
+    /** @type {HTMLElement | null} */ this.resultForm = null;
     this.box = el("details", { class: "tool" },
       el("summary", {}, icon("tool"), el("span", { class: "tool-name", text: name }), this.#line, this.#status), this.#body);
     this.element = el("div", { class: "tool-card" }, this.box);
@@ -40,6 +49,12 @@ export class ToolCard {
     this.status = "running";
     this.#removeApprovalRequest();
     this.draw();
+  }
+
+  /** Show how far the tool is. @param {{progress: number, total?: number | null, message?: string}} report */
+  showProgress({ progress, total = null, message = "" }) {
+    if (this.status !== "running") return;
+    this.#status.textContent = [total === null ? `${progress}` : `${progress} of ${total}`, message].filter(Boolean).join(": ");
   }
 
   /** @param {{ok: boolean, output: any, duration_s?: number | null}} end */
@@ -58,6 +73,7 @@ export class ToolCard {
     this.duration_s = call.duration_s ?? this.duration_s;
     this.approved = call.approved ?? this.approved;
     this.approvedBy = call.approved_by ?? this.approvedBy;
+    this.grantId = call.grant_id ?? this.grantId;
     if (call.for_client) this.handOverToClient();
     if (this.approved === false && this.status !== "awaiting_approval") this.status = "refused";
     this.draw();
@@ -65,7 +81,7 @@ export class ToolCard {
 
   /** Mark a call without a result as the client's to run. */
   handOverToClient() {
-    if (this.status !== "running") return;
+    if (this.status !== "running" || this.resultForm) return;
     this.status = "awaiting_client";
     this.draw();
   }
@@ -79,26 +95,56 @@ export class ToolCard {
 
   /**
    * Show an approval request with the exact arguments.
-   * @param {any} event @param {(approved: boolean) => void} onAnswer
+   * @param {any} event @param {(decision: import("./approval-box.js").Decision) => void} onAnswer
    */
   requestApproval(event, onAnswer) {
     this.input = event.arguments;
     this.status = "awaiting_approval";
     this.#removeApprovalRequest();
-    const until = event.expires_at ? ` The request expires at ${formatTime(event.expires_at)}.` : "";
-    const answer = (/** @type {boolean} */ approved) => () => {
-      for (const button of this.approvalRequest?.querySelectorAll("button") ?? []) button.disabled = true;
-      this.approved = approved;
-      onAnswer(approved);
-    };
-    this.approvalRequest = el("div", { class: "approval-request", role: "group", "aria-label": `May ${this.name} run?` },
-      el("p", {}, "May ", el("strong", { text: this.name }), ` run with exactly these arguments?${until}`),
-      el("pre", { tabindex: "0", "aria-label": "Arguments" }, pretty(event.arguments)),
-      el("div", { class: "approval-buttons" },
-        el("button", { type: "button", class: "primary", click: answer(true) }, icon("check"), "Approve"),
-        el("button", { type: "button", click: answer(false) }, icon("cross"), "Refuse")));
+    this.approvalRequest = approvalBox(this.#session, this.name, event, (decision) => {
+      this.approved = decision.approved;
+      onAnswer(decision);
+    });
     this.element.append(this.approvalRequest);
     this.draw();
+  }
+
+  /**
+   * Show that a long-running tool waits for a result or a further one, with a form that gives it.
+   * @param {(result: any, more: boolean) => Promise<string>} onResult returns why the result was refused; empty: it was accepted
+   */
+  awaitResult(onResult) {
+    this.status = "awaiting_result";
+    if (this.resultForm) return this.draw(); // a value may be typed already
+    const area = el("textarea", { rows: "2", "aria-label": `Result of ${this.name}`, placeholder: "Text or JSON" });
+    const problem = el("p", { class: "input-problem", role: "alert" });
+    const give = (/** @type {boolean} */ more) => async () => {
+      if (!area.value.trim()) return void (problem.textContent = "a value is missing");
+      problem.textContent = await onResult(parseResult(area.value), more);
+      if (!problem.textContent) this.endAwait();
+    };
+    this.resultForm = el("details", { class: "result-form" }, el("summary", {}, "Give the result"),
+      area, problem,
+      el("div", { class: "approval-buttons" },
+        el("button", { type: "button", class: "primary", click: give(false) }, icon("check"), "Final result"),
+        el("button", { type: "button", click: give(true) }, "Update")));
+    this.element.append(this.resultForm);
+    this.resultForm.toggleAttribute("open", this.#draft.exists);
+    this.#draft.attach(this.resultForm);
+    this.draw();
+  }
+
+  /** Stop waiting for a result: one was given, here or elsewhere. */
+  endAwait() {
+    this.#draft.drop();
+    this.resultForm?.remove();
+    this.resultForm = null;
+    if (this.status === "awaiting_result") this.status = this.output === undefined ? "running" : "done";
+    this.draw();
+  }
+
+  #approver() {
+    return this.approvedBy && this.grantId ? `${this.approvedBy} (grant ${this.grantId})` : this.approvedBy ?? "";
   }
 
   #removeApprovalRequest() {
@@ -114,10 +160,21 @@ export class ToolCard {
     const rows = [
       this.input === undefined ? null : block("Arguments", pretty(this.input)),
       this.output === undefined || this.status === "awaiting_approval" ? null : block(this.status === "failed" ? "Error" : "Result", resultText(this.output)),
-      details([["Took", formatDuration(this.duration_s)], [this.approved === false ? "Refused by" : "Approved by", this.approvedBy ?? ""], ["Started", this.startedAt ? formatTime(this.startedAt) : ""]]),
+      details([["Took", formatDuration(this.duration_s)], [this.approved === false ? "Refused by" : "Approved by", this.#approver()], ["Started", this.startedAt ? formatTime(this.startedAt) : ""]]),
     ];
     this.#body.replaceChildren(...rows.filter((row) => row !== null));
   }
+}
+
+/** Return the result that a text stands for: an object, or the text under a name. @param {string} text */
+function parseResult(text) {
+  try {
+    const value = JSON.parse(text);
+    if (value && typeof value === "object" && !Array.isArray(value)) return value;
+  } catch {
+    // it is a text
+  }
+  return { result: text.trim() };
 }
 
 /** Return whether a result only reports that the call waits for approval. @param {any} output */

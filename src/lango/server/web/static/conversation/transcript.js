@@ -1,26 +1,39 @@
 /** Hold the user's messages and the answers that are shown. */
 
-import { request, sessionPath } from "../base/api.js";
+import { capitalize, request, sessionPath } from "../base/api.js";
 import { Answer } from "./answer.js";
 import { byId, copyButton, el, iconButton } from "../base/dom.js";
+import { InputCard } from "./input-card.js";
 import { UserMessage } from "./user-message.js";
 import { isAwaitingApproval } from "./tool-card.js";
+import { emit } from "../base/state.js";
 
 const CONFIRMATION = "adk_request_confirmation";
+const INPUT = "adk_request_input";
+const CREDENTIAL = "adk_request_credential";
 
 /** @typedef {import("./tool-card.js").Call} Call */
 /**
  * @typedef {{seq: number, role: string, author: string, content: string, tool_calls: Call[], created_at: string,
- *   invocation_id?: string, thoughts?: string, attachments?: {index: number, name: string, mime_type: string, bytes: number}[]}} Message
+ *   invocation_id?: string, thoughts?: string, attachments?: {index: number, name: string, mime_type: string, bytes: number}[],
+ *   nodes?: import("./node-list.js").NodeProgress[], error?: {type: string, message: string} | null}} Message
  */
 
-/** Return whether a message starts a turn: a user's message, or the user's answer to an approval request. @param {Message} message */
+/** Return whether a message starts a turn: a user's message, or the user's answer to a request for approval or input. @param {Message} message */
 export function startsTurn(message) {
   return message.role === "user" || (message.role === "tool" && message.author === "user");
 }
 
+/** Return what a request for a credential is for, from ADK's scheme. @param {any} scheme @returns {{message: string, scopes: string[]}} */
+function describeScheme(scheme) {
+  const flow = /** @type {any} */ (Object.values(scheme?.flows ?? {}).find((/** @type {any} */ one) => one?.scopes));
+  return { message: scheme?.description ?? "", scopes: Object.keys(flow?.scopes ?? {}) };
+}
+
 export class Transcript {
   /** @type {Map<string, import("./tool-card.js").ToolCard>} */ toolCards = new Map();
+  /** @type {Map<string, import("./input-card.js").InputCard>} */ inputCards = new Map();
+  /** @type {Map<string, import("./credential-card.js").CredentialCard>} */ credentialCards = new Map();
   /** @type {(UserMessage | Answer)[]} */ items = [];
   /** ids of the calls that confirmations refer to */ #confirmations = new Map();
 
@@ -35,6 +48,8 @@ export class Transcript {
   clear(session) {
     this.session = session;
     this.toolCards = new Map();
+    this.inputCards = new Map();
+    this.credentialCards = new Map();
     this.items = [];
     this.#confirmations = new Map();
     this.element.replaceChildren();
@@ -70,10 +85,24 @@ export class Transcript {
     this.element.append(item.element);
   }
 
-  /** Show stored messages at the end. @param {Message[]} messages */
-  append(messages) {
-    for (const message of messages) this.#addStored(message);
+  /** Show stored messages at the end. The end of the newest turn comes with its events. @param {Message[]} messages */
+  append(messages, areNewest = true) {
+    let error = /** @type {Message["error"]} */ (null);
+    for (const message of messages) {
+      if (startsTurn(message)) {
+        this.#showError(error);
+        error = message.error;
+      }
+      this.#addStored(message);
+    }
+    if (!areNewest) this.#showError(error);
     for (const item of this.items) if (item instanceof Answer && !item.footer.hasChildNodes()) this.finishAnswer(item);
+  }
+
+  /** Show why a turn ended without an answer. @param {Message["error"]} error */
+  #showError(error) {
+    if (error?.type === "TurnCancelled") this.currentAnswer().addNote("Stopped.");
+    else if (error) this.currentAnswer().showFailure(capitalize(error.message));
   }
 
   /** Remove an item and all after it. @param {UserMessage | Answer} item */
@@ -88,14 +117,18 @@ export class Transcript {
 
   /** Show older messages, which start with a user's message, above all others. @param {Message[]} messages */
   prepend(messages) {
-    const { items, toolCards } = this;
+    const { items, toolCards, inputCards, credentialCards } = this;
     const nodes = [...this.element.childNodes];
     this.items = [];
     this.toolCards = new Map();
+    this.inputCards = new Map();
+    this.credentialCards = new Map();
     this.element.replaceChildren();
-    this.append(messages);
+    this.append(messages, false);
     this.items.push(...items);
     this.toolCards = new Map([...this.toolCards, ...toolCards]);
+    this.inputCards = new Map([...this.inputCards, ...inputCards]);
+    this.credentialCards = new Map([...this.credentialCards, ...credentialCards]);
     this.element.append(...nodes);
   }
 
@@ -103,14 +136,21 @@ export class Transcript {
   #addStored(message) {
     if (message.role === "user") {
       this.addUserMessage({ text: message.content, seq: message.seq, at: message.created_at, files: this.#files(message) });
+      this.#addNodes(message);
       return;
     }
     const answer = this.currentAnswer();
+    this.#addNodes(message);
     answer.firstSeq ??= message.seq;
     answer.lastSeq = message.seq;
-    if (message.thoughts) answer.addThought(message.thoughts);
-    if (message.role !== "tool" && message.content) answer.addWholeText(message.content);
+    if (message.thoughts) answer.addThought(message.thoughts, { id: 0, author: message.author });
+    if (message.role !== "tool" && message.content) answer.addWholeText(message.content, message.author);
     for (const call of message.tool_calls) this.#addCall(answer, message, call);
+  }
+
+  /** Show the nodes of a workflow that ran in the turn of a message. @param {Message} message */
+  #addNodes(message) {
+    for (const node of message.nodes ?? []) this.currentAnswer().nodes.show(node);
   }
 
   /** @param {Answer} answer @param {Message} message @param {Call} call */
@@ -118,6 +158,16 @@ export class Transcript {
     if (call.name === CONFIRMATION) {
       if (call.input) this.#confirmations.set(call.id, call.input.originalFunctionCall?.id);
       else this.#confirmationAnswered(call);
+      return;
+    }
+    if (call.name === INPUT) {
+      if (message.role !== "tool") answer.inputCard(call.id, call.input ?? {});
+      else this.inputCards.get(call.id)?.showResult(call.output);
+      return;
+    }
+    if (call.name === CREDENTIAL) {
+      if (message.role !== "tool") answer.credentialCard(call.id, describeScheme(call.input?.authConfig?.authScheme));
+      else this.credentialCards.get(call.id)?.showResult(call.output);
       return;
     }
     if (message.role !== "tool") {
@@ -163,15 +213,11 @@ export class Transcript {
     if (answer instanceof Answer) for (const message of messages.slice(user + 1)) this.#updateCalls(answer, message);
   }
 
-  /** Show the results of calls that a client ran; where ids repeat, of the newest call. @param {Message[]} messages */
+  /** Show the results that came from outside: of a client's tools and long-running tools. @param {Message[]} messages */
   #applyClientResults(messages) {
-    const results = /** @type {Map<string, Call>} */ (new Map());
-    for (const message of messages) {
-      for (const call of message.tool_calls) message.role === "tool" ? results.set(call.id, call) : results.delete(call.id);
-    }
-    for (const [id, call] of results) {
+    for (const [id, call] of newestResults(messages)) {
       const card = this.toolCards.get(id);
-      if (card?.status === "awaiting_client") card.finish({ ok: !call.output?.error, output: call.output });
+      if (card?.status === "awaiting_client" || card?.status === "awaiting_result" || card?.resultForm) card.finish({ ok: !call.output?.error, output: call.output });
     }
   }
 
@@ -183,7 +229,7 @@ export class Transcript {
   /** Return whether the newest answer is shown without some of its tools. @param {Message[]} messages */
   isMissingTools(messages) {
     const user = messages.findLastIndex((message) => message.role === "user");
-    return messages.slice(user + 1).some((message) => message.tool_calls.some((call) => call.name !== CONFIRMATION && !this.toolCards.has(call.id)));
+    return messages.slice(user + 1).some((message) => message.tool_calls.some((call) => ![CONFIRMATION, INPUT, CREDENTIAL].includes(call.name) && !this.toolCards.has(call.id)));
   }
 
   /**
@@ -200,8 +246,36 @@ export class Transcript {
   /** @param {Answer} answer @param {Message} message */
   #updateCalls(answer, message) {
     for (const call of message.tool_calls) {
-      if (call.name === CONFIRMATION) this.#addCall(answer, message, call);
+      if (call.name === CONFIRMATION || ([INPUT, CREDENTIAL].includes(call.name) && message.role === "tool")) this.#addCall(answer, message, call);
       else this.toolCards.get(call.id)?.update(call);
+    }
+  }
+
+  /** Return the first request of a workflow for input that waits for an answer. */
+  openInput() {
+    return [...this.inputCards.values()].find((card) => card.status === "waiting" && !card.toolCall) ?? null;
+  }
+
+  /** Close the open questions of a tool call that has ended, or of all. @param {string} [call] */
+  closeQuestions(call) {
+    for (const card of this.inputCards.values()) {
+      if (card.status === "waiting" && card.toolCall && (call === undefined || card.toolCall === call)) card.close("closed", "The question is closed: it was answered elsewhere, or its time is over.");
+    }
+  }
+
+  /** The requests that wait for an answer. */
+  get openRequests() {
+    const approvals = [...this.toolCards.values()].filter((card) => card.approvalRequest);
+    return [...[...this.inputCards.values()].filter((card) => card.status === "waiting"), ...approvals];
+  }
+
+  /** Close requests that wait no more, and show the results that they got. @param {typeof this.openRequests} cards @param {Message[]} messages */
+  closeRequests(cards, messages) {
+    const results = newestResults(messages);
+    for (const card of cards) {
+      if (!(card instanceof InputCard)) card.expire();
+      else if (results.has(card.id)) card.showResult(results.get(card.id)?.output);
+      else card.close("closed");
     }
   }
 
@@ -210,6 +284,7 @@ export class Transcript {
     const text = () => answer.texts.join("\n\n").trim();
     answer.finish(
       answer.texts.length > 0 && copyButton("Copy the answer", text),
+      iconButton("trace", "Trace of this answer", () => emit("trace", answer.lastSeq)),
       iconButton("fork", "Fork from here", () => this.actions.fork(answer)),
       ...more);
   }
@@ -219,4 +294,13 @@ export class Transcript {
     return this.items.find((item) => (item instanceof UserMessage ? item.seq === seq
       : item.firstSeq !== null && item.lastSeq !== null && item.firstSeq <= seq && seq <= item.lastSeq)) ?? null;
   }
+}
+
+/** Return the results of calls; where ids repeat, of the newest call. @param {Message[]} messages @returns {Map<string, Call>} */
+function newestResults(messages) {
+  const results = new Map();
+  for (const message of messages) {
+    for (const call of message.tool_calls) message.role === "tool" ? results.set(call.id, call) : results.delete(call.id);
+  }
+  return results;
 }

@@ -8,7 +8,8 @@ import { alertScreenReader, describeResumption, el, icon, iconButton } from "../
 export class TurnView {
   /**
    * @param {import("./transcript.js").Transcript} transcript
-   * @param {{retry: () => void, approve: (call: string, approved: boolean) => void, ended: (status: string) => void}} actions
+   * @param {{retry: () => void, approve: (call: string, decision: import("./approval-box.js").Decision) => void, answerInput: (call: string, value: any) => Promise<string>,
+   *   skipInput: () => void, answerTool: (call: string, answer: {value: any} | {decline: true}) => Promise<string>, giveCredential: (call: string, value: any) => Promise<string>, skipCredential: (call: string) => void, ended: (status: string) => void}} actions
    */
   constructor(transcript, actions) {
     this.transcript = transcript;
@@ -26,8 +27,12 @@ export class TurnView {
       case "text_withdrawn": answer.withdraw(event); break;
       case "resumed": this.#turnResumed(answer, event); break;
       case "tool_start": answer.toolCard(event.call_id, event.name).start(event.arguments, Date.now()); break;
-      case "tool_end": answer.toolCard(event.call_id, event.name).finish({ ok: event.ok, output: event.result, duration_s: event.duration_s }); break;
+      case "tool_progress": answer.toolCard(event.call_id, event.name).showProgress(event); break;
+      case "tool_end": answer.toolCard(event.call_id, event.name).finish({ ok: event.ok, output: event.result, duration_s: event.duration_s }); this.transcript.closeQuestions(event.call_id); break;
       case "approval": this.requestApproval(event); break;
+      case "input_needed": this.requestInput(event); break;
+      case "credential_needed": this.requestCredential(event); break;
+      case "node": answer.nodes.show(event); break;
       case "error": if (event.fatal) this.#turnFailed(answer, event); break;
       case "done": this.#turnDone(answer, event);
     }
@@ -45,8 +50,26 @@ export class TurnView {
   requestApproval(event) {
     const card = this.transcript.currentAnswer().toolCard(event.call_id, event.name);
     if (event.expires_at && new Date(event.expires_at).getTime() < Date.now()) return card.expire();
-    card.requestApproval(event, (approved) => this.actions.approve(event.call_id, approved));
+    card.requestApproval(event, (decision) => this.actions.approve(event.call_id, decision));
     alertScreenReader(`The tool ${event.name} waits for your approval.`);
+  }
+
+  /** Show a request for input, of a workflow or of a running tool, with its form. @param {import("./input-card.js").InputRequest} event */
+  requestInput(event) {
+    const card = this.transcript.currentAnswer().inputCard(event.call_id, event);
+    if (event.expires_at && new Date(event.expires_at).getTime() < Date.now()) return card.close("closed");
+    if (!event.tool_call_id) card.open(event, (value) => this.actions.answerInput(event.call_id, value), () => this.actions.skipInput());
+    else card.open(event, (value) => this.actions.answerTool(event.call_id, { value }),
+      async () => card.close("closed", await this.actions.answerTool(event.call_id, { decline: true }) || "Declined."));
+    alertScreenReader(`The ${event.tool_call_id ? "tool" : "workflow"} waits for your input: ${event.message}`);
+  }
+
+  /** Show a tool's request for a credential. @param {import("./credential-card.js").CredentialRequest} event */
+  requestCredential(event) {
+    const card = this.transcript.currentAnswer().credentialCard(event.call_id, event);
+    if (event.expires_at && new Date(event.expires_at).getTime() < Date.now()) return card.close("closed");
+    card.open(event, (value) => this.actions.giveCredential(event.call_id, value), () => this.actions.skipCredential(event.call_id));
+    alertScreenReader(`${event.message || "A tool needs access to an account of yours"}: the agent waits for it.`);
   }
 
   /** @param {Answer} answer @param {any} event */
@@ -58,6 +81,7 @@ export class TurnView {
   /** @param {Answer} answer @param {any} event */
   #turnFailed(answer, event) {
     const stopped = event.error === "TurnCancelled";
+    this.transcript.closeQuestions();
     if (stopped) {
       answer.endBlock();
       answer.addNote("Stopped.");
@@ -81,10 +105,10 @@ export class TurnView {
   /** @param {Answer} answer @param {any} event */
   #turnDone(answer, event) {
     const { usage = {}, status, finish_reason } = event;
-    answer.handOverToClient();
-    if (finish_reason === "length") answer.addNote("The answer was cut: it reached the model's limit. Send “continue” for the rest.");
+    if (status !== "waiting_for_result") answer.handOverToClient();
+    if (finish_reason === "length") answer.addNote("The answer was cut off: it reached the model's limit. Send “continue” for the rest.");
     if (finish_reason === "safety") answer.addNote("The model's safety filter ended this answer.");
-    if (status === "waiting_for_approval") {
+    if (["waiting_for_approval", "waiting_for_input", "waiting_for_credential", "waiting_for_result"].includes(status)) {
       answer.finish();
     } else {
       const cost = usage.cost_usd == null ? "" : ` · $${usage.cost_usd.toFixed(4)}`;

@@ -2,6 +2,7 @@
 
 import { download } from "../base/dialogs.js";
 import { copyButton, el, icon, formatTime, formatBytes, iconButton } from "../base/dom.js";
+import { emit } from "../base/state.js";
 
 /** @typedef {import("./actions.js").AttachedFile} AttachedFile */
 
@@ -22,6 +23,7 @@ export class UserMessage {
       el("div", { class: "actions" },
         at && el("time", { class: "when", datetime: at, text: formatTime(at) }),
         copyButton("Copy", () => text),
+        iconButton("trace", "Trace of this message", () => emit("trace", this.seq)),
         iconButton("edit", "Edit and send again", () => actions.edit(this)),
         iconButton("back", "Rewind to here", () => actions.rewind(this))));
     this.seq = seq;

@@ -10,8 +10,12 @@ import { on, state } from "../base/state.js";
 /** @type {Record<string, () => Promise<{show: (host: HTMLElement, session: string | null) => any}>>} */
 const VIEWS = {
   timeline: () => import("./timeline-view.js"),
+  trace: () => import("./trace-view.js"),
   usage: () => import("./usage-view.js"),
+  state: () => import("./state-view.js"),
   memory: () => import("./memory-view.js"),
+  artifacts: () => import("./artifacts-view.js"),
+  grants: () => import("./grants-view.js"),
 };
 
 let currentView = "timeline";
@@ -57,6 +61,13 @@ async function draw() {
   }
 }
 
+/** Show the trace of the turn that a message belongs to. @param {number | null} seq */
+async function showTrace(seq) {
+  if (seq !== null) (await import("./trace-view.js")).wantMessage(seq);
+  if (!isPanelOpen()) openPanel(true);
+  selectView("trace");
+}
+
 export function setUpPanel() {
   const names = Object.keys(VIEWS);
   for (const name of names) byId(`tab-${name}`).addEventListener("click", () => selectView(name));
@@ -78,4 +89,5 @@ export function setUpPanel() {
   on("session", draw);
   on("turn", draw);
   on("messages", draw);
+  on("trace", showTrace);
 }

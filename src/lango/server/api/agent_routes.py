@@ -1,0 +1,60 @@
+"""List the agents of the server and their tools."""
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict
+
+from lango.server.context import Context, ServerContext
+from lango.server.schemas import COMMON_ERRORS
+from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+
+router = APIRouter(prefix="/v1", responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
+
+
+class AgentView(BaseModel):
+    """An agent: `name` is its app's name, to which its sessions belong."""
+
+    name: str
+    description: str
+    model: str
+    """The model of the root agent; empty if it has none, as a workflow."""
+
+
+class AgentList(BaseModel):
+    """The agents. The first one answers requests that name none."""
+
+    agents: list[AgentView]
+
+
+@router.get("/agents", tags=["agents"])
+async def list_agents(caller: CurrentCaller, context: Context) -> AgentList:
+    """List the agents, the first one first: it answers requests that name none."""
+    del caller
+    return AgentList(agents=[_view(one) for one in context.agents.contexts.values()])
+
+
+def _view(context: ServerContext) -> AgentView:
+    runtime = context.runtime
+    return AgentView(name=runtime.app_name, description=runtime.agents()["description"] or "", model=runtime.model_name)
+
+
+class ToolList(BaseModel):
+    """The tools of all agents of this server."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"tools": ["read_file"], "complete": True, "unusable": []}]}
+    )
+
+    tools: list[str]
+    """Their names, in order."""
+    complete: bool
+    """Whether a turn can have no others."""
+    unusable: list[str]
+    """Tools of MCP servers that cannot be offered, each with its reason, and servers that do not answer."""
+
+
+@router.get("/tools", tags=["tools"])
+async def list_tools(caller: CurrentCaller, context: Context) -> ToolList:
+    """List the names of the tools; MCP servers are asked for theirs."""
+    del caller
+    found = await context.runtime.tool_names(ask_toolsets=True, require_all=False)
+    return ToolList(tools=sorted(found.names), complete=found.complete, unusable=list(found.unusable))

@@ -1,0 +1,59 @@
+"""Share the paths, bodies and users of ADK's REST API between its routes."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import Depends, Path
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from lango.server.context import Context, ServerContext
+from lango.server.errors import ApiError, error_body
+from lango.server.schemas import SESSION_ID
+from lango.server.security.auth import Caller, CurrentCaller, route_with_error_body
+
+# ADK's clients read errors in `detail`
+AdkRoute = route_with_error_body(lambda refused: {"detail": str(refused)} | error_body(refused))
+
+IdPath = Annotated[str, Path(pattern=SESSION_ID)]
+
+SESSIONS_PATH = "/apps/{app}/users/{user_id}/sessions"
+SESSION_PATH = SESSIONS_PATH + "/{session_id}"
+
+
+class AdkRequestBody(BaseModel):
+    """A request body with camelCase or snake_case names, as ADK accepts it."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+
+def check_app(context: ServerContext, app: str) -> None:
+    """Raise `ApiError` for an app that is not the one of the context: there is none of that name."""
+    if app != context.runtime.app_name:
+        raise ApiError(404, "NotFound", f"there is no app {app!r}")
+
+
+def check_may_set_state(context: ServerContext, caller: Caller, state: Mapping[str, Any] | None) -> None:
+    """Raise `ApiError` if a state has `app:` keys and the caller may not set what every user shares."""
+    if any(name.startswith("app:") for name in state or ()) and not context.authenticator.is_operator(caller):
+        message = "app: state belongs to every user: only the users in the setting server.operators may set it"
+        raise ApiError(403, "NotAnOperator", message)
+
+
+def caller_as_user(context: ServerContext, caller: Caller, app: str, user_id: str) -> Caller:
+    """Return the caller as the user that a request names; raise `ApiError` for another user."""
+    check_app(context, app)
+    if context.authenticator.is_single_user:
+        return Caller(user_id)
+    if user_id != caller.user_id:
+        raise ApiError(404, "NotFound", f"there is no user {user_id!r}")
+    return caller
+
+
+async def path_user(app: str, user_id: IdPath, caller: CurrentCaller, context: Context) -> Caller:
+    """Return the caller as the user that the path names."""
+    return caller_as_user(context, caller, app, user_id)
+
+
+PathUser = Annotated[Caller, Depends(path_user)]
+"""The caller as the user that the path names."""

@@ -1,0 +1,111 @@
+"""Serve the artifact routes of ADK's REST API, on the artifacts of the runtime."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from lango.adk.services import adk_server
+from lango.errors import UsageError
+from lango.server.compat.adk.adk_paths import SESSION_PATH, AdkRequestBody, AdkRoute, IdPath, PathUser
+from lango.server.context import Context
+from lango.server.errors import ApiError
+from lango.server.json_body import large_response
+
+router = APIRouter(include_in_schema=False, route_class=AdkRoute)
+
+_ARTIFACTS = SESSION_PATH + "/artifacts"
+_ARTIFACT = _ARTIFACTS + "/{name:path}"
+_NOT_FOUND = "Artifact not found"
+
+Version = Annotated[int | None, Query(ge=0, le=2**62)]
+
+
+class NewArtifact(AdkRequestBody):
+    """An artifact to save."""
+
+    filename: str
+    artifact: dict[str, Any]
+    custom_metadata: dict[str, Any] | None = None
+
+
+@router.get(_ARTIFACTS)
+async def list_artifacts(session_id: IdPath, caller: PathUser, context: Context) -> list[str]:
+    """List the names of a session's artifacts, and of its user's."""
+    await context.get_session(caller, session_id)
+    return [one.name for one in await context.runtime.artifacts.list(session_id, user_id=caller.user_id)]
+
+
+@router.post(_ARTIFACTS)
+async def save_artifact(session_id: IdPath, new: NewArtifact, caller: PathUser, context: Context) -> Response:
+    """Save the next version of an artifact; return its metadata."""
+    session = await context.get_session(caller, session_id)
+    service = context.runtime.artifact_service
+    try:
+        saved = await adk_server.save_artifact(service, session.name, new.filename, new.artifact, new.custom_metadata)
+    except UsageError as error:
+        raise ApiError(400, "BadRequest", str(error)) from error
+    return await large_response(lambda: saved)
+
+
+@router.get(_ARTIFACT + "/versions/{version}/metadata")
+async def read_version_metadata(
+    session_id: IdPath, name: str, version: str, caller: PathUser, context: Context
+) -> Response:
+    """Read the metadata of a version; `latest` is the newest."""
+    session = await context.get_session(caller, session_id)
+    number = _version_number(version)
+    found = await adk_server.artifact_metadata(context.runtime.artifact_service, session.name, name)
+    shown = [one for one in found if number is None or one["version"] == number]
+    if not shown:
+        raise ApiError(404, "NotFound", "Artifact version not found")
+    return await large_response(lambda: shown[-1])
+
+
+@router.get(_ARTIFACT + "/versions/metadata")
+async def list_version_metadata(session_id: IdPath, name: str, caller: PathUser, context: Context) -> Response:
+    """Read the metadata of every version."""
+    session = await context.get_session(caller, session_id)
+    found = await adk_server.artifact_metadata(context.runtime.artifact_service, session.name, name)
+    return await large_response(lambda: found)
+
+
+@router.get(_ARTIFACT + "/versions/{version}")
+async def load_version(session_id: IdPath, name: str, version: str, caller: PathUser, context: Context) -> Response:
+    """Load a version; `latest` is the newest."""
+    return await load_artifact(session_id, name, caller, context, _version_number(version))
+
+
+@router.get(_ARTIFACT + "/versions")
+async def list_versions(session_id: IdPath, name: str, caller: PathUser, context: Context) -> list[int]:
+    """List the numbers of the versions."""
+    session = await context.get_session(caller, session_id)
+    found = await adk_server.artifact_metadata(context.runtime.artifact_service, session.name, name)
+    return [one["version"] for one in found]
+
+
+@router.get(_ARTIFACT)
+async def load_artifact(
+    session_id: IdPath, name: str, caller: PathUser, context: Context, version: Version = None
+) -> Response:
+    """Load an artifact as a part: the newest version, or another one."""
+    session = await context.get_session(caller, session_id)
+    part = await adk_server.load_artifact(context.runtime.artifact_service, session.name, name, version)
+    if part is None:
+        raise ApiError(404, "NotFound", _NOT_FOUND)
+    return await large_response(lambda: part)
+
+
+@router.delete(_ARTIFACT)
+async def delete_artifact(session_id: IdPath, name: str, caller: PathUser, context: Context) -> None:
+    """Delete every version of an artifact, if there is one."""
+    await context.get_session(caller, session_id)
+    await context.runtime.artifacts.delete(session_id, name, user_id=caller.user_id)
+
+
+def _version_number(text: str) -> int | None:
+    if text == "latest":
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise ApiError(422, "BadRequest", "Invalid version ID")
+    return int(text)

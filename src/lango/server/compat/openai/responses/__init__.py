@@ -1,0 +1,1 @@
+"""Serve OpenAI's responses: a response is a turn of a session."""

@@ -1,0 +1,104 @@
+"""Compact a conversation: keep what the client said, and replace the rest by notes of the agent's model."""
+
+import asyncio
+import time
+import uuid
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from lango.errors import UsageError
+from lango.server.compat.openai.carried_history import read_history
+from lango.server.compat.openai.chat_options import bad_request
+from lango.server.compat.openai.responses.input_items import (
+    MAX_ITEMS,
+    InputItem,
+    InputPart,
+    compaction_content,
+    read_input,
+)
+from lango.server.compat.openai.responses.response_creation import find_previous, load_item
+from lango.server.compat.openai.responses.response_ids import StoredResponse
+from lango.server.compat.openai.responses.response_request import Input
+from lango.server.compat.openai.responses.response_view import response_usage
+from lango.server.compat.openai.responses.stored_input import message_items
+from lango.server.context import ServerContext
+from lango.server.security.auth import Caller
+from lango.store.api_keys import spend_tokens
+from lango.store.sessions.window import read_message_page
+from lango.store.turns.client_requests import last_message_of_turn
+
+_KEPT_ROLES = ("user", "system", "developer")
+_PAGE = 200
+
+
+class CompactRequest(BaseModel):
+    """A conversation to compact: `input`, after the response that it continues. The agent has its own model."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"model": "lango", "input": "Hello!"}]})
+
+    model: str = Field(min_length=1)
+    input: Input = []
+    instructions: str | None = None
+    """What the notes must heed."""
+    previous_response_id: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_retention: str | None = None
+    service_tier: str | None = None
+
+
+async def compact(context: ServerContext, caller: Caller, body: CompactRequest) -> dict[str, Any]:
+    """Return the compacted conversation: the client's own messages, then one compaction item."""
+    await context.authenticator.check_token_quota(caller)
+    previous = await find_previous(context, caller, body.previous_response_id)
+    stored = await _stored_items(context, previous) if previous else []
+    items = [*stored, *body.input]
+    read = await read_input(items, lambda item_id: load_item(context, caller, item_id))
+    if read.approvals:
+        raise bad_request("input: answer approval requests with POST /v1/responses, and compact after that")
+    if not read.messages:
+        raise bad_request("input: there is nothing to compact; send a history, or a previous_response_id")
+    messages = await asyncio.to_thread(read_history, read.messages, context.settings.server)
+    instructions = "\n\n".join([*filter(None, [body.instructions]), *read.instructions])
+    try:
+        summary, usage = await context.runtime.summarize(messages, instructions)
+    except UsageError as error:
+        raise bad_request(str(error)) from error
+    if caller.quota is not None:
+        spent = usage.input_tokens + usage.output_tokens
+        await context.store.write(spend_tokens, caller.quota.id, spent, time.time())
+    kept = [_message(item) for item in items if item.type == "message" and item.role in _KEPT_ROLES]
+    item = {"id": f"cmp_{uuid.uuid4().hex}", "type": "compaction", "encrypted_content": compaction_content(summary)}
+    return {
+        "id": f"resp_compaction_{uuid.uuid4().hex}",
+        "object": "response.compaction",
+        "created_at": int(time.time()),
+        "output": [*kept, item],
+        "usage": response_usage(usage),
+    }
+
+
+async def _stored_items(context: ServerContext, previous: StoredResponse) -> list[InputItem]:
+    """Read the session of a response up to its end; of a very long one, the newest messages."""
+    session = previous.session
+    last = await context.store.read(last_message_of_turn, session.key, previous.turn, previous.record)
+    before = None if last is None else last + 1
+    found = page = await context.store.read(read_message_page, session, before=before, limit=_PAGE)
+    while page and len(found) < MAX_ITEMS:
+        page = await context.store.read(read_message_page, session, before=page[0].seq, limit=_PAGE)
+        found = page + found
+    await context.store.load_files(found)
+    return [InputItem.model_validate(item) for stored in found for item in message_items(stored, session.key)]
+
+
+def _message(item: InputItem) -> dict[str, Any]:
+    """Return a message of the client as an item of the output."""
+    given = [InputPart(type="input_text", text=item.content)] if isinstance(item.content, str) else item.content
+    return {
+        "id": item.id or f"msg_{uuid.uuid4().hex}",
+        "type": "message",
+        "status": "completed",
+        "role": item.role,
+        "content": [part.shown() for part in given or ()],
+    }

@@ -1,0 +1,203 @@
+"""Serve OpenAI's responses: `POST /v1/responses`, and reading, cancelling and deleting them.
+
+A response is a turn of a session. Its id names both, holds in every process, and survives restarts.
+
+Which session a turn belongs to, and what the model reads:
+
+- With `previous_response_id`, the turn continues from that response, and `input` is only what is new. If the session
+  has gone on since, the turn is stored in a fork of the session at the end of that response.
+- With `conversation`, or the header `X-Session-Id`, the turn is stored in that session, whose history counts.
+- Otherwise `input` is the whole history, and the model reads exactly that, as in `POST /v1/chat/completions`. Items of
+  earlier responses may be sent as an `item_reference`.
+
+`instructions` are added to the agent's own instruction for this turn. So are `system` and `developer` messages of
+`input`; those hold for the responses that continue from this one, too.
+
+`tools` are functions that the client runs. A call is a `function_call` and ends the response; the next request carries
+a `function_call_output` for each call. Hosted tools are refused: the agent has tools of its own. Their calls are
+`mcp_call` items with the agent's name as `server_label`. A call that needs approval is an `mcp_approval_request`, and
+the next request answers it with an `mcp_approval_response`. Requests for input and for credentials are notes in the
+text: the next message is the input, and the note says where to give the credential.
+
+With `background`, the response returns at once, and its turn goes on, also in another process after a crash.
+`GET /v1/responses/{id}` reads it at any time, and with `stream=true` its events: `starting_after` is the sequence
+number of the last event that the client has.
+
+`POST /v1/responses/compact` makes a conversation shorter: the agent's model writes notes on it, and the output is the
+user's messages and a `compaction` item with the notes, in place of everything else. The item is encoded, not
+encrypted, and any process of this version reads it: nothing is stored.
+
+`store: false` only means that the response cannot be read or continued by its id: the session is stored in any case.
+"""
+
+from contextlib import suppress
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Path, Query
+from starlette.responses import Response
+
+from lango.errors import LangoError
+from lango.server.compat.openai.openai_routes import NO_RETRY, SessionIdHeader
+from lango.server.compat.openai.responses.compaction import CompactRequest, compact
+from lango.server.compat.openai.responses.response_creation import submit_response
+from lango.server.compat.openai.responses.response_ids import get_response, session_key_of_response
+from lango.server.compat.openai.responses.response_request import ResponseRequest
+from lango.server.compat.openai.responses.response_view import ResponseView, response_error_body
+from lango.server.compat.openai.responses.stored_input import read_input_items
+from lango.server.context import Context, ServerContext
+from lango.server.errors import ApiError, to_api_error
+from lango.server.json_body import JsonResponse
+from lango.server.schemas import IdempotencyKey
+from lango.server.security.auth import CurrentCaller, route_with_error_body
+from lango.server.streaming.sse import FrameStreamResponse
+from lango.store.sessions.sessions import find_session_by_key
+from lango.store.turns.client_requests import mark_request_deleted
+
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"description": text, "content": {"application/json": {"schema": {"type": "object"}}}}
+    for status, text in {
+        400: "The request is invalid, or not supported; the message says why.",
+        401: "A valid key is missing.",
+        404: "There is no such response, session or item.",
+        429: "The key's limit is reached; see Retry-After.",
+        503: "Not available now; see Retry-After.",
+    }.items()
+}
+_CREATE_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"description": text, "content": {"application/json": {"schema": {"type": "object"}}}}
+    for status, text in {
+        409: "It conflicts with another change.",
+        413: "The request, or a file in it, is too large.",
+        422: "The Idempotency-Key was used before, with another request: use another one.",
+        500: "The turn failed; the message says why.",
+        504: "The turn took too long.",
+    }.items()
+}
+_RESPONSE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A response; with `stream`, its events as server-sent events.",
+        "content": {"application/json": {"schema": {"type": "object"}}, "text/event-stream": {}},
+    }
+}
+_COMPACTED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The messages that are kept, and the notes on the rest.",
+        "content": {"application/json": {"schema": {"type": "object"}}},
+    },
+    **{status: _CREATE_ERRORS[status] for status in (413, 500)},
+}
+ResponseIdPath = Annotated[str, Path(examples=["resp_1_1"])]
+
+
+async def _context_of_response(response_id: ResponseIdPath, context: Context) -> ServerContext:
+    """Return the context of the agent whose response the path names."""
+    key = session_key_of_response(response_id) if context.agents.are_several else None
+    session = None if key is None else await context.store.read(find_session_by_key, key)
+    return context if session is None else context.agents.contexts.get(session.name.app_name, context)
+
+
+ResponseContext = Annotated[ServerContext, Depends(_context_of_response)]
+router = APIRouter(
+    prefix="/v1", tags=["responses"], responses=_ERRORS, route_class=route_with_error_body(response_error_body)
+)
+
+
+@router.post("/responses", response_model=None, responses=_RESPONSE | _CREATE_ERRORS)
+async def create_response(
+    request_body: ResponseRequest,
+    caller: CurrentCaller,
+    context: Context,
+    session_id: SessionIdHeader = None,
+    key: IdempotencyKey = None,
+) -> Response:
+    """Answer the input. A repeated request with the same `Idempotency-Key` gets the same response."""
+    context = context.agents.of_model(request_body.model, context)
+    response = await submit_response(context, caller, request_body, session_id, key)
+    view = ResponseView(context, response)
+    named = response.session.name.id
+    headers = {"X-Session-Id": named} | NO_RETRY if named.isascii() else NO_RETRY
+    if request_body.stream:
+        return FrameStreamResponse(view.frames(), context.settings.server.write_timeout_s, view.error_frame, headers)
+    try:
+        await (view.read() if request_body.background else view.wait())
+    except (LangoError, ApiError) as error:  # every response to an accepted turn carries the headers
+        api_error = to_api_error(error)
+        return JsonResponse(response_error_body(api_error), api_error.status, {**api_error.headers, **headers})
+    return JsonResponse(view.body, headers=headers)
+
+
+@router.post("/responses/compact", response_model=None, responses=_COMPACTED)
+async def compact_response(request_body: CompactRequest, caller: CurrentCaller, context: Context) -> Response:
+    """Write notes on a conversation, from which it goes on: the next input is the output, and what is new."""
+    context = context.agents.of_model(request_body.model, context)
+    return JsonResponse(await compact(context, caller, request_body))
+
+
+@router.get("/responses/{response_id}", response_model=None, responses=_RESPONSE)
+async def read_response(
+    response_id: ResponseIdPath,
+    caller: CurrentCaller,
+    context: ResponseContext,
+    stream: bool = False,
+    starting_after: Annotated[int, Query(ge=-1)] = -1,
+) -> Response:
+    """Read a response as it is now; with `stream`, its events after a sequence number, to its end."""
+    view = ResponseView(context, await get_response(context, caller, response_id))
+    if stream:
+        frames = view.frames(starting_after)
+        return FrameStreamResponse(frames, context.settings.server.write_timeout_s, view.error_frame)
+    await view.read()
+    return JsonResponse(view.body)
+
+
+@router.post("/responses/{response_id}/cancel", response_model=None)
+async def cancel_response(response_id: ResponseIdPath, caller: CurrentCaller, context: ResponseContext) -> Response:
+    """Stop a response that was created with `background`; one that ended stays as it is."""
+    response = await get_response(context, caller, response_id)
+    if not response.parameters.get("background"):
+        raise ApiError(400, "BadRequest", "only a response with background: true can be cancelled; leave others alone")
+    if response.is_open:
+        session_id = response.session.name.id
+        if not await context.runtime.take_back(session_id, response.turn, user_id=caller.user_id):
+            await context.runtime.cancel(session_id, user_id=caller.user_id, turn=response.turn)
+    view = ResponseView(context, response)
+    with suppress(ApiError):  # the body says that it was cancelled, or why it failed
+        await view.wait()
+    return JsonResponse(view.body)
+
+
+@router.delete("/responses/{response_id}", response_model=None)
+async def delete_response(response_id: ResponseIdPath, caller: CurrentCaller, context: ResponseContext) -> Response:
+    """Delete a response: with the last one of its session, the session, too."""
+    response = await get_response(context, caller, response_id)
+    if response.is_open:
+        raise ApiError(400, "BadRequest", "the response is still in progress: wait for its end, or cancel it")
+    if await context.store.write(mark_request_deleted, response.session.key, response.turn):
+        await context.sessions.delete(response.session.name.id, user_id=caller.user_id)
+    return JsonResponse({"id": response_id, "object": "response", "deleted": True})
+
+
+@router.get("/responses/{response_id}/input_items", response_model=None)
+async def list_input_items(
+    response_id: ResponseIdPath,
+    caller: CurrentCaller,
+    context: ResponseContext,
+    after: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    order: Literal["asc", "desc"] = "desc",
+) -> Response:
+    """List what the client sent for a response, the newest first; `after` is the id of the last item of a page."""
+    items = await read_input_items(context, await get_response(context, caller, response_id))
+    if order == "desc":
+        items.reverse()
+    start = next((place for place, item in enumerate(items, 1) if item["id"] == after), 0)
+    page = items[start : start + limit]
+    return JsonResponse(
+        {
+            "object": "list",
+            "data": page,
+            "first_id": page[0]["id"] if page else None,
+            "last_id": page[-1]["id"] if page else None,
+            "has_more": start + limit < len(items),
+        }
+    )

@@ -1,0 +1,225 @@
+"""Build a response and its stream from the events of its turn: the same numbers each time, in every process."""
+
+import json
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, suppress
+from typing import Any
+
+from msgspec import convert
+
+from lango.errors import EventsGone
+from lango.events import Accepted, Queued, TextWithdrawn, TurnDone, TurnError, TurnEvent, Usage, is_final
+from lango.server.compat.openai.completion import finish_reason, openai_error_body
+from lango.server.compat.openai.responses.output_items import OutputItems, StreamEvent
+from lango.server.compat.openai.responses.response_ids import StoredResponse
+from lango.server.context import ServerContext
+from lango.server.errors import ApiError, to_api_error, turn_api_error
+from lango.store.codec.event_ids import is_rebuilt
+from lango.store.turns.event_log import read_event_log
+from lango.store.turns.turns import TurnRecord, read_turn
+from lango.turns.streamed_text import without_withdrawn
+from lango.turns.turn_input import ModelOptions
+
+_NAMES = {"messages": "input", "response_format": "text.format"}
+HIDDEN = "_"
+"""The prefix of what is stored with the parameters of a response, and not shown."""
+_INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+class ResponseView:
+    """A response as the events of its turn so far show it."""
+
+    def __init__(self, context: ServerContext, response: StoredResponse) -> None:
+        self._context = context
+        self._response = response
+        self._record = response.record
+        self._model = context.runtime.app_name
+        tools: list[Mapping[str, Any]] = response.record.request.get("client_tools") or []
+        options = convert(response.record.request.get("options", {}), ModelOptions)
+        self._output = OutputItems(
+            response.id,
+            response.session.name.id,
+            self._model,
+            {str(tool["name"]) for tool in tools},
+            only_last_text=options.shapes_answer and context.runtime.may_call_tools,
+        )
+        self._status = "queued"
+        self._usage: Usage | None = None
+        self._incomplete: str | None = None
+        self._error: dict[str, Any] | None = None
+        self._sent = 0
+        """How many events of the stream there were."""
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The response object."""
+        parameters = {name: value for name, value in self._response.parameters.items() if not name.startswith(HIDDEN)}
+        ended_at = self._record.ended_at if self._status == "completed" else None
+        return {
+            "id": self._response.id,
+            "object": "response",
+            "created_at": int(self._record.created_at),
+            "completed_at": None if ended_at is None else int(ended_at),
+            "status": self._status,
+            "error": self._error,
+            "incomplete_details": {"reason": self._incomplete} if self._incomplete else None,
+            "model": self._model,
+            "output": self._output.items,
+            **parameters,
+            "usage": None if self._usage is None else response_usage(self._usage),
+        }
+
+    @property
+    def output(self) -> list[dict[str, Any]]:
+        """The output items."""
+        return self._output.items
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    async def wait(self) -> None:
+        """Read the events of the turn to its end. Raise `ApiError` if the turn failed."""
+        async with aclosing(self._context.turns.follow(self._response.turn_ref)) as items:
+            events = [item.event async for item in items if item is not None]
+        await self._read_record()
+        self._add_all(events)
+        if isinstance(failed := events[-1] if events else None, TurnError):
+            raise turn_api_error(failed)
+
+    async def read(self) -> None:
+        """Read the events of the turn so far."""
+        if not self._response.is_open:
+            with suppress(ApiError):  # the body says why it failed
+                await self.wait()
+            return
+        events: list[TurnEvent] = []
+        key, turn = self._response.session.key, self._response.turn
+        while page := await self._context.store.read(read_event_log, key, turn, events[-1].id if events else 0):
+            events += [logged.event for logged in page.events]
+            if page.closed or not page.events:
+                break
+        await self._read_record()
+        self._add_all(events)
+
+    async def frames(self, after: int = -1) -> AsyncGenerator[str | None, None]:
+        """Yield the events after a sequence number as frames of a stream; None when none came for a heartbeat."""
+        async with aclosing(self.events(after)) as events:
+            async for event in events:
+                match event:
+                    case None:
+                        yield None
+                    case Queued():
+                        yield f": queued, place {event.place}\n\n"
+                    case _:
+                        yield _frame(event)
+        yield "data: [DONE]\n\n"
+
+    async def events(self, after: int = -1) -> AsyncGenerator[StreamEvent | Queued | None, None]:
+        """Yield the events after a sequence number; also places in the queue, and None when none came for long."""
+        async with aclosing(self._context.turns.follow(self._response.turn_ref)) as items:
+            async for item in items:
+                if item is None:
+                    yield None
+                    continue
+                event = item.event
+                if after >= 0 and is_rebuilt(event.id):
+                    raise EventsGone("the events of this response are not kept any more: retrieve it without stream")
+                if isinstance(event, Queued):
+                    yield event
+                if is_final(event):
+                    await self._read_record()
+                for streamed in self._add(event):
+                    number = self._sent
+                    self._sent += 1
+                    if number > after:
+                        yield streamed | {"sequence_number": number}
+
+    def error_frame(self, error: ApiError) -> str:
+        """Encode an error that ends a stream whose turn may go on."""
+        return _frame(_error_event(error) | {"sequence_number": self._sent})
+
+    async def _read_record(self) -> None:
+        record = await self._context.store.read(read_turn, self._response.session.key, self._response.turn)
+        self._record: TurnRecord = record or self._record
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def _add_all(self, events: list[TurnEvent]) -> None:
+        """Add events, without text that was withdrawn."""
+        for withdrawal in [event for event in events if isinstance(event, TextWithdrawn)]:
+            events = without_withdrawn(events, withdrawal)
+        for event in events:
+            if not isinstance(event, TextWithdrawn):
+                for _ in self._add(event):
+                    pass
+
+    def _add(self, event: TurnEvent) -> Iterator[StreamEvent]:
+        """Add the next event of the turn; yield what it changes."""
+        match event:
+            case Accepted():
+                self._status = "queued" if event.waiting else "in_progress"
+                yield self._whole("created")
+                yield self._whole(self._status)
+                return
+            case Queued():
+                return
+            case _ if self._status == "queued":
+                self._status = "in_progress"
+                yield self._whole("in_progress")
+            case _:
+                pass
+        yield from self._output.add(event)
+        match event:
+            case TurnDone():
+                self._usage = event.usage
+                self._incomplete = _INCOMPLETE_REASONS.get(finish_reason(event))
+                self._status = "incomplete" if self._incomplete else "completed"
+                yield self._whole(self._status)
+            case TurnError(fatal=True):
+                error = turn_api_error(event)
+                if event.error == "TurnCancelled":
+                    self._status = "cancelled"
+                else:
+                    self._status = "failed"
+                    self._error = {"code": _error_code(error), "message": event.message}
+                yield _error_event(error)
+                yield self._whole("failed")
+            case _:
+                pass
+
+    def _whole(self, kind: str) -> StreamEvent:
+        return {"type": f"response.{kind}", "response": self.body}
+
+
+def response_error_body(error: ApiError) -> dict[str, Any]:
+    """Return the body of an error, with the names that parameters of chat completions have here."""
+    message = str(error)
+    for chat_name, name in _NAMES.items():
+        if message.startswith(f"{chat_name}: "):
+            message = name + message.removeprefix(chat_name)
+    return openai_error_body(ApiError(error.status, error.type, message))
+
+
+def _error_code(error: ApiError) -> str:
+    """Return one of the codes that OpenAI has for a response that failed."""
+    return {429: "rate_limit_exceeded", 400: "invalid_prompt"}.get(error.status, "server_error")
+
+
+def _error_event(error: ApiError) -> StreamEvent:
+    """Return the event of an error: with its parts beside it, and in `error`, for clients that look for either."""
+    fields = openai_error_body(to_api_error(error))["error"]
+    return {"type": "error", "code": fields["code"], "message": fields["message"], "param": None, "error": fields}
+
+
+def _frame(event: StreamEvent) -> str:
+    return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
+
+
+def response_usage(used: Usage) -> dict[str, Any]:
+    """Return usage as a response has it."""
+    return {
+        "input_tokens": used.input_tokens,
+        "input_tokens_details": {"cached_tokens": used.cached_tokens},
+        "output_tokens": used.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": used.thought_tokens},
+        "total_tokens": used.input_tokens + used.output_tokens,
+    }

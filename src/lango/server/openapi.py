@@ -1,0 +1,101 @@
+"""Complete the OpenAPI document that FastAPI makes: errors as the server sends them, streams, and examples."""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+Json = dict[str, Any]
+
+_ERROR_BODY = "#/components/schemas/ErrorBody"
+GUARD_ERRORS = {
+    "400": "The request is invalid; the message says why.",
+    "403": "The host or the origin is not allowed.",
+    "503": "Not available now; see Retry-After.",
+}
+BODY_ERRORS = {
+    "408": "The body came too slowly.",
+    "413": "The body, or a part of it, is too large.",
+    "415": "The body has another Content-Type than the declared one.",
+}
+
+
+def complete_openapi(schema: Json) -> None:
+    """Change a document in place so that it declares what the server answers."""
+    for operation in _operations(schema):
+        responses: Json = operation["responses"]
+        if "HTTPValidationError" in str(responses.get("422")):
+            del responses["422"]  # the server answers 400
+        for status, response in responses.items():
+            if status >= "400":
+                _send_as_json(response)
+        # sent before a route runs, whatever the route
+        for status, description in (GUARD_ERRORS | (BODY_ERRORS if "requestBody" in operation else {})).items():
+            content = {"application/json": {"schema": {"$ref": _ERROR_BODY}}}
+            responses.setdefault(status, {"description": description, "content": content})
+        operation["responses"] = dict(sorted(responses.items()))
+        for parameter in operation.get("parameters", ()):
+            _without_null(parameter)
+    for name in ("HTTPValidationError", "ValidationError"):
+        schema["components"]["schemas"].pop(name, None)
+
+
+def _operations(schema: Json) -> Iterator[Json]:
+    for path in schema["paths"].values():
+        yield from path.values()
+
+
+def _send_as_json(response: Json) -> None:
+    """Declare the body of an error as JSON: FastAPI declares it with the type of the route's other responses."""
+    content: Json = response.get("content", {})
+    for kind in [kind for kind in content if kind != "application/json" and "$ref" in content[kind].get("schema", {})]:
+        content.setdefault("application/json", {}).update(content.pop(kind))
+
+
+def _without_null(parameter: Json) -> None:
+    """Declare an optional parameter by its type alone: none is sent by leaving it out."""
+    schema: Json = parameter["schema"]
+    choices = cast("list[Json]", schema.get("anyOf", []))
+    kept = [choice for choice in choices if choice != {"type": "null"}]
+    if len(kept) == 1 and len(choices) == 2:
+        del schema["anyOf"]
+        schema.update(kept[0])
+
+
+EVENT_STREAM: dict[str, Any] = {
+    "schema": {
+        "type": "object",
+        "description": "One event of the stream.",
+        "properties": {
+            "id": {"type": "string"},
+            "event": {"type": "string"},
+            "data": {"type": "string", "contentMediaType": "application/json"},
+        },
+        "required": ["data"],
+    }
+}
+"""The content of a response of server-sent events: its schema is that of each event."""
+
+STREAM_EXAMPLE = """\
+id: 1000001
+event: accepted
+data: {"type":"accepted","id":1000001,"turn":1,"waiting":false,"invocation_id":"e-5c2f"}
+
+id: 1000004
+event: text_delta
+data: {"type":"text_delta","id":1000004,"text":"Hello! How can I help?","author":"lango"}
+
+id: 1000005
+event: done
+data: {"type":"done","id":1000005,"turn":1,"status":"done","usage":{"output_tokens":7},"finish_reason":"stop"}
+
+"""
+
+EXPORT_EXAMPLE = """\
+{"kind":"header","format":"lango-session","version":1}
+{"kind":"session","app":"lango","user":"user","id":"imported","title":"A greeting","created_at":1760000000.0,\
+"updated_at":1760000001.5,"revision":2,"epoch":0}
+{"kind":"message","seq":1,"role":"user","author":"user","content":"Hello!","tokens":5,"created_at":1760000000.5,\
+"event_id":"first"}
+{"kind":"message","seq":2,"role":"assistant","author":"lango","content":"Hello! How can I help?","tokens":9,\
+"created_at":1760000001.5,"event_id":"second"}
+{"kind":"end","lines":4}
+"""
