@@ -9,7 +9,23 @@ from typing import Annotated, Any
 import typer
 
 from lango import __version__
-from lango.cli.commands import db, doctor, init, keys, memory, models, run, serve, sessions, sessions_transfer
+from lango.cli.commands import (
+    artifacts,
+    credentials,
+    db,
+    doctor,
+    evaluate,
+    inbox,
+    init,
+    keys,
+    memory,
+    models,
+    run,
+    serve,
+    sessions,
+    sessions_trace,
+    sessions_transfer,
+)
 from lango.cli.commands.chat import chat
 from lango.cli.process_setup import reopen_closed_streams
 from lango.cli.terminal_text import printable
@@ -28,10 +44,15 @@ app.command()(chat)
 app.command()(run.run)
 app.command()(init.init)
 app.command()(doctor.doctor)
+sessions.app.command("trace")(sessions_trace.trace)
 sessions.app.command("export")(sessions_transfer.export)
 sessions.app.command("import")(sessions_transfer.import_)
 app.add_typer(sessions.app, name="sessions")
+app.add_typer(inbox.app, name="inbox")
+app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(memory.app, name="memory")
+app.add_typer(credentials.app, name="credentials")
+app.add_typer(evaluate.app, name="eval")
 app.add_typer(keys.app, name="keys")
 app.add_typer(models.app, name="models")
 app.add_typer(db.app, name="db")

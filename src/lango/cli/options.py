@@ -14,9 +14,22 @@ Config = Annotated[str | None, typer.Option("--config", help="The configuration 
 StoreUrl = Annotated[str | None, typer.Option("--store", help="The store's URL; else the setting store.url.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
+AgentPath = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[PATH]",
+        help="An agent's file or folder with ADK's root_agent, or a folder of agents, instead of the configured agent.",
+    ),
+]
+AgentPathOption = Annotated[
+    str | None,
+    typer.Option("--path", metavar="PATH", help="An agent's file or folder, or a folder of agents."),
+]
+AgentName = Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Which agent of a folder of agents.")]
+
 Resume = Annotated[
     str | None,
-    typer.Option("-r", "--resume", metavar="ID", help="Continue this session; the start of its id suffices."),
+    typer.Option("-r", "--resume", metavar="ID", help="Continue this session; a prefix of its id is enough."),
 ]
 Continue = Annotated[bool, typer.Option("-c", "--continue", help="Continue the newest session.")]
 Model = Annotated[str | None, typer.Option("-m", "--model", help="provider/name, instead of the setting agent.model.")]

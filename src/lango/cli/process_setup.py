@@ -8,9 +8,11 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any, TextIO, TypeVar, cast
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -37,6 +39,29 @@ def fast_imports() -> Generator[None]:
             del modules["httpx._main"]
 
 
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end; `asyncio` is not imported before: `lango --help` does without."""
+    import asyncio
+
+    return asyncio.run(work)
+
+
+@contextmanager
+def stdout_for_answers() -> Generator[TextIO]:
+    """Yield the standard output; what agents and tools print meanwhile goes to standard error, and breaks no pipe."""
+    sys.stdout.flush()
+    answers = os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
+    os.dup2(2, 1)
+    try:
+        yield answers
+    finally:
+        with suppress(OSError):  # a full disk, or a reader that is gone
+            sys.stdout.flush()
+        os.dup2(answers.fileno(), 1)
+        with suppress(OSError):
+            answers.close()
+
+
 def reopen_closed_streams() -> None:
     """Open /dev/null for closed standard streams: otherwise the next file, a database, would become the output."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -48,6 +73,8 @@ def quiet_logging() -> None:
     """Log warnings as short lines, and hide ADK's tracebacks: each error is shown as one sentence anyway."""
     logging.basicConfig(level=logging.WARNING, format="lango: %(message)s")
     logging.getLogger("google_adk").setLevel(logging.CRITICAL)
+    # ADK warns about each of its classes for credentials, and a user of the command can do nothing about it
+    warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] (Base)?(OAuth2)?(Credential|Discovery)", UserWarning)
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError):  # characters that the terminal lacks become question marks, not a traceback
             stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]

@@ -1,10 +1,10 @@
 """Open the store for one command, and find the sessions it names."""
 
-import asyncio
 import signal
 from typing import TYPE_CHECKING, TypeVar
 
-from lango.cli.options import store_url
+from lango.cli.options import load_settings, store_url
+from lango.cli.process_setup import run_async
 from lango.errors import SessionNotFound, UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def run_on_store(config: str | None, url: str | None, work: "Callable[[Store], A
 
     before = signal.signal(signal.SIGINT, _raise_interrupt)
     try:
-        return asyncio.run(opened())
+        return run_async(opened())
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -36,6 +36,16 @@ def run_on_store(config: str | None, url: str | None, work: "Callable[[Store], A
 def _raise_interrupt(*_: object) -> None:
     """Exit at the first Ctrl-C: asyncio's handler would wait for a blocked pipe."""
     raise KeyboardInterrupt
+
+
+async def app_name(store: "Store", app: str | None, config: str | None) -> str:
+    """Return the app of an option, or of the configured agent; an agent of a module may give it its name."""
+    settings = load_settings(config)
+    if app or settings.agent.name or not settings.agent.module:
+        return app or settings.app_name
+    from lango.runtime.app_names import load_named_agent
+
+    return (await load_named_agent(settings, store))[0].app_name
 
 
 async def session_owners(store: "Store", app: str | None, user: str | None) -> list[tuple[str, str]]:

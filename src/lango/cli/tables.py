@@ -1,15 +1,18 @@
 """Print rows as a table that fits the terminal, or unshortened into a pipe."""
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lango.cli.terminal_text import format_cell, one_line
+from lango.cli.terminal_text import format_age, format_cell, format_time, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from lango.store.tool_calls.grants import Grant
 
 
 _ROWS_PER_LAYOUT = 1000
@@ -72,3 +75,14 @@ def _print_trimmed(console: "Console", table: "Table") -> None:
         console.print(table)
     for line in captured.get().splitlines():
         print(line.rstrip())
+
+
+def grant_row(grant: "Grant", now: float) -> dict[str, Any]:
+    """Return a grant as a row of a table."""
+    until = "until it is revoked" if grant.expires_at is None else f"expires {format_time(grant.expires_at)}"
+    if grant.revoked_at is not None:
+        until = f"revoked {format_age(grant.revoked_at, now)}"
+    elif not grant.active:
+        until = "expired"
+    fits = "any" if grant.arguments is None else json.dumps(grant.arguments, ensure_ascii=False)
+    return {"id": str(grant.id), "tool": grant.tool, "arguments": fits, "by": grant.granted_by, "holds": until}

@@ -4,8 +4,10 @@ A control character in the text of a model, a tool or a file could move the curs
 clipboard or type input. Each becomes a visible sign of the same width.
 """
 
+import json
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 _KEPT_CHARACTERS = "\n\t"
 _REPLACEMENTS = {
@@ -72,3 +74,24 @@ def format_age(at: float, now: float) -> str:
         if count:
             return f"{count} {unit}{'' if count == 1 else 's'} ago"
     return "just now"
+
+
+def describe_schema(schema: Mapping[str, Any] | None) -> str:
+    """Describe what fits a schema in a few words; empty: any text."""
+    wanted = schema or {}
+    values: Any = wanted.get("enum")
+    if isinstance(values, list):
+        return f"one of {', '.join(one_line(str(value)) for value in cast('list[Any]', values))}"
+    match wanted.get("type"):
+        case None if not wanted:
+            return ""
+        case "string":
+            return ""
+        case "boolean":
+            return "yes or no"
+        case "integer":
+            return "a whole number"
+        case "number":
+            return "a number"
+        case _:
+            return f"JSON that fits {printable(json.dumps(dict(wanted), ensure_ascii=False, default=str))}"

@@ -35,9 +35,10 @@ def summary_lines(usage: SessionUsage) -> list[str]:
     window, rules, total = usage.window, usage.rules, usage.total
     bound = "" if rules.max_messages is None else f" and {rules.max_messages} messages"
     notes = f"notes up to message {window.observed_seq:,}, {window.memory_tokens:,} tokens of the request"
+    observer = f"{usage.memory.input_tokens:,} tokens in, {usage.memory.output_tokens:,} out to write them"
     spent = f"{total.model_calls:,} model calls, {total.input_tokens:,} tokens in, {total.output_tokens:,} out"
     return [
-        *([f"memory    {notes}"] if rules.with_memory else []),
+        *([f"memory    {notes}", f"          {observer}"] if rules.with_memory else []),
         f"budget    {rules.budget_tokens:,} tokens{bound}",
         f"window    {window.messages:,} messages, {window.tokens:,} tokens in the next request",
         f"left out  {window.left_out_messages:,} messages, {window.left_out_tokens:,} tokens",

@@ -1,31 +1,45 @@
 """Hold the runtime and the current session of a chat, and run its turns."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Self, TypeVar
 
 from lango.cli.chat import resumed_session
-from lango.cli.chat.collapsed_sections import CollapsedSections, call_title, exact_arguments
+from lango.cli.chat.collapsed_sections import CollapsedSections, call_title, exact_arguments, show_diff
 from lango.cli.chat.status_line import StatusLine
-from lango.cli.chat.terminal.message_reader import MessageReader
+from lango.cli.chat.terminal.message_reader import InputInterrupted, MessageReader
 from lango.cli.chat.terminal.screen import Screen
+from lango.cli.chat.tool_question import answer_tool_question
 from lango.cli.chat.turn_view import TurnView, show_section_content
+from lango.cli.chat.workflow_view import (
+    RESULT_HINT,
+    show_awaited_result,
+    show_credential_request,
+    show_input_request,
+)
 from lango.cli.session_target import LOCAL_USER, SessionTarget
-from lango.cli.terminal_text import format_cell
+from lango.cli.terminal_text import format_cell, printable
 from lango.config import Settings
 from lango.errors import LangoError, TurnCancelled
-from lango.events import ApprovalNeeded
+from lango.events import ApprovalNeeded, InputNeeded
+from lango.grants import NewGrant
 from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId
+from lango.store import SessionId, SessionRecord
 from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_message_page
+from lango.store.tool_calls.credential_requests import CredentialRequest, credential_event
+from lango.store.tool_calls.input_requests import input_event
+from lango.store.turns.node_progress import read_node_steps
 from lango.turns.running_turn import RunningTurn
 
 T = TypeVar("T")
 
-_APPROVAL_PROMPT = "run exactly this? y: yes, n: no, Ctrl-C: decide later"
+_APPROVAL_PROMPT = (
+    "run exactly this? y: yes, a: always in this session, n: no, r: no with a reason, Ctrl-C: decide later"
+)
+_REASON_PROMPT = "why not? The model reads it:"
 
 
 class ChatSession:
@@ -65,6 +79,11 @@ class ChatSession:
         return self._runtime
 
     @property
+    def model(self) -> str:
+        """The name of the root agent's model."""
+        return self.runtime.model_name or "no model of its own"
+
+    @property
     def session_id(self) -> SessionId:
         """The key of the current session in the store."""
         return SessionId(self.runtime.app_name, LOCAL_USER, self.target.session_id)
@@ -92,21 +111,47 @@ class ChatSession:
             request = requests.pop(0)
             self.screen.print_line(f"{request.name} asks to run with", "bold")
             self.screen.print_line(exact_arguments(request.arguments))
+            if diff := await self.runtime.diff_of_call(request.name, request.arguments):
+                show_diff(self.screen, diff)
             if request.expires_at:
                 self.screen.print_line(f"denied if not answered by {format_cell(request.expires_at)}", "dim")
-            approved = await self.reader.ask_yes_or_no(_APPROVAL_PROMPT)
-            if approved is None:
-                self.screen.print_line("not answered: /approve asks again; any other message denies it", "yellow")
+            decision, reason = await self.reader.ask_decision(_APPROVAL_PROMPT), ""
+            if decision == "reason":
+                try:
+                    reason = await self.reader.ask_line(_REASON_PROMPT) or ""
+                    decision = "no"
+                except InputInterrupted:
+                    decision = None
+            if decision is None:
+                self.screen.print_line(
+                    "not answered: /approve asks again; /skip or any other message denies it", "yellow"
+                )
                 return
-            decision, style = ("yes", "green") if approved else ("no", "yellow")
+            style = "yellow" if decision == "no" else "green"
             self.screen.print_line(f"{decision}: {call_title(request.name, request.arguments)}", style)
+            if reason:
+                self.screen.print_line(f"reason: {printable(reason)}", style)
+            if decision == "always":
+                self.screen.print_line(f"{request.name} runs without asking in this session: /grants revokes it", "dim")
             turn = await self.runtime.submit_approval(
-                self.target.session_id, request.call_id, approved=approved, user_id=LOCAL_USER
+                self.target.session_id,
+                request.call_id,
+                approved=decision != "no",
+                user_id=LOCAL_USER,
+                grant=NewGrant() if decision == "always" else None,
+                reason=reason,
             )
             requests += await self._show_turn(turn)
 
+    async def give_result(self, call_id: str, result: Mapping[str, Any], *, will_continue: bool) -> None:
+        """Bring a result of a long-running tool, and show the turn that continues with it."""
+        turn = await self.runtime.submit_results(
+            self.target.session_id, {call_id: result}, user_id=LOCAL_USER, will_continue=will_continue
+        )
+        await self.answer_approval_requests(await self._show_turn(turn))
+
     async def resume(self, target: SessionTarget) -> None:
-        """Switch to a session; show its last turns and its open approval requests.
+        """Switch to a session; show its last turns and its open requests.
 
         Turns whose process died go on here, and are shown to their end.
         """
@@ -115,10 +160,7 @@ class ChatSession:
         if session is None:
             return
         resumed = await resumed_session.resumed_turns(self.runtime, session)
-        messages = await self.runtime.store.read(read_message_page, session, limit=resumed_session.SHOWN_MESSAGES)
-        if resumed and (last_seq := resumed[0].first_seq):  # what follows is shown as the turn goes on
-            messages = [stored for stored in messages if stored.seq <= last_seq]
-        resumed_session.show_last_turns(self.screen, self.sections, session, messages)
+        await self._show_history(session, resumed[0].first_seq if resumed else None)
         await self._load_status()
         notice = await resumed_session.last_turn_notice(self.runtime, session)
         if notice:
@@ -128,6 +170,48 @@ class ChatSession:
                 self.screen.print_line(f"> {turn.queued_text}", "bold")
             await self._show_turn(turn.running)
         await self.answer_approval_requests(await resumed_session.open_approval_requests(self.runtime, session))
+        await self._show_open_requests()
+
+    async def _show_history(self, session: SessionRecord, last_seq: int | None) -> None:
+        """Show a session's last turns; what follows `last_seq` is shown as its turn goes on."""
+        store = self.runtime.store
+        messages = await store.read(read_message_page, session, limit=resumed_session.SHOWN_MESSAGES)
+        if last_seq:
+            messages = [stored for stored in messages if stored.seq <= last_seq]
+        steps = await store.read(read_node_steps, session, messages[0].seq, session.last_seq) if messages else []
+        if last_seq:
+            steps = [step for step in steps if step.seq < last_seq]
+        resumed_session.show_last_turns(self.screen, self.sections, session, messages, steps)
+
+    async def _show_open_requests(self) -> None:
+        """Show what waits for input, a credential or a result."""
+        for request in await self.runtime.open_input_requests(self.target.session_id, user_id=LOCAL_USER):
+            show_input_request(self.screen, event := input_event(request, 0))
+            turn = await self._answer_tool_question(event) if request.tool_call_id else None
+            if turn is not None:  # it runs in another process
+                await self._show_turn(turn)
+        for wanted in await self.runtime.credentials.requests(self.target.session_id, user_id=LOCAL_USER):
+            show_credential_request(self.screen, credential_event(wanted, 0))
+        awaited = await self.runtime.awaited_results(self.target.session_id, user_id=LOCAL_USER)
+        for call in awaited:
+            show_awaited_result(self.screen, call)
+        if awaited:
+            self.screen.print_line(RESULT_HINT, "dim")
+
+    async def answer_credential_request(self, request: CredentialRequest) -> None:
+        """Ask for a credential without showing it, and show the turn that goes on with it."""
+        what = "the address that you were sent to" if request.auth_url else f"the credential ({request.kind})"
+        if request.scheme == "basic":
+            what = "name and password, as name:password"
+        try:
+            value = await self.reader.ask_line(f"{what}:", hidden=True)
+        except InputInterrupted:
+            value = None
+        if not value:
+            self.screen.print_line("not answered: /credential asks again", "yellow")
+            return
+        turn = await self.runtime.submit_credential(self.target.session_id, request.call_id, value, user_id=LOCAL_USER)
+        await self.answer_approval_requests(await self._show_turn(turn))
 
     def switch_to(self, target: SessionTarget) -> None:
         """Make a session the current one."""
@@ -139,7 +223,7 @@ class ChatSession:
     async def _show_turn(self, turn: RunningTurn) -> list[ApprovalNeeded]:
         """Show a turn to its end; return its approval requests."""
         requests: list[ApprovalNeeded] = []
-        view = TurnView(self.screen, self.sections)
+        view = TurnView(self.screen, self.sections, self.runtime.agents()["name"])
         self._running = (turn, view)
         try:
             with self.reader.without_echo():
@@ -147,6 +231,10 @@ class ChatSession:
                     view.show(event)
                     if isinstance(event, ApprovalNeeded):
                         requests.append(event)
+                    elif isinstance(event, InputNeeded) and event.tool_call_id:
+                        view.pause()
+                        await self._answer_tool_question(event)
+                        view.go_on()
         finally:
             self._running = None
             view.close()
@@ -154,6 +242,15 @@ class ChatSession:
             self.screen.print_line("stopped; the answer so far is kept", "yellow")
         await self._load_status()
         return requests
+
+    async def _answer_tool_question(self, event: InputNeeded) -> RunningTurn | None:
+        """Ask the user what a running tool asks; return the turn that goes on with the answer."""
+        try:
+            return await answer_tool_question(self.runtime, self.session_id, self.reader, self.screen, event)
+        except InputInterrupted:
+            if self._running:
+                self.interrupt()
+            return None
 
     def open_section(self, number: int | None = None) -> None:
         """Show the content of a collapsed section, by default the newest."""

@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from lango.cli.terminal_text import one_line, printable
 
+if TYPE_CHECKING:
+    from lango.cli.chat.terminal.screen import Screen
+
 _VALUE_CHARACTERS = 40
+_SHORT_CHARACTERS = 80
 _OPENED_LINES = 400
 
 
@@ -63,8 +67,24 @@ def call_title(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def exact_arguments(arguments: Mapping[str, Any]) -> str:
-    """Format all arguments in full, for a decision about them."""
-    return printable(json.dumps(dict(arguments), ensure_ascii=False, indent=2, default=str))
+    """Format all arguments in full, for a decision about them: long texts as they are, the rest as JSON."""
+    texts = {key: value for key, value in arguments.items() if _is_long_text(value)}
+    rest = {key: value for key, value in arguments.items() if key not in texts}
+    blocks = [json.dumps(rest, ensure_ascii=False, indent=2, default=str)] if rest or not texts else []
+    blocks += ["\n".join([f"{key}:", *(f"  {line}" for line in value.split("\n"))]) for key, value in texts.items()]
+    return printable("\n".join(blocks))
+
+
+def _is_long_text(value: Any) -> bool:
+    return isinstance(value, str) and ("\n" in value or len(value) > _SHORT_CHARACTERS)
+
+
+def show_diff(screen: "Screen", diff: str) -> None:
+    """Write a unified diff with the colours that people know."""
+    screen.print_line("what changes in the file:", "bold")
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    for number, line in enumerate(printable(diff).split("\n")):
+        screen.print_line(line, "dim" if number < 2 else styles.get(line[:1], ""))  # first the names of the file
 
 
 def readable_result(value: Mapping[str, Any]) -> str:

@@ -12,10 +12,14 @@ from lango.cli.chat.chat_session import ChatSession
 from lango.cli.chat.slash_commands import complete_command, is_command, run_command
 from lango.cli.chat.terminal.message_reader import InputInterrupted, LineReader, MessageReader
 from lango.cli.chat.terminal.screen import Screen
-from lango.cli.model_check import model_label
+from lango.cli.model_check import next_step
 from lango.cli.session_target import choose_session
 from lango.config import Settings
 from lango.errors import LangoError
+from lango.providers import label
+
+_MCP_START_S = 5.0
+"""How long the prompt waits for MCP servers to list their tools."""
 
 
 async def run_chat(settings: Settings, resume: str | None, continue_newest: bool) -> None:
@@ -45,13 +49,29 @@ def _make_reader(chat: ChatSession) -> MessageReader:
         chat.screen,
         InputHistory(history_file()),
         complete=lambda text: complete_command(chat, text),
-        status=lambda width: chat.status_line.render(chat.settings, chat.target.session_id, width),
+        status=lambda width: chat.status_line.render(chat.settings, chat.model, chat.target.session_id, width),
         open_section=chat.open_section,
     )
 
 
+async def _show_unusable_tools(chat: ChatSession) -> None:
+    """Ask the MCP servers for their tools: the log says which of them cannot be offered.
+
+    A server that takes long is not waited for.
+    """
+    if not chat.settings.mcp:
+        return
+    asking = asyncio.ensure_future(chat.runtime.tool_names(ask_toolsets=True, require_all=False))
+    await asyncio.wait({asking}, timeout=_MCP_START_S)
+    if asking.done():
+        for failure in set(asking.result().unusable).difference(chat.runtime.unusable_tools):
+            chat.screen.print_line(failure, "yellow")
+
+
 async def _read_messages(chat: ChatSession) -> None:
-    chat.screen.print_line(f"lango {__version__}, {model_label(chat.settings)}", "bold")
+    chat.screen.print_line(f"lango {__version__}, {chat.runtime.app_name}, {label(chat.model)}", "bold")
+    if hint := next_step(chat.model):
+        chat.screen.print_line(hint, "yellow")
     session = f"{'new session' if chat.target.new else 'session'} {chat.target.session_id}"
     chat.screen.print_line(f"{session}; /help, Ctrl-C stops an answer, Ctrl-D ends", "dim")
     if not chat.target.new:
@@ -59,6 +79,7 @@ async def _read_messages(chat: ChatSession) -> None:
             await chat.resume(chat.target)
         except LangoError as error:  # for example an approval that was answered elsewhere meanwhile
             chat.screen.print_line(str(error), "red")
+    await _show_unusable_tools(chat)
     hinted = False
     while True:
         try:

@@ -9,10 +9,11 @@ from msgspec import Struct
 from lango.cli.chat.collapsed_sections import tool_call_section
 from lango.cli.chat.markdown_blocks import split_blocks
 from lango.cli.chat.turn_view import markdown_lines, show_section
+from lango.cli.chat.workflow_view import show_node
 from lango.cli.terminal_text import printable
-from lango.events import ApprovalNeeded
-from lango.store.codec.records import as_datetime
-from lango.store.turns.approvals import read_approval_requests
+from lango.events import ApprovalNeeded, output_to_text
+from lango.store.codec.records import INPUT_CALL, as_datetime
+from lango.store.tool_calls.approvals import read_approval_requests
 from lango.store.turns.queue import find_newest_turn, read_open_turns, read_queued_messages
 from lango.store.turns.turns import read_turn
 from lango.turns.liveness import LivenessMonitor
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from lango.messages import Message
     from lango.runtime.runtime import Runtime
     from lango.store import SessionRecord, StoredEvent
+    from lango.store.turns.node_progress import NodeStep
     from lango.turns.running_turn import RunningTurn
 
 SHOWN_MESSAGES = 60
@@ -41,9 +43,13 @@ class ResumedTurn(Struct, frozen=True):
 
 
 def show_last_turns(
-    screen: "Screen", sections: "CollapsedSections", session: "SessionRecord", messages: "Sequence[StoredEvent]"
+    screen: "Screen",
+    sections: "CollapsedSections",
+    session: "SessionRecord",
+    messages: "Sequence[StoredEvent]",
+    steps: "Sequence[NodeStep]" = (),
 ) -> None:
-    """Show the last turns of a session as they looked when they ran."""
+    """Show the last turns of a session as they looked when they ran, with the nodes of workflows."""
     user_positions = [at for at, stored in enumerate(messages) if is_user_message(stored)]
     first = user_positions[-_SHOWN_TURNS] if len(user_positions) >= _SHOWN_TURNS else 0
     shown = messages[first:]
@@ -53,6 +59,10 @@ def show_last_turns(
     for at, stored in enumerate(shown):
         if stored.message:
             _show_message(screen, sections, stored.message, arguments, _answered_later(shown, at))
+        next_seq = shown[at + 1].seq if at + 1 < len(shown) else session.last_seq + 1
+        for step in steps:
+            if stored.seq <= step.seq < next_seq:
+                show_node(screen, step.event)
 
 
 def _answered_later(messages: "Sequence[StoredEvent]", at: int) -> set[str]:
@@ -88,9 +98,15 @@ def _show_message(
             if message.content.strip():
                 _show_text(screen, message.content)
             arguments.update({call.id: call.input or {} for call in message.tool_calls})
+            for call in message.tool_calls:
+                if call.name == INPUT_CALL:
+                    screen.print_line(printable(str((call.input or {}).get("message") or "")), "bold")
         case "tool":
             for call in message.tool_calls:
-                if not call.name.startswith(_ADK_REQUEST_PREFIX) and call.id not in answered_later:
+                if call.name == INPUT_CALL and message.author == "user":
+                    answer: Any = (call.output or {}).get("result", call.output)
+                    screen.print_line(f"> {output_to_text(answer)}", "bold")
+                elif not call.name.startswith(_ADK_REQUEST_PREFIX) and call.id not in answered_later:
                     ok = "error" not in (call.output or {})
                     show_section(
                         screen,

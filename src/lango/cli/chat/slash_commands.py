@@ -1,20 +1,27 @@
 """Run the commands that begin with a slash."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from lango.cli.chat import resumed_session
 from lango.cli.chat.chat_session import ChatSession
-from lango.cli.model_check import check_model, model_label, model_name
+from lango.cli.chat.workflow_view import RESULT_HINT, show_awaited_result
+from lango.cli.model_check import check_model, pull_missing_weights
 from lango.cli.session_target import LOCAL_USER, SessionTarget, new_session, session_by_prefix
-from lango.cli.tables import make_table
+from lango.cli.tables import grant_row, make_table
 from lango.cli.terminal_text import format_age
 from lango.cli.usage_report import summary_lines, turn_row
 from lango.config import Settings
 from lango.errors import UsageError
+from lango.history.pairing import parse_result_text
+from lango.providers import label
 from lango.store.sessions.sessions import find_session
+
+if TYPE_CHECKING:
+    from lango.store.tool_calls.grants import Grant
 
 CommandFunction = Callable[[ChatSession, str], Awaitable[None]]
 
@@ -98,7 +105,7 @@ async def _sessions(chat: ChatSession, _: str) -> None:
     chat.listed_sessions = [(record.name.id, record.display_title) for record in found]
     chat.screen.print_renderables(make_table(rows, cut=["title"]))
     more = " These are the newest; `lango sessions list` shows all." if len(found) > _MAX_LISTED else ""
-    chat.screen.print_line(f"/resume ID continues a session; the first characters of its id suffice.{more}", "dim")
+    chat.screen.print_line(f"/resume ID continues a session; a prefix of its id is enough.{more}", "dim")
 
 
 async def _resume(chat: ChatSession, rest: str) -> None:
@@ -197,6 +204,72 @@ async def _approve(chat: ChatSession, _: str) -> None:
     await chat.answer_approval_requests(requests)
 
 
+async def _grants(chat: ChatSession, rest: str) -> None:
+    """List the grants of the session, or revoke one."""
+    if rest:
+        word, _, number = rest.rpartition(" ")
+        if word not in ("", "revoke") or not number.isdecimal():
+            raise UsageError("/grants lists the grants, /grants revoke 1 revokes one")
+        await chat.runtime.grants.revoke(chat.target.session_id, int(number), user_id=LOCAL_USER)
+        chat.screen.print_line(f"grant {number} is revoked: the tool asks again")
+        return
+    found: Sequence[Grant] = []
+    if not chat.target.new:
+        found = await chat.runtime.grants.list(chat.target.session_id, user_id=LOCAL_USER)
+    if not found:
+        chat.screen.print_line("nothing is granted in this session")
+        return
+    chat.screen.print_renderables(make_table([grant_row(grant, time.time()) for grant in found], cut=["arguments"]))
+
+
+async def _skip(chat: ChatSession, _: str) -> None:
+    session = await chat.runtime.store.read(find_session, chat.session_id)
+    waits = {
+        "input": await chat.runtime.open_input_requests(chat.target.session_id, user_id=LOCAL_USER),
+        "a credential": await chat.runtime.credentials.requests(chat.target.session_id, user_id=LOCAL_USER),
+        "an approval": await resumed_session.open_approval_requests(chat.runtime, session) if session else [],
+    }
+    closed = [what for what, requests in waits.items() if requests]
+    if closed and await chat.runtime.cancel(chat.target.session_id, user_id=LOCAL_USER):
+        chat.screen.print_line(f"the request for {' and '.join(closed)} is closed; your next message starts anew")
+    else:
+        chat.screen.print_line("nothing waits for your input")
+
+
+async def _credential(chat: ChatSession, _: str) -> None:
+    requests = await chat.runtime.credentials.requests(chat.target.session_id, user_id=LOCAL_USER)
+    if not requests:
+        chat.screen.print_line("nothing waits for a credential")
+    for request in requests:
+        await chat.answer_credential_request(request)
+
+
+async def _result(chat: ChatSession, rest: str) -> None:
+    await _bring_result(chat, rest, will_continue=False)
+
+
+async def _update(chat: ChatSession, rest: str) -> None:
+    await _bring_result(chat, rest, will_continue=True)
+
+
+async def _bring_result(chat: ChatSession, rest: str, *, will_continue: bool) -> None:
+    """Bring a result of a long-running tool; without a call, list those that wait for one."""
+    awaited = await chat.runtime.awaited_results(chat.target.session_id, user_id=LOCAL_USER)
+    call_id, _, text = rest.partition(" ")
+    if not awaited:
+        chat.screen.print_line("nothing waits for a result")
+        return
+    for call in awaited if not text.strip() else ():
+        show_awaited_result(chat.screen, call)
+    if not text.strip():
+        chat.screen.print_line(RESULT_HINT, "dim")
+        return
+    found = [call.call_id for call in awaited if call.call_id.startswith(call_id)]
+    if len(found) != 1:
+        raise UsageError(f"{'no call' if not found else 'more than one call'} {call_id!r} waits for a result")
+    await chat.give_result(found[0], parse_result_text(text.strip()), will_continue=will_continue)
+
+
 async def _quit(_chat: ChatSession, _: str) -> None:
     raise QuitChat
 
@@ -204,38 +277,74 @@ async def _quit(_chat: ChatSession, _: str) -> None:
 async def _model(chat: ChatSession, rest: str) -> None:
     """Show the model, or change it after a check, so that a wrong name does not fail the next message."""
     if not rest:
-        chat.screen.print_line(model_label(chat.settings))
+        chat.screen.print_line(label(chat.model))
         chat.screen.print_line("/model provider/name changes it, such as /model openai/gpt-5-mini", "dim")
         return
     if chat.settings.store.url in ("sqlite://", "sqlite:///", "sqlite:///:memory:"):
         raise UsageError("the session is in memory only, and would be lost: choose the model with -m")
     agent = chat.settings.agent.model_copy(update={"model": rest})
     settings = chat.settings.model_copy(update={"agent": agent})
-    failure = await chat.run_interruptible(check_model(settings, rest))
+    failure = await chat.run_interruptible(_bring_and_check(chat, settings, rest))
     if failure is None:
-        chat.screen.print_line(f"stopped; the model is still {model_name(chat.settings)}", "yellow")
+        chat.screen.print_line(f"stopped; the model is still {chat.model}", "yellow")
         return
     await chat.reopen(settings)
-    chat.screen.print_line(f"from now on: {model_label(settings)}")
+    if chat.runtime.options.models and not chat.target.new:  # what was chosen on the page would hold instead
+        await chat.runtime.options.change(chat.target.session_id, {"model": None}, user_id=LOCAL_USER)
+    chat.screen.print_line(f"from now on: {label(chat.model)}")
     if failure:
         chat.screen.print_line(f"it did not answer a test request: {failure}", "yellow")
 
 
-async def _memory(chat: ChatSession, _: str) -> None:
-    """Show the observations of the session with their messages, and the facts about the user."""
+async def _bring_and_check(chat: ChatSession, settings: Settings, model: str) -> str:
+    """Download a local model that is not here yet, and check that the model answers; return why it does not."""
+    try:
+        await pull_missing_weights(model, lambda line: chat.screen.draw([], [line]))
+    finally:
+        chat.screen.draw([], [])
+    return await check_model(settings, model)
+
+
+async def _memory(chat: ChatSession, rest: str) -> None:
+    """Show the observations of the session with their messages, and the facts about the user, or change one."""
     memory = chat.runtime.memory
+    if rest:
+        await _edit_memory(chat, *rest.split(maxsplit=2))
+        return
     notes = [] if chat.target.new else (await memory.show(chat.target.session_id, user_id=LOCAL_USER)).as_json()
     for note in notes:
-        chat.screen.print_line(f"[{note['priority']}] {note['day']} {note['text']}")
+        chat.screen.print_line(f"{note['id']} [{note['priority']}] {note['day']} {note['text']}")
         chat.screen.print_line(f"    from messages {note['first_seq']} to {note['last_seq']}", "dim")
     facts = await memory.facts(user_id=LOCAL_USER)
     if facts:
-        chat.screen.print_line("known about you in every session (`lango memory forget ID` deletes a fact):", "bold")
+        chat.screen.print_line("known about you in every session (`/memory forget ID` deletes a fact):", "bold")
         chat.screen.print_renderables(
             make_table([{"id": str(fact.id), "what": fact.name, "is": fact.text} for fact in facts])
         )
     if not notes and not facts:
-        chat.screen.print_line("nothing is remembered yet" if chat.settings.memory.enabled else _MEMORY_OFF)
+        chat.screen.print_line("No notes yet." if chat.settings.memory.enabled else _MEMORY_OFF)
+
+
+async def _edit_memory(chat: ChatSession, action: str, item_id: str = "", text: str = "") -> None:
+    """Pin, unpin, correct or forget a note, whose id has a dot, or a fact."""
+    if action not in ("pin", "unpin", "correct", "forget") or not item_id or (action == "correct") != bool(text):
+        raise UsageError("use /memory pin ID, /memory unpin ID, /memory correct ID TEXT or /memory forget ID")
+    memory, session_id = chat.runtime.memory, chat.target.session_id
+    pinned = {"pin": True, "unpin": False}.get(action)
+    is_note, fact_id = "." in item_id, int(item_id) if item_id.isdecimal() and len(item_id) < 19 else 0
+    if is_note and chat.target.new:
+        done: object = False
+    elif action == "forget" and is_note:
+        done = await memory.forget_note(session_id, item_id, user_id=LOCAL_USER)
+    elif action == "forget":
+        done = await memory.forget(fact_id, user_id=LOCAL_USER)
+    elif is_note:
+        done = await memory.edit_note(session_id, item_id, text=text or None, pinned=pinned, user_id=LOCAL_USER)
+    else:
+        done = await memory.edit_fact(fact_id, text=text or None, pinned=pinned, user_id=LOCAL_USER)
+    if not done:
+        raise UsageError(f"there is no {item_id}; /memory shows what is remembered")
+    chat.screen.print_line("done")
 
 
 COMMANDS = {
@@ -246,10 +355,17 @@ COMMANDS = {
     "/fork": Command("[N]", "continue in a copy of this session, without its last N turns", _fork),
     "/rewind": Command("[N]", "remove the last turn, or the last N", _rewind),
     "/usage": Command("", "show tokens and cost of each turn, and the size of the next request", _usage),
-    "/memory": Command("", "show what is remembered of this session, and about you", _memory),
+    "/memory": Command(
+        "[pin|unpin|correct|forget ID]", "show what is remembered of this session and about you, or change it", _memory
+    ),
     "/clear": Command("", "clear the screen and start a new session; this one is kept", _clear),
     "/open": Command("[N]", "show a collapsed line: the newest, or the one with that number", _open),
     "/approve": Command("", "answer open approval requests", _approve),
+    "/grants": Command("[revoke N]", "list the tools that run without asking in this session, or revoke one", _grants),
+    "/credential": Command("", "give a tool the credential that it needs; it is not shown", _credential),
+    "/skip": Command("", "close open requests for input, a credential or an approval", _skip),
+    "/result": Command("CALL VALUE", "give the result of a long-running tool, as text or JSON", _result),
+    "/update": Command("CALL VALUE", "report the progress of a long-running tool; its result follows", _update),
     "/quit": Command("", "quit; the session is kept", _quit),
 }
 

@@ -1,6 +1,5 @@
 """Render model, tokens, cost and session as one status line."""
 
-from lango.cli.model_check import model_name
 from lango.cli.session_target import LOCAL_USER
 from lango.cli.terminal_text import one_line
 from lango.config import Settings
@@ -28,10 +27,9 @@ class StatusLine:
         self._tokens, self._budget_tokens = usage.window.tokens, usage.rules.budget_tokens
         self._cost_usd = usage.total.cost_usd
 
-    def render(self, settings: Settings, session_id: str, width: int) -> str:
+    def render(self, settings: Settings, model: str, session_id: str, width: int) -> str:
         """Return the line; if it is too wide, without the session, then with a shorter name of the model."""
         budget_tokens = self._budget_tokens or window_rules_for(settings).budget_tokens
-        model = model_name(settings)
         usage = [f"{self._tokens:,} of {budget_tokens:,} tokens", _format_cost(self._cost_usd, model)]
         whole = _join([model, *usage, session_id])
         if len(whole) <= width:

@@ -15,16 +15,28 @@ from lango.cli.chat.collapsed_sections import (
     tool_call_section,
 )
 from lango.cli.chat.markdown_blocks import MarkdownBlocks, TerminalMarkdown
+from lango.cli.chat.workflow_view import (
+    RESULT_HINT,
+    describe_progress,
+    node_title,
+    show_credential_request,
+    show_input_request,
+    show_node,
+)
 from lango.cli.terminal_text import describe_resumption, one_line, printable
 from lango.events import (
     Accepted,
     ApprovalNeeded,
+    CredentialNeeded,
+    InputNeeded,
+    NodeProgress,
     Queued,
     Resumed,
     TextDelta,
     TextWithdrawn,
     ThoughtDelta,
     ToolEnd,
+    ToolProgress,
     ToolStart,
     TurnDone,
     TurnError,
@@ -44,16 +56,21 @@ _DRAWING_SHARE = 4
 class TurnView:
     """Shows the events of a turn. On a terminal the unfinished tail is redrawn, also while no events arrive."""
 
-    def __init__(self, screen: "Screen", sections: CollapsedSections) -> None:
+    def __init__(self, screen: "Screen", sections: CollapsedSections, root_agent: str = "") -> None:
+        """The name of an agent is shown when another one begins to speak; at first `root_agent` is expected."""
         self._screen = screen
         self._sections = sections
         self._blocks = MarkdownBlocks()
-        self._author = ""
+        self._author = root_agent
         self._thought = ""
         self._streamed: list[tuple[TextDelta, int]] = []
         """The pieces of text so far, and their lengths as they are shown."""
         self._queue_place = 0
         self._calls: dict[str, tuple[ToolStart, float]] = {}
+        self._progress: dict[str, str] = {}
+        """How far running calls are, in words."""
+        self._nodes: dict[str, tuple[NodeProgress, float]] = {}
+        """The nodes of a workflow that run, and since when."""
         self._began = time.monotonic()
         self._last_line_empty = False  # of the permanent lines
         self._stopping = False
@@ -70,40 +87,56 @@ class TurnView:
                 self._add_text(event)
             case ThoughtDelta():
                 self._thought += event.text
-            case ToolStart():
-                self._end_text()
-                self._calls[event.call_id] = (event, time.monotonic())
+            case ToolStart() | ToolProgress():
+                self._show_running_call(event)
             case ToolEnd():
+                self._progress.pop(event.call_id, None)
                 self._add_tool_call(event)
             case ApprovalNeeded() | TurnDone():
-                self._end_text()
+                self._show_end(event)
+            case InputNeeded() | CredentialNeeded() | NodeProgress():
+                self._show_workflow(event)
             case TurnError():
                 self._show_error(event)
-            case Resumed():
-                self._line(f"resumed: {describe_resumption(event.reason)}", "yellow")
-            case TextWithdrawn():
-                self._withdraw(event)
+            case Resumed() | TextWithdrawn():
+                self._show_resumption(event)
             case _:
                 assert_never(event)
         self._schedule_draw(0.0)
+
+    def _show_running_call(self, event: ToolStart | ToolProgress) -> None:
+        if isinstance(event, ToolProgress):
+            self._progress[event.call_id] = describe_progress(event)
+        else:
+            self._end_text()
+            self._calls[event.call_id] = (event, time.monotonic())
 
     def show_stopping(self) -> None:
         """Show that the turn is being stopped."""
         self._stopping = True
         self._schedule_draw(0.0)
 
-    def close(self) -> None:
-        """Write the rest of the turn, and stop drawing."""
+    def pause(self) -> None:
+        """Write the text so far, and stop drawing."""
         if self._timer:
             self._timer.cancel()
         self._timer = None
         self._end_text()
+        self._screen.draw([], [])
+
+    def go_on(self) -> None:
+        """Draw again after a pause."""
+        self._schedule_draw(0.0)
+
+    def close(self) -> None:
+        """Write the rest of the turn, and stop drawing."""
+        self.pause()
         for started, _ in self._calls.values():
             self._line(
                 f"{self._screen.symbol('✗', 'x')} {call_title(started.name, started.arguments)} stopped", "yellow"
             )
         self._calls.clear()
-        self._screen.draw([], [])
+        self._nodes.clear()
 
     def _show_waiting(self, event: Accepted | Queued) -> None:
         if isinstance(event, Queued):
@@ -177,6 +210,43 @@ class TurnView:
         if event.fatal and event.error != "TurnCancelled":  # the line of a tool shows its failure
             self._line(event.message, "red")
 
+    def _show_resumption(self, event: Resumed | TextWithdrawn) -> None:
+        if isinstance(event, TextWithdrawn):
+            self._withdraw(event)
+        else:
+            self._line(f"resumed: {describe_resumption(event.reason)}", "yellow")
+
+    def _show_workflow(self, event: InputNeeded | CredentialNeeded | NodeProgress) -> None:
+        """Show a request to the user, or that a node of a workflow ended; while it runs, it is in the tail."""
+        if isinstance(event, InputNeeded):
+            self._end_text()
+            show_input_request(self._screen, event)
+            return
+        if isinstance(event, CredentialNeeded):
+            self._end_text()
+            show_credential_request(self._screen, event)
+            return
+        self._nodes.pop(event.path, None)
+        if event.status == "started":
+            self._nodes[event.path] = (event, time.monotonic())
+            return
+        self._end_text()
+        show_node(self._screen, event)
+        self._last_line_empty = False
+
+    def _show_end(self, event: ApprovalNeeded | TurnDone) -> None:
+        """End the text, and show which calls have no result: it comes later, or from a client."""
+        self._end_text()
+        if isinstance(event, ApprovalNeeded):
+            self._calls.pop(event.call_id, None)  # it has not run: the question comes next
+        if isinstance(event, TurnDone) and event.status in ("waiting_for_result", "waiting_for_client"):
+            for started, _ in self._calls.values():
+                title = call_title(started.name, started.arguments)
+                self._line(f"{self._screen.symbol('…', '~')} {title} waits for its result ({started.call_id})", "dim")
+            if self._calls and event.status == "waiting_for_result":
+                self._line(RESULT_HINT, "dim")
+            self._calls.clear()
+
     def _line(self, text: str, style: str = "") -> None:
         self._screen.print_line(text, style)
         self._last_line_empty = False
@@ -206,8 +276,12 @@ class TurnView:
     def _tail(self) -> list[str]:
         lines = markdown_lines(self._screen, [self._blocks.growing])
         now = time.monotonic()
-        for started, at in self._calls.values():
-            title = call_title(started.name, started.arguments)
+        running = [(node_title(node), at) for node, at in self._nodes.values()]
+        running += [
+            (call_title(started.name, started.arguments) + self._progress.get(started.call_id, ""), at)
+            for started, at in self._calls.values()
+        ]
+        for title, at in running:
             line = f"{self._screen.symbol('▹', '>')} {title} {format_seconds(now - at)}"
             lines += self._screen.render_lines(Text(line, style="cyan", no_wrap=True, overflow="ellipsis"))
         return [

@@ -1,18 +1,31 @@
 """Run `lango db`: upgrade the schema, or continue after damage."""
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from lango.cli.options import Config, StoreUrl, store_url
 from lango.cli.store_access import run_on_store
 from lango.errors import StoreUrlError
 
+if TYPE_CHECKING:
+    from lango.store import Store
+
 app = typer.Typer(help="The database: upgrade its schema, or continue after damage.", no_args_is_help=True)
 
 
 @app.command()
 def upgrade(config: Config = None, store: StoreUrl = None) -> None:
-    """Upgrade the schema of the store, and print its version. Other commands do so, too."""
-    print(f"schema {run_on_store(config, store, lambda opened: opened.schema_version())}")
+    """Upgrade the schema of the store, and print its version. Other commands do so, too.
+
+    Files that an earlier version stored in the rows of messages are moved out of them, at once.
+    """
+
+    async def work(opened: "Store") -> tuple[int, int]:
+        return await opened.schema_version(), await opened.move_inline_files()
+
+    version, moved = run_on_store(config, store, work)
+    print(f"schema {version}" + (f"; moved the files of {moved} messages" if moved else ""))
 
 
 @app.command("accept-loss")

@@ -1,23 +1,27 @@
-"""Run `lango memory`: show and delete observations and facts."""
+"""Run `lango memory`: show, correct, pin and delete observations and facts, and find out what was lost."""
 
 import json
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lango.cli.options import AppFilter, Config, Json, SessionIdArgument, StoreUrl, UserFilter, load_settings
-from lango.cli.store_access import run_on_store, session_by_id
+from lango.cli.store_access import app_name, run_on_store, session_by_id
 from lango.cli.terminal_text import format_time, printable
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
+    from lango.memory.lost import LostText
     from lango.store import Store
     from lango.store.memory.user_facts import Fact
 
-app = typer.Typer(help="Memory: show observations and facts, forget a fact.", no_args_is_help=True)
+app = typer.Typer(help="Memory: show, correct, pin and forget notes and facts.", no_args_is_help=True)
 
 UserOption = Annotated[str, typer.Option("--user", help="The user of the facts.")]
 AppOption = Annotated[str | None, typer.Option("--app", help="The app; else the one of the settings.")]
+ItemId = Annotated[str, typer.Argument(help="The id that `lango memory facts` or `lango memory show` shows.")]
+SessionOption = Annotated[str | None, typer.Option("--session", help="The session of a note.")]
 IncludeInactive = Annotated[bool, typer.Option("--all", help="Include what was condensed, replaced or rewound.")]
 
 
@@ -62,47 +66,159 @@ def facts(
     """Show the facts about a user across sessions."""
     from lango.store.memory.user_facts import read_facts
 
-    app_name = app or load_settings(config).agent.name
-    found = run_on_store(config, store, lambda opened: opened.read(read_facts, app_name, user, replaced=every))
+    async def read(opened: "Store") -> "list[Fact]":
+        return await opened.read(read_facts, await app_name(opened, app, config), user, replaced=every)
+
+    found = run_on_store(config, store, read)
     if as_json:
         for fact in found:
             print(json.dumps(_fact_json(fact)))
         return
     for fact in found:
-        replaced = f" (replaced by {fact.replaced_by})" if fact.replaced_by else ""
+        replaced = f" (replaced by {fact.replaced_by})" if fact.replaced_by else " (pinned)" if fact.pinned else ""
         source = f"session {fact.session_id}, messages {fact.first_seq}-{fact.last_seq}, {fact.day}"
         print(printable(f"{fact.id:>4} {fact.name}: {fact.text}  [{source}]{replaced}"))
     if not found:
-        print("no facts")
+        print("No facts yet.")
 
 
 @app.command()
 def forget(
-    fact_id: Annotated[int, typer.Argument(help="The id that `lango memory facts` shows.")],
+    item_id: ItemId,
+    session: SessionOption = None,
     user: UserOption = "user",
     app: AppOption = None,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Delete a fact and those that it replaced."""
-    from lango.store.memory.user_facts import delete_fact
+    """Delete a fact and those that it replaced, or a note with `--session`."""
 
-    app_name = app or load_settings(config).agent.name
-    if not run_on_store(config, store, lambda opened: opened.write(delete_fact, app_name, user, fact_id)):
-        raise UsageError(f"there is no fact {fact_id} of user {user!r}; `lango memory facts` lists them")
-    print(f"forgot {fact_id}")
+    async def write(opened: "Store") -> object:
+        from lango.store.memory.note_edits import delete_note
+        from lango.store.memory.user_facts import delete_fact
+
+        if session is not None:
+            done = await opened.write(delete_note, await session_by_id(opened, session, app, user), item_id)
+        else:
+            done = await opened.write(delete_fact, await app_name(opened, app, config), user, _fact_id(item_id))
+        if done:
+            await opened.purge()
+        return done
+
+    _require(run_on_store(config, store, write), item_id, session, user)
+    print(f"forgot {item_id}")
+
+
+@app.command()
+def correct(
+    item_id: ItemId,
+    text: Annotated[str, typer.Argument(help="What holds instead.")],
+    session: SessionOption = None,
+    user: UserOption = "user",
+    app: AppOption = None,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Correct a fact, or a note with `--session`. What you write is pinned."""
+    if not text.strip():
+        raise UsageError("the new text is empty; `lango memory forget` deletes an item")
+    _edit(item_id, session, user, app, config, store, text=text)
+    print(f"corrected {item_id}")
+
+
+@app.command()
+def pin(
+    item_id: ItemId,
+    session: SessionOption = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Unpin it.")] = False,
+    user: UserOption = "user",
+    app: AppOption = None,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Pin a fact, or a note with `--session`: it is never condensed, and shown first."""
+    _edit(item_id, session, user, app, config, store, pinned=not undo)
+    print(f"{'unpinned' if undo else 'pinned'} {item_id}")
+
+
+@app.command()
+def lost(
+    session_id: SessionIdArgument,
+    text: Annotated[str | None, typer.Argument(help="A text of the conversation; else all names and numbers.")] = None,
+    app: AppFilter = None,
+    user: UserFilter = None,
+    as_json: Json = False,
+    config: Config = None,
+    store: StoreUrl = None,
+) -> None:
+    """Show for a text, message by message, whether the agent still reads it, or which step of memory dropped it."""
+    from lango.memory.lost import read_lost
+    from lango.runtime.session_usage import window_rules_for
+
+    rules = window_rules_for(load_settings(config))
+
+    async def read(opened: "Store") -> "list[LostText]":
+        session = await session_by_id(opened, session_id, app, user)
+        return await opened.read(read_lost, session.name, text, rules.budget_tokens, rules.notes_tokens)
+
+    found = run_on_store(config, store, read)
+    for one in found:
+        if as_json:
+            print(json.dumps({"seq": one.seq, "text": one.text, "step": one.step, "note": one.note or None}))
+        else:
+            print(printable(f"message {one.seq}: {one.step}{f' (note {one.note})' if one.note else ''}: {one.text}"))
+    if not found and not as_json:
+        print("no message has this text" if text else "every message is shown")
+
+
+def _edit(
+    item_id: str,
+    session: str | None,
+    user: str,
+    app: str | None,
+    config: str | None,
+    store: str | None,
+    *,
+    text: str | None = None,
+    pinned: bool | None = None,
+) -> None:
+    async def write(opened: "Store") -> object:
+        from lango.store.memory.note_edits import edit_note
+        from lango.store.memory.user_facts import edit_fact
+
+        if session is not None:
+            record = await session_by_id(opened, session, app, user)
+            return await opened.write(edit_note, record, item_id, text=text, pinned=pinned)
+        fact = _fact_id(item_id)
+        owner = await app_name(opened, app, config)
+        return await opened.write(edit_fact, owner, user, fact, time.time(), text=text, pinned=pinned)
+
+    _require(run_on_store(config, store, write), item_id, session, user)
+
+
+def _require(found: object, item_id: str, session: str | None, user: str) -> None:
+    if found:
+        return
+    if session is not None:
+        raise UsageError(f"session {session!r} has no note {item_id}; `lango memory show` lists them")
+    raise UsageError(f"there is no fact {item_id} of user {user!r}; `lango memory facts` lists them")
+
+
+def _fact_id(item_id: str) -> int:
+    """Return the number of a fact; 0, which is none, for the id of a note."""
+    return int(item_id) if item_id.isdecimal() and len(item_id) < 19 else 0
 
 
 def _print_notes(notes: list[dict[str, Any]]) -> None:
     if not notes:
-        print("no observations")
+        print("no notes yet")
     batch = 0
     for note in notes:
         if note["batch"] != batch:
             batch = note["batch"]
             print(_batch_heading(note))
         source = f"(messages {note['first_seq']}-{note['last_seq']})"
-        print(printable(f"  [{note['priority']}] {note['day']} {source} {note['text']}"))
+        print(printable(f"  {note['id']} [{note['priority']}] {note['day']} {source} {note['text']}"))
 
 
 def _batch_heading(note: dict[str, Any]) -> str:
@@ -126,4 +242,5 @@ def _fact_json(fact: "Fact") -> dict[str, Any]:
         "model": fact.model,
         "created_at": format_time(fact.created_at),
         "replaced_by": None if fact.replaced_by is None else str(fact.replaced_by),
+        "pinned": fact.pinned,
     }

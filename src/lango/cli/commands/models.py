@@ -62,4 +62,4 @@ def _download_source(value: str) -> "Source":
         case "auto" | "index" | "hub":
             return value
         case _:
-            raise UsageError(f"There is no source {value!r}: use auto, index or hub")
+            raise UsageError(f"there is no source {value!r}: use auto, index or hub")

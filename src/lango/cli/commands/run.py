@@ -1,6 +1,5 @@
 """Run `lango run`: send one prompt, print the answer, report the outcome as the exit code."""
 
-import asyncio
 import json
 import mimetypes
 import os
@@ -8,25 +7,36 @@ import select
 import signal
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 from msgspec import Struct, field
 
-from lango.cli.options import Config, Continue, Model, Resume, StoreUrl, settings_from_options
-from lango.cli.process_setup import fast_imports
+from lango.cli.agent_choice import choose_agent
+from lango.cli.options import (
+    AgentName,
+    AgentPathOption,
+    Config,
+    Continue,
+    Model,
+    Resume,
+    StoreUrl,
+    settings_from_options,
+)
+from lango.cli.process_setup import fast_imports, run_async, stdout_for_answers
 from lango.cli.session_target import LOCAL_USER, SessionTarget, choose_session
-from lango.cli.terminal_text import describe_resumption, printable
+from lango.cli.terminal_text import describe_resumption, describe_schema, printable
 from lango.errors import LangoError, TurnCancelled, UsageError
 
 if TYPE_CHECKING:
     from lango.config import Settings
-    from lango.events import ApprovalNeeded, TurnDone, TurnEvent
+    from lango.events import ApprovalNeeded, CredentialNeeded, InputNeeded, TurnDone, TurnEvent
     from lango.messages import Attachment
     from lango.runtime.runtime import Runtime
+    from lango.store.tool_calls.long_running import AwaitedResult
     from lango.turns.running_turn import RunningTurn
     from lango.turns.streamed_text import FinalText
 
@@ -48,7 +58,7 @@ Attach = Annotated[
 ]
 
 EXIT_WAITS_FOR_APPROVAL = 3
-"""The exit code of a turn that waits for an approval."""
+"""The exit code of a turn that waits for an approval, an input or a result."""
 _EXIT_INTERRUPTED = 130
 _STDIN_NOTICE_S = 3.0
 _EXIT_CLOSED_PIPE = 141  # the shell's exit code for SIGPIPE
@@ -62,22 +72,25 @@ def run(
     output_format: Format = "text",
     approve: Approve = "none",
     attach: Attach = None,
+    path: AgentPathOption = None,
+    agent: AgentName = None,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
     """Send one prompt and print the answer.
 
-    Exits with 0, 1 (failed), 2 (wrong usage), 3 (a tool waits for approval) or 130 (stopped).
+    Exits with 0, 1 (failed), 2 (wrong usage), 3 (it waits for approval or input) or 130 (stopped).
     """
     text = "\n\n".join(part for part in (prompt, _read_piped_input(prompt)) if part and part.strip())
     if not text:
         raise UsageError('there is no prompt: lango run "your question", or pipe it in')
     settings = settings_from_options(config, store, model)
     names = [name for part in approve.split(",") if (name := part.strip()) not in ("", "none")]
-    files = [_attachment(path) for path in attach or ()]
-    code = asyncio.run(
-        _run_prompt(settings, _Prompt(text, files, names), resume, continue_newest, _Printer(output_format))
-    )
+    files = [_attachment(file) for file in attach or ()]
+    with stdout_for_answers() as output:
+        settings = choose_agent(settings, path, agent)  # its module may print
+        printer = _Printer(output_format, output)
+        code = run_async(_run_prompt(settings, _Prompt(text, files, names), resume, continue_newest, printer))
     if code == _EXIT_CLOSED_PIPE:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python complains when it flushes at exit
     raise typer.Exit(code)
@@ -138,19 +151,36 @@ class _Printer(Struct):
     """Prints a turn in one of the formats, and collects its report."""
 
     output_format: str
+    output: TextIO
     session_id: str = ""
+    speaker: str = ""
+    """The agent that spoke last, or is expected to speak first."""
     events: "list[TurnEvent]" = field(default_factory=list["TurnEvent"])
     """Those with text, and those that withdraw it."""
     has_printed_text: bool = False
     final_text: "FinalText | None" = None
     approval_requests: "list[ApprovalNeeded]" = field(default_factory=list["ApprovalNeeded"])
+    input_requests: "list[InputNeeded]" = field(default_factory=list["InputNeeded"])
+    credential_requests: "list[CredentialNeeded]" = field(default_factory=list["CredentialNeeded"])
+    awaited: "Sequence[AwaitedResult]" = ()
+    """The calls of long-running tools that wait for their results."""
     done: "TurnDone | None" = None
     totals: dict[str, Any] = field(default_factory=dict[str, Any])
     turn: int | None = None
 
     def print_event(self, event: "TurnEvent") -> None:
         """Print an event as far as the format shows it at once."""
-        from lango.events import Accepted, ApprovalNeeded, Resumed, TextDelta, TextWithdrawn, TurnDone, to_json
+        from lango.events import (
+            Accepted,
+            ApprovalNeeded,
+            CredentialNeeded,
+            InputNeeded,
+            Resumed,
+            TextDelta,
+            TextWithdrawn,
+            TurnDone,
+            to_json,
+        )
 
         if self.output_format == "stream-json":
             self._print(json.dumps(to_json(event) | {"session": self.session_id}, ensure_ascii=False) + "\n")
@@ -165,11 +195,23 @@ class _Printer(Struct):
                 print(f"lango: the turn was resumed: {describe_resumption(event.reason)}", file=sys.stderr)
             case ApprovalNeeded():
                 self.approval_requests.append(event)
+            case InputNeeded():
+                self._note_input_request(event)
+            case CredentialNeeded():
+                self.credential_requests.append(event)
             case TurnDone():
                 self.done = event
                 self._add_usage(to_json(event)["usage"])
             case _:
                 pass
+
+    def _note_input_request(self, event: "InputNeeded") -> None:
+        """Note a request for input. That of a running tool is shown at once: the turn goes on with the answer."""
+        if not event.tool_call_id:
+            self.input_requests.append(event)
+            return
+        asked = f"a tool asks: {printable(event.message)}; answer with `lango inbox answer` in another terminal"
+        print(f"lango: {asked}", file=sys.stderr)
 
     def _print_text(self, event: "TurnEvent") -> None:
         """Print the text of an event. Printed text stays, so text after a withdrawal is held until it is final."""
@@ -177,8 +219,18 @@ class _Printer(Struct):
 
         self.final_text = self.final_text or FinalText()
         if text := self.final_text.add(event):
+            self._print(self._with_speaker(event, printable(text)) if self.output.isatty() else text)
             self.has_printed_text = True
-            self._print(printable(text) if sys.stdout.isatty() else text)
+
+    def _with_speaker(self, event: "TurnEvent", text: str) -> str:
+        """Return a text for a terminal, with the name of the agent where another one begins to speak."""
+        from lango.events import TextDelta
+
+        if not isinstance(event, TextDelta) or event.author in ("", self.speaker):
+            return text
+        self.speaker = event.author
+        gap = "\n\n" if self.has_printed_text else ""
+        return f"{gap}{printable(event.author)}:\n{text.lstrip(chr(10))}"
 
     def _add_usage(self, usage: dict[str, Any]) -> None:
         """Add the usage of a turn; one unknown cost makes the total unknown."""
@@ -200,6 +252,7 @@ class _Printer(Struct):
             status = "cancelled"
         report: dict[str, Any] = {
             "text": StreamedText(self.events).text,
+            "texts": [{"agent": agent, "text": text} for agent, text in StreamedText(self.events).by_author],
             "session_id": self.session_id,
             "session": self.session_id,
             "turn": self.turn,
@@ -212,13 +265,29 @@ class _Printer(Struct):
                 {"call_id": request.call_id, "name": request.name, "arguments": dict(request.arguments)}
                 for request in self.approval_requests
             ]
+        if self.input_requests and status == "waiting_for_input":
+            report["waiting"] = [
+                {"call_id": request.call_id, "message": request.message, "schema": request.schema}
+                for request in self.input_requests
+            ]
+        if self.credential_requests and status == "waiting_for_credential":
+            report["waiting"] = [
+                {"call_id": request.call_id, "kind": request.kind, "auth_url": request.auth_url}
+                for request in self.credential_requests
+            ]
+        if self.awaited and status == "waiting_for_result":
+            report["waiting"] = [
+                {"call_id": call.call_id, "name": call.name, "arguments": dict(call.arguments)} for call in self.awaited
+            ]
+        if self.done and self.done.output is not None:
+            report["output"] = self.done.output
         if error is not None:
             report["error"] = {"type": type(error).__name__, "message": str(error)}
         self._print(json.dumps(report, ensure_ascii=False) + "\n")
 
     def _print(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        self.output.write(text)
+        self.output.flush()
 
 
 async def _run_prompt(
@@ -228,18 +297,27 @@ async def _run_prompt(
         from lango.runtime.opening import open_runtime
 
     async with open_runtime(settings, every_session=False) as runtime:
-        await _check_tool_names(runtime, {*prompt.approved} - {"all"})
+        await check_tool_names(runtime, {*prompt.approved} - {"all"})
         target = await choose_session(runtime, resume, continue_newest)
         if resume and target.new:
             print(f"lango: there was no session {printable(resume)!r}: this is a new one", file=sys.stderr)
-        printer.session_id = target.session_id
+        printer.session_id, printer.speaker = target.session_id, runtime.agents()["name"]
+        _mention_demonstration(runtime.model_name)
         try:
             return await _run_turns(runtime, target, prompt, printer)
         except BrokenPipeError:
             return _EXIT_CLOSED_PIPE
 
 
-async def _check_tool_names(runtime: "Runtime", wanted: set[str]) -> None:
+def _mention_demonstration(model: str) -> None:
+    """Say to a person that a model for demonstrations answers; a script is spared that."""
+    from lango.cli.model_check import next_step
+
+    if sys.stderr.isatty() and next_step(model):
+        print("lango: a demonstration model answers; `lango chat` shows how to get a better one", file=sys.stderr)
+
+
+async def check_tool_names(runtime: "Runtime", wanted: set[str]) -> None:
     """Raise for unknown tools; if the turn may add tools that are not known yet, only print a notice."""
     known = await runtime.tool_names() if wanted else None
     if known and wanted - known.names and not known.complete:
@@ -265,17 +343,42 @@ async def _run_turns(runtime: "Runtime", target: SessionTarget, prompt: _Prompt,
         error = await _follow(
             await runtime.submit_approval(id_, request.call_id, approved=True, user_id=LOCAL_USER), printer
         )
+    if printer.done and printer.done.status == "waiting_for_result":
+        printer.awaited = await runtime.awaited_results(id_, user_id=LOCAL_USER)
     printer.print_end(error)
     if error is not None:
         print(f"lango: {printable(str(error))}", file=sys.stderr)
         return _EXIT_INTERRUPTED if isinstance(error, TurnCancelled) else 1
-    if printer.done and printer.done.status == "waiting_for_approval":
-        for request in printer.approval_requests:
-            arguments = printable(json.dumps(dict(request.arguments), ensure_ascii=False))
-            print(f"lango: {printable(request.name)} waits for an approval: {arguments}", file=sys.stderr)
-        print(f"lango: answer with `lango chat -r {printable(id_)}`, or allow it with --approve", file=sys.stderr)
-        return EXIT_WAITS_FOR_APPROVAL
-    return 0
+    waiting = list(_describe_waiting(printer, printable(id_)))
+    for line in waiting:
+        print(f"lango: {line}", file=sys.stderr)
+    return EXIT_WAITS_FOR_APPROVAL if waiting else 0
+
+
+def _describe_waiting(printer: _Printer, id_: str) -> Iterator[str]:
+    """Say what a turn waits for, and how it is given; nothing if the turn is done."""
+    match printer.done.status if printer.done else "":
+        case "waiting_for_approval":
+            for request in printer.approval_requests:
+                arguments = json.dumps(dict(request.arguments), ensure_ascii=False)
+                yield f"{printable(request.name)} waits for an approval: {printable(arguments)}"
+            yield f"answer with `lango chat -r {id_}`, or allow it with --approve"
+        case "waiting_for_input":
+            for request in printer.input_requests:
+                fits = describe_schema(request.schema)
+                yield f"{printable(request.message)}{f' ({fits})' if fits else ''}"
+            yield f'answer with `lango run -r {id_} "..."`'
+        case "waiting_for_credential":
+            for request in printer.credential_requests:
+                what = request.message or "a tool needs access to an account of yours"
+                yield printable(f"{what}: {request.auth_url}" if request.auth_url else what)
+            yield f"answer with /credential in `lango chat -r {id_}`"
+        case "waiting_for_result":
+            for call in printer.awaited:
+                yield f"{printable(call.name)} waits for its result ({printable(call.call_id)})"
+            yield f"give it with `/result` in `lango chat -r {id_}`, or over HTTP"
+        case _:
+            pass
 
 
 def _first_approved(requests: "Sequence[ApprovalNeeded]", approved: Sequence[str]) -> "ApprovalNeeded | None":
@@ -284,6 +387,8 @@ def _first_approved(requests: "Sequence[ApprovalNeeded]", approved: Sequence[str
 
 async def _follow(turn: "RunningTurn", printer: _Printer) -> LangoError | None:
     """Print a turn to its end; Ctrl-C stops it. Return its error."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     with suppress(NotImplementedError):  # no signals on this platform
         loop.add_signal_handler(signal.SIGINT, lambda: turn.stop(TurnCancelled("stopped")))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(
-    help="Sessions: list, show, search, usage, rename, fork, rewind, check, export, import, delete.",
+    help="Sessions: list, show, trace, search, usage, rename, fork, rewind, check, artifacts, export, import, delete.",
     no_args_is_help=True,
 )
 
@@ -44,7 +44,7 @@ def list_sessions(
         for record in records:
             print(json.dumps(session_json(record)))
     else:
-        print_table([session_json(record) for record in records], empty="no sessions", cut=("title",))
+        print_table([session_json(record) for record in records], empty="no sessions yet", cut=("title",))
 
 
 @app.command()

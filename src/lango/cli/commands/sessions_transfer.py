@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import AsyncIterator, Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
@@ -21,6 +22,15 @@ from lango.errors import UsageError
 if TYPE_CHECKING:
     from lango.store import SessionRecord, Store
 
+
+class ExportFormat(StrEnum):
+    """What an export is for: an import, or people."""
+
+    JSONL = "jsonl"
+    MARKDOWN = "markdown"
+    HTML = "html"
+
+
 File = Annotated[Path | None, typer.Option("--output", "-o", help="The file to write; else standard output.")]
 
 
@@ -28,14 +38,20 @@ def export(
     session_id: Annotated[str | None, typer.Argument(help="The session's id.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Export every session.")] = False,
     output: File = None,
+    format: Annotated[
+        ExportFormat,
+        typer.Option(help="jsonl: all data, for import; markdown or html: the conversation, to read and to share."),
+    ] = ExportFormat.JSONL,
     app: AppFilter = None,
     user: UserFilter = None,
     config: Config = None,
     store: StoreUrl = None,
 ) -> None:
-    """Write a session with all its data as lines of JSON."""
+    """Write a session with all its data as lines of JSON, or its conversation as a document."""
     if (session_id is None) == (not every):
         raise UsageError("name a session, or use --all")
+    if every and format is not ExportFormat.JSONL:
+        raise UsageError(f"--format {format.value} writes one conversation: name a session instead of --all")
 
     async def write(opened: "Store") -> int:
         if session_id is None:
@@ -43,12 +59,12 @@ def export(
         else:
             records = [await session_by_id(opened, session_id, app, user)]
         if output is None and sys.stdout.isatty():  # the lines themselves show the progress
-            return await _export(opened, records, sys.stdout.buffer, lambda done, total: None)
+            return await _export(opened, records, format, sys.stdout.buffer, lambda done, total: None)
         with progress_bar("exporting", "messages") as advance:
             if output is None:
-                return await _export(opened, records, sys.stdout.buffer, advance)
+                return await _export(opened, records, format, sys.stdout.buffer, advance)
             with output.open("wb") as file:
-                return await _export(opened, records, file, advance)
+                return await _export(opened, records, format, file, advance)
 
     try:
         count = run_on_store(config, store, write)
@@ -58,13 +74,19 @@ def export(
         print(f"exported {count} session{'' if count == 1 else 's'} to {output}")
 
 
-async def _export(store: "Store", records: "list[SessionRecord]", file: IO[bytes], advance: Progress) -> int:
+async def _export(
+    store: "Store", records: "list[SessionRecord]", format: ExportFormat, file: IO[bytes], advance: Progress
+) -> int:
     from lango.runtime.sessions import Sessions
 
     done, total = 0, sum(record.last_seq for record in records)
     for record in records:
-        name = record.name
-        async for line in Sessions(store, name.app_name).export_lines(name.id, user_id=name.user_id):
+        name, sessions = record.name, Sessions(store, record.name.app_name)
+        if format is not ExportFormat.JSONL:
+            async for part in sessions.export_document(name.id, format.value, user_id=name.user_id):
+                file.write(part.encode("utf-8", "replace"))
+            continue
+        async for line in sessions.export_lines(name.id, user_id=name.user_id):
             file.write(line.encode())
             done += line.startswith('{"kind":"message"')
             advance(done, total)

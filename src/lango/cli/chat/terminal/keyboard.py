@@ -20,7 +20,7 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output import ColorDepth, Output, create_output
 from prompt_toolkit.styles import Style
 
-from lango.cli.chat.terminal.message_reader import InputInterrupted
+from lango.cli.chat.terminal.message_reader import DECISIONS, Decision, InputInterrupted
 from lango.cli.terminal_text import printable
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class KeyboardReader:
         self._screen = screen
         self._output = _output()
         self._open_section = open_section
-        self._prompt: Application[bool | None] | None = None
+        self._prompt: Application[Decision | None] | None = None
+        self._line: PromptSession[str] | None = None
         self._depth = ColorDepth.DEPTH_1_BIT if screen.console.no_color else None
         self._session: PromptSession[str] = PromptSession(
             history=history,
@@ -76,13 +77,40 @@ class KeyboardReader:
         except KeyboardInterrupt:
             raise InputInterrupted(self._session.default_buffer.text) from None
 
-    async def ask_yes_or_no(self, question: str) -> bool | None:
-        """Read y or n; return None for Ctrl-C, Ctrl-D or Escape. Keys typed before the question do not answer it."""
+    async def ask_line(self, question: str, *, hidden: bool = False) -> str | None:
+        """Read a line, and do not keep it in the history; None: Ctrl-D. Raises `InputInterrupted` for Ctrl-C.
+
+        Keys typed before the question do not answer it.
+        """
+        self._discard_typed_input()
+        self._line = PromptSession[str](style=_STYLE, color_depth=self._depth, output=self._output)
+        try:
+            answer = await self._line.prompt_async(
+                [("class:question", f"{question} ")], is_password=hidden, handle_sigint=False
+            )
+            return answer.strip()
+        except EOFError:
+            return None
+        except KeyboardInterrupt:
+            raise InputInterrupted("") from None
+        finally:
+            self._line = None
+
+    async def ask_decision(self, question: str) -> Decision | None:
+        """Read y, n, a or r; return None for Ctrl-C, Ctrl-D or Escape.
+
+        Keys typed before the question do not answer it.
+        """
         self._discard_typed_input()
         keys = KeyBindings()
-        app: Application[bool | None] = Application(
+        app: Application[Decision | None] = Application(
             layout=Layout(
-                Window(FormattedTextControl([("class:question", question)]), height=1, always_hide_cursor=False)
+                Window(
+                    FormattedTextControl([("class:question", question)]),
+                    wrap_lines=True,
+                    dont_extend_height=True,
+                    always_hide_cursor=False,
+                )
             ),
             key_bindings=keys,
             style=_STYLE,
@@ -92,10 +120,9 @@ class KeyboardReader:
         )
 
         def answer(event: KeyPressEvent) -> None:
-            decision = {"y": True, "n": False}.get(event.key_sequence[0].key.lower())
-            app.exit(result=decision)
+            app.exit(result=DECISIONS.get(event.key_sequence[0].key.lower()))
 
-        for key in ("y", "Y", "n", "N", "c-c", "c-d", "escape"):
+        for key in (*DECISIONS, *map(str.upper, DECISIONS), "c-c", "c-d", "escape"):
             keys.add(key, eager=True)(answer)
         self._prompt = app
         try:
@@ -107,6 +134,8 @@ class KeyboardReader:
         """Handle a SIGINT that came from another process like Ctrl-C."""
         if self._prompt and self._prompt.is_running:
             self._prompt.exit(result=None)
+        elif self._line and self._line.app.is_running:
+            self._line.app.exit(exception=KeyboardInterrupt())
         elif self._session.app.is_running:
             self._session.app.exit(exception=KeyboardInterrupt())
 

@@ -1,4 +1,4 @@
-"""Read messages and yes/no answers line by line."""
+"""Read messages and decisions line by line."""
 
 import asyncio
 import codecs
@@ -6,11 +6,14 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Literal, Protocol
 
-_YES, _NO = ("y", "yes"), ("n", "no")
+Decision = Literal["yes", "no", "always", "reason"]
+DECISIONS: Mapping[str, Decision] = {"y": "yes", "n": "no", "a": "always", "r": "reason"}
+"""The decisions about a call, by the key that gives them."""
+_WORDS: Mapping[str, Decision] = {**DECISIONS, "yes": "yes", "no": "no", "always": "always", "reason": "reason"}
 
 
 class InputInterrupted(Exception):
@@ -24,8 +27,12 @@ class MessageReader(Protocol):
         """Read a message; return None at the end of input. Raises `InputInterrupted` for Ctrl-C."""
         ...
 
-    async def ask_yes_or_no(self, question: str) -> bool | None:
+    async def ask_decision(self, question: str) -> Decision | None:
         """Ask a question; return None without an answer."""
+        ...
+
+    async def ask_line(self, question: str, *, hidden: bool = False) -> str | None:
+        """Read a line, `hidden` without showing it; None at the end of input. Raises `InputInterrupted` for Ctrl-C."""
         ...
 
     def interrupt(self) -> None:
@@ -61,8 +68,8 @@ class LineReader:
             self._prompt(". ")
         return "\n".join(lines) if lines else None
 
-    async def ask_yes_or_no(self, question: str) -> bool | None:
-        """Read y or n. On a terminal, ask again; in a pipe, any other line is the next message and no answer."""
+    async def ask_decision(self, question: str) -> Decision | None:
+        """Read y, n, a or r. On a terminal, ask again; in a pipe, any other line is the next message and no answer."""
         if self._is_interactive:
             self._lines.clear()  # lines typed before the question do not answer it
         while True:
@@ -73,11 +80,18 @@ class LineReader:
                 return None
             if line is None:
                 return None
-            if line.strip().lower() in (*_YES, *_NO):
-                return line.strip().lower() in _YES
+            if decision := _WORDS.get(line.strip().lower()):
+                return decision
             if not self._is_interactive:
                 self._lines.appendleft(line)
                 return None
+
+    async def ask_line(self, question: str, *, hidden: bool = False) -> str | None:
+        """Read the next line. A terminal shows it: only `KeyboardReader` hides it."""
+        del hidden
+        self._prompt(f"{question} ")
+        line = await self._line()
+        return None if line is None else line.strip()
 
     def interrupt(self) -> None:
         """Stop waiting for a line."""

@@ -56,6 +56,10 @@ class Screen:
         """Write a permanent line, with control characters made visible."""
         self.print_renderables(Text(printable(text), style=style))
 
+    def print_address(self, text: str) -> None:
+        """Write a line that the terminal wraps, and not this program: it is copied and opened as one."""
+        self._write([printable(text).replace("\n", " ")], self._tail)
+
     def print_renderables(self, *shown: "RenderableType") -> None:
         """Write permanent lines above the tail."""
         self._write([line for renderable in shown for line in self.render_lines(renderable)], self._tail)
