@@ -11,9 +11,11 @@ import itertools
 import logging
 import random
 import re
+import sys
 import tempfile
 import warnings
-from collections.abc import AsyncGenerator, Iterable
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,10 +30,12 @@ from benchmarks.table import print_line, quick, table
 from lango import Settings, open_runtime
 from lango.adk import ProviderLlm, SqlSessionService
 from lango.history import count_tokens
+from lango.memory.lost import trace_text
 from lango.memory.note_format import OBSERVE_PROMPT, REFLECT_PROMPT
 from lango.messages import Message
 from lango.providers import Request
 from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
+from lango.runtime.runtime import Runtime
 
 BUDGET_TOKENS = 8_000
 CHECKPOINTS = (50, 200) if quick() else (50, 200, 1_000)
@@ -39,6 +43,9 @@ KEEP_TURNS = 2
 INSTRUCTION = "You are a helpful assistant."
 PLAIN, ADK, OURS = "plain window", "ADK's compaction", "observational memory"
 
+MOST_QUESTIONS = 130
+States = dict[int, tuple[dict[str, str], dict[str, set[str]]]]
+"""The facts planted before a turn, and their old values."""
 _PLANTED = re.compile(r"My (\w+ \w+) is (\w+)\.")
 _REST = "They also talked about "
 _LINE = re.compile(r"^#(\d+) |^- \[\w+\] \((\d+-\d+)\)", re.MULTILINE)
@@ -94,6 +101,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
+        self._answers = 0
         self.memory_calls = 0
         self.memory_tokens = 0
 
@@ -102,13 +110,18 @@ class StandIn:
         answer = self._summary(request)
         if answer is None:
             self.requests.append(request)
-            answer = f"I see. {' '.join(random.Random(len(self.requests)).choices(_WORDS, k=40))}."
+            answer = self.chat()
         else:
             self.memory_calls += 1
             self.memory_tokens += tokens + count_tokens(answer)
         yield TextDelta(answer)
         yield UsageDelta(tokens, count_tokens(answer))
         yield Finish("stop")
+
+    def chat(self) -> str:
+        """Return an answer that says nothing."""
+        self._answers += 1
+        return f"I see. {' '.join(random.Random(self._answers).choices(_WORDS, k=40))}."
 
     def _summary(self, request: Request) -> str | None:
         text = request.messages[-1].content
@@ -141,10 +154,68 @@ def _words(text: str) -> list[str]:
     return [word for word in re.findall(r"[a-z]+", text) if word in _WORDS]
 
 
+# -- measurement ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Checked:
+    """Which of the facts planted before a request are in it."""
+
+    planted: int
+    latest: int
+    only_stale: int
+    beside_stale: int
+
+
+def check_facts(request: Request, truth: dict[str, str], stale: dict[str, set[str]]) -> Checked:
+    text = " ".join(message.content for message in request.messages)
+    latest = only_stale = beside = 0
+    for name, value in truth.items():
+        old = any(f"My {name} is {one}." in text for one in stale.get(name, ()))
+        new = f"My {name} is {value}." in text
+        latest += new
+        only_stale += old and not new
+        beside += old and new
+    return Checked(len(truth), latest, only_stale, beside)
+
+
+@dataclass
+class Asked:
+    """What the requests hold that ask for a fact each."""
+
+    checked: Checked
+    tokens: float
+    lost: Counter[str]
+
+
+async def ask_facts(
+    runtime: Runtime, standin: StandIn, truth: dict[str, str], stale: dict[str, set[str]], most: int = MOST_QUESTIONS
+) -> Asked:
+    """Ask for every planted fact, or for some of many, each in a fork of the session."""
+    names = sorted(truth)[:: max(1, -(-len(truth) // most))]
+    kept = only_old = beside = tokens = 0
+    calls, memory_tokens, made = standin.memory_calls, standin.memory_tokens, len(standin.requests)
+    lost: Counter[str] = Counter()
+    batches = await runtime.memory.history("s")
+    for name in names:
+        fork = await runtime.sessions.fork("s")
+        await runtime.run(fork.name.id, f"What is my {name}?")
+        checked = check_facts(standin.requests[-1], {name: truth[name]}, stale)
+        tokens += count_tokens(standin.requests[-1].messages)
+        kept, only_old, beside = kept + checked.latest, only_old + checked.only_stale, beside + checked.beside_stale
+        if not checked.latest:
+            lost[trace_text(f"My {name} is {truth[name]}", batches)] += 1
+    del standin.requests[made:]
+    standin.memory_calls, standin.memory_tokens = calls, memory_tokens
+    return Asked(Checked(len(names), kept, only_old, beside), tokens / max(1, len(names)), lost)
+
+
 # -- the contestants --------------------------------------------------------------------------------------------------
 
 
-async def _run_lango(standin: StandIn, messages: list[str], folder: str, *, memory: bool) -> None:
+async def _run_lango(
+    standin: StandIn, messages: list[str], folder: str, states: States, asked: dict[int, Asked], *, memory: bool
+) -> None:
     settings = Settings.model_validate(
         {
             "store": {"url": f"sqlite:///{folder}/lango-{memory}.db"},
@@ -154,7 +225,9 @@ async def _run_lango(standin: StandIn, messages: list[str], folder: str, *, memo
         }
     )
     async with open_runtime(settings, provider=standin) as runtime:
-        for text in messages:
+        for number, text in enumerate(messages, 1):
+            if memory and number in states:
+                asked[number] = await ask_facts(runtime, standin, *states[number])
             await runtime.run("s", text)
             await runtime.memory.settle()
 
@@ -177,29 +250,7 @@ async def _run_adk(standin: StandIn, messages: list[str], folder: str) -> None:
                 pass
 
 
-# -- measurement ------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Checked:
-    """Which of the facts planted before a request are in it."""
-
-    planted: int
-    latest: int
-    only_stale: int
-    beside_stale: int
-
-
-def _check(request: Request, truth: dict[str, str], stale: dict[str, set[str]]) -> Checked:
-    text = " ".join(message.content for message in request.messages)
-    latest = only_stale = beside = 0
-    for name, value in truth.items():
-        old = any(f"My {name} is {one}." in text for one in stale.get(name, ()))
-        new = f"My {name} is {value}." in text
-        latest += new
-        only_stale += old and not new
-        beside += old and new
-    return Checked(len(truth), latest, only_stale, beside)
+# -- the tables --------------------------------------------------------------------------------------------------------
 
 
 def _text(request: Request) -> str:
@@ -231,30 +282,36 @@ def _common(one: str, other: str) -> str:
     return one[:low]
 
 
-async def _measure() -> None:
+async def _measure(contestants: Sequence[str]) -> None:
     talk = Conversation()
     messages: list[str] = []
-    states: dict[int, tuple[dict[str, str], dict[str, set[str]]]] = {}
+    states: States = {}
     for number in range(1, CHECKPOINTS[-1] + 1):
         if number in CHECKPOINTS:  # the facts planted before this turn
             states[number] = (dict(talk.truth), {name: set(old) for name, old in talk.stale.items()})
         messages.append(talk.next_message(number))
-    standins = {PLAIN: StandIn(), ADK: StandIn(), OURS: StandIn()}
+    standins = {name: StandIn() for name in contestants}
+    asked: dict[int, Asked] = {}
     with tempfile.TemporaryDirectory() as folder:
-        await _run_lango(standins[PLAIN], messages, folder, memory=False)
-        await _run_adk(standins[ADK], messages, folder)
-        await _run_lango(standins[OURS], messages, folder, memory=True)
-    _print(standins, states)
+        for name, standin in standins.items():
+            if name == ADK:
+                await _run_adk(standin, messages, folder)
+            else:
+                await _run_lango(standin, messages, folder, states, asked, memory=name == OURS)
+    _print(standins, states, asked)
 
 
-def _print(standins: dict[str, StandIn], states: dict[int, tuple[dict[str, str], dict[str, set[str]]]]) -> None:
+def _print(standins: dict[str, StandIn], states: States, asked: dict[int, Asked]) -> None:
     print_line(f"{CHECKPOINTS[-1]} turns, a budget of {BUDGET_TOKENS:,} tokens, {KEEP_TURNS} turns kept unchanged.")
     print_line("The same deterministic stand-in answers for all three: it keeps every planted sentence of its prompt,")
     print_line("the later of two about the same thing. It also writes the summaries, so only the mechanisms differ.")
+    print_line(
+        "A request of the first two holds the same facts whatever is asked; with our memory each one is asked for."
+    )
     rows: list[list[Any]] = []
     for turn, (truth, stale) in states.items():
         for name, standin in standins.items():
-            checked = _check(standin.requests[turn - 1], truth, stale)
+            checked = asked[turn].checked if name == OURS else check_facts(standin.requests[turn - 1], truth, stale)
             tokens = [count_tokens(one.messages) for one in standin.requests[:turn]]
             rows.append(
                 [
@@ -283,12 +340,17 @@ def _print(standins: dict[str, StandIn], states: dict[int, tuple[dict[str, str],
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the benchmark with all systems."""
+    run([PLAIN, ADK, OURS])
+
+
+def run(chosen: Sequence[str]) -> None:
+    """Run the benchmark with some systems."""
     logging.getLogger("lango").setLevel(logging.ERROR)
     logging.getLogger("google_adk").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*EXPERIMENTAL.*")
-    asyncio.run(_measure())
+    asyncio.run(_measure(chosen))
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # `python -m benchmarks.memory ADK observational` leaves the plain window out
+    run([name for name in (PLAIN, ADK, OURS) if name.startswith(tuple(sys.argv[1:]) or ("",))])

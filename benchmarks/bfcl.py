@@ -1,0 +1,362 @@
+"""Memory on data of others: the memory questions of the Berkeley Function-Calling Leaderboard (BFCL v4).
+
+Five people tell an assistant about themselves in 37 conversations; then 155 questions ask for what they said. An answer
+is right if it contains one of the accepted ones, so no judge is needed. The data comes from the wheel `bfcl-eval`:
+
+    pip download --no-deps bfcl-eval
+    python -m benchmarks.bfcl bfcl_eval-*.whl                               # is the answer in the request?
+    python -m benchmarks.bfcl bfcl_eval-*.whl --model local/qwen2.5-coder-1.5b --questions 10 --results answers.jsonl
+
+Without a model, a stand-in writes notes and summaries: the sentences with names and numbers. It serves all systems, so
+only the mechanisms differ. Answers are kept in the file of results, and a second run goes on where the first stopped.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import re
+import sys
+import tempfile
+import time
+import warnings
+import zipfile
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from google.adk.agents import LlmAgent
+from google.adk.apps import App
+from google.adk.apps.app import EventsCompactionConfig
+from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
+from google.adk.events import Event
+from google.adk.runners import Runner
+from google.genai import types
+
+from benchmarks.table import print_line, table
+from lango import Settings, open_runtime
+from lango.adk import ProviderLlm, SqlSessionService
+from lango.adk.agents.model_registry import ModelRegistry
+from lango.history import count_tokens
+from lango.memory.key_terms import key_terms
+from lango.memory.note_format import OBSERVE_PROMPT, REFLECT_PROMPT
+from lango.providers import Provider, Request
+from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
+
+BUDGET_TOKENS = 3_000
+KEEP_TURNS = 2
+INSTRUCTION = "You know the user from the conversation. Answer the last question briefly, only with what it asks for."
+FULL, TRUNCATED, ADK, OURS = "full history", "truncation", "ADK's compaction", "observational memory"
+SYSTEMS = (FULL, TRUNCATED, ADK, OURS)
+_DATA = "bfcl_eval/data/"
+_LINE = re.compile(r"^#(\d+) \S+ \S+ user: (.+)$")
+_ADK_PROMPT = "The following is a conversation history"
+_KEPT_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a person, and the accepted answers."""
+
+    id: str
+    scenario: str
+    text: str
+    answers: tuple[str, ...]
+
+
+@dataclass
+class Answered:
+    """What a system sent and answered for a question."""
+
+    system: str
+    question: str
+    in_request: bool
+    right: bool | None
+    tokens: int
+    seconds: float
+    answer: str = ""
+
+
+# -- the data ---------------------------------------------------------------------------------------------------------
+
+
+def read_data(wheel: Path) -> tuple[dict[str, list[str]], list[Question]]:
+    """Return what each person said, message by message, and the questions."""
+    with zipfile.ZipFile(wheel) as archive:
+
+        def rows(name: str) -> list[dict[str, Any]]:
+            return [json.loads(line) for line in archive.read(_DATA + name).decode().splitlines() if line.strip()]
+
+        answers = {row["id"]: tuple(row["ground_truth"]) for row in rows("possible_answer/BFCL_v4_memory.json")}
+        questions = [
+            Question(row["id"], row["scenario"], row["question"][0][0]["content"], answers[row["id"]])
+            for row in rows("BFCL_v4_memory.json")
+        ]
+        said = {
+            scenario: [
+                message["content"]
+                for row in rows(f"memory_prereq_conversation/memory_{scenario}.json")
+                for turn in row["question"]
+                for message in turn
+                if message["role"] == "user"
+            ]
+            for scenario in dict.fromkeys(question.scenario for question in questions)
+        }
+    return said, questions
+
+
+def is_in(answers: Iterable[str], text: str) -> bool:
+    """Whether a text contains one of the answers, without regard to case and punctuation."""
+    plain = f" {_plain(text)} "
+    return any(f" {_plain(answer)} " in plain for answer in answers)
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.findall(r"[^\W_]+", text.lower()))
+
+
+# -- the models -------------------------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """Writes notes and summaries itself, and passes questions to a model, if there is one."""
+
+    name = "bench"
+
+    def __init__(self, model: tuple[Provider, str] | None) -> None:
+        self.request: Request | None = None
+        self.asks = False
+        self._model = model
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        text = request.messages[-1].content
+        if request.system.startswith((OBSERVE_PROMPT, REFLECT_PROMPT)):
+            answer = _notes(text)
+        elif text.startswith(_ADK_PROMPT):
+            answer = " ".join(_important(text.splitlines()))
+        else:
+            self.request = request
+            answer = "I see."
+            if self.asks and self._model is not None:
+                provider, model = self._model
+                async for delta in provider.stream(_with_model(request, model)):
+                    yield delta
+                return
+        yield TextDelta(answer)
+        yield UsageDelta(count_tokens(request.messages) + count_tokens(request.system), count_tokens(answer))
+        yield Finish("stop")
+
+
+def _with_model(request: Request, model: str) -> Request:
+    from msgspec.structs import replace
+
+    return replace(request, model=model, max_tokens=60, temperature=0.0)
+
+
+def _notes(text: str) -> str:
+    """Write a note for each important sentence of a transcript, or repeat notes as they are."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("- ["):
+            lines.append(line)
+        elif found := _LINE.match(line):
+            lines += [f"- [medium] ({found[1]}) {sentence}" for sentence in _important([found[2]])]
+    return "\n".join(lines) or "- [low] nothing of note"
+
+
+def _important(texts: Iterable[str]) -> list[str]:
+    """Return the sentences with the most names and numbers, about a quarter of the text, in their order."""
+    sentences = [one.strip() for text in texts for one in re.split(r"(?<=[.!?])\s+", text) if one.strip()]
+    room = sum(map(len, sentences)) * _KEPT_SHARE
+    kept: set[int] = set()
+    for place in sorted(range(len(sentences)), key=lambda at: -len(key_terms(sentences[at]))):
+        room -= len(sentences[place])
+        if room < 0:
+            break
+        kept.add(place)
+    return [sentence for place, sentence in enumerate(sentences) if place in kept]
+
+
+# -- the systems ------------------------------------------------------------------------------------------------------
+
+Ask = Callable[[Question], Any]
+
+
+async def _run_lango(
+    system: str, recorder: Recorder, said: Sequence[str], folder: str, use: Callable[[Ask], Any]
+) -> None:
+    budget = 10**6 if system == FULL else BUDGET_TOKENS
+    settings = Settings.model_validate(
+        {
+            "store": {"url": f"sqlite:///{folder}/lango.db"},
+            "agent": {"instruction": INSTRUCTION},
+            "history": {"max_message_token_budget": budget, "max_messages": 100_000},
+            "memory": {"enabled": system == OURS, "keep_turns": KEEP_TURNS, "notes_tokens": BUDGET_TOKENS // 4},
+        }
+    )
+    async with open_runtime(settings, provider=recorder) as runtime:
+        for text in said:
+            await runtime.run("s", text)
+            await runtime.memory.settle()
+
+        async def ask(question: Question) -> str:
+            fork = await runtime.sessions.fork("s")
+            return await runtime.run(fork.name.id, question.text)
+
+        await use(ask)
+
+
+async def _run_adk(recorder: Recorder, said: Sequence[str], folder: str, use: Callable[[Ask], Any]) -> None:
+    llm = ProviderLlm(recorder, "bench", budget_tokens=10**9, max_messages=None)
+    compaction = EventsCompactionConfig(
+        summarizer=LlmEventSummarizer(llm=llm),
+        token_threshold=BUDGET_TOKENS * 3 // 4,
+        event_retention_size=2 * KEEP_TURNS,
+    )
+    app = App(
+        name="bench",
+        root_agent=LlmAgent(name="lango", model=llm, instruction=INSTRUCTION),
+        events_compaction_config=compaction,
+    )
+    async with SqlSessionService(f"sqlite:///{folder}/adk.db") as service:
+        await service.create_session(app_name="bench", user_id="u", session_id="s")
+        runner = Runner(app=app, session_service=service)
+
+        async def run(session_id: str, text: str) -> str:
+            message = types.Content(role="user", parts=[types.Part(text=text)])
+            answer = ""
+            async for event in runner.run_async(user_id="u", session_id=session_id, new_message=message):
+                parts = (event.content and event.content.parts) or []
+                answer = "".join(part.text or "" for part in parts) or answer
+            return answer
+
+        for text in said:
+            await run("s", text)
+
+        async def ask(question: Question) -> str:
+            session = await service.get_session(app_name="bench", user_id="u", session_id="s")
+            assert session
+            copy = await service.create_session(app_name="bench", user_id="u", session_id=question.id)
+            for event in session.events:
+                await service.append_event(copy, event.model_copy(update={"id": Event.new_id()}))
+            return await run(question.id, question.text)
+
+        await use(ask)
+
+
+# -- measurement ------------------------------------------------------------------------------------------------------
+
+
+async def _measure(options: argparse.Namespace) -> None:
+    said, questions = read_data(options.wheel)
+    step = max(1, len(questions) // options.questions) if options.questions else 1
+    chosen = questions[::step][: options.questions or None]
+    results: Path | None = options.results
+    known = (
+        [Answered(**json.loads(line)) for line in results.read_text().splitlines()]
+        if results and results.exists()
+        else []
+    )
+    done = {(one.system, one.question): one for one in known}
+    async with OpenedModel(options.model) as model:
+        for system in options.systems:
+            for scenario, texts in said.items():
+                todo = [one for one in chosen if one.scenario == scenario and (system, one.id) not in done]
+                if todo:
+                    for one in await _ask_all(system, texts, todo, model):
+                        done[system, one.question] = one
+                        if results:
+                            with results.open("a") as file:
+                                file.write(json.dumps(asdict(one)) + "\n")
+    _print([one for one in done.values() if one.question in {question.id for question in chosen}], options.systems)
+
+
+async def _ask_all(
+    system: str, said: Sequence[str], questions: Sequence[Question], model: tuple[Provider, str] | None
+) -> list[Answered]:
+    recorder = Recorder(model)
+    found: list[Answered] = []
+
+    async def use(ask: Ask) -> None:
+        recorder.asks = True
+        for question in questions:
+            began = time.perf_counter()
+            answer = await ask(question)
+            assert recorder.request
+            sent = recorder.request.messages
+            held = is_in(question.answers, "\n".join(message.content for message in sent[:-1]))
+            right = is_in(question.answers, answer) if model else None
+            seconds = time.perf_counter() - began
+            found.append(Answered(system, question.id, held, right, count_tokens(sent), seconds, answer))
+
+    with tempfile.TemporaryDirectory() as folder:
+        if system == ADK:
+            await _run_adk(recorder, said, folder, use)
+        else:
+            await _run_lango(system, recorder, said, folder, use)
+    return found
+
+
+class OpenedModel:
+    """Open the model of the options, if there is one."""
+
+    def __init__(self, name: str | None) -> None:
+        self._name = name
+        self._models: ModelRegistry | None = None
+
+    async def __aenter__(self) -> tuple[Provider, str] | None:
+        if self._name is None:
+            return None
+        self._models = ModelRegistry(Settings.model_validate({"agent": {"model": self._name}}), None)
+        llm = self._models.get(self._name)
+        return llm.provider, llm.model
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._models is not None:
+            await self._models.close()
+
+
+def _print(found: Sequence[Answered], systems: Sequence[str]) -> None:
+    print_line(f"BFCL v4 memory, a budget of {BUDGET_TOKENS:,} tokens except for the full history.")
+    rows: list[list[Any]] = []
+    for system in systems:
+        own = [one for one in found if one.system == system]
+        judged = [one.right for one in own if one.right is not None]
+        rows.append(
+            [
+                system,
+                len(own),
+                f"{sum(one.in_request for one in own) / max(1, len(own)):.0%}",
+                f"{sum(judged) / len(judged):.0%}" if judged else "-",
+                sum(one.tokens for one in own) / max(1, len(own)),
+                sum(one.seconds for one in own) / max(1, len(own)),
+            ]
+        )
+    columns = [
+        "",
+        "questions",
+        "answer in the request",
+        "right answers",
+        "input tokens a question",
+        "seconds a question",
+    ]
+    table("What is still known", columns, rows)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the benchmark. It needs the wheel, so `make bench` leaves it out."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("wheel", type=Path, help="the wheel of bfcl-eval")
+    parser.add_argument("--model", help="the model that answers; without one, only the requests are examined")
+    parser.add_argument("--questions", type=int, default=0, help="how many questions, spread over all; 0: all")
+    parser.add_argument("--results", type=Path, help="a file of answers, which a later run continues")
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
+    logging.getLogger("lango").setLevel(logging.ERROR)
+    logging.getLogger("google_adk").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=".*EXPERIMENTAL.*")
+    asyncio.run(_measure(parser.parse_args(arguments)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
