@@ -1,13 +1,13 @@
 # python3 (3.11 or newer) and make are all this needs: everything else is brought by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup weights run chat model sandbox browser pictures pythons test examples bench check audit reference dist format clean
+.PHONY: help setup weights run chat model sandbox browser pictures pythons downloads test examples bench check audit reference dist format clean
 
 PYTHON ?= python3
 TOOLS := .tools
 UV := $(TOOLS)/bin/uv
 LANGO := $(UV) run --frozen lango
-# tests run side by side, one worker per core
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2))')
+# tests run side by side, with one worker more than cores: many wait for a disk, a socket or another process
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + max(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2))')
 
 help:  ## what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*## /\t/' | expand -t 10
@@ -47,7 +47,12 @@ browser: setup
 pythons: setup  ## the tests of the pure core on every other Python here
 	@$(UV) run --frozen python -m tests.every_python $(abspath $(UV))
 
-test: setup sandbox browser check pythons  ## every test
+# the clients and the models that tests talk with, kept in the user's cache folder; what is missing is told by its test
+downloads: setup
+	@$(UV) run --frozen python -m tests.support.clients.packages
+
+test: setup sandbox browser  ## every test
+	@$(MAKE) --no-print-directory --jobs check pythons downloads
 	$(UV) run --frozen pytest -n $(WORKERS) --dist worksteal
 
 examples: setup  ## the property tests with other examples, and more of them, each time

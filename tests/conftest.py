@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:  # the tests of the pure core run where neither ADK nor a database driver is installed
     from lango.adk import SqlSessionService
     from lango.store import Store
+    from tests.support.empty_databases import PostgresDatabases, SqliteTemplate
 
 # a loaded machine is slow, not wrong; what fails today fails tomorrow: other examples are looked for on purpose
 settings.register_profile(
@@ -68,14 +68,35 @@ def postgres_server(patient_postgres: None) -> Iterator[str]:
             server.cleanup()
 
 
-@pytest.fixture
-def postgres_url(postgres_server: str) -> str:
-    """A schema of its own for each test."""
-    return f"{postgres_server}&schema=test_{uuid.uuid4().hex[:12]}"
+@pytest.fixture(scope="session")
+def postgres_databases(postgres_server: str) -> Iterator["PostgresDatabases"]:
+    """The databases of the tests, on one server."""
+    from tests.support.empty_databases import PostgresDatabases
+
+    with PostgresDatabases(postgres_server) as databases:
+        yield databases
 
 
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
+def postgres_url(postgres_databases: "PostgresDatabases") -> Iterator[str]:
+    """A database of its own for each test."""
+    url = postgres_databases.create()
+    yield url
+    postgres_databases.drop(url)
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> "SqliteTemplate":
+    """A store that is copied for each test."""
+    from tests.support.empty_databases import SqliteTemplate
+
+    return SqliteTemplate(tmp_path_factory.mktemp("template") / "lango.db")
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path, sqlite_template: "SqliteTemplate") -> str:
+    """A file of its own for each test."""
+    sqlite_template.copy_to(tmp_path / "lango.db")
     return f"sqlite:///{tmp_path}/lango.db"
 
 

@@ -33,8 +33,8 @@ def noted(request: Request) -> str:
 
 
 def halved(request: Request) -> str:
-    """A reflector that keeps every second note."""
-    return "\n".join(shown_to(request).splitlines()[::2])
+    """A reflector that keeps the beginning of each note."""
+    return "\n".join(" ".join(line.split()[:18]) for line in shown_to(request).splitlines() if line.startswith("-"))
 
 
 class Roles:

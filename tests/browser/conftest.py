@@ -1,5 +1,6 @@
 """A Chromium for each worker, and pages whose errors fail the test."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=find_or_install(), args=FLAGS, timeout=2 * _TIMEOUT_MS)
+        path = await asyncio.to_thread(find_or_install)
+        browser = await driver.chromium.launch(executable_path=path, args=FLAGS, timeout=2 * _TIMEOUT_MS)
         yield browser
         await browser.close()
 
@@ -49,6 +51,7 @@ async def open_page(browser: Browser, monitor: PageMonitor) -> AsyncIterator[Ope
     contexts: list[Any] = []
 
     async def open_in_new_context(**options: Any) -> Page:
+        options.setdefault("reduced_motion", "reduce")  # what moves is drawn again and again
         context = await browser.new_context(**options)
         context.set_default_timeout(_TIMEOUT_MS)
         contexts.append(context)

@@ -5,12 +5,12 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 
 from lango import Settings, Tool, open_runtime
-from lango.config import ServerSettings, StoreSettings
+from lango.config import ServerSettings, StoreSettings, ToolSettings
 from lango.errors import ProviderUnavailable
 from lango.providers import Delta, Request, TextDelta
 from lango.runtime.runtime import Runtime
@@ -81,12 +81,14 @@ async def serving_script(
     tools: Sequence[Tool] = (),
     chunk_delay_s: float = 0.0,
     server: ServerSettings | None = None,
+    approval: Literal["ask", "auto"] = "ask",
     **settings: Any,
 ) -> AsyncGenerator[Site]:
     """Serve the page, the API and a scripted agent until the block ends."""
     entries = Script(script)
     provider = PausingProvider(entries, chunk_delay_s=chunk_delay_s)
     store = StoreSettings(url=f"sqlite:///{folder}/page.db")
+    settings["tools"] = ToolSettings(approval=approval)
     chosen = Settings(store=store, server=server or ServerSettings(port=0, shutdown_s=0.1), **settings)
     listener = bind_port(chosen.server)
     async with open_runtime(chosen, tools=tools, provider=provider) as runtime:

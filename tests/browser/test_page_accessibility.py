@@ -67,12 +67,23 @@ async def test_axe_finds_no_violations(open_page: OpenPage, site: Site, scheme: 
     await wait_until_finished(page)
     await answer(page).locator("summary").first.click()
     await check_accessibility(page)
-    await page.get_by_role("button", name="Approve").click()
+    await check_inbox(page)
+    await page.get_by_role("button", name="Always").click()
+    await page.get_by_role("menuitem", name="Always for wipe in this conversation").click()
     await expect(answer(page)).to_contain_text("It does not want to")
+    for text in ("one", "two"):
+        await site.runtime.artifacts.save(session_id(page), "notes/today.txt", text)
     await page.get_by_role("button", name="Details of this conversation").click()
     for tab in ("Timeline", "Usage", "Memory"):
         await page.get_by_role("tab", name=tab).click()
         await check_accessibility(page)
+    await page.get_by_role("tab", name="Grants").click()
+    await expect(page.get_by_role("list", name="Grants")).to_contain_text("whatever the arguments")
+    await check_accessibility(page)
+    await page.get_by_role("tab", name="Files").click()
+    await page.get_by_role("button", name="All versions").click()
+    await expect(page.get_by_role("list", name="Versions of notes/today.txt").get_by_role("listitem")).to_have_count(2)
+    await check_accessibility(page)
     await page.get_by_role("button", name="Close the details").click()
     await page.get_by_role("button", name="Actions for this conversation").click()
     await expect(page.get_by_role("menu")).to_be_visible()
@@ -81,6 +92,19 @@ async def test_axe_finds_no_violations(open_page: OpenPage, site: Site, scheme: 
     await expect(page.get_by_role("dialog")).to_be_visible()
     await check_accessibility(page)
     await page.get_by_role("button", name="Cancel").click()
+
+
+async def check_inbox(page: Page) -> None:
+    """Check the inbox with a request in it."""
+    if await page.get_by_role("button", name="Open the list").is_visible():
+        await page.get_by_role("button", name="Open the list").click()
+    await page.locator("#inbox").click()
+    inbox = page.get_by_role("dialog", name="Inbox")
+    await expect(inbox.get_by_role("group", name="May wipe run?").first).to_be_visible()
+    await check_accessibility(page)
+    await inbox.get_by_role("button", name="Close").click()
+    await expect(page.locator("#inbox")).to_be_focused()
+    await page.keyboard.press("Escape")
 
 
 async def test_every_control_is_reachable_by_keyboard(page: Page, site: Site) -> None:

@@ -72,6 +72,43 @@ async def test_markdown_is_rendered(page: Page, site: Site) -> None:
     await expect(link).to_have_attribute("target", "_blank")
 
 
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+FORMULAS = rf"""Inline $a_1 * b_2 * c$ and \(x_{{1}} < y_{{2}}\) and $$e = m_0 c^2$$, but it costs $5 or $10 *now*.
+
+\[
+a_1
+- b_2
+\]
+
+![a dot](data:image/png;base64,{DOT})
+
+| {" | ".join(f"column{number}" for number in range(20))} |
+|{"---|" * 20}
+| {" | ".join(["some words"] * 20)} |
+
+done"""
+
+
+async def test_formulas_stay_as_they_are_pictures_in_the_text_are_shown_and_wide_tables_scroll(
+    page: Page, site: Site
+) -> None:
+    site.script.add(FORMULAS)
+    await page.goto(site.url)
+    await ask(page, "formulas", "done")
+    newest = answer(page)
+    await expect(newest.locator("p").first).to_have_text(
+        r"Inline $a_1 * b_2 * c$ and \(x_{1} < y_{2}\) and $$e = m_0 c^2$$, but it costs $5 or $10 now."
+    )
+    await expect(newest.locator("pre code")).to_have_text("\\[\na_1\n- b_2\n\\]")
+    picture = newest.get_by_role("img", name="a dot")
+    await expect(picture).to_be_visible()
+    assert await picture.evaluate("(image) => image.naturalWidth") == 1
+    table = newest.get_by_role("group", name="Table")
+    assert await table.evaluate("(frame) => frame.scrollWidth > frame.clientWidth")
+    height = await table.get_by_role("cell").first.evaluate("(cell) => cell.clientHeight")
+    assert height < 50, "a cell with two words has one line"
+
+
 async def test_code_and_answers_can_be_copied(page: Page, site: Site) -> None:
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=site.url)
     site.script.add(MARKDOWN)

@@ -1,4 +1,4 @@
-"""The memory view: notes that link to their messages, and facts that can be deleted."""
+"""The memory view: notes that link to their messages, and notes and facts that can be changed and deleted."""
 
 import re
 from collections.abc import AsyncIterator
@@ -64,6 +64,21 @@ async def test_notes_show_their_origin_and_link_to_their_messages(page: Page, si
     await expect(source).to_have_count(0)  # not loaded yet
     await first.get_by_role("link", name="message 1", exact=True).click()
     await expect(source).to_be_in_viewport()
+
+
+async def test_a_note_can_be_pinned_corrected_and_forgotten(page: Page, site: Site) -> None:
+    await open_memory(page, site)
+    first = page.get_by_role("list", name="Notes").get_by_role("listitem").nth(1)
+    [_, note, *_] = (await site.runtime.memory.show("s")).as_json()
+    await first.get_by_role("button", name=f"Pin note {note['id']}", exact=True).click()
+    await expect(first.get_by_role("button", name=f"Unpin note {note['id']}")).to_be_visible()
+    await first.get_by_role("button", name=f"Correct note {note['id']}").click()
+    await page.get_by_role("dialog").get_by_role("textbox", name="What holds").fill("It was about <b>pears</b>.")
+    await page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    await expect(first).to_contain_text("It was about <b>pears</b>.")
+    await first.get_by_role("button", name=f"Forget note {note['id']}").click()
+    await expect(page.get_by_text("It was about <b>pears</b>.")).to_have_count(0)
+    assert note["id"] not in [one["id"] for one in (await site.runtime.memory.show("s")).as_json()]
 
 
 async def test_a_fact_can_be_forgotten(page: Page, site: Site) -> None:

@@ -163,7 +163,9 @@ async def test_script_in_calls_results_and_approval_requests_is_shown_as_text(pa
     site.script.add(ToolCall("c1", "echo", {"text": EVIL}), ToolCall("c2", "wipe", {"text": EVIL}), "Fine.")
     await page.goto(site.url)
     await send(page, "tools")
-    await expect(page.get_by_role("group", name="May wipe run?").get_by_label("Arguments")).to_contain_text("<script>")
+    await expect(page.get_by_role("group", name="May wipe run?").get_by_label("Argument text")).to_contain_text(
+        "<script>"
+    )
     await wait_until_finished(page)
     await page.get_by_role("button", name="Details of this conversation").click()
     await answer(page).locator("summary").first.click()

@@ -44,13 +44,29 @@ async def test_search_finds_messages(page: Page, site: Site) -> None:
 
 
 async def test_an_export_can_be_imported(page: Page, site: Site, tmp_path: Path) -> None:
-    site.script.add("An answer to keep.")
+    site.script.add(f"An answer to keep. {EVIL}")
     await page.goto(site.url)
     await ask(page, "keep this forever", "An answer to keep.")
     first = session_id(page)
     saved = await export(page, tmp_path)
     assert all(json.loads(line) for line in saved.read_text().splitlines())
     assert "An answer to keep." in saved.read_text()
+    async with page.expect_download() as download:
+        await choose_action(page, "Save as test case")
+    await (await download.value).save_as(tmp_path / "one.evalset.json")
+    [case] = json.loads((tmp_path / "one.evalset.json").read_text())["eval_cases"]
+    assert case["conversation"][0]["final_response"]["parts"] == [{"text": f"An answer to keep. {EVIL}"}]
+    async with page.expect_download() as download:
+        await choose_action(page, "Share …")
+        await page.get_by_role("menuitem", name="Web page (HTML)").click()
+    shared = tmp_path / "shared.html"
+    await (await download.value).save_as(shared)
+    assert "&lt;img src=x onerror=window.hacked=1&gt;" in shared.read_text()
+    reader = await page.context.new_page()
+    await reader.set_content(shared.read_text())
+    await expect(reader.locator("section.agent")).to_contain_text(EVIL)
+    assert await reader.evaluate("window.hacked") is None
+    await reader.close()
     await choose_action(page, "Delete")
     await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     await expect(page.get_by_role("heading", name="What can I do for you?")).to_be_visible()

@@ -21,6 +21,7 @@ from lango.errors import FencedWrite, LangoError, StaleSession
 from lango.store import SessionId, Turn
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.sessions import find_session
+from lango.turns.text_blocks import TextBlocks
 from tests.support import strategies
 from tests.unit.adk.test_event_rows import with_stored_role
 
@@ -162,7 +163,7 @@ async def test_s2_the_totals_of_many_concurrent_appends_equal_those_of_the_store
 
 async def _by_turn(service: SqlSessionService, session: Session, *, epoch: int) -> None:
     [[key]] = await _query(service, "SELECT session_key FROM sessions")
-    token = current_turn.set(TurnContext(turn=Turn(key, 1, epoch), next_id=lambda: 1))
+    token = current_turn.set(TurnContext(turn=Turn(key, 1, epoch), next_id=lambda: 1, blocks=TextBlocks(lambda: 1)))
     try:
         await service.append_event(session, text_event("of a turn", author="agent"))
     finally:

@@ -12,7 +12,7 @@ from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.client_history import find_by_input, input_hash
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.window import read_session_events
-from lango.store.turns.client_calls import read_client_calls
+from lango.store.tool_calls.client_calls import read_client_calls
 from lango.store.turns.lease import lease_turn
 from lango.store.turns.turns import OpenTurn
 from tests.contract.test_idempotency import user_message

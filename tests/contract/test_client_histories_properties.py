@@ -13,11 +13,12 @@ from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
 from lango.runtime.opening import open_runtime
 from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.openai.session_selection import submit_carried_history
-from lango.server.context import ServerContext
+from lango.server.context import ServedAgents, ServerContext
 from lango.server.security.auth import Caller
 from lango.store import SessionId
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.sessions import list_sessions
+from lango.turns.turn_input import ModelOptions
 from tests.agents.parts import PATIENCE_S, settings_for
 
 Said = list[tuple[str, str]]
@@ -67,7 +68,7 @@ class Chat:
     async def _follow(self) -> None:
         messages: list[dict[str, Any]] = [{"role": role, "content": text} for role, text in self.messages]
         parsed = ChatRequest.model_validate({"messages": messages})
-        turn = await submit_carried_history(self.here, Caller(), parsed, (), None, None)
+        turn = await submit_carried_history(self.here, Caller(), parsed, (), ModelOptions(), None, None)
         async for _ in self.here.turns.follow(turn):
             pass
 
@@ -110,7 +111,7 @@ async def _run(steps: list[Step]) -> None:
     model = Model()
     config = settings_for("sqlite:///:memory:", name="app")
     async with asyncio.timeout(PATIENCE_S), open_runtime(config, provider=model) as runtime:
-        here = ServerContext(config, runtime)
+        here = ServedAgents(config, [runtime]).default
         chats = [Chat(here, model) for _ in range(3)]
         for kind, number, word in steps:
             await chats[number].step(kind, word)

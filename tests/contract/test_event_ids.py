@@ -9,7 +9,7 @@ from google.adk.events import Event, EventActions
 from google.adk.events.event_actions import EventCompaction
 from google.genai import types
 
-from lango.adk.services.events_to_rows import event_to_entry
+from lango.adk.events.events_to_rows import event_to_entry
 from lango.adk.services.session_service import SqlSessionService
 from lango.errors import EventConflict, InvalidExport
 from lango.messages import Message
@@ -104,6 +104,22 @@ async def test_a_retry_in_another_process_is_recognised_and_another_event_refuse
             assert again == AppendResult(stored.seq, number + 1, repeated=True)
             with pytest.raises(EventConflict):
                 await elsewhere.append(session.key, NAME, number, entry(other, first))
+
+
+@pytest.mark.parametrize("forked", [False, True])
+async def test_an_input_starts_one_turn(store: Store, session: SessionRecord, *, forked: bool) -> None:
+    hello = NewEvent("one", time.time(), Message("user", "hi", author="user"))
+    turn = await store.submit_turn(session, hello, "me")
+    await store.end_turn(NAME, turn, "done")
+    name = SessionId("app", "alice", "fork") if forked else NAME
+    made = await store.write(forks.fork_session, NAME, name, None, None, 0.0) if forked else session
+    seen = await store.read(find_session, name)
+    for again in (hello, NewEvent("one", time.time(), Message("user", "ho", author="user"))):
+        with pytest.raises(EventConflict, match="'one'"):
+            await store.submit_turn(made, again, "me")
+    assert await store.read(find_session, name) == seen, "nothing is written"
+    next_ = await store.submit_turn(made, NewEvent("two", time.time(), Message("user", "hi", author="user")), "me")
+    assert next_.status == "running"
 
 
 async def test_adk_gets_an_error_for_an_id_of_another_event(store: Store) -> None:

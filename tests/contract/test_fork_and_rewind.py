@@ -19,15 +19,15 @@ from lango.store.engine.database import Operation, Row
 from lango.store.sessions.sessions import create_session, find_session, list_sessions
 from lango.store.sessions.state import read_state_at
 from lango.store.sessions.window import read_message_page, read_session_events, read_session_window
-from lango.store.turns import recovery
-from lango.store.turns.lease import lease_turn
-from lango.store.turns.tool_journal import (
+from lango.store.tool_calls.tool_journal import (
     read_full_result,
     record_intent,
     record_result,
     record_start,
     store_full_result,
 )
+from lango.store.turns import recovery
+from lango.store.turns.lease import lease_turn
 from lango.store.turns.turns import read_turn
 from lango.turns.liveness import Owner
 from tests.contract.test_store import Writer, user_message
@@ -267,7 +267,8 @@ async def test_full_texts_of_clipped_results_are_read_from_the_fork(writer: Writ
 
 
 SHARED = ("messages", "state_events", "tool_journal", "shared_sessions", "session_lineage")
-TABLES = (*SHARED, "sessions", "open_calls", "session_states", "turns", "event_log")
+FILES = ("contents", "content_chunks", "message_contents", "artifacts")
+TABLES = (*SHARED, *FILES, "sessions", "open_calls", "session_states", "turns", "event_log")
 
 
 async def left(store: Store) -> dict[str, int]:

@@ -16,8 +16,8 @@ from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind
 from lango.store.sessions.sessions import create_session
 from lango.store.sessions.window import read_session_events
+from lango.store.tool_calls.approvals import ApprovalAnswer
 from lango.store.turns import queue
-from lango.store.turns.approvals import ApprovalAnswer
 from lango.store.turns.lease import lease_turn
 
 NAME = SessionId("app", "alice", "s")

@@ -20,8 +20,8 @@ from lango.adk.services.session_service import SqlSessionService
 from lango.errors import SchemaError
 from lango.store import Store
 from lango.store.engine.schema import migrations, upgrade
+from lango.store.tool_calls.tool_journal import read_turn_entries
 from lango.store.turns.lease import read_orphans, take_over
-from lango.store.turns.tool_journal import read_turn_entries
 from tests.frozen.make import APP, FOLDER, SCHEMA, USER, as_json
 from tests.support.store_workers import Worker
 

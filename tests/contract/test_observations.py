@@ -89,7 +89,7 @@ async def texts(store: Store) -> list[str]:
 async def test_o2_an_observation_is_read_as_it_was_stored(store: Store) -> None:
     await talk(store, 3)
     held = await claimed(store)
-    notes = (Observation("one", 1, 2, "low", "2026-01-02"), Observation("two ☃ \0", 3, 4, "high", "2026-01-03"))
+    notes = (Observation("one", 1, 2, "low", "2026-01-02", 1), Observation("two ☃ \0", 3, 4, "high", "2026-01-03"))
     batch = Batch(1, 4, notes, floor_seq=3, model="m/x", input_tokens=100, output_tokens=20, tokens=9)
     assert await store.write(store_batch, held, NAME, batch, (), time.time()) == 1
     [stored] = (await store.read(read_memory, await now(store))).batches

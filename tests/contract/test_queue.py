@@ -9,17 +9,20 @@ import pytest
 
 from lango.errors import FencedWrite
 from lango.events import TextDelta
+from lango.grants import NewGrant
 from lango.messages import Message, ToolCall
 from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord, Store, StoredEvent, Turn
 from lango.store.codec.event_ids import IDS_PER_TURN
 from lango.store.codec.records import CONFIRMATION_CALL
 from lango.store.sessions.sessions import check_epoch, create_session, find_session
 from lango.store.sessions.window import read_session_events
-from lango.store.turns.approvals import ApprovalAnswer
+from lango.store.tool_calls.approvals import ApprovalAnswer
+from lango.store.tool_calls.grants import read_grants
+from lango.store.tool_calls.inbox import read_inbox
+from lango.store.tool_calls.tool_journal import record_intent, record_result, record_start, store_full_result
 from lango.store.turns.event_log import LoggedEvent, append_log_events
 from lango.store.turns.lease import beat, lease_turn
 from lango.store.turns.recovery import UNKNOWN_RESULT
-from lango.store.turns.tool_journal import record_intent, record_result, record_start, store_full_result
 from tests.agents.parts import PATIENCE_S, rows
 
 NAME = SessionId("app", "alice", "s")
@@ -170,15 +173,19 @@ async def test_withdrawing_a_message_leaves_the_answers_of_others(store: Store, 
     yes = Message("tool", "{}", (ToolCall("q1", CONFIRMATION_CALL, output={"confirmed": True}),), "user")
     answered = NewEvent("yes", time.time(), yes)
     answer = await store.submit_turn(
-        session, answered, "me", answer=ApprovalAnswer("q1", "c1", approved=True, answered_by="alice")
+        session, answered, "me", answer=ApprovalAnswer("q1", "c1", True, "alice", NewGrant())
     )
     other = await store.submit_turn(session, user_message("second"), "me")
     assert not await store.withdraw_turn(turn), "it runs"
     assert await store.withdraw_turn(other)
     marks = "SELECT COUNT(*) FROM open_calls WHERE answered_at IS NOT NULL"
     assert await rows(store, marks) == [(1,)]
+    assert [grant.tool for grant in await store.read(read_grants, session.key)] == ["f"]
+    assert await store.read(read_inbox, "app", "alice") == [], "it is answered, though its turn is queued"
     assert await store.withdraw_turn(answer)
+    assert [item.call_id for item in await store.read(read_inbox, "app", "alice")] == ["c1"]
     assert await rows(store, marks) == [(0,)], "its question may expire again"
+    assert await store.read(read_grants, session.key) == [], "and nothing is granted"
 
 
 @pytest.mark.parametrize("how", ["end", "withdraw", "interrupt"])

@@ -15,9 +15,8 @@ from lango.store.lifecycle import fork as forks
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.state import read_state_at, read_state_before
 from lango.store.sessions.window import read_message_page, read_session_events, read_session_window
-from lango.store.turns import recovery, tool_journal
-from lango.store.turns.lease import beat, lease_turn
-from lango.store.turns.tool_journal import (
+from lango.store.tool_calls import tool_journal
+from lango.store.tool_calls.tool_journal import (
     Effect,
     JournalEntry,
     read_journal_entries,
@@ -26,6 +25,8 @@ from lango.store.turns.tool_journal import (
     record_result,
     record_start,
 )
+from lango.store.turns import recovery
+from lango.store.turns.lease import beat, lease_turn
 from lango.store.turns.turns import request_cancel
 
 NAME = SessionId("app", "alice", "s")

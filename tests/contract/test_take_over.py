@@ -9,6 +9,7 @@ from lango.messages import Message, ToolCall
 from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord, Store, Turn
 from lango.store.api_keys import spent_tokens
 from lango.store.sessions.sessions import create_session, find_session
+from lango.store.tool_calls.tool_journal import read_turn_entries, record_intent, record_result, record_start
 from lango.store.turns.lease import (
     beat,
     count_attempt,
@@ -18,7 +19,6 @@ from lango.store.turns.lease import (
     release_turn,
     take_over,
 )
-from lango.store.turns.tool_journal import read_turn_entries, record_intent, record_result, record_start
 from lango.store.turns.turns import read_turn, request_cancel
 from tests.agents.parts import rows
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from google.adk.events import Event, EventActions
+from google.adk.sessions import Session
+from google.genai import types
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lango.adk import SqlSessionService
+from lango.adk import SqlArtifactService, SqlSessionService
 from lango.errors import IdempotencyKeyReused, InvalidExport, SessionExists, SessionNotFound
 from lango.messages import Message
 from lango.runtime.session_transfer import import_session
@@ -20,18 +22,18 @@ from lango.store import SessionId, Store
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import create_session, find_session, list_session_page, list_sessions
 from lango.store.sessions.state import read_state_at
-from lango.store.transfer import export_format
-from lango.store.transfer.export import PAGE
-from lango.store.transfer.import_check import check_lines
-from lango.store.transfer.import_write import insert_batch, row_batches, stage_session
-from lango.store.turns import recovery
-from lango.store.turns.tool_journal import (
+from lango.store.tool_calls.tool_journal import (
     read_full_result,
     record_intent,
     record_result,
     record_start,
     store_full_result,
 )
+from lango.store.transfer import export_format
+from lango.store.transfer.export import PAGE
+from lango.store.transfer.import_check import check_lines
+from lango.store.transfer.import_write import insert_batch, row_batches, stage_session
+from lango.store.turns import recovery
 from lango.turns.liveness import Owner
 from tests.contract.test_fork_and_rewind import events, following, left, rows, window
 from tests.contract.test_store import Writer, user_message
@@ -70,6 +72,7 @@ async def everything(store: Store, sessions: Sessions) -> None:
         await service.append_event(session, event)
     changed = Event(author="a", actions=EventActions(state_delta={"user:u": 1, "app:a": 2, "n": float("inf")}))
     await service.append_event(session, changed)
+    await with_files(store, service, session)
     record = await store.read(find_session, NAME)
     assert record
     turn = await store.submit_turn(record, user_message("1"), Owner().name, idempotency_key="once")
@@ -85,6 +88,31 @@ async def everything(store: Store, sessions: Sessions) -> None:
     await store.write(observed, record.key)
     await sessions.rewind("s", before=5, user_id="alice")
     await sessions.rename("s", "Everything — 漢字", user_id="alice")
+
+
+FILES = [bytes(range(256)) * 2_000, b"small, but not so small" * 100]
+
+
+async def with_files(store: Store, service: SqlSessionService, session: Session) -> None:
+    """Messages with files, one of them in the result of a tool, and artifacts of the session."""
+    blob = types.Blob(mime_type="image/png", data=FILES[0], display_name="a.png")
+    content = types.Content(role="user", parts=[types.Part(text="look"), types.Part(inline_data=blob)])
+    await service.append_event(session, Event(author="user", content=content, invocation_id="i-f"))
+    call = types.Part(function_call=types.FunctionCall(id="c-f", name="draw", args={}))
+    await service.append_event(session, Event(author="a", content=types.Content(role="model", parts=[call])))
+    picture = types.FunctionResponsePart(inline_data=types.FunctionResponseBlob(mime_type="image/png", data=FILES[1]))
+    result = types.FunctionResponse(id="c-f", name="draw", response={"ok": True}, parts=[picture])
+    answer = types.Content(role="user", parts=[types.Part(function_response=result)])
+    await service.append_event(session, Event(author="a", content=answer))
+    artifacts = SqlArtifactService("", store=store)
+    where: Any = {"app_name": "app", "user_id": "alice", "session_id": "s"}
+    for part in (
+        types.Part(inline_data=blob, thought_signature=b"\xff"),
+        types.Part(text="half \ud800"),
+        types.Part(inline_data=types.Blob(mime_type="text/plain", data=b"")),
+        types.Part(file_data=types.FileData(file_uri="gs://bucket/x")),
+    ):
+        await artifacts.save_artifact(**where, filename="a/b", artifact=part, custom_metadata={"nan": float("nan")})
 
 
 def observed(key: int) -> Operation[None]:
@@ -384,7 +412,7 @@ async def test_attack_16_the_rows_of_a_killed_import_are_deleted_by_a_later_one(
     before = await left(store)
     staged = await store.write(stage_session, 0.0)
     [batch] = row_batches(staged, check_lines(lines), lines)
-    await store.write(insert_batch, batch)
+    await store.write(insert_batch, staged, batch)
     assert await left(store) != before
     await sessions.import_lines(lines, user_id="alice", session_id="copy")
     await store.delete_session(SessionId("app", "alice", "copy"))
@@ -426,9 +454,10 @@ COLUMNS = {
     "messages": "total_tokens: counted again; session_key",
     "state_events": "session_key",
     "turns": "owner cancel_requested queued_input answer_stored request: of turns that run; session_key",
-    "tool_journal": "actions: of turns that run; session_key",
+    "tool_journal": "actions: of turns that run; grant_id: grants are not exported; session_key",
     "observation_batches": "session_key",
     "observations": "session_key",
+    "artifacts": "app user session_id: those of the session; saved_by: of turns that run",
 }
 
 
@@ -441,8 +470,9 @@ async def test_every_column_is_exported_or_left_out_on_purpose(sqlite_url: str) 
         "tool_journal": export_format.ToolJournalLine,
         "observation_batches": export_format.BatchLine,
         "observations": export_format.ObservationLine,
+        "artifacts": export_format.ArtifactLine,
     }
-    renamed = {"app_name": "app", "user_id": "user"}
+    renamed = {"app_name": "app", "user_id": "user", "kind": "content"}
     async with Store(sqlite_url) as store:
         for table, model in lines.items():
             columns = {row[1] for row in await rows(store, f"PRAGMA table_info({table})")}

@@ -117,7 +117,7 @@ def _type(annotation: Any, limits: list[Any]) -> str:
     """Return a type in the words of the configuration file."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        kind = _type(inner[0], [one for field in inner[1:] for one in field.metadata])
+        kind = _type(inner[0], [one for about in inner[1:] for one in getattr(about, "metadata", ())])
     elif origin is typing.Literal:
         kind = " or ".join(f"`{json.dumps(one)}`" for one in inner)
     elif origin is list:

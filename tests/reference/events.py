@@ -4,7 +4,7 @@ import inspect
 from typing import get_args
 
 from lango import events
-from lango.server.schemas import STREAM_EXAMPLE
+from lango.server.openapi import STREAM_EXAMPLE
 from tests.reference.source import cell, docstring_of, fields_of, first_paragraph, heading, to_page
 
 

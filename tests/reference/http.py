@@ -15,6 +15,8 @@ from lango.server.api import websocket
 from lango.server.app import create_app
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.openai import openai_routes
+from lango.server.compat.openai.responses import response_routes, response_socket
+from lango.server.openapi import BODY_ERRORS, GUARD_ERRORS
 from lango.server.schemas import COMMON_ERRORS
 from tests.reference.source import cell, docstring_of, fields_of, first_paragraph, heading, to_page
 
@@ -23,6 +25,7 @@ _SECTIONS = {
     "sessions": "Sessions and messages",
     "memory": "Memory",
     "openai": "OpenAI's chat completions",
+    "responses": "OpenAI's responses",
     "agui": "AG-UI",
 }
 _KINDS = {"string": "text", "integer": "number", "number": "number", "boolean": "true or false", "object": "object"}
@@ -41,7 +44,8 @@ def page() -> str:
         Every error is `{"error": {"type": ..., "message": ...}}`; [errors](errors.md) lists the types.""",
     )
     common = {str(status): str(answer["description"]) for status, answer in COMMON_ERRORS.items()}
-    lines += ["All routes of sessions may also respond with:", "", "| status | |", "| --- | --- |"]
+    common |= GUARD_ERRORS | BODY_ERRORS
+    lines += ["All routes may also respond with:", "", "| status | |", "| --- | --- |"]
     lines += [*(f"| {status} | {cell(description)} |" for status, description in sorted(common.items())), ""]
     groups: dict[str, list[tuple[str, str, Json]]] = {}
     for path, methods in described["paths"].items():
@@ -52,6 +56,9 @@ def page() -> str:
         lines += [f"## {_SECTIONS.get(tag, tag)}", ""]
         if tag == "openai":
             lines += [*docstring_of(openai_routes).splitlines(), ""]
+        if tag == "responses":
+            lines += [*docstring_of(response_routes).splitlines(), ""]
+            lines += [*docstring_of(response_socket).splitlines(), ""]
         for path, method, one in sorted(groups[tag], key=lambda route: (route[0], route[1])):
             lines += _route(path, method, one, described, common)
     lines += ["## WebSocket", "", *docstring_of(websocket).splitlines(), ""]

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.reference import commands, configuration, errors, events, http, python
+from tests.reference import clients, commands, configuration, errors, events, http, python
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 PAGES: Mapping[str, Callable[[], str]] = {
+    "clients.md": clients.page,
     "commands.md": commands.page,
     "configuration.md": configuration.page,
     "errors.md": errors.page,

@@ -130,7 +130,16 @@ def _piece(argument: ast.arg, default: ast.expr | None) -> str:
 
 
 def methods_of(thing: type) -> list[Function]:
-    """Return the public methods and properties that a class itself defines."""
+    """Return the public methods and properties of a class, with those of its bases in Lango."""
+    bases: tuple[type, ...] = thing.__mro__
+    own: list[type] = [
+        base for base in bases if base.__module__.startswith("lango") and not issubclass(base, Exception)
+    ]
+    found = {method.name: method for base in reversed(own) for method in _own_methods(base)}
+    return list(found.values())
+
+
+def _own_methods(thing: type) -> list[Function]:
     node = node_of(thing)
     assert isinstance(node, ast.ClassDef)
     found: list[Function] = []

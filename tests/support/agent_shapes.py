@@ -21,9 +21,10 @@ from google.adk.tools import ToolContext
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.workflow import START, JoinNode, RetryConfig, Workflow, node
 from google.genai import types
+from pydantic import BaseModel
 from typing_extensions import override
 
-from tests.support.kill_points import Journal, MakeAgent, PlannedModel, Step
+from tests.support.kill_points import Journal, MakeAgent, PlannedModel, PlanStep
 
 
 def call(name: str, **args: Any) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def pay(journal: Journal) -> Any:
     return pay
 
 
-def agent(journal: Journal, name: str, *plan: Step, tools: Any = (), **more: Any) -> LlmAgent:
+def agent(journal: Journal, name: str, *plan: PlanStep, tools: Any = (), **more: Any) -> LlmAgent:
     model = PlannedModel(model="planned", plan=list(plan), agent=name, journal=journal)
     return LlmAgent(name=name, model=model, tools=list(tools), **more)
 
@@ -117,6 +118,46 @@ def fan_out(j: Journal) -> Any:
     )
 
 
+def ends_with_functions(j: Journal) -> Any:
+    one, two, three = nodes(j)
+    first = agent(j, "a", call("fetch", x="1"), "A done", tools=[fetch(j)])
+    return Workflow(name="r", edges=[(START, one, first, two, three)])
+
+
+class Order(BaseModel):
+    size: int = 1
+    paid: bool = False
+
+
+def nested_workflows(j: Journal) -> Any:
+    one, two, three = nodes(j)
+
+    def order(node_input: Any) -> Order:
+        j.effects.append("order")
+        return Order(paid=True)
+
+    def fill(node_input: Any) -> Order:
+        j.effects.append("fill")
+        return Order(size=node_input.size if isinstance(node_input, Order) else node_input["size"])
+
+    inner = Workflow(name="inner", edges=[(START, one, two)])
+    last = Workflow(name="last", edges=[(START, order, fill)])
+    return Workflow(name="r", edges=[(START, inner, three, last)])
+
+
+def loop_with_route(j: Journal) -> Any:
+    _, _, three = nodes(j)
+
+    def count(ctx: Context, node_input: Any) -> Event:
+        j.effects.append("count")
+        number = ctx.state.get("number", 0) + 1
+        ctx.state["number"] = number
+        return Event.model_validate({"output": number, "route": "again" if number < 3 else "enough"})
+
+    counting = node(count)
+    return Workflow(name="r", edges=[(START, counting), (counting, {"again": counting, "enough": three})])
+
+
 def retried_node(j: Journal) -> Any:
     def flaky(ctx: Context, node_input: Any) -> str:
         j.effects.append("flaky")
@@ -167,6 +208,9 @@ def with_callbacks(j: Journal) -> Any:
 
 
 SHAPES: dict[str, MakeAgent] = {
+    "workflow that ends with functions": ends_with_functions,
+    "nested workflows of functions": nested_workflows,
+    "workflow with a loop": loop_with_route,
     "workflow with a node that is retried": retried_node,
     "callbacks": with_callbacks,
     "own agent with text and state of its own": lambda j: Narrator(name="r", sub_agents=a_and_b(j)),
@@ -250,7 +294,7 @@ class Mixture:
         return [self.draw(depth - 1) for _ in range(self._dice.randint(1, most))]
 
     def _agent(self, name: str) -> LlmAgent:
-        steps: list[Step] = [
+        steps: list[PlanStep] = [
             self._dice.choice([call("fetch", x=name), call("pay", x=name), [call("fetch", x="1"), call("pay", x="2")]])
             for _ in range(self._dice.randint(0, 2))
         ]

@@ -23,13 +23,14 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from msgspec import Struct, field
 
-from lango import open_runtime
+from lango import Settings, open_runtime
 from lango.runtime.runtime import Runtime
+from lango.runtime.trace.steps import Step
 from lango.store import Store
 from lango.store.engine.database import Operation, Row
 from tests.agents.parts import PATIENCE_S, collect, settings_for
 
-Step = str | dict[str, Any] | list[dict[str, Any]]
+PlanStep = str | dict[str, Any] | list[dict[str, Any]]
 """What a model answers: a text, a call, or several calls."""
 
 
@@ -51,7 +52,7 @@ class Journal(Struct):
 class PlannedModel(BaseLlm):
     """Answers step i of a plan, where i is the number of results of this plan's calls in the request."""
 
-    plan: Any = ()  # of `Step`
+    plan: Any = ()  # of `PlanStep`
     agent: str = ""
     journal: Any = None
 
@@ -99,13 +100,20 @@ class LeftBehind(Struct):
 MakeAgent = Callable[[Journal], Any]
 
 
-async def run_and_copy(make: MakeAgent, folder: Path, text: str = "go") -> tuple[Run, list[Path]]:
-    """Run a turn to its end; return it, and a copy of the store after each commit from its acceptance on."""
+async def run_and_copy(
+    make: MakeAgent, folder: Path, text: str = "go", *more: str, settings: Settings | None = None, **fields: Any
+) -> tuple[Run, list[Path]]:
+    """Run a turn to its end; return it, and a copy of the store after each commit from its acceptance on.
+
+    `more` are further messages, queued behind the first; `fields` come with each of them.
+    """
     journal = Journal()
-    async with open_runtime(settings_for(f"sqlite:///{folder}/first.db"), root_agent=make(journal)) as runtime:
+    settings = settings or settings_for(f"sqlite:///{folder}/first.db")
+    async with open_runtime(settings, root_agent=make(journal)) as runtime:
 
         async def run() -> None:
-            await collect((await runtime.submit("s", text)).follow())
+            for turn in [await runtime.submit("s", each, **fields) for each in (text, *more)]:
+                await collect(turn.follow())
 
         await runtime.sessions.create("s")
         copies = await copy_after_each_commit(runtime, folder, run)
@@ -124,7 +132,7 @@ async def copy_after_each_commit(runtime: Runtime, folder: Path, run: Callable[[
         async with copying:
             copy = folder / f"after-{len(copies):03d}.db"
             copies.append(copy)
-            await asyncio.to_thread(_copy, folder / "first.db", copy)
+            await asyncio.to_thread(copy_store, folder / "first.db", copy)
         return result
 
     database.write = write_and_copy
@@ -140,13 +148,36 @@ async def go_on(make: MakeAgent, copy: Path) -> Run:
     journal = Journal()
     async with open_runtime(settings_for(f"sqlite:///{copy}"), root_agent=make(journal)) as runtime:
         await until_idle(runtime)
+        await check_trace(runtime)
         return await _run(runtime.store, journal)
+
+
+async def check_trace(runtime: Runtime) -> None:
+    """Check that the trace has each response of a model once, with a start and an end, whichever process made it."""
+
+    def flat(steps: list[Step]) -> list[Step]:
+        return [found for step in steps for found in (step, *flat(step.steps))]
+
+    by_model = "role = 'assistant' AND COALESCE(extra, '') NOT LIKE '%from_code%'"
+    stored = await _rows(
+        runtime.store, f"SELECT seq FROM messages WHERE {by_model} AND COALESCE(extra, '') NOT LIKE '%output_text%'"
+    )
+    [session] = await runtime.sessions.list()
+    steps = [step for turn in (await runtime.trace(session.name.id)).turns for step in flat(turn.steps)]
+    responses = [step for step in steps if step.kind == "model_call" and step.seq is not None]
+    assert sorted(step.seq or 0 for step in responses) == sorted(seq for [seq] in stored)
+    assert all(step.duration_s is not None and step.status == "done" for step in responses), responses
+    for turn in (await runtime.trace(session.name.id)).turns:
+        assert max(Counter(step.id for step in flat(turn.steps)).values(), default=1) == 1, "ids are unique in a turn"
 
 
 async def left_behind(copy: Path) -> LeftBehind:
     """Read what a kill left in a copy of the store."""
     async with Store(f"sqlite:///{copy}") as store:
-        by_model = "role = 'assistant' AND COALESCE(extra, '') NOT LIKE '%from_code%'"
+        by_model = (
+            "role = 'assistant' AND COALESCE(extra, '') NOT LIKE '%from_code%' "
+            "AND COALESCE(extra, '') NOT LIKE '%output_text%'"
+        )
         responses = await _rows(store, f"SELECT author FROM messages WHERE {by_model}")
         journaled = await _rows(store, "SELECT name, call_id FROM tool_journal WHERE status = 'finished'")
         nested = [name for name, step_id in journaled if "#" in step_id and "node:" not in step_id]
@@ -239,10 +270,20 @@ async def _rows(store: Store, sql: str) -> list[Any]:
     return [tuple(row) for row in await store.read(operation)]
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy_store(source: Path, target: Path) -> None:
     """Copy a database by SQLite's own backup, with the same library: another one would drop the locks of the file."""
     reader, writer = apsw.Connection(str(source)), apsw.Connection(str(target))
     with writer.backup("main", reader, "main") as backup:
         backup.step()
     reader.close()
     writer.close()
+
+
+async def check_every_kill(make: MakeAgent, folder: Path) -> list[str]:
+    """Run a turn, go on from every commit, and return its story."""
+    whole, copies = await run_and_copy(make, folder)
+    assert whole.status == "done"
+    for copy in copies:
+        before = await left_behind(copy)
+        check_resumed(copy.name, whole, before, await go_on(make, copy), in_order=True)
+    return whole.story

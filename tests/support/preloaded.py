@@ -1,10 +1,18 @@
-"""Import what the processes of tests need. Only the fork server imports this module."""
+"""Import what the processes of tests need, and run a turn: the first builds what all others use.
 
+Only the fork server imports this module. It has no thread but its first one when it is done.
+"""
+
+import asyncio
 import gc
 import importlib
 import pkgutil
+import tempfile
+import threading
+from pathlib import Path
 
 import lango
+from lango import Settings, open_runtime
 from lango.adk.agents.adk_internals import preload_adk
 from lango.history import warm_up
 
@@ -28,5 +36,20 @@ for _name in _IMPORTED_LATE:
     importlib.import_module(_name)
 warm_up()
 preload_adk()
+
+
+async def _run_turn() -> None:
+    """Run a turn with a tool call: ADK's models build their validators when they are first used."""
+    agent = str(Path(__file__).with_name("servers") / "command_agent.py")
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings.model_validate(
+            {"agent": {"name": "command_agent", "module": agent}, "store": {"url": f"sqlite:///{folder}/lango.db"}}
+        )
+        async with open_runtime(settings) as runtime:
+            await runtime.run("s", "note")
+
+
+asyncio.run(_run_turn())
+assert threading.active_count() == 1, "a fork copies no thread"
 gc.collect()
 gc.freeze()  # the collector of a forked process leaves these pages alone, so that they stay shared

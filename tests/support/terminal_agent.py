@@ -5,6 +5,7 @@
 - `long N`: a list of N lines
 - `evil`: an answer, and a call of a tool, full of what a terminal would obey
 - `note TEXT`: a call of a safe tool; `wipe TEXT`: of one that needs approval; `broken`: of one that fails
+- `write PATH LINES`: a call of the tool that writes a file; a slash ends a line
 - `late FILE`: a first word, and when the file is there a call of the one that needs approval
 - `think`: a thought, then an answer
 - `fail once FILE TEXT`: a few words and a failure, and once the file is there the text
@@ -26,6 +27,8 @@ from lango.providers import Request
 from lango.providers.protocol import Delta, Finish, TextDelta, ThoughtDelta, UsageDelta
 from lango.testing import deltas_of
 from lango.tools import Tool
+from lango.tools.builtin.files import file_tools
+from lango.tools.builtin.workspace import Workspace
 
 MARKDOWN = """\
 # Prices
@@ -112,6 +115,10 @@ def _said(words: list[str]) -> list[Delta]:
             return [TextDelta(EVIL), *deltas_of([ToolCall("call_evil", "note", {"text": EVIL}), UsageDelta(1000, 500)])]
         case [("note" | "wipe" | "broken") as name, text]:
             return deltas_of([ToolCall(f"call_{text}", name, {"text": text}), UsageDelta(1000, 500)])
+        case ["write", rest]:
+            path, text = rest.split(maxsplit=1)
+            arguments = {"path": path, "content": text.replace("/", "\n")}
+            return deltas_of([ToolCall(f"call_{path}", "write_file", arguments), UsageDelta(1000, 500)])
         case ["think"]:
             return [ThoughtDelta("first I count the apples"), TextDelta("seven")]
         case _:
@@ -131,6 +138,7 @@ _TOOLS = [
     Tool("note", "Note something.", _SCHEMA, _noted),
     Tool("wipe", "Wipe something.", _SCHEMA, _noted, level="dangerous"),
     Tool("broken", "Fails.", _SCHEMA, _broken),
+    *(tool for tool in file_tools(Workspace(Path.cwd())) if tool.name == "write_file"),
 ]
 
 root_agent = LlmAgent(

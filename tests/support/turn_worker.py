@@ -33,10 +33,11 @@ from lango.runtime.runtime import Runtime
 from lango.store import SessionId, Store
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.window import read_session_events
-from lango.store.turns import tool_journal
+from lango.store.tool_calls import tool_journal
 from lango.store.turns.recovery import UNKNOWN_RESULT
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, ToolContext
+from lango.tools.result_files import FileLimits
 from tests.agents.parts import PATIENCE_S, broken_for, rows, settings_for
 from tests.support.kill_points import until_idle
 from tests.support.store_workers import Worker
@@ -189,7 +190,7 @@ async def open_paying_runtime(
     settings = settings_for(url, name="crash")
     root: Any = LlmAgent(name=AGENT, model="scripted/x", output_key="answer")
     if agents > 1:  # in a row, one after the other
-        own: Any = [runtime_tool(tool, 10.0) for tool in tools]
+        own: Any = [runtime_tool(tool, 10.0, FileLimits(1, 1_000)) for tool in tools]
         row = [LlmAgent(name=f"{AGENT}{number}", model="scripted/x", tools=own) for number in range(agents)]
         root, tools = Workflow(name="row", edges=[("START", *row)]), []
     async with open_runtime(settings, provider=provider, root_agent=root, tools=tools) as runtime:

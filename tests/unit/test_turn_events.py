@@ -11,8 +11,11 @@ from pydantic import BaseModel
 from lango.errors import Unstorable
 from lango.events import (
     ApprovalNeeded,
+    InputNeeded,
+    NodeProgress,
     TextDelta,
     ToolEnd,
+    ToolProgress,
     ToolStart,
     TurnDone,
     TurnError,
@@ -54,7 +57,21 @@ def test_the_type_of_every_kind_is_its_tag() -> None:
         (
             TurnDone(1, 2),
             '{"type":"done","id":1,"turn":2,"status":"done","usage":{"input_tokens":0,"output_tokens":0,'
-            '"cached_tokens":0,"model_calls":0,"cost_usd":null},"finish_reason":""}',
+            '"cached_tokens":0,"model_calls":0,"cost_usd":null,"thought_tokens":0},"finish_reason":"","output":null}',
+        ),
+        (
+            InputNeeded(1, "c", "How many?", {"type": "integer"}, None, "flow", "flow@1/ask@1"),
+            '{"type":"input_needed","id":1,"call_id":"c","message":"How many?","schema":{"type":"integer"},'
+            '"payload":null,"author":"flow","path":"flow@1/ask@1","expires_at":null,"tool_call_id":""}',
+        ),
+        (
+            ToolProgress(1, "c", "count", 2.0, 3.0, "half"),
+            '{"type":"tool_progress","id":1,"call_id":"c","name":"count","progress":2.0,"total":3.0,"message":"half"}',
+        ),
+        (
+            NodeProgress(1, "ask", "flow@1/ask@1", "ended", output=[1]),
+            '{"type":"node","id":1,"name":"ask","path":"flow@1/ask@1","status":"ended","attempt":1,"output":[1],'
+            '"error":""}',
         ),
     ],
 )

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def running(folder: Path) -> Iterator[Terminal]:
     with terminal(folder, "chat") as opened:
         opened.wait_prompt()
-        assert "the model of terminal_agent.py" in opened.lines[0]
+        assert "gpt-5-mini" in opened.lines[0]
         yield opened
 
 
@@ -123,6 +123,40 @@ def test_approval_by_a_key(chat: Terminal) -> None:
     assert [again.count(f'wipe(text="{disk}")') for disk in ("disk1", "disk2")] == [1, 1], (
         "request and result are one call"
     )
+    chat.send("write list.txt milk/bread and a text that is long enough to be shown as it is, in lines of its own")
+    chat.wait_for('"path": "list.txt"')
+    chat.wait_for("run exactly this?")
+    asked = chat.after("write list.txt")
+    assert '"path": "list.txt"' in asked
+    assert "content:\n  milk\n  bread and a text" in asked, "a long text is no JSON"
+    assert "what changes in the file:\n--- list.txt\n+++ list.txt\n@@ -0,0 +1,2 @@\n+milk\n+bread" in asked
+    assert "stopped" not in asked
+    chat.type("r")
+    chat.wait_for("why not? The model reads it:")
+    chat.send("there is butter, too")
+    chat.wait_for(lambda: "refused this call, and says: there is butter, too" in " ".join(chat.text.split()), "it")
+    chat.wait_prompt()
+
+
+def test_always_lets_later_calls_run_until_it_is_revoked(chat: Terminal) -> None:
+    chat.ask("/grants", "nothing is granted")
+    chat.send("wipe disk5")
+    chat.wait_for("a: always in this session")
+    chat.type("a")
+    chat.wait_for('always: wipe(text="disk5")')
+    chat.wait_for("the tool said {'noted': 'disk5'")
+    chat.wait_prompt()
+    chat.ask("wipe disk6", "the tool said {'noted': 'disk6'")
+    chat.ask("/grants", "wipe", "any", "expires")
+    chat.ask("/grants revoke 7", "has no grant 7")
+    chat.ask("/grants all", "/grants revoke 1 revokes one")
+    chat.ask("/grants revoke 1", "grant 1 is revoked")
+    chat.ask("/grants", "revoked")
+    chat.send("wipe disk7")
+    chat.wait_for(lambda: chat.text.count("run exactly this?") > 0 and '"text": "disk7"' in chat.text)
+    chat.type("n")
+    chat.wait_for('no: wipe(text="disk7")')
+    chat.wait_prompt()
 
 
 def test_an_unanswered_approval_request_stays_open(chat: Terminal) -> None:
@@ -137,6 +171,16 @@ def test_an_unanswered_approval_request_stays_open(chat: Terminal) -> None:
     chat.type("y")
     chat.wait_for("the tool said {'noted': 'disk3'")
     chat.wait_prompt()
+    chat.ask("/approve", "nothing waits")
+
+
+def test_skip_closes_an_approval_request(chat: Terminal) -> None:
+    chat.send("wipe disk8")
+    chat.wait_for("run exactly this?")
+    chat.type(CTRL_C)
+    chat.wait_for("/skip or any other message denies it")
+    chat.wait_prompt()
+    chat.ask("/skip", "the request for an approval is closed")
     chat.ask("/approve", "nothing waits")
 
 
@@ -223,11 +267,11 @@ def test_sessions_and_resume(chat: Terminal) -> None:
 
 
 def test_models(chat: Terminal) -> None:
-    chat.ask("/model", "the model of terminal_agent.py", "/model provider/name")
+    chat.ask("/model", "gpt-5-mini", "/model provider/name")
     chat.ask("/model nowhere/x", "nowhere")
     chat.ask("/model local/nobody", "nobody")
     chat.ask("still here", "still here")
-    assert "the model of terminal_agent.py" in chat.shown, "the status line still has it"
+    assert "gpt-5-mini" in chat.shown, "the status line still has it"
 
 
 def test_text_of_models_and_tools_reaches_the_terminal_escaped(chat: Terminal) -> None:
@@ -274,4 +318,11 @@ async def test_memory(chat: Terminal, folder: Path) -> None:
         noted = Observation("The user likes \x1b[31mpears.", 1, 2, "high", "2026-11-15")
         await store.write(store_batch, held, name, Batch(1, 2, (noted,)), [Fact("fruit", "pears", 1, 2)], time.time())
         await store.write(release_observer_lease, held)
-    chat.ask("/memory", "[high] 2026-11-15 The user likes ␛[31mpears.", "from messages 1 to 2", "1   fruit  pears")
+    chat.ask("/memory", "1.1 [high] 2026-11-15 The user likes ␛[31mpears.", "from messages 1 to 2", "1   fruit  pears")
+    chat.ask("/memory pin 1.1", "done")
+    chat.ask("/memory correct 1 plums", "done")
+    chat.ask("/memory", "1.1 [pinned] 2026-11-15", "2   fruit  plums")
+    chat.ask("/memory forget 1.1", "done")
+    chat.ask("/memory forget 2", "done")
+    chat.ask("/memory forget 2", "there is no 2")
+    chat.ask("/memory correct 2", "use /memory pin ID")

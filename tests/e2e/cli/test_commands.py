@@ -90,7 +90,7 @@ async def test_sessions_list_show_delete(tmp_path: Path) -> None:
     assert lango("sessions", "show", "first", cwd=tmp_path).stdout == "   1 user: hello\n"
     refused(lango("sessions", "show", "second", cwd=tmp_path), "'second'", "lango sessions list")
     assert lango("sessions", "delete", "first", cwd=tmp_path).returncode == 0
-    assert lango("sessions", "list", cwd=tmp_path).stdout == "no sessions\n"
+    assert lango("sessions", "list", cwd=tmp_path).stdout == "no sessions yet\n"
 
 
 async def test_sessions_usage_shows_the_turns(tmp_path: Path) -> None:
@@ -161,6 +161,7 @@ def test_init_writes_settings_that_doctor_accepts(tmp_path: Path) -> None:
         OPENAI_API_KEY="k",
     )
     assert done.returncode == 0, done
+    assert f"ok   configuration: {tmp_path}/lango.toml\n" in done.stdout
     assert f"ok   store: schema {NEWEST}, 0 sessions" in done.stdout
     assert "ok   model openai/gpt-5: the key is set" in done.stdout
 
@@ -179,7 +180,7 @@ def test_doctor_reports_what_to_fix(tmp_path: Path) -> None:
     assert "FAIL model anthropic/claude: The provider 'anthropic' needs a key" in done.stdout
     assert "FAIL store: the folder none does not exist" in done.stdout
     assert "FAIL agent: agent.module: there is no missing.py" in done.stdout
-    assert done.stderr == "lango: 3 of these must be fixed\n"
+    assert done.stderr == "lango: 3 problems to fix\n"
     (tmp_path / "lango.toml").write_text("[agent]\nmodell = 1\n")
     assert "FAIL configuration: lango.toml, line 2: agent.modell" in lango("doctor", cwd=tmp_path).stdout
 
@@ -204,12 +205,43 @@ def test_doctor_checks_only_the_models_that_a_module_names(tmp_path: Path) -> No
     assert {name: mark for mark, name, _ in checked} == {
         "openai/gpt-5-mini": "ok",
         "anthropic/claude-sonnet-4-5": "FAIL",
+        "gemini-2.5-flash": "FAIL",
     }, "ADK resolves the root's own model, and the default model is not used"
     assert "FAIL model anthropic/claude-sonnet-4-5: The provider 'anthropic' needs a key" in done.stdout
+    assert re.search(r"needs a key.*\(own.py, line 5\)", done.stdout)
+    assert re.search(r"FAIL model gemini-2.5-flash: Gemini needs a key: .* \(own.py, line 8\)", done.stdout)
     assert "ok   agent: own.py: own" in done.stdout
     (tmp_path / "own.py").write_text(OWN_MODELS.replace('model="gemini-2.5-flash", ', ""))
     done = lango("doctor", "--offline", cwd=tmp_path, LANGO_SERVER__PORT="0", LANGO_AGENT__MODEL="openai/gpt-5", **keys)
     assert "ok   model openai/gpt-5: the key is set" in done.stdout
+
+
+TROUBLED = """
+from google.adk.agents import LlmAgent
+from google.adk.tools.mcp_tool import McpToolset, StdioConnectionParams
+from mcp import StdioServerParameters
+
+gone = McpToolset(connection_params=StdioConnectionParams(server_params=StdioServerParameters(command="/nowhere")))
+first = LlmAgent(name="same")
+second = LlmAgent(name="same")
+third = LlmAgent(
+    name="third",
+    model="no-such-model",
+    tools=[gone],
+)
+root_agent = LlmAgent(name="own", model="gemini-flash-latest", sub_agents=[first, second, third])
+"""
+
+
+def test_doctor_finds_what_would_fail_in_a_tree_with_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "agents" / "own").mkdir(parents=True)
+    (tmp_path / "agents" / "own" / "agent.py").write_text(TROUBLED)
+    done = lango("doctor", "agents", cwd=tmp_path, GOOGLE_API_KEY="k")
+    assert done.returncode == 1
+    file = "agents/own/agent.py"
+    assert re.search(rf"FAIL model no-such-model: .*\({file}, line 11\)", done.stdout), done.stdout
+    assert re.search(rf"FAIL agent same: 2 agents have .*\({file}, line 7; {file}, line 8\)", done.stdout)
+    assert re.search(rf"FAIL tools McpToolset: it cannot list its tools: .*\({file}, line 12\)", done.stdout)
 
 
 def test_doctor_builds_the_agent_and_contacts_its_servers(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def test_ctrl_c_ends_an_import_and_leaves_nothing(exported: Path, folder: Path) 
     fed.close()
     assert "Traceback" not in opened.text
     assert b"\x1b[?25h" in opened.raw, "the cursor is back"
-    assert run("sessions", "list", cwd=folder) == b"no sessions\n"
+    assert run("sessions", "list", cwd=folder) == b"no sessions yet\n"
 
 
 def test_a_dumb_terminal_gets_lines(exported: Path, folder: Path) -> None:

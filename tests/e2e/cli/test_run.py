@@ -103,7 +103,10 @@ def test_a_waiting_approval_exits_with_3_and_can_be_given_later_or_in_advance(fo
 
 def test_an_unknown_tool_name_is_rejected_before_the_turn(folder: Path) -> None:
     done = run(folder, "-r", "typo", "--approve", "wipe,whipe, notes", "wipe disk5", code=2)
-    assert done.stderr == "lango: --approve: there is no tool notes, whipe; the agent's tools: broken, note, wipe\n"
+    assert (
+        done.stderr
+        == "lango: --approve: there is no tool notes, whipe; the agent's tools: broken, note, wipe, write_file\n"
+    )
     assert done.stdout == ""
     assert "whipe" in run(folder, "--approve", "all,whipe", "wipe disk5", code=2).stderr
     assert "typo" not in run_lango("sessions", "list", cwd=folder).stdout, "nothing was sent"
@@ -124,6 +127,48 @@ class Later(BaseToolset):
 
 root_agent = whole.clone(update={{"tools": [whole.tools[0], Later()]}})
 """
+
+
+PRINTING = f"""
+import os, runpy
+
+print("while it is imported")
+whole = runpy.run_path({str(AGENT)!r})["root_agent"]
+
+def talk(callback_context):
+    print("in a callback")
+    os.system("echo in a subprocess")
+
+root_agent = whole.clone(update={{"before_agent_callback": talk}})
+"""
+
+
+def test_what_an_agent_prints_goes_to_stderr_and_breaks_no_pipe(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(PRINTING)
+    (tmp_path / "lango.toml").write_text(f"[agent]\nmodule = {json.dumps(str(tmp_path / 'agent.py'))}\n")
+    done = run(tmp_path, "--output-format", "json", "hello")
+    assert json.loads(done.stdout)["text"] == "hello"
+    for printed in ("while it is imported", "in a callback", "in a subprocess"):
+        assert printed in done.stderr
+    assert run(tmp_path, "hello").stdout == "hello\n"
+
+
+def test_the_texts_of_agents_that_speak_at_once_are_not_mixed(tmp_path: Path) -> None:
+    agent = Path(__file__).parents[2] / "support" / "servers" / "parallel_agent.py"
+    (tmp_path / "lango.toml").write_text(f"[agent]\nmodule = {json.dumps(str(agent))}\n")
+    spoken = "I am Anna and agree.\n\nI am Ben and do not.\n\nBoth have a point."
+    assert run(tmp_path, "What do you think?").stdout == f"{spoken}\n"
+    report = run_json(tmp_path, "What do you think?")
+    assert report["text"] == spoken
+    assert [(one["agent"], one["text"]) for one in report["texts"]] == [
+        ("anna", "I am Anna and agree."),
+        ("ben", "I am Ben and do not."),
+        ("critic", "Both have a point."),
+    ]
+    with terminal(tmp_path, "chat") as chat:
+        chat.wait_prompt()
+        assert ", chair, scripted" in chat.lines[0], "the agent and its model"
+        chat.ask("What do you think?", "anna:", "ben:", "critic:", "Both have a point.")
 
 
 def test_a_tool_that_the_turn_may_add_is_announced(tmp_path: Path) -> None:

@@ -106,6 +106,12 @@ async def test_sessions_are_exported_and_imported(folder: Path) -> None:
     assert (copied["id"], copied["user"], copied["app"], copied["messages"]) == ("copy", "carol", "app", 4)
     assert shown(folder, "copy") == TEXTS
     assert lango("sessions", "delete", "copy", cwd=folder).returncode == 0
+    page = lango("sessions", "export", "first", "--format", "html", cwd=folder).stdout
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.endswith("</html>\n")
+    out = lango("sessions", "export", "first", "--format", "markdown", "-o", "first.md", cwd=folder)
+    assert out.returncode == 0, out
+    assert (folder / "first.md").read_text().startswith("# ")
     assert lango("sessions", "export", "--all", "-o", "all.jsonl", cwd=folder).returncode == 0
     whole = lango("sessions", "import", "all.jsonl", "--store", "sqlite:///new.db", cwd=folder)
     assert whole.stdout == "imported first: 4 messages\nimported second: 1 messages\n"
@@ -116,6 +122,9 @@ async def test_sessions_are_exported_and_imported(folder: Path) -> None:
 def test_failed_exports_and_imports_are_one_line_errors(folder: Path) -> None:
     refused(lango("sessions", "export", cwd=folder), "name a session, or use --all")
     refused(lango("sessions", "export", "first", "--all", cwd=folder), "name a session, or use --all")
+    refused(
+        lango("sessions", "export", "--all", "--format", "html", cwd=folder), "--format html writes one conversation"
+    )
     refused(lango("sessions", "export", "first", "-o", "no/such/folder", cwd=folder), "cannot be written")
     refused(lango("sessions", "import", "nothing.jsonl", cwd=folder), "nothing.jsonl cannot be read")
     (folder / "wrong.jsonl").write_text("hello\n")

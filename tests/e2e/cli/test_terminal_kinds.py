@@ -121,7 +121,7 @@ def test_another_model_for_the_same_session(tmp_path: Path, llmock: "LLMock") ->
         chat.ask("note pears", "the tool said")
         llmock.fail(404, message="The model `nobody` does not exist", code="model_not_found")
         chat.ask("/model lab/nobody", "nobody")
-        assert "the model of terminal_agent.py" in chat.shown
+        assert "gpt-5-mini" in chat.shown
         llmock.reply("pong").reply("I am the other one.")
         chat.ask("/model lab/somebody", "from now on: lab/somebody")
         chat.ask("who are you?", "I am the other one.")

@@ -48,6 +48,10 @@ async def test_o2_http_and_the_command_line_show_notes_with_their_sources_and_fa
             assert first["input_tokens"] > first["output_tokens"] > 0
             assert (await client.get("/v1/sessions/one/memory?all=true")).json() == memory
             assert (await client.get("/v1/sessions/two/memory")).status_code == 404
+            spent = (await client.get("/v1/sessions/one/usage")).json()["memory"]
+            batches = {note["batch"]: note for note in memory["observations"]}.values()
+            assert spent["model_calls"] == len(batches)
+            assert spent["input_tokens"] == sum(note["input_tokens"] for note in batches)
 
             await send(client, "two", "and now in another session, where was I from again, please?")
             [fact] = (await client.get("/v1/memory")).json()["facts"]
@@ -55,6 +59,7 @@ async def test_o2_http_and_the_command_line_show_notes_with_their_sources_and_fa
             assert fact["text"].startswith("Bern")
             shown = lango("memory", "show", "one", cwd=tmp_path)
             assert "batch 1 (generation 0, observed)" in shown.stdout
+            assert "1.1 [medium] " in shown.stdout
             assert "(messages 1-1) said: #1" in shown.stdout
             as_json = lango("memory", "show", "one", "--json", "--all", cwd=tmp_path).stdout.splitlines()
             assert [json.loads(line)["id"] for line in as_json] == [one["id"] for one in memory["observations"]]
@@ -62,6 +67,30 @@ async def test_o2_http_and_the_command_line_show_notes_with_their_sources_and_fa
             assert "home city: Bern" in told.stdout
             assert "[session one, messages 3-3" in told.stdout
             assert json.loads(lango("memory", "facts", "--json", cwd=tmp_path).stdout)["id"] == fact["id"]
+
+            note = "/v1/sessions/one/memory/1.1"
+            assert (await client.patch(note, json={"pinned": True})).json() == {"changed": True}
+            assert lango("memory", "pin", "1.1", "--session", "one", "--undo", cwd=tmp_path).stdout == "unpinned 1.1\n"
+            assert (await client.patch(note, json={"text": " the first greeting "})).json() == {"changed": True}
+            assert "1.1 [pinned] " in (told := lango("memory", "show", "one", cwd=tmp_path).stdout)
+            assert "(messages 1-1) the first greeting" in told
+            lost = lango("memory", "lost", "one", "first message", "--json", cwd=tmp_path).stdout
+            assert json.loads(lost) == {"seq": 1, "text": "first message", "step": "shown", "note": None}
+            assert lango("memory", "lost", "one", "hippopotamus", cwd=tmp_path).stdout == "no message has this text\n"
+            for wrong in ({"text": ""}, {"text": "x" * 1_001}, {"other": 1}):
+                assert (await client.patch(note, json=wrong)).status_code == 400
+            assert (await client.delete(note)).json() == {"forgotten": True}
+            assert (await client.patch(note, json={"pinned": True})).json() == {"changed": False}
+            assert (await client.patch("/v1/sessions/two/memory/7.1", json={})).json() == {"changed": False}
+            assert (await client.delete("/v1/sessions/nowhere/memory/1.1")).status_code == 404
+            assert "has no note 1.1" in lango("memory", "forget", "1.1", "--session", "one", cwd=tmp_path).stderr
+            path = f"/v1/memory/{fact['id']}"
+            assert (await client.patch(path, json={"text": "Basel"})).json() == {"changed": True}
+            [fact] = (await client.get("/v1/memory")).json()["facts"]
+            assert (fact["text"], fact["pinned"]) == ("Basel", True)
+            assert lango("memory", "correct", fact["id"], "Chur", cwd=tmp_path).stdout == f"corrected {fact['id']}\n"
+            [fact] = (await client.get("/v1/memory")).json()["facts"]
+            assert fact["text"] == "Chur"
 
             gone = await client.delete(f"/v1/memory/{fact['id']}")
             assert gone.json() == {"forgotten": True}
@@ -71,7 +100,7 @@ async def test_o2_http_and_the_command_line_show_notes_with_their_sources_and_fa
             again = lango("memory", "forget", fact["id"], cwd=tmp_path)
             assert again.returncode == 2
             assert again.stderr.startswith("lango: there is no fact")
-            assert lango("memory", "facts", cwd=tmp_path).stdout == "no facts\n"
+            assert lango("memory", "facts", cwd=tmp_path).stdout == "No facts yet.\n"
             nowhere = lango("memory", "show", "nowhere", cwd=tmp_path)
             assert nowhere.returncode == 2
             assert "lango sessions list" in nowhere.stderr
@@ -93,6 +122,9 @@ async def test_attack_6_the_memory_of_somebody_else_is_not_there(tmp_path: Path)
             assert (await bob.get("/v1/sessions/one/memory")).status_code == 404
             assert (await bob.get("/v1/memory")).json() == {"facts": []}
             assert (await bob.delete(f"/v1/memory/{fact['id']}")).json() == {"forgotten": False}
+            assert (await bob.patch(f"/v1/memory/{fact['id']}", json={"text": "x"})).json() == {"changed": False}
+            assert (await bob.patch("/v1/sessions/one/memory/1.1", json={"text": "x"})).status_code == 404
+            assert (await bob.delete("/v1/sessions/one/memory/1.1")).status_code == 404
             assert (await ann.get("/v1/memory")).json()["facts"] == [fact]
             for path in ("/v1/memory", "/v1/sessions/one/memory"):
                 assert (await nobody.get(path)).status_code == 401

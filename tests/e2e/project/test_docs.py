@@ -40,11 +40,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], st
         yield address
 
 
-@pytest.mark.parametrize("code", PYTHON.values(), ids=PYTHON)
-def test_python_blocks_run(code: str, tmp_path: Path, server: Callable[[], str]) -> None:
+@pytest.mark.parametrize(("name", "code"), PYTHON.items(), ids=PYTHON)
+def test_python_blocks_run(name: str, code: str, tmp_path: Path, server: Callable[[], str]) -> None:
     (tmp_path / "block.py").write_text(code.replace(SERVER, server()) if SERVER in code else code)
     run = run_command("python", "block.py", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
+    if name.startswith(("README", "docs/quickstart")):
+        assert not run.stderr, "the first example that a newcomer runs ends without a warning"
 
 
 @pytest.mark.parametrize("text", SHELL.values(), ids=SHELL)

@@ -19,10 +19,12 @@ from msgspec.structs import replace
 from lango import Settings, Tool, open_runtime
 from lango.errors import ProviderRejected
 from lango.events import TextDelta as AnswerDelta
-from lango.events import TurnDone
+from lango.events import ToolStart, TurnDone, TurnEvent
 from lango.messages import Message, ToolCall
 from lango.providers.local import SMOLLM2, LocalProvider, model_engine, pull
 from lango.providers.protocol import CallDelta, Delta, Finish, Request, TextDelta, ToolSpec, UsageDelta
+from lango.tools import client_tool
+from lango.turns.turn_input import ModelOptions
 from tests.support.deltas import call_of, deltas_of, text_of, usage_of
 
 CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 30}}, "required": ["city"]}
@@ -136,6 +138,29 @@ async def test_m9_structured_output_follows_its_schema(smollm2: LocalProvider) -
         smollm2, ask("I won a prize! How do I feel?", response_schema=mood, max_tokens=60, temperature=0.0)
     )
     assert json.loads(text_of(deltas))["mood"] in ("happy", "sad")
+
+
+async def test_m9_what_a_request_sets_for_its_turn_really_holds_the_model(
+    tmp_path: Path, smollm2: LocalProvider
+) -> None:
+    settings = Settings.model_validate(
+        {"agent": {"model": f"local/{SMOLLM2.name}"}, "store": {"url": f"sqlite:///{tmp_path}/lango.db"}}
+    )
+    mood = {"type": "object", "properties": {"mood": {"enum": ["happy", "sad"]}}, "required": ["mood"]}
+    pick = client_tool("pick_city", "Pick a city.", CITY)
+
+    async def turn(session: str, options: ModelOptions, **more: Any) -> list[TurnEvent]:
+        submitted = await runtime.submit(session, "I won a trip to Paris!", options=options, **more)
+        return [event async for event in submitted.follow()]
+
+    async with open_runtime(settings, provider=smollm2) as runtime:
+        events = await turn("a", ModelOptions(response_schema=mood, temperature=0.0, max_tokens=60))
+        answer = "".join(event.text for event in events if isinstance(event, AnswerDelta))
+        assert json.loads(answer)["mood"] in ("happy", "sad")
+        forced = ModelOptions(tool_choice="pick_city", temperature=0.0)
+        events = await turn("b", forced, client_tools=[pick])
+        [call] = [event for event in events if isinstance(event, ToolStart)]
+        assert (call.name, type(call.arguments["city"])) == ("pick_city", str)
 
 
 async def test_m9_smollm2_calls_a_tool_and_speaks_about_its_result(smollm2: LocalProvider) -> None:

@@ -55,7 +55,11 @@ async def test_open_approval_requests_are_listed_with_their_expiry(server: Serve
         }
         assert abs(datetime.fromisoformat(listed["expires_at"]) - expires_at) < timedelta(milliseconds=1)
         assert datetime.fromisoformat(listed["asked_at"]) <= datetime.now(UTC)
-        await send(client, session, "never mind")
+        path = f"/v1/sessions/{session}/approvals/{request['call_id']}"
+        wrong = await client.post(path, json={"approved": True, "reason": "why"})
+        assert (wrong.status_code, wrong.json()["error"]["type"]) == (422, "InvalidInput")
+        refused = await client.post(path, json={"approved": False, "reason": "not today"})
+        assert "refused this call, and says: not today" in refused.text
         assert (await client.get(f"/v1/sessions/{session}/approvals")).json() == {"approvals": []}
         assert (await client.get("/v1/sessions/none/approvals")).status_code == 404
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from google.adk.evaluation.eval_set import EvalSet
 
 from tests.support.servers.server_process import Server, events_of, send, send_until, serving, text_of
 
@@ -42,7 +43,7 @@ async def test_a_session_is_renamed(server: Server, session: str) -> None:
         listed = (await client.get("/v1/sessions")).json()["sessions"]
         assert {item["id"]: item["title"] for item in listed}[session] == "Greetings"
         assert (await client.patch(path, json={"title": ""})).json()["title"] == "how are you today"
-        assert error_of(await client.patch(path, json={"title": "x" * 201})) == (400, "Unstorable")
+        assert error_of(await client.patch(path, json={"title": "x" * 201})) == (400, "BadRequest")
         assert error_of(await client.patch("/v1/sessions/nobodys", json={"title": "x"})) == (404, "SessionNotFound")
 
 
@@ -142,6 +143,20 @@ async def test_an_export_is_imported_under_another_id(server: Server, session: s
         assert again.splitlines()[2:] == body.splitlines()[2:]
         assert text_of(await send(client, session, "goes on")) == "goes on"
         assert error_of(await client.get("/v1/sessions/nobodys/export")) == (404, "SessionNotFound")
+        case = await client.get(f"/v1/sessions/{session}/evalset")
+        assert case.headers["content-disposition"].startswith(f'attachment; filename="{session}.evalset.json"')
+        [read] = EvalSet.model_validate_json(case.content).eval_cases
+        assert read.session_input is not None
+        assert read.session_input.state == {"n": 1}
+        assert len(read.conversation or ()) == 2
+        assert error_of(await client.get("/v1/sessions/nobodys/evalset")) == (404, "SessionNotFound")
+        assert error_of(await client.get("/v1/sessions/nobodys/export?format=html")) == (404, "SessionNotFound")
+        shared = await client.get(f"/v1/sessions/{session}/export?format=html")
+        assert shared.headers["content-type"] == "text/html; charset=utf-8"
+        assert shared.headers["content-disposition"].startswith(f'attachment; filename="{session}.html"')
+        assert shared.text.startswith("<!DOCTYPE html>")
+        wrong = await client.get(f"/v1/sessions/{session}/export?format=pdf")
+        assert wrong.status_code == 400
 
 
 async def test_an_invalid_import_names_the_line(server: Server, session: str) -> None:

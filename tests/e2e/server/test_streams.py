@@ -305,7 +305,7 @@ async def is_open(server: Server) -> bool:
         _, writer = await asyncio.open_connection("127.0.0.1", server.port)
     except OSError:
         return False
-    writer.close()
+    writer.transport.abort()
     return True
 
 

@@ -99,9 +99,23 @@ async def test_cancel_and_approval(socket: ClientConnection, session: str, tmp_p
     await send_command(socket, type="message", session=session, text="ask")
     question = (await receive_events(socket, "approval"))[-1]
     assert (await receive_events(socket))[-1]["status"] == "waiting_for_approval"
+    await send_command(socket, type="cancel", session=session)
+    late = {"type": "approval", "session": session, "call_id": question["call_id"], "approved": True}
+    await send_command(socket, **late)
+    assert (await receive_events(socket))[-1]["error"] == "ApprovalExpired"
+    await send_command(socket, type="message", session=session, text="ask")
+    question = (await receive_events(socket, "approval"))[-1]
+    assert (await receive_events(socket))[-1]["status"] == "waiting_for_approval"
     await send_command(socket, type="approval", session=session, call_id=question["call_id"], approved=True)
     answered = await receive_events(socket)
     assert any(event.get("result") == {"noted": "this"} for event in answered)
+    await send_command(socket, type="message", session=session, text="ask")
+    question = (await receive_events(socket, "approval"))[-1]
+    await receive_events(socket)
+    refusal = {"type": "approval", "session": session, "call_id": question["call_id"], "approved": False}
+    await send_command(socket, **refusal, reason="not today")
+    answered = await receive_events(socket)
+    assert "and says: not today" in str(answered), "the model read it"
 
 
 async def test_nothing_to_resume_or_cancel_is_an_error_event(
@@ -124,7 +138,7 @@ async def test_nothing_to_resume_or_cancel_is_an_error_event(
     assert await receive_events(socket) == [nothing | {"message": message}]
     await send_command(socket, type="cancel", session=session)
     assert [event["error"] for event in await receive_events(socket)] == ["NothingRuns"], "the turn has ended"
-    await send_command(socket, type="resume", session=session, after=2**60)
+    await send_command(socket, type="resume", session=session, after=2**50)
     assert [event["error"] for event in await receive_events(socket)] == ["NothingToResume"]
     await send_command(socket, type="resume", session=session, after=events[-2]["id"])
     assert await receive_events(socket) == events[-1:], "only the events after that one"
@@ -151,9 +165,9 @@ async def test_a_client_that_disconnects_at_once_leaves_no_traceback(server: Ser
     ("text", "message"),
     [
         ("x", "send JSON"),
-        ("{}", "message, cancel, approval or resume"),
-        ("[]", "message, cancel, approval or resume"),
-        ('{"type": "tool_end"}', "message, cancel, approval or resume"),
+        ("{}", "message, cancel, approval, input, credential, result or resume"),
+        ("[]", "message, cancel, approval, input, credential, result or resume"),
+        ('{"type": "tool_end"}', "message, cancel, approval, input, credential, result or resume"),
         ('{"type": "message", "session": "s"}', "needs a text"),
         ('{"type": "message", "text": "x"}', "session: Field required"),
         ('{"type": "message", "session": "s", "text": "x", "user_id": "bob"}', "user_id: is not allowed here"),
@@ -192,3 +206,17 @@ async def test_a_socket_that_does_not_read_is_closed_and_others_are_not_slowed(
                 await asyncio.sleep(0.05)
             async with server.client() as client:
                 assert (await resume(client, session))[-1].type == "done"
+
+
+async def test_results_of_a_long_running_tool_come_over_the_socket(socket: ClientConnection, session: str) -> None:
+    await send_command(socket, type="message", session=session, text="call order")
+    events = await receive_events(socket)
+    assert events[-1]["status"] == "waiting_for_result"
+    call_id = events[1]["call_id"]
+    for will_continue in (True, False):
+        await send_command(
+            socket, type="result", session=session, call_id=call_id, result={"n": 1}, will_continue=will_continue
+        )
+        assert (await receive_events(socket))[-2]["text"] == "the tool said {'n': 1}"
+    await send_command(socket, type="result", session=session, call_id=call_id, result={"n": 1})
+    assert (await receive_events(socket))[-1]["error"] == "CallNotWaiting"

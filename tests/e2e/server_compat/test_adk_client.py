@@ -1,6 +1,7 @@
 """ADK's own client against a real server; only the address differs."""
 
 import asyncio
+import base64
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -8,12 +9,15 @@ from typing import Any
 
 import httpx
 import pytest
+from google.adk.artifacts.base_artifact_service import ArtifactVersion
 from google.adk.cli.adk_web_server import RunAgentRequest
 from google.adk.cli.api_server import ListAppsResponse
 from google.adk.cli.conformance.adk_web_server_client import AdkWebServerClient
 from google.adk.events import Event
 from google.adk.sessions import Session
 from google.genai import types
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from lango.store import Store
 from tests.agents.parts import add_api_key
@@ -91,8 +95,6 @@ async def test_sessions_from_making_to_deleting(server: Server, client: AdkWebSe
         assert {made.id, "mine"} < {Session.model_validate(item).id for item in (await http.get(base)).json()}
         event = {"author": APP, "content": {"role": "model", "parts": [{"text": "made up"}]}}
         assert (await http.post(base, json={"events": [event]})).status_code == 400
-        assert (await http.post(base, json={"state": {"app:x": 1}})).status_code == 400
-        assert (await http.post(f"{base}/other", json={"app:x": 1})).status_code == 400
         assert (await http.get(f"/apps/nothing/users/{user}/sessions")).status_code == 404
     assert (await client.get_version_data())["language"] == "python"
     await client.delete_session(**names)
@@ -162,11 +164,35 @@ async def test_an_approval_request_is_answered_as_in_adk(client: AdkWebServerCli
         await run(client, request)
 
 
+@pytest.mark.parametrize("tool", ["order", "ticket"])
+async def test_results_of_a_long_running_tool_come_as_in_adk(
+    client: AdkWebServerClient, session: Session, tool: str
+) -> None:
+    events = await run(client, run_request(session, text(f"call {tool}")))
+    [call] = [call for event in events for call in event.get_function_calls()]
+    assert any(event.long_running_tool_ids == {call.id} for event in events)
+    for at in ("sea", "home"):  # ADK's clients need not say whether another one follows
+        response = types.FunctionResponse(id=call.id, name=call.name, response={"at": at})
+        answered = await run(client, run_request(session, types.Part(function_response=response)))
+        assert texts(answered) == [f"the tool said {{'at': '{at}'}}"]
+    last = types.FunctionResponse(id=call.id, name=call.name, response={"at": "rest"}, will_continue=False)
+    await run(client, run_request(session, types.Part(function_response=last)))
+    with pytest.raises(httpx.HTTPStatusError, match="409"):
+        await run(client, run_request(session, types.Part(function_response=last)))
+
+
+async def test_every_session_is_memory(server: Server, session: Session) -> None:
+    path = f"/apps/{APP}/users/{session.user_id}/memory"
+    async with server.client() as client:
+        assert (await client.patch(path, json={"sessionId": session.id})).status_code == 200
+        assert (await client.patch(path, json={"sessionId": "none"})).status_code == 404
+
+
 async def test_a_failed_turn_is_an_error(server: Server, client: AdkWebServerClient, session: Session) -> None:
     with pytest.raises(RuntimeError, match=r"ProviderRejected: .*the provider does not want to"):
         await run(client, run_request(session, text("fail")))
     whole = await run_whole(server, run_request(session, text("fail")))
-    assert (whole.status_code, whole.json()["error"]["type"]) == (500, "ProviderRejected")
+    assert (whole.status_code, whole.json()["error"]["type"]) == (400, "ProviderRejected")
 
 
 async def test_state_is_changed_between_turns_only(
@@ -243,17 +269,42 @@ async def test_the_app_is_described_as_adk_does(server: Server) -> None:
     assert [(item.name, item.root_agent_name) for item in described.apps] == [(APP, APP)]
 
 
-async def test_unsupported_routes_are_501(server: Server, session: Session) -> None:
-    base = f"/apps/{APP}/users/{session.user_id}"
+async def test_artifacts_are_saved_listed_loaded_and_deleted_as_in_adk(server: Server, session: Session) -> None:
+    base = f"/apps/{APP}/users/{session.user_id}/sessions/{session.id}/artifacts"
+    large = base64.b64encode(bytes(300_000)).decode()
     async with server.client() as client:
-        assert (await client.get(f"{base}/sessions/{session.id}/artifacts")).json() == []
+        assert (await client.get(base)).json() == []
+        for number, part in enumerate([{"text": "first"}, {"inlineData": {"mimeType": "image/png", "data": large}}]):
+            body = {"filename": "a/b.png", "artifact": part, "customMetadata": {"n": number}}
+            saved = ArtifactVersion.model_validate((await client.post(base, json=body)).json())
+            assert (saved.version, saved.custom_metadata) == (number, {"n": number})
+        assert (await client.post(base, json={"filename": "user:c", "artifact": {"text": "c"}})).status_code == 200
+        assert (await client.get(base)).json() == ["a/b.png", "user:c"]
+        assert (await client.get(f"{base}/a/b.png/versions")).json() == [0, 1]
+        metadata = (await client.get(f"{base}/a/b.png/versions/metadata")).json()
+        assert [one["mimeType"] for one in metadata] == ["text/plain", "image/png"]
+        assert (await client.get(f"{base}/a/b.png/versions/0/metadata")).json() == metadata[0]
+        assert (await client.get(f"{base}/a/b.png/versions/latest/metadata")).json() == metadata[1]
+        for place in ("a/b.png", "a/b.png/versions/1", "a/b.png/versions/latest"):
+            loaded = types.Part.model_validate((await client.get(f"{base}/{place}")).json())
+            assert loaded == types.Part(inline_data=types.Blob(data=bytes(300_000), mime_type="image/png"))
+        for place in ("a/b.png/versions/0", "a/b.png?version=0"):
+            assert (await client.get(f"{base}/{place}")).json() == {"text": "first"}
+        for place in ("none", "a/b.png/versions/7", "a/b.png/versions/7/metadata", "..%2f..%2fsecret"):
+            missing = await client.get(f"{base}/{place}")
+            assert (missing.status_code, missing.json()["error"]["type"]) == (404, "NotFound"), place
+        assert (await client.get(f"{base}/a/b.png/versions/x")).status_code == 422
+        for name, part in (("../x", {"text": "x"}), ("x", {}), ("x", {"text": 1})):
+            refused = await client.post(base, json={"filename": name, "artifact": part})
+            assert (refused.status_code, refused.json()["error"]["type"]) == (400, "BadRequest")
+        assert (await client.get(base.replace(session.id, "nobodys"))).status_code == 404
+        assert (await client.delete(f"{base}/a/b.png")).status_code == 200
+        assert (await client.get(base)).json() == ["user:c"]
+
+
+async def test_unsupported_routes_are_501(server: Server) -> None:
+    async with server.client() as client:
         for method, path, status in (
-            ("GET", f"{base}/sessions/{session.id}/artifacts/picture.png", 404),
-            ("GET", f"{base}/sessions/{session.id}/artifacts/picture.png/versions", 404),
-            ("DELETE", f"{base}/sessions/{session.id}/artifacts/picture.png", 404),
-            ("POST", f"{base}/sessions/{session.id}/artifacts", 501),
-            ("GET", f"{base}/sessions/nobodys/artifacts", 404),
-            ("PATCH", f"{base}/memory", 501),
             ("GET", f"/apps/{APP}/eval-sets", 501),
             ("POST", f"/apps/{APP}/eval_sets/one/run_eval", 501),
         ):
@@ -263,14 +314,21 @@ async def test_unsupported_routes_are_501(server: Server, session: Session) -> N
             assert answer.json()["detail"] == answer.json()["error"]["message"], "where ADK's clients look"
 
 
+async def test_live_is_refused_with_a_sentence(server: Server, session: Session) -> None:
+    url = f"ws://127.0.0.1:{server.port}/run_live?app_name={APP}&user_id={session.user_id}&session_id={session.id}"
+    async with connect(url) as socket:
+        with pytest.raises(ConnectionClosed, match=r"Live .* is not supported"):
+            await socket.recv()
+
+
 WRONG: list[dict[str, Any]] = [
     {"newMessage": None},
     {"newMessage": {"role": "user", "parts": []}},
     {"newMessage": {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": "?"}}]}},
     {"newMessage": {"role": "user", "parts": [{"text": "see"}, {"fileData": {"fileUri": "file:///etc/passwd"}}]}},
-    {"newMessage": {"role": "user", "parts": [{"functionResponse": {"id": "c", "name": "note", "response": {}}}]}},
+    {"newMessage": {"role": "user", "parts": [{"functionResponse": {"name": "order", "response": {}}}]}},
+    {"newMessage": {"role": "user", "parts": [{"functionResponse": {"id": "c", "name": "order"}}, {"text": "x"}]}},
     {"newMessage": {"parts": "x"}},
-    {"stateDelta": {"app:a": 1}},
     {"sessionId": "a/b"},
 ]
 

@@ -36,7 +36,8 @@ from tests.support.servers.server_process import PATIENCE_S, Server, serving
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 CALL = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
 TEXT = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
-END = ["STATE_SNAPSHOT", "RUN_FINISHED"]
+START = ["RUN_STARTED", "STATE_SNAPSHOT"]
+END = ["RUN_FINISHED"]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ async def test_a_run_streams_text_and_state(server: Server, thread: str) -> None
         await client.post("/v1/sessions", json={"id": thread, "state": {"city": "Bern"}})
         request = run_input(thread, "words 4 0.3")
         events = await run(client, request)
-        assert types_of(events) == ["RUN_STARTED", *TEXT, *END]
+        assert types_of(events) == [*START, *TEXT, *END]
         texts = [event for event in events if isinstance(event, TextMessageContentEvent)]
         assert "".join(event.delta for event in texts) == "w0 w1 w2 w3 "
         assert len(texts) > 1, "streamed as it is generated"
@@ -103,7 +104,7 @@ async def test_a_long_conversation_may_be_sent_again(server: Server, thread: str
     long = UserMessage(id="m0", content="many words " * 100_000)
     request.messages = [long, AssistantMessage(id="m1", content="so many"), *request.messages]
     async with server.client() as client:
-        assert types_of(await run(client, request)) == ["RUN_STARTED", *TEXT, *END]
+        assert types_of(await run(client, request)) == [*START, *TEXT, *END]
         page = (await client.get(f"/v1/sessions/{thread}/messages")).json()
         assert page["messages"][0]["content"] == "and now?", "what came before is in the session, or nowhere"
 
@@ -113,7 +114,7 @@ async def test_a_thread_is_a_session_and_a_run_is_sent_once(server: Server, thre
         first, second = run_input(thread, "one"), run_input(thread, "two\u2028three")
         await run(client, first)
         await run(client, second)
-        assert types_of(await run(client, second)) == ["RUN_STARTED", *TEXT, *END], "a repeated run streams again"
+        assert types_of(await run(client, second)) == [*START, *TEXT, *END], "a repeated run streams again"
         page = (await client.get(f"/v1/sessions/{thread}/messages")).json()
         assert [one["content"] for one in page["messages"]] == ["one", "one", "two\u2028three", "two three"]
 
@@ -141,7 +142,7 @@ async def test_messages_since_the_last_answer_are_all_read_and_each_once(server:
 async def test_the_agents_own_tools_are_streamed(server: Server, thread: str) -> None:
     async with server.client() as client:
         events = await run(client, run_input(thread, "note"))
-    assert types_of(events) == ["RUN_STARTED", *CALL, "TOOL_CALL_RESULT", *TEXT, *END]
+    assert types_of(events) == [*START, *CALL, "TOOL_CALL_RESULT", *TEXT, *END]
     start, result = one_of(ToolCallStartEvent, events), one_of(ToolCallResultEvent, events)
     assert start.tool_call_name == "note"
     assert one_of(ToolCallArgsEvent, events).delta == '{"text": "this"}'
@@ -155,7 +156,7 @@ async def test_an_approval_is_an_interrupt_that_the_next_run_answers(
 ) -> None:
     async with server.client() as client:
         events = await run(client, run_input(thread, "ask"))
-        assert types_of(events) == ["RUN_STARTED", *CALL, *END]
+        assert types_of(events) == [*START, *CALL, *END]
         outcome = one_of(RunFinishedEvent, events).outcome
         assert isinstance(outcome, RunFinishedInterruptOutcome)
         [interrupt] = outcome.interrupts
@@ -172,10 +173,46 @@ async def test_an_approval_is_an_interrupt_that_the_next_run_answers(
         assert (again.status_code, again.json()["error"]["type"]) == (409, "ApprovalExpired")
 
 
+async def test_an_approval_may_bring_a_grant_for_later_calls(server: Server, thread: str) -> None:
+    async with server.client() as client:
+        outcome = one_of(RunFinishedEvent, await run(client, run_input(thread, "ask"))).outcome
+        assert isinstance(outcome, RunFinishedInterruptOutcome)
+
+        def resumed(grant: Any) -> RunAgentInput:
+            payload = {"approved": True, "grant": grant}
+            answer = ResumeEntry(interrupt_id=outcome.interrupts[0].id, status="resolved", payload=payload)
+            return run_input(thread, "ask", resume=[answer])
+
+        for grant in ({"arguments": {"text": {"any": True}}}, {"arguments": 1}, 1):
+            refused = await client.post("/agui", json=resumed(grant).model_dump(by_alias=True, mode="json"))
+            assert (refused.status_code, refused.json()["error"]["type"]) == (422, "GrantRefused")
+        await run(client, resumed({}))
+        events = await run(client, run_input(thread, "ask"))
+        assert "noted" in one_of(ToolCallResultEvent, events).content, "it asks no more"
+
+
+async def test_a_long_running_tool_is_an_interrupt_that_the_next_run_answers(server: Server, thread: str) -> None:
+    async with server.client() as client:
+        events = await run(client, run_input(thread, "call order"))
+        assert types_of(events) == [*START, *CALL, *END]
+        outcome = one_of(RunFinishedEvent, events).outcome
+        assert isinstance(outcome, RunFinishedInterruptOutcome)
+        [interrupt] = outcome.interrupts
+        assert (interrupt.reason, interrupt.message) == ("result_needed", "order waits for its result")
+        assert interrupt.tool_call_id == one_of(ToolCallStartEvent, events).tool_call_id
+        cancelled = ResumeEntry(interrupt_id=interrupt.id, status="cancelled")
+        assert types_of(await run(client, run_input(thread, "", resume=[cancelled]))) == [*START, *END]
+        given = ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload="home")
+        events = await run(client, run_input(thread, "", resume=[given]))
+        assert types_of(events) == [*START, *TEXT, *END]
+        text = "".join(event.delta for event in events if isinstance(event, TextMessageContentEvent))
+        assert text == "the tool said {'result': 'home'}"
+
+
 async def test_a_failed_run_ends_with_the_error(server: Server, thread: str) -> None:
     async with server.client() as client:
         events = await run(client, run_input(thread, "fail"))
-    assert types_of(events) == ["RUN_STARTED", "RUN_ERROR"]
+    assert types_of(events) == [*START, "RUN_ERROR"]
     error = one_of(RunErrorEvent, events)
     assert error.code == "ProviderRejected"
     assert "the provider does not want to" in error.message

@@ -26,7 +26,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from tests.e2e.server_compat.test_agui import EVENT, run, run_input
 from tests.integration.runtime.test_attachments import PNG
-from tests.support.servers.agui_client import run_script
+from tests.support.clients.packages import AGUI_CLIENT, run_javascript
 from tests.support.servers.command_agent import file_summary
 from tests.support.servers.server_process import Server, serving
 
@@ -146,7 +146,7 @@ def test_agui_s_own_client_sends_a_picture(server: Server, thread: str) -> None:
         mode="json",
         exclude_none=True,
     )
-    answered = run_script(SCRIPT, url=server.url, thread=thread, says=[parts, "see"])
+    answered = run_javascript(SCRIPT, AGUI_CLIENT, url=server.url, thread=thread, says=[parts, "see"])
     answers = [one["content"] for one in answered["messages"] if one["role"] == "assistant"]
     assert answers == [f"seen: {file_summary('cat.png', 'image/png', PNG)}"] * 2
 

@@ -34,10 +34,10 @@ from ag_ui.core import (
 
 from lango.server.compat.resent_history import FILE_LEFT_OUT
 from lango.store import Store
-from lango.store.turns.client_calls import NO_RESULT_TEXT
+from lango.store.tool_calls.client_calls import NO_RESULT_TEXT
 from tests.agents.parts import add_api_key
-from tests.e2e.server_compat.test_agui import CALL, END, TEXT, one_of, run, types_of
-from tests.support.servers.agui_client import run_script
+from tests.e2e.server_compat.test_agui import CALL, END, START, TEXT, one_of, run, types_of
+from tests.support.clients.packages import AGUI_CLIENT, run_javascript
 from tests.support.servers.server_process import Server, serving
 
 SCRIPT = Path(__file__).parents[2] / "support" / "servers" / "agui_client.mjs"
@@ -128,12 +128,12 @@ async def test_a_call_ends_the_run_and_the_next_run_brings_its_result(server: Se
     async with server.client() as http:
         client = Client(http)
         events = await client.send("call pick")
-        assert types_of(events) == ["RUN_STARTED", *CALL, *END], "no result: it is the client's to give"
+        assert types_of(events) == [*START, *CALL, *END], "no result: it is the client's to give"
         assert one_of(ToolCallArgsEvent, events).delta == '{"text": "pick"}'
         assert one_of(RunFinishedEvent, events).outcome is None
         client.returned(client.calls["pick"], '{"color": "red"}')
         events = await client.run()
-        assert types_of(events) == ["RUN_STARTED", *TEXT, *END]
+        assert types_of(events) == [*START, *TEXT, *END]
         assert text_of(events) == "the tool said {'color': 'red'}"
         assert text_of(await client.send("and on")) == "and on"
         assert list((await client.results()).values()) == [{"color": "red"}]
@@ -190,7 +190,7 @@ async def test_calls_beside_the_agents_own_tools_go_on_together(server: Server) 
             one.tool_call_id for one in events if isinstance(one, ToolCallStartEvent) if one.tool_call_name == "pick"
         ]
         client.returned(first, "red")
-        assert types_of(await client.run()) == ["RUN_STARTED", *END], "the other one still waits"
+        assert types_of(await client.run()) == [*START, *END], "the other one still waits"
         client.returned(second, "blue")
         answer_text = text_of(await client.run())
         assert answer_text.count("the tool said") == 3
@@ -351,7 +351,7 @@ async def test_a_result_for_a_session_of_another_user_is_404(tmp_path: Path, sql
 async def test_ag_uis_own_client_runs_its_tools(server: Server) -> None:
     thread = f"t-{uuid.uuid4().hex[:8]}"
     says = ["hello", "call pick", "call pick note pick", "bye"]
-    report = await asyncio.to_thread(run_script, SCRIPT, url=server.url, thread=thread, says=says)
+    report = await asyncio.to_thread(run_javascript, SCRIPT, AGUI_CLIENT, url=server.url, thread=thread, says=says)
     assert [types[0] for types in report["runs"]] == ["RUN_STARTED"] * 6
     assert [types[-1] for types in report["runs"]] == ["RUN_FINISHED"] * 6
     texts = [one["content"] for one in report["messages"] if one["role"] == "assistant" and one.get("content")]
@@ -374,7 +374,7 @@ async def test_ag_uis_own_client_runs_its_tools(server: Server) -> None:
 async def test_withdrawn_text_is_gone_from_ag_uis_own_client(server: Server, tmp_path: Path) -> None:
     says = ["hello", f"fail once {tmp_path / 'failed'} the whole answer", "call note", "bye"]
     thread = f"t-{uuid.uuid4().hex[:8]}"
-    report = await asyncio.to_thread(run_script, SCRIPT, url=server.url, thread=thread, says=says)
+    report = await asyncio.to_thread(run_javascript, SCRIPT, AGUI_CLIENT, url=server.url, thread=thread, says=says)
     types = report["runs"][1]
     assert types.index("TEXT_MESSAGE_END") < types.index("MESSAGES_SNAPSHOT"), "the open message is closed before"
     assert types[-len(END) :] == END

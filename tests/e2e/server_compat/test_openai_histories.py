@@ -16,7 +16,7 @@ from lango.store import SessionId, Store
 from lango.store.codec.records import CLIENT_HISTORY_KEY
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.window import read_session_events
-from lango.store.turns.client_calls import NO_RESULT
+from lango.store.tool_calls.client_calls import NO_RESULT
 from tests.agents.parts import add_api_key
 from tests.e2e.server_compat.test_openai_files import PNG, picture, text, url_of
 from tests.support.servers.server_process import PATIENCE_S, Server, serving
@@ -263,6 +263,30 @@ async def test_another_history_starts_a_session_with_exactly_that_history(
     assert chat.session == known, "from then on it is a stored session as any other"
 
 
+async def test_a_request_that_is_repeated_with_its_key_gets_the_first_answer(sdk: AsyncOpenAI) -> None:
+    async def ask(messages: Messages, key: str) -> tuple[str, str, str | None]:
+        raw = await sdk.chat.completions.with_raw_response.create(
+            model="obedient", messages=cast("Any", messages), extra_headers={"Idempotency-Key": key}
+        )
+        answer = raw.parse()
+        return answer.id, raw.headers["x-session-id"], answer.choices[0].message.content
+
+    keys = [f"k-{uuid.uuid4().hex}" for _ in range(2)]
+    said: Messages = [chat_message("user", fresh())]
+    first = await ask(said, keys[0])
+    assert await ask(said, keys[0]) == first, "in a new session"
+    more: Messages = [*said, chat_message("assistant", first[2]), chat_message("user", "two")]
+    second = await ask(more, keys[1])
+    assert second[1] == first[1]
+    assert await ask(more, keys[1]) == second, "in a known one"
+    for other, key in ((more, keys[0]), (said, keys[1])):
+        with pytest.raises(openai.UnprocessableEntityError, match="with another request: use another key"):
+            await ask(other, key)
+    new: Messages = [*more, chat_message("assistant", second[2]), chat_message("user", "three")]
+    at_once = await asyncio.gather(*(ask(new, f"{keys[0]}-3") for _ in range(3)))
+    assert len(set(at_once)) == 1, "of requests at the same time, one starts a turn"
+
+
 async def test_a_regenerated_answer_starts_a_new_session(sdk: AsyncOpenAI) -> None:
     chat = Chat(sdk)
     await chat.send_text(fresh())
@@ -292,7 +316,7 @@ async def test_a_failed_turn_is_a_part_of_its_session(sdk: AsyncOpenAI, server: 
     chat = Chat(sdk)
     await chat.send_text(fresh())
     known = chat.session
-    with pytest.raises(openai.InternalServerError):
+    with pytest.raises(openai.BadRequestError):
         await chat.send_text("fail")
     again = chat.copy()
     again.messages.pop()
@@ -320,7 +344,7 @@ async def test_of_a_named_session_the_messages_that_are_new_are_read(sdk: AsyncO
     await chat.send_text(fresh())
     chat.messages += [chat_message("user", "one"), chat_message("user", "two")]
     assert await chat.recite() == read(chat.messages[:-1]), "two more than the last"
-    with pytest.raises(openai.InternalServerError):
+    with pytest.raises(openai.BadRequestError):
         await chat.send_text("fail")
     assert await chat.recite() == read(chat.messages[:-1]), "what failed is stored, and read once"
     lost = chat.copy()

@@ -12,7 +12,7 @@ from openai import AsyncOpenAI, omit
 from openai.types.chat import ChatCompletion, ChatCompletionFunctionToolParam, ChatCompletionMessageFunctionToolCall
 
 from lango.server.compat.resent_history import FILE_LEFT_OUT
-from lango.store.turns.client_calls import NO_RESULT_TEXT
+from lango.store.tool_calls.client_calls import NO_RESULT_TEXT
 from tests.support.servers.server_process import PATIENCE_S, Server, serving
 
 SCHEMA: dict[str, object] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -370,8 +370,11 @@ async def test_without_tools_or_by_choice_none_is_offered(client: Client) -> Non
         ({"tools": [PICK, PICK]}, "two tools have the name pick"),
         ({"tools": [function("pick", parameters={"type": "nothing"})]}, "tool pick: "),
         ({"tools": [{"type": "custom", "custom": {"name": "pick"}}]}, "only function is understood"),
-        ({"tool_choice": "required"}, "tool_choice: the agent's model chooses"),
-        ({"tool_choice": {"type": "function", "function": {"name": "pick"}}}, "tool_choice: the agent's model chooses"),
+        ({"tools": [], "tool_choice": "required"}, "tool_choice: a call can only be forced of a function that is in"),
+        ({"tool_choice": {"type": "function", "function": {"name": "dig"}}}, "tool_choice: a call can only be forced"),
+        ({"tool_choice": {"type": "custom", "custom": {"name": "pick"}}}, "tool_choice: send auto, none, required"),
+        ({"tool_choice": "always"}, "tool_choice: send auto, none, required"),
+        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {}}}, "allowed_tools must list names of functions"),
         ({"functions": [{"name": "pick"}]}, "functions: they are called tools by now"),
         ({"messages": [{"role": "function", "name": "pick", "content": "red"}]}, "functions: they are called tools"),
         ({"messages": [{"role": "tool", "content": "red"}]}, "a tool message needs the tool_call_id"),

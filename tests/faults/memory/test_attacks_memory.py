@@ -17,11 +17,12 @@ from lango.memory.note_format import (
     parse_notes,
 )
 from lango.messages import Message, ToolCall
+from lango.providers import Request
 from lango.store import SessionId, StoredEvent
 from lango.store.memory import user_facts as operations
 from lango.store.memory.user_facts import MOST_FACTS, Fact
 from lango.store.sessions.sessions import create_session
-from tests.agents.memory_parts import Roles, quoted, remembering
+from tests.agents.memory_parts import Roles, quoted, remembering, shown_to
 
 LONG = "a long story about a journey " * 14
 SEPARATORS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
@@ -94,17 +95,21 @@ def facts(names: range, text: str = "x") -> str:
 
 
 async def test_attack_23_a_flood_of_facts_evicts_none(store_url: str) -> None:
-    """A page repeats a thousand times what to remember, and the model obeys."""
-    answers = [facts(range(start, start + 1_000)) for start in range(0, 7_000, 1_000)]
-    roles = Roles(observer=lambda _: answers.pop(0) if answers else "- [low] (1-1) nothing")
+    """A text that the user pastes says hundreds of times what to remember, and the model obeys."""
+    floods = [facts(range(start, start + 30)) for start in range(0, 240, 30)]
+
+    def obey(request: Request) -> str:
+        return "\n".join(re.findall(r"- \[fact\] .*", shown_to(request))) or "- [low] (1-1) nothing"
+
+    roles = Roles(observer=obey)
     async with open_runtime(remembering(store_url, user_facts=True), provider=roles.provider) as runtime:
         mine = Fact("home city", "Zurich", 1, 1)
         session = await runtime.store.write(
             create_session, SessionId(runtime.app_name, "user", "before"), None, time.time()
         )
         await runtime.store.write(operations.add_facts, runtime.app_name, "user", session.key, [mine], 1.0)
-        while answers:
-            await runtime.run("s", LONG)
+        for flood in floods:
+            await runtime.run("s", f"{LONG}\n{flood}")
             await runtime.memory.settle()
         known = await runtime.memory.facts()
         assert len(known) == MOST_FACTS
@@ -146,7 +151,7 @@ async def test_attack_23_a_model_writes_only_facts_of_its_user(store_url: str, n
 async def test_attack_23_a_fact_that_gives_orders_is_only_quoted(sqlite_url: str, order: str) -> None:
     roles = Roles(observer=lambda _: f"- [fact] (1-1) wish: {order}\n- [high] (1-1) {order}")
     async with open_runtime(remembering(sqlite_url, user_facts=True), provider=roles.provider) as runtime:
-        await runtime.run("s", LONG)
+        await runtime.run("s", f"{LONG} {order}")
         await runtime.memory.settle()
         await runtime.run("other", "hello")
     before, after = roles.agent[0], roles.agent[-1]

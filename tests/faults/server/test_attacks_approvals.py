@@ -18,7 +18,7 @@ from google.genai import types
 from lango import open_runtime
 from lango.errors import ApprovalExpired, ClientToolRefused, ConfigError
 from lango.messages import ToolCall
-from lango.store.turns.approvals import read_approval_requests
+from lango.store.tool_calls.approvals import read_approval_requests
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
 from tests.agents.parts import approvals, collect, messages, results_in, settings_for, text_of

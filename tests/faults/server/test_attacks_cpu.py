@@ -2,7 +2,7 @@
 
 A real server is driven with hostile sizes and shapes while a watchdog inside it measures its loop (`monitored_agent`).
 It measures CPU, not time, and every bound is scaled by how slow the machine is at that moment. What holds the loop does
-so each time: of three runs the best one counts, so that one collection of garbage or one swap is not taken for it.
+so each time: of four runs the best one counts, so that one collection of garbage or one swap is not taken for it.
 """
 
 import base64
@@ -107,6 +107,20 @@ async def a_long_text_of_other_scripts(client: httpx.AsyncClient, server: Server
 async def many_messages(client: httpx.AsyncClient, server: Server) -> None:
     talk = [{"role": ("user", "assistant")[at % 2], "content": f"message {at} " * 20} for at in range(4_999)]
     await post(client, "/v1/chat/completions", chat(*talk, "hi"))
+
+
+@attack
+async def many_input_items(client: httpx.AsyncClient, server: Server) -> None:
+    talk: list[Any] = [{"role": ("user", "assistant")[at % 2], "content": f"message {at} " * 20} for at in range(2_998)]
+    calls = [{"type": "function_call", "call_id": f"c{at}", "name": "pick", "arguments": "{}"} for at in range(1_000)]
+    outputs = [{"type": "function_call_output", "call_id": f"c{at}", "output": "{}"} for at in range(1_000)]
+    await post(client, "/v1/responses", {"input": [*talk, *calls, *outputs, {"role": "user", "content": "hi"}]})
+
+
+@attack
+async def many_wrong_input_items(client: httpx.AsyncClient, server: Server) -> None:
+    wrong = [{"role": "user", "content": [{"text": 1}] * 20}] * 4_999
+    await post(client, "/v1/responses", {"input": wrong}, 400, 413)
 
 
 @attack

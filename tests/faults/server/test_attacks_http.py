@@ -1,6 +1,7 @@
 """The attacks of faults.md on a real server, by raw sockets where a client library would be too polite."""
 
 import asyncio
+import http.client
 import json
 import socket
 import sqlite3
@@ -465,6 +466,24 @@ def test_a_body_that_is_too_large_is_refused_however_it_is_sent(server: Server) 
     assert raw(server, f"{head}\nContent-Length: 10001", b" " * 10_001)[0] == 413
     chunk = b"1000\r\n" + b" " * 4096 + b"\r\n"
     assert raw(server, f"{head}\nTransfer-Encoding: chunked", chunk * 3 + b"0\r\n\r\n")[0] == 413
+
+
+def test_a_short_body_without_a_key_is_read_before_the_refusal_so_that_it_arrives(keyed: Keyed) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", keyed.server.port, timeout=PATIENCE_S)
+    try:
+        for length, kept in ((2, True), (2, True), (99_999, False)):
+            connection.putrequest("POST", "/v1/sessions")
+            connection.putheader("Content-Type", "application/json")
+            connection.putheader("Content-Length", str(length))
+            connection.endheaders()
+            if kept:
+                connection.send(b"{}")
+            refused = connection.getresponse()
+            assert refused.status == 401
+            assert refused.read()
+            assert refused.will_close is not kept
+    finally:
+        connection.close()
 
 
 def test_the_database_of_a_server_is_a_plain_sound_file(keyed: Keyed) -> None:

@@ -47,10 +47,10 @@ HOSTILE = [
 
 
 @pytest.fixture
-async def admin(postgres_server: str) -> AsyncIterator[Any]:
+async def admin(postgres_url: str) -> AsyncIterator[Any]:
     """A direct connection, like that of another application of the database."""
     connect: Any = cast("Any", asyncpg).connect
-    connection = await connect(postgres_server)
+    connection = await connect(postgres_url.partition("&schema")[0])
     try:
         yield connection
     finally:
@@ -124,7 +124,7 @@ async def test_attack_20_a_search_has_no_syntax(postgres_url: str, query: str) -
 
 async def test_attack_20_schemas_with_similar_names_are_separate(postgres_url: str, admin: Any) -> None:
     plain = postgres_url
-    for url in (plain, plain.replace("test_", "TEST_"), plain.replace("test_", "Test_")):
+    for url in (plain, plain.replace("=test", "=TEST"), plain.replace("=test", "=Test")):
         async with Store(url) as store:
             assert await store.read(list_sessions) == []
             await store.write(create_session, SessionId("app", "u", schema_of(url)[:5]), None, time.time())

@@ -20,7 +20,7 @@ from lango.store.lifecycle.integrity import check_database
 from lango.store.sessions.sessions import create_session, list_sessions
 from tests.support.servers.server_process import lango
 
-SESSIONS = 30
+SESSIONS = 120  # their writes fill more of the log than those of the schema did
 _WRITER = f"""
 import asyncio, sys
 from lango.store import SessionId, Store

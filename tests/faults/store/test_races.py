@@ -22,11 +22,12 @@ from lango.store.engine.postgres_notify import channel_name
 from lango.store.lifecycle import delete
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.window import read_session_events
-from lango.store.turns import event_log, lease, tool_journal
+from lango.store.tool_calls import tool_journal
+from lango.store.tool_calls.tool_journal import record_intent
+from lango.store.turns import event_log, lease
 from lango.store.turns.event_log import LoggedEvent, append_final_events, read_event_log
 from lango.store.turns.lease import lease_turn
 from lango.store.turns.recovery import NOT_RUN_RESULT
-from lango.store.turns.tool_journal import record_intent
 from lango.store.turns.turns import read_turn
 from tests.agents.parts import PATIENCE_S, rows
 from tests.support.store_workers import Worker

@@ -17,9 +17,9 @@ from unittest import mock
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
-from lango.adk.run import journal_recorder
+from lango.adk.run.record import journal_recorder
 from lango.messages import Message
-from lango.runtime import take_over
+from lango.runtime.execution import take_over
 from lango.runtime.runtime import Runtime
 from lango.store import NewEvent, SessionId, Store
 from lango.store.engine import changes, postgres, postgres_notify
@@ -82,7 +82,7 @@ class Looks(LivenessMonitor):
 async def here(url: str, folder: Path) -> AsyncGenerator[tuple[Runtime, Looks]]:
     """Open a runtime in this process, and show when it checks the owners of other turns."""
     looks = Looks()
-    with mock.patch("lango.runtime.turn_supervisor.LivenessMonitor", return_value=looks):
+    with mock.patch("lango.runtime.execution.turn_supervisor.LivenessMonitor", return_value=looks):
         async with open_paying_runtime(url, folder, ScriptedProvider(itertools.repeat(answer))) as runtime:
             yield runtime, looks
 

@@ -193,7 +193,7 @@ async def test_a1_roots_that_are_no_llm_agents_store_the_message_once(store_url:
     root = getattr(agents, kind)(name="both", sub_agents=both, **more)
     async with open_runtime(settings_for(store_url), root_agent=root, provider=provider) as runtime:
         for turn in range(1, 3):
-            assert await runtime.run("s", f"question {turn}") == "saidsaid"
+            assert await runtime.run("s", f"question {turn}") == "said\n\nsaid"
             authors = [(message.role, message.author) for message in await messages(runtime) if message.role != "event"]
             assert len(authors) == 3 * turn
             assert authors[-3] == ("user", "user")
@@ -209,8 +209,8 @@ async def test_a1_a_workflow_is_a_root_too(sqlite_url: str) -> None:
     root = Workflow(name="flow", edges=[("START", first, second)])
     provider = ScriptedProvider(["one ", "two", "three ", "four"])
     async with open_runtime(settings_for(sqlite_url), root_agent=root, provider=provider) as runtime:
-        assert await runtime.run("s", "question 1") == "one two"
-        assert await runtime.run("s", "question 2") == "three four"
+        assert await runtime.run("s", "question 1") == "one \n\ntwo"
+        assert await runtime.run("s", "question 2") == "three \n\nfour"
         assert [message.content for message in await messages(runtime) if message.role == "user"] == [
             "question 1",
             "question 2",

@@ -11,7 +11,7 @@ import pytest
 
 from lango.errors import ProviderAuthError, ProviderProtocolError, ProviderRejected, ProviderUnavailable, UnknownModel
 from lango.messages import Message, Signature, Thought, ToolCall
-from lango.providers import CallDelta, Delta, Finish, Request, TextDelta, ThoughtDelta, UsageDelta
+from lango.providers import CallDelta, Delta, Finish, Request, TextDelta, ThoughtDelta, ToolSpec, UsageDelta
 from lango.providers.anthropic import AnthropicProvider
 from lango.providers.gemini import PLACEHOLDER_SIGNATURE, GeminiProvider
 from lango.providers.openai import OpenAIProvider
@@ -555,3 +555,46 @@ async def test_a_key_is_in_no_error_and_no_log(kind: Any, caplog: pytest.LogCapt
     ours = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("lango"))
     assert CANARY not in ours
     assert CANARY not in "\n".join(record.getMessage() for record in caplog.records if record.levelname != "DEBUG")
+
+
+# --- JSON from a model that its API cannot hold to a schema
+
+
+CITY: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
+ROME = '{"city": "Rome"}'
+HELD = {"response_schema": CITY, "tools": (ToolSpec("weather", "What is the weather?", CITY),)}
+
+
+async def ask(provider: Any, model: str, **settings: Any) -> Reply:
+    return assembled([delta async for delta in provider.stream(Request(model, (USER,), **settings))])
+
+
+async def test_json_claude_gives_an_answer_with_limits_by_a_tool() -> None:
+    limited = HELD | {"response_schema": {"type": "object", "properties": {"city": {"type": "string", "minLength": 1}}}}
+    blocks = start(0, type="tool_use", id="t1", name="final_answer", input={})
+    pieces = [piece(0, type="input_json_delta", partial_json=part) for part in (ROME[:5], ROME[5:])]
+    events = claude(blocks, *pieces, stop(0), reason="tool_use")
+    async with served(AnthropicProvider, streams(*events, named=True)) as (provider, server):
+        reply = await ask(provider, CLAUDE, **limited)
+    assert (reply.text, reply.calls, reply.finish.reason) == (ROME, (), "stop")
+    body = server.requests[0].body
+    assert [tool["name"] for tool in body["tools"]] == ["weather", "final_answer"]
+    assert (body["tool_choice"], "output_config" in body) == ({"type": "any"}, False)
+
+
+async def test_json_claude_writes_an_object_of_any_shape_without_its_fence() -> None:
+    text = [start(0, type="text", text=""), piece(0, type="text_delta", text=f"```json\n{ROME}\n```"), stop(0)]
+    async with served(AnthropicProvider, streams(*claude(*text), named=True)) as (provider, server):
+        reply = await ask(provider, CLAUDE, json_object=True)
+    assert reply.text == ROME
+    assert "JSON" in server.requests[0].body["system"]
+
+
+async def test_json_an_early_gemini_with_tools_gives_its_answer_by_a_tool() -> None:
+    called = {"functionCall": {"name": "final_answer", "args": {"city": "Rome"}}}
+    async with served(GeminiProvider, streams(candidate(called, finish="STOP"))) as (provider, server):
+        reply = await ask(provider, "gemini-2.5-flash", **HELD)
+    assert (json.loads(reply.text), reply.calls, reply.finish.reason) == ({"city": "Rome"}, (), "stop")
+    body = server.requests[0].body
+    assert body["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
+    assert "responseMimeType" not in body.get("generationConfig", {})

@@ -13,7 +13,7 @@ from lango.events import Queued, TurnDone
 from lango.messages import ToolCall
 from lango.providers import Request
 from lango.runtime import Runtime
-from lango.runtime.admission import Admission
+from lango.runtime.execution.admission import Admission
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from lango.turns.running_turn import RunningTurn

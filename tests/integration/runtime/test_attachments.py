@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from lango import Attachment, Settings, open_runtime
-from lango.adk.services.message_parts import stored_attachments
+from lango.adk.events.message_parts import stored_attachments
 from lango.errors import AttachmentRefused, IdempotencyKeyReused
 from lango.history.tokens import IMAGE_TOKENS
 from lango.messages import Media, Message, ToolCall

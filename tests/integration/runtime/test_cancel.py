@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from lango import open_runtime
-from lango.errors import TurnCancelled, TurnReleased
+from lango.errors import ApprovalExpired, TurnCancelled, TurnReleased
 from lango.events import TextDelta, ToolStart, TurnEvent
 from lango.messages import Message, ToolCall
 from lango.providers import Request
@@ -21,6 +21,7 @@ from lango.tools import tool
 from tests.agents.parts import (
     PATIENCE_S,
     Gate,
+    approvals,
     broken_for,
     check_order,
     collect,
@@ -32,6 +33,7 @@ from tests.agents.parts import (
     statuses,
     until,
 )
+from tests.support.paused_turns import confirmation_in_a_tool
 
 Stop = Callable[[Runtime, Gate], Awaitable[None]]
 
@@ -267,3 +269,52 @@ async def test_a8_a_cancel_can_be_repeated_without_harm(sqlite_url: str) -> None
         assert last_error(events).error == "TurnCancelled"
         assert await statuses(runtime) == ["cancelled"]
         assert await runtime.run("s", "and?") == "I see"
+
+
+STOPPED = {"error": "not run: the user stopped the turn before this call was approved", "outcome": "not run"}
+
+
+async def test_a_cancel_closes_an_open_approval(store_url: str) -> None:
+    gate = Gate(level="dangerous")
+    provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "I see"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
+        await collect(runtime.stream("s", "go"))
+        assert len(await runtime.inbox.list()) == 1
+        assert await runtime.cancel("s")
+        assert not await runtime.cancel("s")
+        assert await runtime.inbox.list() == []
+        assert await rows(runtime.store, "SELECT call_id FROM open_calls") == []
+        journal = await rows(runtime.store, "SELECT approved, approved_by, status FROM tool_journal")
+        assert journal == [(0, "user", "intended")]
+        with pytest.raises(ApprovalExpired, match="any more"):
+            await runtime.submit_approval("s", "c1", approved=True)
+        assert await runtime.run("s", "and?") == "I see"
+    assert results_in(provider.requests[-1]) == {"c1": STOPPED}
+    assert broken_for(provider.requests[-1]) == []
+
+
+async def test_a_cancel_of_a_running_turn_closes_the_approval_beside_it(store_url: str) -> None:
+    gate = Gate(level="dangerous")
+    other = Gate("another", level="dangerous")
+    calls = [ToolCall("c1", gate.tool.name, {}), ToolCall("c2", other.tool.name, {})]
+    provider = ScriptedProvider([calls, "I see"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool, other.tool]) as runtime:
+        await collect(runtime.stream("s", "go"))
+        turn = await runtime.submit_approval("s", "c1", approved=True)
+        await gate.wait()
+        assert await runtime.cancel("s")
+        await turn.wait()
+        assert await rows(runtime.store, "SELECT call_id FROM open_calls") == []
+        with pytest.raises(ApprovalExpired):
+            await runtime.submit_approval("s", "c2", approved=True)
+        assert await runtime.run("s", "and?") == "I see"
+    assert results_in(provider.requests[-1])["c2"] == STOPPED
+
+
+async def test_a_cancel_closes_the_workflow_around_an_approval(store_url: str) -> None:
+    effects: list[str] = []
+    async with open_runtime(settings_for(store_url), root_agent=confirmation_in_a_tool(effects.append)) as runtime:
+        assert approvals(await collect(runtime.stream("s", "go")))
+        assert await runtime.cancel("s")
+        assert await rows(runtime.store, "SELECT call_id FROM open_calls") == []
+    assert effects == []

@@ -15,13 +15,14 @@ from google.genai import types
 from pydantic import Field
 
 from lango import open_runtime
-from lango.errors import ProviderUnavailable
+from lango.errors import ProviderRejected, ProviderUnavailable
 from lango.events import Accepted, TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnError
 from lango.events import TextDelta as Text
 from lango.messages import ToolCall
 from lango.providers.protocol import Finish, UsageDelta
 from lango.providers.protocol import TextDelta as TextPiece
 from lango.providers.protocol import ThoughtDelta as ThoughtPiece
+from lango.store.turns.rebuilt_events import read_turn_errors
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, ToolContext, tool
 from tests.agents.parts import (
@@ -275,3 +276,18 @@ async def test_calls_inside_an_agent_tool_emit_no_events(sqlite_url: str) -> Non
         check_order(events)
     assert [event.call_id for event in events if isinstance(event, ToolStart | ToolEnd)] == ["c1", "c1"]
     assert text_of(events) == "done"
+
+
+async def test_why_turns_ended_without_an_answer_is_read_by_their_first_message(store_url: str) -> None:
+    rejected = ProviderRejected("it does not want to", provider="scripted", status=400)
+    provider = ScriptedProvider(["first", rejected, "third"])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+        await runtime.run("s", "one")
+        with pytest.raises(ProviderRejected):
+            await runtime.run("s", "two")
+        await runtime.run("s", "three")
+        forked = await runtime.sessions.fork("s", new_id="f")
+        for session in (await runtime.sessions.read("s"), forked):
+            errors = await runtime.store.read(read_turn_errors, session, 1, session.last_seq)
+            assert {seq: error.message for seq, error in errors.items()} == {3: "it does not want to"}, session.name.id
+            assert await runtime.store.read(read_turn_errors, session, 4, session.last_seq) == {}

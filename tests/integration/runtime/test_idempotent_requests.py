@@ -13,7 +13,7 @@ from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.store.codec.event_ids import FIRST_REBUILT, IDS_PER_TURN
 from lango.testing import ScriptedProvider
-from lango.tools import Tool
+from lango.tools import Tool, client_tool
 from tests.agents.parts import PATIENCE_S, check_order, collect, kinds, last_error, rows, settings_for, text_of
 from tests.integration.runtime.test_queueing import Gate, gated
 from tests.support.servers.server_process import AGENT, send, serving
@@ -107,6 +107,26 @@ async def test_a_replayed_failed_turn_fails_with_the_same_error(sqlite_url: str)
         assert without_ids_and_times(second) == without_ids_and_times(first)
         with pytest.raises(ProviderRejected, match="no"):
             await runtime.run("s", "go", idempotency_key="k")
+
+
+async def test_a_key_belongs_to_one_request_of_one_kind(store_url: str) -> None:
+    pick = client_tool("pick", "Let the user pick.", ADD.parameters)
+    provider = ScriptedProvider([ToolCall("c1", "pick", {}), "thanks"])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime:
+        await collect((await runtime.submit("s", "go", idempotency_key="k", client_tools=[pick])).follow())
+        with pytest.raises(IdempotencyKeyReused, match="with another request: use another key"):
+            await runtime.submit_results("s", {"c1": {"a": 1}}, idempotency_key="k")
+        given = await runtime.submit_results("s", {"c1": {"a": 1}}, idempotency_key="r")
+        assert text_of(await collect(given.follow())) == "thanks"
+        again = await runtime.submit_results("s", {"c1": {"a": 1}}, idempotency_key="r")
+        assert (again.turn.turn, again.turn.repeated) == (given.turn.turn, True)
+        for results, key in (({"a": 2}, "r"), ({"a": 1}, "k")):
+            with pytest.raises(IdempotencyKeyReused):
+                await runtime.submit_results("s", {"c1": results}, idempotency_key=key)
+        with pytest.raises(IdempotencyKeyReused):
+            await runtime.submit_input("s", "c1", {"a": 1}, idempotency_key="r")
+        with pytest.raises(IdempotencyKeyReused):
+            await runtime.submit("s", "go", idempotency_key="r")
 
 
 async def test_the_key_of_a_withdrawn_message_is_refused(store_url: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from lango import open_runtime
 from lango.errors import TurnReleased
 from lango.messages import Message, ToolCall
-from lango.runtime import take_over
+from lango.runtime.execution import take_over
 from lango.runtime.runtime import Runtime
 from lango.store import NewEvent, SessionId, SessionRecord
 from lango.store.sessions.sessions import create_session, find_session
@@ -45,7 +45,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         def is_gone(self, owner: str, heartbeat: int) -> bool:
             return owner in gone or super().is_gone(owner, heartbeat)
 
-    monkeypatch.setattr("lango.runtime.turn_supervisor.LivenessMonitor", Judge)
+    monkeypatch.setattr("lango.runtime.execution.turn_supervisor.LivenessMonitor", Judge)
     return gone
 
 
@@ -81,7 +81,7 @@ async def test_another_machine_is_replaced_only_when_its_heartbeat_stops(
             checked.append(owner)
             return super().is_gone(owner, heartbeat)
 
-    monkeypatch.setattr("lango.runtime.turn_supervisor.LivenessMonitor", Monitor)
+    monkeypatch.setattr("lango.runtime.execution.turn_supervisor.LivenessMonitor", Monitor)
     provider = ScriptedProvider(["the first", "the second", "I see"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
 

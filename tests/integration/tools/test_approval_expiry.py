@@ -15,8 +15,8 @@ from lango.runtime.runtime import Runtime
 from lango.store import SessionId
 from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_message_page
-from lango.store.turns.approvals import expire_approvals, read_approval_requests
-from lango.store.turns.tool_journal import read_journal_entries
+from lango.store.tool_calls.approvals import expire_approvals, read_approval_requests
+from lango.store.tool_calls.tool_journal import read_journal_entries
 from lango.testing import ScriptedProvider
 from tests.agents.parts import (
     PATIENCE_S,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +12,11 @@ from google.adk.tools.agent_tool import AgentTool
 
 from lango import open_runtime
 from lango.adk import AdkTool
-from lango.errors import ApprovalExpired
+from lango.errors import ApprovalExpired, InvalidInput
 from lango.events import ApprovalNeeded, ToolEnd, ToolStart, TurnDone
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
-from lango.store.turns.approvals import read_approval_requests
+from lango.store.tool_calls.approvals import read_approval_requests
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, tool
 from tests.agents.parts import (
@@ -33,6 +34,7 @@ from tests.agents.parts import (
     statuses,
     text_of,
 )
+from tests.support.kill_points import copy_after_each_commit, story, until_idle
 
 
 class Sent:
@@ -100,13 +102,41 @@ async def test_t3_a_denial_is_reported_to_the_model_and_nothing_runs(sqlite_url:
     provider = ScriptedProvider([send("bob"), "then not", "fine"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await ask(runtime)
-        events = await collect(runtime.approve("s", "c1", approved=False))
+        with pytest.raises(InvalidInput, match="only a refusal has one"):
+            await collect(runtime.approve("s", "c1", approved=True, reason="why not"))
+        events = await collect(runtime.approve("s", "c1", approved=False, reason="not to bob"))
         check_order(events)
         assert text_of(events) == "then not"
         assert sent.to == []
         assert await runtime.run("s", "all right") == "fine"
-    assert "refused" in results_in(provider.requests[1])["c1"]["error"]
+    said = results_in(provider.requests[1])["c1"]["error"]
+    assert said == "not run: a person refused this call, and says: not to bob", "the model reads the reason"
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
+
+
+async def test_the_reason_of_a_refusal_survives_a_kill(tmp_path: Path) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([send("bob"), "then not"])
+    async with open_runtime(
+        settings_for(f"sqlite:///{tmp_path}/first.db"), provider=provider, tools=[sent.tool]
+    ) as runtime:
+        await ask(runtime)
+
+        async def refuse() -> None:
+            await collect(runtime.approve("s", "c1", approved=False, reason="not to bob"))
+
+        copies = await copy_after_each_commit(runtime, tmp_path, refuse)
+    accepted = 0
+    for copy in copies:
+        provider = ScriptedProvider(["then not"] * 2)
+        async with open_runtime(settings_for(f"sqlite:///{copy}"), provider=provider, tools=[sent.tool]) as runtime:
+            if len(await statuses(runtime)) < 2:  # killed before the answer was stored
+                continue
+            await until_idle(runtime)
+            assert any("and says: not to bob" in line for line in await story(runtime.store)), copy.name
+            accepted += 1
+    assert accepted
+    assert sent.to == []
 
 
 async def test_t3_an_approval_survives_a_restart(store_url: str) -> None:

@@ -21,7 +21,7 @@ from lango.errors import CallNotWaiting, ClientToolRefused
 from lango.events import ToolStart, TurnDone, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
-from lango.store.turns.client_calls import NO_RESULT_TEXT, read_client_calls
+from lango.store.tool_calls.client_calls import NO_RESULT_TEXT, read_client_calls
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
 from tests.agents.parts import (

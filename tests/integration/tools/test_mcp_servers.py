@@ -20,7 +20,7 @@ from google.genai import types
 
 from lango import Settings, open_runtime
 from lango.adk import AdkTool, ProviderLlm
-from lango.adk.agents.mcp import mcp_toolsets
+from lango.adk.agents.mcp.toolset import mcp_toolsets
 from lango.config import McpSettings, StoreSettings, ToolSettings
 from lango.errors import ConfigError
 from lango.messages import ToolCall
@@ -237,7 +237,7 @@ real = util.find_spec
 util.find_spec = lambda name, *rest: None if name == "mcp" else real(name, *rest)
 from lango.errors import MissingDependency
 try:
-    import lango.adk.agents.mcp
+    import lango.adk.agents.mcp.toolset
 except MissingDependency as error:
     print(error)
 """
@@ -249,3 +249,57 @@ except MissingDependency as error:
         env=dict(os.environ),
     )
     assert ran.stdout.strip() == 'MCP servers need another package: pip install "lango-adk[mcp]"', ran.stderr
+
+
+UNUSABLE = """
+@server.tool(name="no good name")
+def bad() -> str:
+    \"\"\"Have a name that models reject.\"\"\"
+    return ""
+
+@server.tool(name="transfer_to_agent")
+def reserved() -> str:
+    \"\"\"Have a name of ADK.\"\"\"
+    return ""
+
+@server.tool()
+def list_files() -> str:
+    \"\"\"Have the name of a built-in tool.\"\"\"
+    return ""
+
+"""
+
+
+async def test_tools_that_cannot_be_offered_are_listed_with_their_reasons(
+    tmp_path: Path, script: Path, sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = tmp_path / "other.py"
+    other.write_text(SERVER.replace("if len(sys.argv)", UNUSABLE + "if len(sys.argv)"))
+    servers = {"first": script, "second": other}
+    settings = Settings(
+        store=StoreSettings(url=sqlite_url),
+        mcp={
+            **{name: McpSettings(command=sys.executable, args=[str(file)]) for name, file in servers.items()},
+            "gone": McpSettings(command="/nowhere/at/all"),
+        },
+        tools=ToolSettings(enabled=["list_files"], approval="auto"),
+    )
+    provider = ScriptedProvider([ToolCall("c1", "add", {"a": 1, "b": 2}), "3"])
+    async with open_runtime(settings, provider=provider) as runtime:
+        with caplog.at_level(logging.WARNING, "lango.runtime"):
+            found = await runtime.tool_names(ask_toolsets=True, require_all=False)
+        assert {"add", "variables", "fails", "list_files"} <= found.names
+        gone, *reasons = found.unusable
+        assert "the MCP server gone does not answer" in gone
+        first = "the MCP server first has a tool of this name; leave it out with `tools`"
+        assert reasons == [
+            f"MCP server second, tool add: {first}",
+            f"MCP server second, tool fails: {first}",
+            "MCP server second, tool list_files: the agent has a tool of this name; leave it out with `tools`",
+            "MCP server second, tool no good name: 'no good name' is not a name for a tool: use letters, digits, _ "
+            "and -",
+            "MCP server second, tool transfer_to_agent: ADK reserves this name",
+            f"MCP server second, tool variables: {first}",
+        ]
+        logged = [record.getMessage() for record in caplog.records if record.name == "lango.runtime"]
+        assert all(any(reason in line for line in logged) for reason in reasons)

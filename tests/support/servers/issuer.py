@@ -1,5 +1,7 @@
 """A real issuer of tokens on this machine: its own keys, and the two documents that say where they are."""
 
+import functools
+import itertools
 import json
 import time
 import uuid
@@ -15,6 +17,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from tests.support.servers.thread_server import serving
+
+_DIFFERENT_KEYS = 8  # more than one test needs
+_NUMBERS = itertools.count()
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
@@ -42,7 +47,12 @@ class SigningKey:
 
 
 def rsa_key(kid: str = "", bits: int = 2048, use: str = "sig") -> SigningKey:
-    return SigningKey(kid or uuid.uuid4().hex, "RS256", rsa.generate_private_key(65537, bits), use)
+    return SigningKey(kid or uuid.uuid4().hex, "RS256", _rsa_private_key(bits, next(_NUMBERS) % _DIFFERENT_KEYS), use)
+
+
+@functools.cache
+def _rsa_private_key(bits: int, _number: int) -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(65537, bits)  # half a second: a run makes few and uses them again
 
 
 def ec_key(kid: str = "") -> SigningKey:

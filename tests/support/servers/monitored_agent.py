@@ -12,6 +12,7 @@ observer answers.
 import asyncio
 import functools
 import json
+import math
 import os
 import sys
 import threading
@@ -28,6 +29,7 @@ from lango.adk import AdkTool, ProviderLlm
 from lango.memory.note_format import OBSERVE_PROMPT
 from lango.providers import Request
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, UsageDelta
+from lango.store.engine import sqlite
 from lango.tools import Tool
 
 _LEAST_S = 0.005
@@ -190,6 +192,8 @@ def _checked(name: str, schema: dict[str, Any]) -> AdkTool:
 
 
 if path := os.environ.get("LANGO_LOOP_LOG"):
+    # as on the fastest disk: whatever may be written on the event loop is
+    sqlite._FAST_COMMIT_S, sqlite._FAST_COMMITS_NEEDED = math.inf, 0  # pyright: ignore[reportPrivateUsage]
     Watchdog(path).install()
 
 root_agent = LlmAgent(

@@ -50,11 +50,14 @@ async def not_at_midnight() -> None:
         await asyncio.sleep(left_s)
 
 
-def configure(folder: Path, store_url: str, agent: str = "", server: str = "", rest: str = "") -> Path:
+def configure(
+    folder: Path, store_url: str, agent: str = "", server: str = "", rest: str = "", name: str = "obedient"
+) -> Path:
+    """Write a configuration; without a name, that of the agent holds."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "lango.toml"
+    file, named = folder / "lango.toml", f'name = "{name}"' if name else ""
     file.write_text(
-        f'[agent]\nname = "obedient"\n{agent or f"module = {json.dumps(str(AGENT))}"}\n'
+        f"[agent]\n{named}\n{agent or f'module = {json.dumps(str(AGENT))}'}\n"
         f"[store]\nurl = {json.dumps(store_url)}\n[server]\n{server}\n{rest}\n"
     )
     return file

@@ -1,7 +1,11 @@
 """The private names of ADK that Lango depends on exist, and mean what we take them for."""
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
+from google.adk.code_executors import UnsafeLocalCodeExecutor
+from google.adk.code_executors.code_execution_utils import CodeExecutionInput
 from google.adk.tools import BaseTool, FunctionTool, LongRunningFunctionTool
 
 from lango.adk.agents.adk_internals import (
@@ -9,6 +13,7 @@ from lango.adk.agents.adk_internals import (
     defers_response,
     has_replaced_run,
     preload_adk,
+    replace_code_execution,
     replace_run,
 )
 
@@ -40,6 +45,23 @@ def test_the_run_of_one_tool_object_can_be_replaced() -> None:
     assert has_replaced_run(tool)
     assert tool.run_async is run
     assert not has_replaced_run(other)
+
+
+def test_the_execution_of_code_can_be_wrapped_once() -> None:
+    executor, calls = UnsafeLocalCodeExecutor(), list[str]()
+
+    def wrap(execute: Callable[..., Any]) -> Callable[..., Any]:
+        def execute_and_note(context: Any, code: CodeExecutionInput) -> Any:
+            calls.append(code.code)
+            return execute(context, code)
+
+        return execute_and_note
+
+    for _ in range(2):
+        replace_code_execution(executor, wrap)
+    context: Any = None
+    assert executor.execute_code(context, CodeExecutionInput("print(6 * 7)")).stdout == "42\n"
+    assert calls == ["print(6 * 7)"]
 
 
 def test_a_module_that_cannot_be_imported_is_not_tried_again() -> None:

@@ -8,8 +8,8 @@ from google.genai import types
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from lango.adk.services.events_to_rows import complete_event, event_to_entry
-from lango.adk.services.rows_to_events import stored_to_events
+from lango.adk.events.events_to_rows import complete_event, event_to_entry
+from lango.adk.events.rows_to_events import stored_to_events
 from lango.history.pairing import parse_result_text
 from lango.messages import Message, ToolCall
 from lango.store import NewEvent, StoredEvent

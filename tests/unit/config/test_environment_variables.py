@@ -11,9 +11,22 @@ from tests.reference.configuration import tables, variable
 
 EVERY = [(path, name, table) for path, table in tables("", Settings) if path for name in table.model_fields]
 ISSUER = '{"issuer": "https://one.example", "audience": ["lango"]}'
+OAUTH = '{"authorization_url": "https://one.example/a", "token_url": "https://one.example/t", "client_id": "c"}'
 OTHER_ISSUER = '{"issuer": "https://two.example", "audience": ["lango"]}'
 TRIED = [
-    *("true", "7", "some text", '["RS512"]', '["text"]', '{"key": "value"}', '{"key": {}}', OTHER_ISSUER),
+    *(
+        "true",
+        "false",
+        "7",
+        "70000",
+        "some text",
+        '["RS512"]',
+        '["text"]',
+        '{"key": "value"}',
+        '{"key": {}}',
+        OTHER_ISSUER,
+    ),
+    *("https://two.example/x", OAUTH),
     *("refuse", "chat", "deny", "none", "keys", "oidc", "json", "stop"),
 ]
 
@@ -32,6 +45,9 @@ def test_a_variable_sets_its_setting(
     if path == "server.oidc" or name == "oidc":  # it goes with an issuer
         monkeypatch.setenv("LANGO_SERVER__AUTH", "oidc")
         monkeypatch.setenv("LANGO_SERVER__OIDC", ISSUER)
+    if path == "mcp.<name>.oauth":  # it goes with a server and its addresses
+        monkeypatch.setenv("LANGO_MCP__LAB__URL", "https://one.example/mcp")
+        monkeypatch.setenv("LANGO_MCP__LAB__OAUTH", OAUTH)
     before = table.model_fields[name].default if "<name>" in path else setting(path, name)
     named = variable(path, name).replace("<NAME>", "LAB")
     for value in TRIED:

@@ -17,7 +17,8 @@ from lango.memory.note_format import (
     parse_notes,
     split_fact,
 )
-from lango.memory.quote import observation_line, observation_tokens
+from lango.memory.quote import note_line, observation_tokens
+from lango.memory.superseded import CurrentNote
 from lango.memory.transcript import next_batch, pieces
 from lango.messages import Message, ToolCall
 from lango.store import StoredEvent
@@ -141,7 +142,7 @@ def test_o1_a_note_cannot_close_the_quote(attack: str) -> None:
     assert after == ""
     assert inside.count("<memory>") == 1
     assert text.count("</user_facts>") == text.count("<user_facts>") == 1
-    assert len(text.splitlines()) == 2 + 1 + 1 + 2 + 3 + 1, "one line a note, whatever it holds"
+    assert len(text.splitlines()) == 2 + 1 + 1 + 3 + 3 + 1, "one line a note, whatever it holds"
 
 
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=6))
@@ -149,7 +150,7 @@ def test_o1_any_note_is_one_line_inside_the_quote(texts: list[str]) -> None:
     lines = quote(recalled(*texts)).splitlines()
     assert lines[0] == "<memory>"
     assert lines[-1] == "</memory>"
-    assert len(lines) == len(texts) + 3
+    assert len(lines) <= len(texts) + 4, "the day, and a line a note; one that was replaced is behind its newer one"
     assert "</memory>" not in "".join(lines[1:-1])
 
 
@@ -177,7 +178,7 @@ def test_o1_a_quote_above_its_limit_drops_low_priorities_first_and_counts_them()
 def test_the_cost_of_notes_is_what_they_add_to_a_request() -> None:
     notes = [Observation("Ann lives in Bern.", 1, 2, "high", "2026-11-15")] * 10
     assert observation_tokens(notes) == pytest.approx(
-        count_tokens("\n".join(observation_line(note) for note in notes)), abs=12
+        count_tokens("\n".join(note_line(CurrentNote(note)) for note in notes)), abs=12
     )
 
 
@@ -189,10 +190,10 @@ def test_o1_the_defaults_are_the_published_ones_scaled_to_the_budget() -> None:
     large = thresholds_for(settings, 200_000)
     assert (large.observe_at_tokens, large.reflect_at_tokens) == (30_000, 40_000)
     usual = thresholds_for(settings, 32_000)
-    assert (usual.observe_at_tokens, usual.reflect_at_tokens) == (9_600, 12_800)
-    assert usual.observe_at_tokens + usual.reflect_at_tokens + usual.floor_tokens <= 32_000
+    assert (usual.observe_at_tokens, usual.reflect_at_tokens) == (22_400, 12_800)
+    assert usual.observe_at_tokens + usual.notes_tokens + usual.recall_tokens + usual.floor_tokens <= 32_000
     small = thresholds_for(settings, 32_000, context_tokens=8_192, observer_context_tokens=8_192)
-    assert small.observe_at_tokens + small.reflect_at_tokens + small.floor_tokens <= 6_144
+    assert small.observe_at_tokens + small.notes_tokens + small.recall_tokens + small.floor_tokens <= 6_144
     assert small.batch_tokens <= 4_096
     chosen = thresholds_for(MemorySettings(enabled=True, observe_at_tokens=5, reflect_at_tokens=7), 32_000)
     assert (chosen.observe_at_tokens, chosen.reflect_at_tokens) == (5, 7)

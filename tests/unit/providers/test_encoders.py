@@ -154,6 +154,62 @@ def test_structured_output_in_each_vendors_form() -> None:
     assert gemini.encode(sent)["config"]["response_mime_type"] == "application/json"
 
 
+def test_a_json_object_of_any_shape_in_each_vendors_form() -> None:
+    sent = request(json_object=True, system="Be kind.")
+    chat = openai.encode(sent)
+    assert chat["response_format"] == {"type": "json_object"}
+    assert "JSON" in chat["messages"][0]["content"], "the API rejects a request that does not speak of JSON"
+    responses = openai_responses.encode(sent)
+    assert responses["text"]["format"] == {"type": "json_object"}
+    assert "JSON" in responses["input"][0]["content"][0]["text"]
+    config = gemini.encode(sent)["config"]
+    assert (config["response_mime_type"], "response_json_schema" in config) == ("application/json", False)
+
+
+def test_a_tool_is_forced_by_its_name_in_each_vendors_form() -> None:
+    sent = request(tools=(WEATHER,), tool_choice="weather")
+    assert openai.encode(sent)["tool_choice"] == {"type": "function", "function": {"name": "weather"}}
+    assert openai_responses.encode(sent)["tool_choice"] == {"type": "function", "name": "weather"}
+    assert anthropic.encode(sent)["tool_choice"] == {"type": "tool", "name": "weather"}
+    forced = {"mode": "ANY", "allowed_function_names": ["weather"]}
+    assert gemini.encode(sent)["config"]["tool_config"]["function_calling_config"] == forced
+
+
+PERSON: dict[str, Any] = {"type": "object", "properties": {"friend": {"$ref": "#/$defs/person"}}}
+
+
+@pytest.mark.parametrize(
+    ("model", "schema", "native"),
+    [
+        ("claude-sonnet-4-5", SCHEMA, True),
+        ("claude-opus-4-1-20250805", SCHEMA, True),
+        ("claude-sonnet-4-20250514", SCHEMA, False),
+        ("claude-3-7-sonnet-latest", SCHEMA, False),
+        ("claude-sonnet-4-5", {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}, False),
+        ("claude-sonnet-4-5", {"type": "object", "additionalProperties": {"type": "string"}}, False),
+        ("claude-sonnet-4-5", {"type": "object", "properties": {"any": {"type": "object"}}}, False),
+        ("claude-sonnet-4-5", {"type": "object", "properties": {"self": {"$ref": "#"}}}, False),
+        ("claude-sonnet-4-5", PERSON | {"$defs": {"person": SCHEMA}}, True),
+        ("claude-sonnet-4-5", PERSON | {"$defs": {"person": PERSON}}, False),
+    ],
+)
+def test_claude_is_held_to_plain_schemas_only(model: str, schema: dict[str, Any], native: bool) -> None:
+    assert anthropic.constrains_answer(request(model=model, response_schema=schema)) is native
+
+
+def test_no_claude_can_be_held_to_any_json() -> None:
+    assert not anthropic.constrains_answer(request(model="claude-sonnet-4-5", json_object=True))
+    assert anthropic.constrains_answer(request(model="claude-3-7-sonnet-latest"))
+
+
+@pytest.mark.parametrize("settings", [{"response_schema": SCHEMA}, {"json_object": True}])
+def test_gemini_before_3_is_held_to_json_without_tools_only(settings: dict[str, Any]) -> None:
+    assert gemini.constrains_answer(request(model="gemini-2.5-flash", **settings))
+    assert not gemini.constrains_answer(request(model="gemini-2.5-flash", tools=(WEATHER,), **settings))
+    assert gemini.constrains_answer(request(model="gemini-3.5-flash", tools=(WEATHER,), **settings))
+    assert gemini.constrains_answer(request(model="gemini-2.5-flash", tools=(WEATHER,)))
+
+
 def test_a_schema_is_closed_at_every_depth() -> None:
     nested = {"type": "array", "items": {"anyOf": [SCHEMA, {"type": "null"}]}}
     form = anthropic.encode(request(response_schema=nested))["output_config"]["format"]["schema"]
@@ -312,9 +368,10 @@ def test_anthropic_gets_no_thinking_after_a_cut_and_does_not_think_in_that_step(
     assert "thinking" not in cut
 
 
-def test_a_forced_call_is_dropped_with_thinking() -> None:
+def test_claude_does_not_think_before_a_forced_call() -> None:
     sent = request(model=CLAUDE, tools=(WEATHER,), tool_choice="required")
-    assert "tool_choice" not in anthropic.encode(sent, options={"thinking": {"type": "adaptive"}})
+    body = anthropic.encode(sent, options={"thinking": {"type": "adaptive"}})
+    assert (body["tool_choice"], "thinking" in body) == ({"type": "any"}, False), "the API rejects both together"
     assert anthropic.encode(sent, options={"thinking": {"type": "disabled"}})["tool_choice"] == {"type": "any"}
 
 

@@ -166,6 +166,7 @@ def test_a_chunk_of_the_wrong_shape_is_a_protocol_error_only_while_streaming() -
         (400, "This model does not support images", "", ProviderRejected),
         (400, "model: x does not support tools", "invalid_request_error", ProviderRejected),
         (401, "no", "", ProviderAuthError),
+        (402, "no", "", ProviderAuthError),
         (403, "no", "", ProviderAuthError),
         (404, "The model `x` does not exist or you do not have access to it.", "model_not_found", UnknownModel),
         (404, 'model "x" not found, try pulling it first', "", UnknownModel),

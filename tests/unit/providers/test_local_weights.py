@@ -344,7 +344,7 @@ def test_commands(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in (["pull", "unknown"], ["path", "unknown"], ["pull", "tiny", "--from", "moon"]):
         error = run(app, wrong).exception
         assert isinstance(error, UsageError)
-        assert str(error).startswith("There is no")
+        assert str(error).lower().startswith("there is no")
 
 
 def test_the_size_of_a_folder_is_measured_while_files_are_deleted(tmp_path: Path) -> None:

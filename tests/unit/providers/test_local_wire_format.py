@@ -1,5 +1,6 @@
 """Requests of the local engine, its chunks as deltas, and tool calls by a model without tool support."""
 
+import importlib.util
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lango.errors import ProviderProtocolError, ProviderRejected, ProviderUnavailable
+from lango.errors import MissingDependency, ProviderProtocolError, ProviderRejected, ProviderUnavailable
 from lango.messages import Media, Message, Thought, ToolCall
 from lango.providers.catalog import label
 from lango.providers.local import LocalProvider, local_provider, tool_choice
@@ -276,6 +277,20 @@ async def test_required_is_forced_on_any_model(scripted: Any) -> None:
     assert deltas[1] == CallDelta(0, arguments="{}")  # a tool without arguments needs no second step
 
 
+async def test_a_tool_that_is_named_needs_no_choice(scripted: Any) -> None:
+    server = scripted(QWEN, answer('{"city": "Paris"}'))
+    deltas = await ask(request(ASKED, tools=(CLOCK, WEATHER), tool_choice="get_weather"))
+    calls = [delta for delta in deltas if isinstance(delta, CallDelta)]
+    assert [(call.name, call.arguments) for call in calls] == [("get_weather", ""), ("", '{"city": "Paris"}')]
+    assert len(server.bodies) == 1
+
+
+async def test_a_json_object_of_any_shape_is_constrained(scripted: Any) -> None:
+    server = scripted(QWEN, answer("{}"))
+    await ask(request(ASKED, json_object=True))
+    assert server.bodies[0]["response_format"] == {"type": "json_object"}
+
+
 async def test_qwen_gets_the_tools_in_its_template(scripted: Any) -> None:
     server = scripted(QWEN, answer("Hello"))
     await ask(request(ASKED, tools=(WEATHER, CLOCK)))
@@ -292,6 +307,25 @@ async def test_a_choice_that_is_not_json_is_an_error(scripted: Any) -> None:
     scripted(SMOLLM2, answer('{"func'))
     with pytest.raises(ProviderProtocolError, match="not JSON"):
         await ask(request(ASKED, tools=(WEATHER,)))
+
+
+def test_the_small_model_gets_a_prompt_that_it_can_follow_and_a_penalty_for_repetition() -> None:
+    default = 'You are a helpful assistant.\n\nYou are an agent. Your internal name is "lango".'
+    body = encode(request(ASKED, system=default), SMOLLM2)
+    assert body["messages"][0]["content"] == SMOLLM2.system
+    assert body["dry_multiplier"] > 0
+    constrained = encode(request(ASKED, response_schema=CITY), SMOLLM2)
+    assert "dry_multiplier" not in constrained, "the names that a choice repeats are in the prompt"
+    own = encode(request(ASKED, system=f"{default} Speak like a pirate."), SMOLLM2)
+    assert own["messages"][0]["content"].endswith("Speak like a pirate."), "an instruction of your own stays"
+    assert encode(request(ASKED, system=default), QWEN)["messages"][0]["content"] == default
+
+
+def test_what_is_missing_is_named_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANGO_MODELS_DIR", str(tmp_path))
+    monkeypatch.setattr(importlib.util, "find_spec", {"xllamacpp": None}.__getitem__)
+    with pytest.raises(MissingDependency, match=r'run `pip install "lango-adk\[local\]" && lango models pull smollm2`'):
+        LocalProvider().check("default")
 
 
 def test_models_have_labels() -> None:

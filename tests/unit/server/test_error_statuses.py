@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from lango import errors
-from lango.errors import LangoError
+from lango.errors import LangoError, ProviderAuthError, ProviderRejected, ProviderUnavailable, UnknownModel
 from lango.events import TurnError
 from lango.server.errors import status_of, to_api_error, turn_api_error
 
@@ -19,6 +19,11 @@ def test_a_turn_that_fails_has_the_status_of_its_error(kind: type[LangoError]) -
     assert (refused.status, refused.type, str(refused)) == (failed.status, failed.type, str(failed))
     assert refused.status == status_of(kind)
     assert ("Retry-After" in refused.headers) is ("Retry-After" in failed.headers) is (refused.status == 503)
+
+
+def test_what_a_vendor_rejects_is_the_clients_to_change_and_its_key_and_models_are_not() -> None:
+    statuses = [status_of(kind) for kind in (ProviderRejected, ProviderAuthError, UnknownModel, ProviderUnavailable)]
+    assert statuses == [400, 500, 500, 503]
 
 
 def test_an_error_that_is_not_in_the_tree_fails_as_a_turn_does() -> None:

@@ -20,13 +20,13 @@ def test_a_snapshot_has_all_but_the_withdrawn_text() -> None:
     assert snapshot
     before, first, call, result, thought, other = snapshot.messages
     assert before == asked
-    assert first == AssistantMessage(id="m1", content="I note. ")
+    assert first == AssistantMessage(id="m1", content="I note. ", name="a")
     assert isinstance(call, AssistantMessage)
     assert call.tool_calls
     assert (call.tool_calls[0].id, call.tool_calls[0].function.name) == ("c1", "note")
     assert result == ToolMessage(id="m3", tool_call_id="c1", content='{"noted": "this"}')
     assert thought == ReasoningMessage(id="m4", content=""), "clients keep reasoning that a snapshot leaves out"
-    assert other == AssistantMessage(id="m5", content="other "), "the text of another author stays"
+    assert other == AssistantMessage(id="m5", content="other ", name="b"), "the text of another author stays"
 
 
 def test_nothing_is_replaced_if_no_text_was_sent() -> None:

@@ -71,7 +71,7 @@ def test_parameters_first_appear_in_order(statement: str) -> None:
 def test_migrations_are_numbered_without_a_gap() -> None:
     assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
     assert all(
-        statement.startswith(("CREATE", "ALTER", "UPDATE", "DROP VIEW", "/*"))
+        statement.startswith(("CREATE", "ALTER", "UPDATE", "INSERT", "DROP VIEW", "/*"))
         for _, each in migrations()
         for statement in each
     )

@@ -27,6 +27,34 @@ def test_t3_every_builtin_has_a_level_and_an_effect(tmp_path: Path) -> None:
     assert all(tool.description and tool.schema["type"] == "object" for tool in tools)
 
 
+def test_a_call_that_writes_shows_what_it_would_change(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\nthree\n")
+    (tmp_path / "binary").write_bytes(b"\xff\x00")
+    names = ["read_file", "write_file", "edit_file"]
+    tools = {tool.name: tool for tool in builtin_tools(ToolSettings(enabled=names, workspace=str(tmp_path)))}
+
+    def diff(name: str, **arguments: str) -> list[str]:
+        show = tools[name].diff
+        assert show
+        return show(arguments).splitlines()[2:]
+
+    assert diff("write_file", path="a.txt", content="one\n2\nthree\n") == [
+        "@@ -1,3 +1,3 @@",
+        " one",
+        "-two",
+        "+2",
+        " three",
+    ]
+    assert diff("edit_file", path="a.txt", old="two", new="2") == ["@@ -1,3 +1,3 @@", " one", "-two", "+2", " three"]
+    assert diff("write_file", path="new/b.txt", content="x") == ["@@ -0,0 +1 @@", "+x"]
+    assert diff("write_file", path="binary", content="x") == ["@@ -0,0 +1 @@", "+x"]
+    assert diff("write_file", path="../a.txt", content="one\n") == ["@@ -0,0 +1 @@", "+one"], "nothing outside is read"
+    assert diff("write_file", path="a.txt", content="x" * 200_001) == []
+    assert tools["read_file"].diff is None
+    [blind] = builtin_tools(ToolSettings(enabled=["write_file"], workspace=str(tmp_path)))
+    assert blind.diff is None, "files that the model may not read are not shown either"
+
+
 def test_only_enabled_tools_exist() -> None:
     assert builtin_tools(Settings().tools) == []
     twice = ToolSettings(enabled=["current_time", "current_time"], workspace="/nowhere")
@@ -43,6 +71,11 @@ def test_only_enabled_tools_exist() -> None:
 def test_a_wrong_setting_is_reported(settings: ToolSettings, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         builtin_tools(settings)
+
+
+def test_a_missing_workspace_is_created(tmp_path: Path) -> None:
+    builtin_tools(ToolSettings(enabled=["read_file"], workspace=str(tmp_path / "notes")))
+    assert (tmp_path / "notes").is_dir()
 
 
 async def test_current_time() -> None:

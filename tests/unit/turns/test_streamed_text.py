@@ -34,7 +34,7 @@ def test_only_the_text_of_the_author_between_the_two_ids_is_withdrawn() -> None:
     assert [event.id for event in without_withdrawn(events, withdrawal)] == [1, 2, 5]
     assert not is_withdrawn(TextDelta(7, "again", "a"), withdrawal)
     text = StreamedText([*events, withdrawal, TextDelta(7, "again", "a")])
-    assert text.text == "before other again"
+    assert text.text == "before \n\nother \n\nagain", "a blank line keeps authors apart"
 
 
 def test_text_is_sent_as_it_comes_while_nothing_is_withdrawn() -> None:
@@ -65,7 +65,7 @@ def test_the_text_of_other_authors_is_not_held() -> None:
     parallel = deltas("other", first_id=11, author="b")
     again = deltas("mine and more", first_id=21)
     steps = (*deltas("mine"), TextWithdrawn(10, 0, "a"), *parallel, *again)
-    assert sent(*steps) == ["mine", "other", "\nmine and more"], "what continues would stand after the other's text"
+    assert sent(*steps) == ["mine", "\n\nother", "\n\nmine and more"], "what continues would stand after the other's"
 
 
 @given(st.lists(st.tuples(st.lists(WORDS, max_size=3), st.booleans()), max_size=5))

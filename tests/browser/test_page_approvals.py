@@ -1,0 +1,41 @@
+"""Approval requests on the page: long texts, what changes in a file, and a refusal with a reason."""
+
+from pathlib import Path
+
+from playwright.async_api import Page, expect
+
+from lango.messages import ToolCall
+from lango.tools.builtin.files import file_tools
+from lango.tools.builtin.workspace import Workspace
+from tests.browser.page_actions import answer, send, wait_until_finished
+from tests.browser.page_monitor import check_accessibility
+from tests.browser.site import serving_script
+
+
+async def test_a_change_of_a_file_is_shown_and_refused_with_a_reason(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "list.txt").write_text("milk\nbread\n")
+    call = ToolCall("c1", "write_file", {"path": "list.txt", "content": "milk\n<b>butter</b>\n"})
+    tools = file_tools(Workspace(tmp_path / "files"))
+    async with serving_script(tmp_path, [call, "I leave it."], tools=tools) as site:
+        await page.goto(site.url)
+        await send(page, "write the list")
+        request = page.get_by_role("group", name="May write_file run?")
+        for _ in ("as it happens", "after a reload"):
+            await expect(request.get_by_label("Arguments")).to_have_text('{\n  "path": "list.txt"\n}')
+            await expect(request.get_by_label("Argument content")).to_have_text("milk\n<b>butter</b>\n")
+            await expect(request.locator(".diff .removed").last).to_have_text("-bread\n")
+            await expect(request.locator(".diff .added").last).to_have_text("+<b>butter</b>\n")
+            await wait_until_finished(page)
+            await page.reload()
+        await check_accessibility(page)
+        await request.get_by_role("button", name="No, because …").click()
+        dialog = page.get_by_role("dialog", name="Why may write_file not run?")
+        await dialog.get_by_role("textbox").fill("we need bread")
+        await dialog.get_by_role("button", name="Refuse").click()
+        await expect(answer(page)).to_contain_text("I leave it.")
+        await wait_until_finished(page)
+        await expect(answer(page).locator(".tool-card")).to_have_attribute("data-status", "refused")
+        [result] = [one for message in site.provider.requests[-1].messages for one in message.tool_calls if one.output]
+        assert dict(result.output or {})["error"].endswith("refused this call, and says: we need bread")
+        await page.goto("about:blank")  # before the server stops: the page would reconnect

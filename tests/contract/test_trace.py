@@ -1,0 +1,216 @@
+"""The trace of a session: its agents, model calls and tools, and the requests that were kept."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.tools.agent_tool import AgentTool
+
+from lango import Settings, Tool, open_runtime
+from lango.config import StoreSettings, ToolSettings, TraceSettings
+from lango.errors import MessageNotFound, ProviderUnavailable, SessionNotFound, TraceNotFound
+from lango.messages import ToolCall
+from lango.providers import Delta, Finish, Request, Retries, TextDelta, UsageDelta
+from lango.providers.resilience import ResilientProvider
+from lango.runtime.trace.session_trace import traced_event
+from lango.runtime.trace.steps import Step
+from lango.store import SessionId
+from lango.store.engine.database import Operation
+from lango.testing import ScriptedProvider
+
+_SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
+
+
+def _look(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"seen": arguments["at"]}
+
+
+LOOK = Tool("look", "Look at something.", _SCHEMA, _look)
+
+
+def _settings(store_url: str, **trace: Any) -> Settings:
+    return Settings(
+        store=StoreSettings(url=store_url), tools=ToolSettings(approval="auto"), trace=TraceSettings(**trace)
+    )
+
+
+def _flat(steps: Sequence[Step]) -> list[Step]:
+    return [found for step in steps for found in (step, *_flat(step.steps))]
+
+
+def _count_requests() -> Operation[int]:
+    [[count]] = yield "SELECT COUNT(*) FROM model_requests", ()
+    return count
+
+
+async def test_a_turn_is_a_tree_of_agents_model_calls_and_tools(store_url: str) -> None:
+    calls = [ToolCall("c1", "look", {"at": "5"}), UsageDelta(100, 20, 30), Finish("tool_calls", model="gpt-4o-mini")]
+    provider = ScriptedProvider([calls, ["Dark.", UsageDelta(150, 7)], "Yes."])
+    async with open_runtime(_settings(store_url), tools=[LOOK], provider=provider) as runtime:
+        await runtime.run("s", "what is there?")
+        await runtime.run("s", "really?")
+        first, second = (await runtime.trace("s")).turns
+        [agent] = first.steps
+        asked, answered = agent.steps
+        [tool] = asked.steps
+        assert (agent.kind, agent.name, agent.status) == ("agent", "lango", "done")
+        assert (asked.kind, asked.model, asked.seq) == ("model_call", "gpt-4o-mini", 2)
+        assert (asked.input_tokens, asked.output_tokens, asked.cached_tokens) == (100, 20, 30)
+        assert asked.cost_usd
+        assert (tool.kind, tool.name, tool.call_id, tool.seq, tool.result_seq) == ("tool", "look", "c1", 2, 3)
+        assert answered.seq == 4
+        assert not any(step.is_estimated or step.attempts for step in _flat(first.steps))
+        times = [asked.started_at, tool.started_at, tool.ended_at, answered.started_at, answered.ended_at]
+        assert times == sorted(times)
+        assert first.started_at <= agent.started_at
+        assert (second.turn, [step.seq for step in second.steps[0].steps]) == (2, [6])
+        assert (await runtime.trace("s", turn=2)).turns == [second]
+        page = await runtime.trace("s", limit=1)
+        assert (page.turns, page.before) == ([second], 2)
+        assert (await runtime.trace("s", before=2)).turns == [first]
+        with pytest.raises(TraceNotFound, match="turn 3"):
+            await runtime.trace("s", turn=3)
+        with pytest.raises(SessionNotFound):
+            await runtime.trace("none")
+        name = SessionId(runtime.app_name, "user", "s")
+        stored = await traced_event(runtime.store, name, 2)
+        assert (stored["tool_calls"], stored["author"]) == (
+            [{"id": "c1", "name": "look", "input": {"at": "5"}}],
+            "lango",
+        )
+        assert stored["extra"]["usage_metadata"]["prompt_token_count"] == 100
+        with pytest.raises(MessageNotFound):
+            await traced_event(runtime.store, name, 7)
+        assert await runtime.store.read(_count_requests) == 0, "requests are kept only with trace.requests"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ADK: it still has this tool
+async def test_an_agent_that_is_a_tool_has_its_steps_below_the_call(store_url: str) -> None:
+    inner = LlmAgent(name="inner", model="m/inner", description="Looks.", tools=[peek])
+    root = LlmAgent(name="root", model="m/root", tools=[AgentTool(inner)])
+    script = [
+        ToolCall("outer", "inner", {"request": "look"}),
+        [ToolCall("nested", "peek", {"at": "6"}), UsageDelta(5, 6)],
+        "seen",
+        "all done",
+    ]
+    settings = _settings(store_url, requests=True)
+    async with open_runtime(settings, root_agent=root, provider=ScriptedProvider(script)) as runtime:
+        await runtime.run("s", "go")
+        [turn] = (await runtime.trace("s")).turns
+        [agent] = turn.steps
+        [outer] = agent.steps[0].steps
+        [group] = outer.steps
+        assert (outer.call_id, group.kind, group.name) == ("outer", "agent", "inner")
+        assert [step.kind for step in group.steps] == ["model_call", "model_call"]
+        [nested] = group.steps[0].steps
+        assert (nested.name, nested.call_id, group.steps[0].output_tokens) == ("peek", "nested", 6)
+        models = [step for step in _flat(turn.steps) if step.kind == "model_call"]
+        assert [len(step.attempts) for step in models] == [1, 1, 1, 1]
+
+
+def peek(at: str) -> str:
+    """Look at something."""
+    return at
+
+
+class _Flaky:
+    """Fails once, then answers."""
+
+    name = "flaky"
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        self.requests += 1
+        if self.requests == 1:
+            raise ProviderUnavailable("flaky: come back later, sk-abcdefghijklmnopqrst", provider="flaky", status=503)
+        yield TextDelta("hello")
+        yield Finish("stop")
+
+
+async def test_failed_attempts_are_shown_without_the_setting(store_url: str) -> None:
+    provider = ResilientProvider(_Flaky(), retries=Retries(base_s=0.0))
+    async with open_runtime(_settings(store_url), provider=provider) as runtime:
+        await runtime.run("s", "hi")
+        [turn] = (await runtime.trace("s")).turns
+    [call] = turn.steps[0].steps
+    [failed] = call.attempts
+    assert (call.status, failed.provider, failed.request_id) == ("done", "flaky", None)
+    assert failed.error == "ProviderUnavailable: flaky: come back later, [secret]"
+
+
+async def test_requests_are_kept_within_bounds_and_deleted_with_their_session(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANGO_TEST_API_KEY", "very-secret-value")
+    settings = _settings(store_url, requests=True, max_request_bytes=2_000, max_session_bytes=9_000)
+    provider = ScriptedProvider(["one", RuntimeError("boom"), *(["x" * 5_000] for _ in range(4))])
+    async with open_runtime(settings, provider=provider) as runtime:
+        await runtime.run("s", "the key is very-secret-value")
+        [turn] = (await runtime.trace("s")).turns
+        [attempt] = turn.steps[0].steps[0].attempts
+        first_id = attempt.request_id or ""
+        kept = await runtime.traced_request("s", first_id)
+        assert "very-secret-value" not in kept.request
+        assert json.loads(kept.request)["messages"][-1]["content"] == "the key is [secret]"
+        assert "".join(delta.get("text", "") for delta in json.loads(kept.response)) == "one"
+        with pytest.raises(TraceNotFound):
+            await runtime.traced_request("s", first_id, user_id="another")
+        with pytest.raises(Exception, match="boom"):
+            await runtime.run("s", "fail")
+        [failed] = (await runtime.trace("s", turn=2)).turns
+        [[failed_attempt]] = [step.attempts for step in _flat(failed.steps) if step.kind == "model_call"]
+        assert (failed_attempt.error, failed.error) == ("RuntimeError: boom", "AgentFailed: RuntimeError: boom")
+        for _ in range(4):
+            await runtime.run("s", "y" * 5_000)
+        trace = await runtime.trace("s")
+        sizes = [attempt.size for turn in trace.turns for step in _flat(turn.steps) for attempt in step.attempts]
+        assert sum(sizes) <= 9_000
+        assert all(size <= 4_000 for size in sizes)
+        with pytest.raises(TraceNotFound):
+            await runtime.traced_request("s", first_id)  # the oldest is deleted first
+        assert await runtime.store.read(_count_requests)
+        await runtime.sessions.delete("s")
+        assert await runtime.store.read(_count_requests) == 0
+
+
+async def test_a_running_turn_shows_its_steps_so_far(store_url: str) -> None:
+    held, go = asyncio.Event(), asyncio.Event()
+
+    async def wait(arguments: dict[str, Any]) -> dict[str, Any]:
+        held.set()
+        await go.wait()
+        return {}
+
+    tool = Tool("wait", "Wait.", {"type": "object"}, wait)
+    async with open_runtime(
+        _settings(store_url), tools=[tool], provider=ScriptedProvider([ToolCall("c1", "wait", {}), "done"])
+    ) as runtime:
+        turn = await runtime.submit("s", "wait")
+        await held.wait()
+        [running] = (await runtime.trace("s")).turns
+        [agent] = running.steps
+        [call] = agent.steps
+        [under_way] = call.steps
+        assert (running.status, running.duration_s, agent.status, agent.duration_s) == (
+            "running",
+            None,
+            "running",
+            None,
+        )
+        assert (call.status, under_way.name, under_way.status, under_way.duration_s) == (
+            "done",
+            "wait",
+            "running",
+            None,
+        )
+        go.set()
+        async for _ in turn.follow():
+            pass
+        [ended] = (await runtime.trace("s")).turns
+        assert [step.status for step in _flat(ended.steps)] == ["done"] * 4

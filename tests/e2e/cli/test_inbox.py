@@ -1,0 +1,76 @@
+"""`lango inbox` lists what waits for a user, and answers it."""
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.support.processes import run_lango
+from tests.support.servers import command_agent, workflow_agent
+
+
+def configure(folder: Path, module: ModuleType) -> None:
+    (folder / "lango.toml").write_text(f'[agent]\nname = "obedient"\nmodule = {json.dumps(module.__file__)}\n')
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    configure(tmp_path, command_agent)
+    return tmp_path
+
+
+def lango(folder: Path, *arguments: str, code: int = 0) -> str:
+    done = run_lango(*arguments, cwd=folder)
+    assert done.returncode == code, done
+    assert "Traceback" not in done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def items(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in lango(folder, "inbox", "--json").splitlines()]
+
+
+def test_approvals_and_results_are_listed_and_answered(folder: Path) -> None:
+    assert lango(folder, "inbox") == "nothing is waiting for you\n"
+    run_lango("run", "-r", "cleaning", "ask", cwd=folder)
+    run_lango("run", "-r", "shopping", "call order", cwd=folder)
+    listed = lango(folder, "inbox").splitlines()
+    assert listed[0].split() == ["id", "waits", "for", "what", "session", "since", "until"]
+    assert ["order" in listed[1], "wipe" in listed[2]] == [True, True]
+    result, approval = items(folder)
+    assert (result["kind"], result["session_id"], result["tool"]) == ("result", "shopping", "order")
+    assert (approval["kind"], approval["session_id"], approval["arguments"]) == (
+        "approval",
+        "cleaning",
+        {"text": "this"},
+    )
+    assert "answer yes or no" in lango(folder, "inbox", "answer", approval["id"], "perhaps", code=2)
+    assert "--always works only for an approval" in lango(
+        folder, "inbox", "answer", result["id"], "{}", "--always", code=2
+    )
+    assert "JSON object" in lango(folder, "inbox", "answer", result["id"], "done", code=2)
+    assert "nothing waits with the id" in lango(folder, "inbox", "answer", "nothing", "yes", code=2)
+    assert "use both" in lango(folder, "inbox", "answer", approval["id"], "yes", "--expires", "5", code=2)
+    assert "noted" in lango(folder, "inbox", "answer", approval["id"][:6], "yes", "--always", "--expires", "600")
+    assert "noted" in run_lango("run", "-r", "cleaning", "ask", cwd=folder).stdout, "it is granted"
+    assert "sea" in lango(folder, "inbox", "answer", result["id"], '{"at": "sea"}', "--update")
+    assert [item["id"] for item in items(folder)] == [result["id"]]
+    assert "home" in lango(folder, "inbox", "answer", result["id"], '{"at": "home"}')
+    assert items(folder) == []
+
+
+def test_an_input_is_answered_by_a_value_that_fits(tmp_path: Path) -> None:
+    configure(tmp_path, workflow_agent)
+    run_lango("run", "-r", "shirts", "go", cwd=tmp_path)
+    [item] = items(tmp_path)
+    assert (item["kind"], item["message"], item["payload"]) == (
+        "input",
+        "How large, and which color?",
+        {"shop": "Bern"},
+    )
+    assert "does not fit" in lango(tmp_path, "inbox", "answer", item["id"], "large", code=2)
+    assert '"size":3' in lango(tmp_path, "inbox", "answer", item["id"], '{"size": 3}').replace(" ", "")
+    assert items(tmp_path) == []
+    assert "nothing is waiting" in lango(tmp_path, "inbox", "--user", "ann")

@@ -1,0 +1,48 @@
+"""Long-running tools in the terminal: `lango run` and `lango chat` say what waits, and chat gives the result."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import run_lango
+from tests.support.terminal import terminal
+
+AGENT = Path(__file__).parents[2] / "support" / "servers" / "command_agent.py"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "lango.toml").write_text(f'[agent]\nname = "obedient"\nmodule = {json.dumps(str(AGENT))}\n')
+    return tmp_path
+
+
+def test_run_ends_with_what_waits_for_a_result(folder: Path) -> None:
+    waits = run_lango("run", "-r", "s", "call order", cwd=folder)
+    assert waits.returncode == 3, waits
+    assert "lango: order waits for its result (" in waits.stderr
+    assert "/result" in waits.stderr
+    report = json.loads(run_lango("run", "--output-format", "json", "call order", cwd=folder).stdout)
+    assert report["status"] == "waiting_for_result"
+    assert [call["name"] for call in report["waiting"]] == ["order"]
+
+
+def test_chat_shows_what_waits_and_gives_updates_and_the_result(folder: Path) -> None:
+    with terminal(folder, "chat", "-r", "s", columns=100) as chat:
+        chat.send("/result")
+        chat.wait_for("nothing waits for a result")
+        chat.send("call order")
+        chat.wait_for("waits for its result")
+        chat.wait_for("/result CALL VALUE gives the result")
+        assert "stopped" not in chat.text
+    with terminal(folder, "chat", "-r", "s", columns=100) as chat:
+        chat.wait_for("waits for its result (")
+        call_id = chat.text.partition("waits for its result (")[2].partition(")")[0]
+        chat.send(f'/update {call_id} {{"at": "sea"}}')
+        chat.wait_for("the tool said {'at': 'sea'}")
+        chat.send("/result unknown home")
+        chat.wait_for("no call 'unknown' waits for a result")
+        chat.send(f"/result {call_id} home")
+        chat.wait_for("the tool said {'result': 'home'}")
+        chat.send("/update")
+        chat.wait_for("nothing waits for a result")

@@ -1,0 +1,177 @@
+"""The inbox and grants over HTTP and WebSocket: listed in pages, answered, hinted at live, and private."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+
+from tests.e2e.server.test_live import live
+from tests.support.servers.server_process import PATIENCE_S, ReceivedEvent, Server, events_of, lango, send, serving
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("inbox")
+    with serving(folder, f"sqlite:///{folder}/lango.db") as running:
+        yield running
+
+
+@pytest.fixture
+def session() -> str:
+    return f"s-{uuid.uuid4().hex[:8]}"
+
+
+async def inbox(client: httpx.AsyncClient, **params: Any) -> dict[str, Any]:
+    response = await client.get("/v1/inbox", params=params)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def own(client: httpx.AsyncClient, session: str) -> list[dict[str, Any]]:
+    return [item for item in (await inbox(client))["items"] if item["session_id"] == session]
+
+
+async def post(client: httpx.AsyncClient, path: str, body: Any) -> list[ReceivedEvent]:
+    async with client.stream("POST", path, json=body) as response:
+        assert response.status_code == 200, await response.aread()
+        return [event async for event in events_of(response)]
+
+
+def kinds(events: list[ReceivedEvent]) -> list[str]:
+    return [event.type for event in events]
+
+
+async def test_each_item_says_how_it_is_answered(server: Server, session: str) -> None:
+    async with server.client() as client:
+        await send(client, session, "ask")
+        [approval] = await own(client, session)
+        assert (approval["kind"], approval["tool"], approval["arguments"]) == ("approval", "wipe", {"text": "this"})
+        assert (approval["title"], approval["turn"]) == ("ask", 1)
+        assert approval["waiting_since"] < approval["expires_at"]
+        assert (approval["answer"]["method"], approval["answer"]["body"]) == ("POST", {"approved": True})
+        events = await post(client, approval["answer"]["path"], approval["answer"]["body"])
+        assert events[-1].data["status"] == "done"
+        await send(client, session, "call order")
+        [result] = await own(client, session)
+        assert (result["kind"], result["tool"], result["expires_at"]) == ("result", "order", None)
+        await post(client, result["answer"]["path"], {"result": {"at": "home"}})
+        assert await own(client, session) == []
+
+
+async def test_ids_of_any_form_are_in_the_path_of_the_answer(server: Server) -> None:
+    name = f"a b?c#d%-{uuid.uuid4().hex[:4]}"
+    async with server.client() as client:
+        await client.post("/v1/sessions", json={"id": name})
+        created = (await client.get("/v1/sessions")).json()["sessions"]
+        assert name in [one["id"] for one in created]
+        async with client.stream(
+            "POST", f"/v1/sessions/{quote(name, safe='')}/messages", json={"text": "ask"}
+        ) as response:
+            [_ async for _ in events_of(response)]
+        [item] = await own(client, name)
+        assert (await post(client, item["answer"]["path"], {"approved": False}))[-1].type == "done"
+
+
+async def test_the_inbox_comes_in_pages(tmp_path: Path) -> None:
+    with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db") as server:
+        async with server.client() as client:
+            for number in range(5):
+                await send(client, f"s{number}", "ask" if number % 2 else "call order")
+            seen: list[str] = []
+            page = await inbox(client, limit=2)
+            while page["next_cursor"]:
+                seen += [item["session_id"] for item in page["items"]]
+                page = await inbox(client, limit=2, cursor=page["next_cursor"])
+            seen += [item["session_id"] for item in page["items"]]
+            assert seen == ["s4", "s3", "s2", "s1", "s0"]
+            for cursor in ("x", "W10", "WyJhIiwxLCJiIl0", "[]"):
+                assert (await client.get("/v1/inbox", params={"cursor": cursor})).status_code == 400
+            assert (await client.get("/v1/inbox", params={"limit": 0})).status_code == 400
+
+
+async def test_a_grant_is_given_listed_used_and_revoked(server: Server, session: str) -> None:
+    async with server.client() as client:
+        await send(client, session, "ask")
+        [item] = await own(client, session)
+        path = item["answer"]["path"]
+        grants = f"/v1/sessions/{session}/grants"
+        for bad, status in (({"arguments": {"text": {"glob": "*"}}}, 422), ({"arguments": 1}, 400), ({"x": 1}, 400)):
+            response = await client.post(path, json={"approved": True, "grant": bad})
+            assert (response.status_code, "message" in response.json()["error"]) == (status, True), response.text
+        assert (await client.post(path, json={"approved": False, "grant": {}})).status_code == 422
+        assert (await client.get(grants)).json() == {"grants": []}
+        await post(
+            client, path, {"approved": True, "grant": {"arguments": {"text": {"glob": "th*"}}, "expires_in_s": 60}}
+        )
+        [grant] = (await client.get(grants)).json()["grants"]
+        assert (grant["id"], grant["tool"], grant["active"], grant["granted_by"]) == (1, "wipe", True, "user")
+        assert grant["arguments"] == {"text": {"glob": "th*"}}
+        assert grant["expires_at"] > grant["granted_at"]
+        assert "approval" not in kinds(await send(client, session, "ask"))
+        messages = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
+        [*_, last] = [call for message in messages for call in message["tool_calls"]]
+        assert (last["approved"], last["approved_by"], last["grant_id"]) == (True, "user", 1)
+        assert (await client.delete(f"{grants}/1")).status_code == 204
+        assert [(await client.delete(f"{grants}/{number}")).status_code for number in (1, 2, "x")] == [404, 404, 400]
+        assert "approval" in kinds(await send(client, session, "ask"))
+
+
+async def test_a_grant_comes_over_the_websocket(server: Server, session: str) -> None:
+    async with server.client() as client:
+        await send(client, session, "ask")
+        [item] = await own(client, session)
+        async with connect(server.url.replace("http", "ws") + "/v1/ws") as socket, asyncio.timeout(PATIENCE_S):
+            answer = {"type": "approval", "session": session, "call_id": item["call_id"], "approved": True}
+            await socket.send(json.dumps(answer | {"grant": {"arguments": {"text": {"any": True}}}}))
+            refused = json.loads(await socket.recv())
+            assert (refused["type"], refused["error"]) == ("error", "GrantRefused")
+            await socket.send(json.dumps(answer | {"grant": {}}))
+            while (event := json.loads(await socket.recv()))["type"] != "done":
+                assert event["type"] != "error", event
+        assert "approval" not in kinds(await send(client, session, "ask"))
+
+
+async def test_a_page_is_told_what_starts_and_stops_waiting_in_any_process(tmp_path: Path, store_url: str) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    with serving(tmp_path / "a", store_url) as here, serving(tmp_path / "b", store_url) as there:
+        async with here.client() as client, there.client() as other, live(client, None) as page:
+            await page.hint("inbox")
+            await send(other, "s", "ask")
+            await page.hint("inbox")
+            [item] = await own(client, "s")
+            await post(other, item["answer"]["path"], {"approved": True})
+            await page.hint("inbox")
+            assert await own(client, "s") == []
+
+
+async def test_the_inbox_and_the_grants_of_others_are_not_there(tmp_path: Path) -> None:
+    with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", server='auth = "keys"') as server:
+        alice, bob = (_key(tmp_path, user) for user in ("alice", "bob"))
+        async with server.client(Authorization=f"Bearer {alice}") as client:
+            await client.post("/v1/sessions", json={"id": "s"})
+            await send(client, "s", "ask")
+            [item] = (await inbox(client))["items"]
+            await post(client, item["answer"]["path"], {"approved": True, "grant": {}})
+            await send(client, "s", "call order")
+            assert len((await inbox(client))["items"]) == 1
+        async with server.client(Authorization=f"Bearer {bob}") as client:
+            assert await inbox(client) == {"items": [], "next_cursor": None}
+            assert (await client.get("/v1/sessions/s/grants")).status_code == 404
+            assert (await client.delete("/v1/sessions/s/grants/1")).status_code == 404
+            assert (await client.post(item["answer"]["path"], json={"approved": True})).status_code == 404
+        async with server.client() as client:
+            assert (await client.get("/v1/inbox")).status_code == 401
+
+
+def _key(folder: Path, user: str) -> str:
+    made = lango("keys", "add", "--user", user, cwd=folder)
+    assert made.returncode == 0, made.stderr
+    return made.stdout.split()[-1]

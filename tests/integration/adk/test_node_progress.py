@@ -1,0 +1,225 @@
+"""The progress of a workflow's nodes: emitted while they run, and derived from what is stored for later readers."""
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.agents.context import Context
+from google.adk.events import RequestInput
+from google.adk.tools import LongRunningFunctionTool
+from google.adk.workflow import START, JoinNode, RetryConfig, Workflow, node
+
+from lango import open_runtime
+from lango.events import NodeProgress, TurnDone, TurnEvent
+from lango.messages import ToolCall
+from lango.runtime.runtime import Runtime
+from lango.store import SessionId
+from lango.store.sessions.sessions import find_session
+from lango.store.turns.event_log import read_event_log
+from lango.store.turns.node_progress import latest_by_turn, read_node_steps
+from lango.testing import ScriptedProvider
+from tests.agents.parts import USER, collect, settings_for, stored
+
+Shown = tuple[str, str, int, Any, str]
+"""What a reader sees of a node: its path, status, attempt, output and error."""
+
+
+def one(node_input: Any) -> str:
+    return "from one"
+
+
+def two(node_input: Any) -> dict[str, int]:
+    return {"n": 2}
+
+
+def wrap(node_input: Any) -> list[Any]:
+    return [node_input]
+
+
+async def ask(node_input: Any) -> AsyncGenerator[Any, None]:
+    yield RequestInput(message="How many?", response_schema=int)
+
+
+async def ask_again(ctx: Context, node_input: Any) -> AsyncGenerator[Any, None]:
+    if "again" not in ctx.resume_inputs:
+        yield RequestInput(interrupt_id="again", message="And now?", response_schema=int)
+        return
+    yield ctx.resume_inputs["again"] + 1
+
+
+def fail_once(ctx: Context, node_input: Any) -> str:
+    if ctx.attempt_count == 1:
+        raise ConnectionError("try again")
+    return "second attempt"
+
+
+async def run_another(ctx: Context, node_input: Any) -> AsyncGenerator[Any, None]:
+    yield await ctx.run_node(node(one, name="child"), "x")
+
+
+def order(item: str) -> None:
+    """Order something; the result comes later."""
+
+
+class Graph:
+    """A workflow with every kind of node, which pauses three times."""
+
+    def __init__(self) -> None:
+        self.silent_runs = 0
+
+    def root(self) -> Workflow:
+        def silent(node_input: Any) -> None:
+            self.silent_runs += 1
+
+        retry = RetryConfig(max_attempts=3, initial_delay=0.01, jitter=0)
+        writer = LlmAgent(name="writer", model="openai/x")
+        clerk = LlmAgent(name="clerk", model="openai/x", tools=[LongRunningFunctionTool(order)])
+        inner = Workflow(name="inner", edges=[(START, silent, ask, two)])
+        parts = [
+            (one, writer),
+            JoinNode(name="join"),
+            node(run_another, rerun_on_resume=True),
+            node(fail_once, retry_config=retry),
+            inner,
+            node(ask_again, rerun_on_resume=True),
+            clerk,
+            wrap,
+        ]
+        return Workflow(name="flow", edges=[(START, *parts)])
+
+
+def shown(events: Sequence[TurnEvent]) -> dict[str, Shown]:
+    """Return what readers see last of each node."""
+    return {
+        event.path: (event.name, event.status, event.attempt, event.output, event.error)
+        for event in events
+        if isinstance(event, NodeProgress)
+    }
+
+
+async def run_all(runtime: Runtime) -> list[list[TurnEvent]]:
+    turns = [await collect((await runtime.submit("s", "go")).follow())]
+    for value in (3, 5):
+        [request] = await runtime.open_input_requests("s")
+        turns.append(await collect((await runtime.submit_input("s", request.call_id, value)).follow()))
+    turns.append(await collect((await runtime.submit_results("s", {"c1": {"at": "home"}})).follow()))
+    return turns
+
+
+SCRIPT = ["a draft", ToolCall("c1", "order", {"item": "boat"}), "it came"]
+ENDED = {
+    "flow@1/inner@1/ask@1": 3,
+    "flow@1/ask_again@1": 6,
+    "flow@1/fail_once@1": "second attempt",
+    "flow@1/inner@1/silent@1": None,
+    "flow@1/run_another@1/child@1": "from one",
+    "flow@1/wrap@1": ["it came"],
+}
+
+
+async def test_later_readers_see_the_same_progress_of_nodes(store_url: str) -> None:
+    graph = Graph()
+    provider = ScriptedProvider(SCRIPT)
+    async with open_runtime(settings_for(store_url), provider=provider, root_agent=graph.root()) as runtime:
+        live = await run_all(runtime)
+    ends = [
+        event.path for turn in live for event in turn if isinstance(event, NodeProgress) and event.status == "ended"
+    ]
+    assert sorted(ends) == sorted(set(ends)), "each node is shown once, also in later turns of the same run"
+    last = [events[-1] for events in live]
+    assert [event.status for event in last if isinstance(event, TurnDone)] == [
+        "waiting_for_input",
+        "waiting_for_input",
+        "waiting_for_result",
+        "done",
+    ]
+    assert graph.silent_runs == 1, "a node that ended without an output does not run again after a pause"
+    async with open_runtime(settings_for(store_url), provider=provider, root_agent=graph.root()) as another:
+        session = await another.store.read(find_session, SessionId(another.app_name, USER, "s"))
+        assert session is not None
+        steps = await another.store.read(read_node_steps, session, 1, session.last_seq)
+        page = [event for event in await stored(another) if event.message and event.message.role != "event"]
+        by_turn = latest_by_turn(steps, page)
+        assert len(by_turn) == 4
+        everything: dict[str, Shown] = {}
+        for turn, nodes in zip(live, by_turn.values(), strict=True):
+            derived, emitted = shown(nodes), shown(turn)
+            assert derived == emitted
+            everything |= derived
+    assert {everything[path][1] for path in everything} == {"ended"}
+    assert {path: everything[path][3] for path in ENDED} == ENDED
+    assert everything["flow@1/fail_once@1"][2] == 2
+    failures = [step.event for step in steps if step.event.status == "failed"]
+    assert [(event.attempt, event.error) for event in failures] == [(1, "ConnectionError: try again")]
+    waiting = [step.event.path for step in steps if step.event.status == "waiting"]
+    assert waiting == ["flow@1/inner@1/ask@1", "flow@1/inner@1", "flow@1/ask_again@1", "flow@1/clerk@1"]
+
+
+async def test_the_events_of_nodes_are_rebuilt_when_the_log_is_gone(store_url: str) -> None:
+    graph = Graph()
+    provider = ScriptedProvider(SCRIPT)
+    async with open_runtime(settings_for(store_url), provider=provider, root_agent=graph.root()) as runtime:
+        live = await run_all(runtime)
+        session = await runtime.store.read(find_session, SessionId(runtime.app_name, USER, "s"))
+        assert session is not None
+        # no server ran these turns: their events are rebuilt
+        for number, turn in enumerate(live, start=1):
+            rebuilt = [
+                logged.event for logged in (await runtime.store.read(read_event_log, session.key, number)).events
+            ]
+            derived = shown(rebuilt)
+            assert derived
+            assert derived == {path: shown(turn)[path] for path in derived}
+            started = set[str]()
+            for event in rebuilt:
+                if isinstance(event, NodeProgress) and event.status == "started":
+                    started.add(event.path)
+                elif isinstance(event, NodeProgress):
+                    assert event.path in started or event.output == 3, "a node starts before it ends"
+
+
+async def test_sub_agents_are_no_nodes(sqlite_url: str) -> None:
+    to_clerk = ToolCall("t1", "transfer_to_agent", {"agent_name": "clerk"})
+    provider = ScriptedProvider([to_clerk, ToolCall("c1", "order", {"item": "boat"}), "it came"])
+    clerk = LlmAgent(name="clerk", tools=[LongRunningFunctionTool(order)])
+    root = LlmAgent(name="root", sub_agents=[clerk])
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
+        await collect((await runtime.submit("s", "go")).follow())
+        await collect((await runtime.submit_results("s", {"c1": {"at": "home"}})).follow())
+        session = await runtime.store.read(find_session, SessionId(runtime.app_name, USER, "s"))
+        assert session is not None
+        assert await runtime.store.read(read_node_steps, session, 1, session.last_seq) == []
+
+
+async def test_a_fork_shows_the_nodes_of_its_source(store_url: str) -> None:
+    root = Workflow(name="flow", edges=[(START, one, two)])
+    async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
+        await runtime.run("s", "go")
+        fork = await runtime.sessions.fork("s", new_id="f")
+        await runtime.run("f", "again")
+        session = await runtime.store.read(find_session, fork.name)
+        assert session is not None
+        steps = await runtime.store.read(read_node_steps, session, 1, session.last_seq)
+        ended = [step.event.path for step in steps if step.event.status == "ended"]
+        assert ended == ["flow@1/one@1", "flow@1/two@1"] * 2
+        await runtime.sessions.rewind("f", before=session.last_seq)
+        session = await runtime.store.read(find_session, fork.name)
+        assert session is not None
+        steps = await runtime.store.read(read_node_steps, session, 1, session.last_seq)
+        assert len([step for step in steps if step.event.status == "ended"]) == 2, "rewound nodes are not shown"
+
+
+@pytest.mark.parametrize("size", [10, 20_000])
+async def test_a_long_output_is_clipped_the_same_for_all_readers(sqlite_url: str, size: int) -> None:
+    def large(node_input: Any) -> dict[str, str]:
+        return {"text": "x" * size}
+
+    root = Workflow(name="flow", edges=[(START, large, wrap)])
+    async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
+        live = await collect((await runtime.submit("s", "go")).follow())
+        session = await runtime.store.read(find_session, SessionId(runtime.app_name, USER, "s"))
+        assert session is not None
+        steps = await runtime.store.read(read_node_steps, session, 1, session.last_seq)
+        assert shown([step.event for step in steps]) == shown(live)
+        assert isinstance(shown(live)["flow@1/large@1"][3], str if size > 10_000 else dict)

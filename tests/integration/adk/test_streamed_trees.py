@@ -1,0 +1,139 @@
+"""Whatever tree of agents runs, what is streamed of each agent is what is stored of it, and no texts are mixed."""
+
+# pyright: reportDeprecated=false
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any, cast
+
+import pytest
+from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.models.llm_response import LlmResponse
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from lango import Settings, open_runtime
+from lango.adk import ProviderLlm
+from lango.config import StoreSettings
+from lango.events import TextDelta, ToolStart, TurnDone
+from lango.messages import ToolCall
+from lango.providers import Request
+from lango.providers.protocol import CallDelta, Delta, Finish
+from lango.providers.protocol import TextDelta as Piece
+from lango.store import StoredEvent
+from lango.testing import ScriptedProvider
+
+Tree = Any
+"""A kind of agent and its children, or the pieces of a model's texts and whether it calls a tool before the last."""
+
+WORDS = st.lists(st.sampled_from(["a", "bc ", "\n", "def", "é"]), max_size=3).map(lambda words: ["so ", *words])
+LEAVES = st.fixed_dictionaries(
+    {"pieces": WORDS, "pauses": st.integers(0, 3), "tool": st.booleans(), "callback": st.booleans()}
+)
+TREES: st.SearchStrategy[Tree] = st.recursive(
+    LEAVES,
+    lambda children: st.tuples(
+        st.sampled_from(["parallel", "sequential", "loop"]), st.lists(children, min_size=1, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+class SlowWriter:
+    """A model that writes its pieces with pauses, after a call of a tool if it is told so."""
+
+    name = "slow"
+    _places = itertools.count()  # a turn that makes the same call again and again is stopped
+
+    def __init__(self, pieces: list[str], pauses: int, *, calls_tool: bool) -> None:
+        self._pieces = pieces
+        self._pauses = pauses
+        self._calls_tool = calls_tool
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        for piece in self._pieces:
+            for _ in range(self._pauses):
+                await asyncio.sleep(0)
+            yield Piece(piece)
+        if self._calls_tool and not any(message.role == "tool" for message in request.messages[-2:]):
+            yield CallDelta(0, "", "look", f'{{"at": {next(self._places)}}}')
+            yield Finish("tool_calls")
+        else:
+            yield Finish("stop")
+
+
+def look(at: int) -> str:
+    """Look."""
+    return "seen"
+
+
+def keep_text(callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+    """Change nothing."""
+
+
+def build(tree: Tree, names: Iterator[str]) -> BaseAgent:
+    name = next(names)
+    if isinstance(tree, dict):
+        leaf = cast("dict[str, Any]", tree)
+        writer = SlowWriter(leaf["pieces"], leaf["pauses"], calls_tool=leaf["tool"])
+        # a callback that may change the text makes the agent stream through ADK
+        callback = keep_text if leaf["callback"] else None
+        return LlmAgent(
+            name=name, model=ProviderLlm(provider=writer, model="slow"), tools=[look], after_model_callback=callback
+        )
+    kind, children = tree
+    agents = [build(child, names) for child in children]
+    match kind:
+        case "parallel":
+            return ParallelAgent(name=name, sub_agents=agents)
+        case "loop":
+            return LoopAgent(name=name, sub_agents=agents, max_iterations=2)
+        case _:
+            return SequentialAgent(name=name, sub_agents=agents)
+
+
+def texts_of(stored: list[StoredEvent]) -> list[tuple[str, str]]:
+    return [
+        (event.message.author, event.message.content)
+        for event in stored
+        if event.message and event.message.role == "assistant" and event.message.content
+    ]
+
+
+async def check(tree: Tree) -> None:
+    inner = build(tree, (f"agent{number}" for number in itertools.count()))
+    transfer = ScriptedProvider([ToolCall("t1", "transfer_to_agent", {"agent_name": inner.name})])
+    root = LlmAgent(name="root", model=ProviderLlm(provider=transfer, model="scripted"), sub_agents=[inner])
+    store = StoreSettings(url="sqlite:///:memory:")
+    async with open_runtime(Settings(store=store), root_agent=root) as runtime:
+        events = [event async for event in runtime.stream("s", "hi")]
+        stored = texts_of([*await runtime.sessions.messages("s")])
+    assert isinstance(events[-1], TurnDone), events[-1]
+    streamed = [event for event in events if isinstance(event, TextDelta)]
+    for author in {author for author, _ in stored} | {event.author for event in streamed}:
+        assert "".join(event.text for event in streamed if event.author == author) == "".join(
+            text for other, text in stored if other == author
+        )
+    # each text is one piece of the stream, before the calls that its message makes
+    shown = [event for event in events if isinstance(event, TextDelta | ToolStart)]
+    runs = [
+        "".join(event.text for event in group if isinstance(event, TextDelta))
+        for (author, _), group in itertools.groupby(shown, lambda event: (event.author, type(event)))
+        if author
+    ]
+    assert sorted("".join(runs)) == sorted("".join(text for _, text in stored))
+    for _, text in stored:
+        assert any(text in run for run in runs), (text, runs)
+
+
+SPEAKER = {"pieces": ["I ", "am ", "a."], "pauses": 1, "tool": False, "callback": False}
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated in favor of Workflow")
+@settings(max_examples=25)
+@given(TREES)
+@example(("sequential", [("parallel", [SPEAKER, SPEAKER]), SPEAKER]))
+def test_what_is_streamed_of_each_agent_is_what_is_stored(tree: Tree) -> None:
+    asyncio.run(check(tree))

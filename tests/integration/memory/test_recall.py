@@ -1,0 +1,141 @@
+"""O1 and O3: what is not shown is recalled for the question that needs it, and users can change what is remembered."""
+
+from typing import Any
+
+from lango import open_runtime
+from lango.messages import ToolCall
+from lango.providers import Request
+from lango.runtime.runtime import Runtime
+from tests.agents.memory_parts import Roles, noted, quoted, remembering, shown_to, spoken
+from tests.agents.parts import broken_for
+
+LONG = "a long story about a journey " * 14
+CODE = "The code of the cellar is 4711."
+
+
+async def talk(runtime: Runtime, turns: int = 4) -> None:
+    await runtime.run("s", f"{CODE} {LONG}")
+    await runtime.memory.settle()
+    for number in range(turns):
+        await runtime.run("s", f"{number} {LONG}")
+        await runtime.memory.settle()
+
+
+async def test_o1_a_question_recalls_what_its_request_does_not_show(store_url: str) -> None:
+    roles = Roles(observer=lambda _: "- [low] They talked about a journey.")
+    async with open_runtime(remembering(store_url, notes_tokens=1), provider=roles.provider) as runtime:
+        await talk(runtime)
+        assert "4711" not in str(roles.agent[-1].messages)
+        await runtime.run("s", "What is the code of the cellar?")
+        asked = roles.agent[-1]
+        await runtime.run("s", "thanks")
+        after = roles.agent[-1]
+    assert asked.messages[-1].content == "What is the code of the cellar?", "the question stays the last message"
+    found = asked.messages[-2]
+    assert found.author == "context"
+    assert f'#1 user: "{CODE}' in found.content
+    assert "4711" not in str(after.messages), "only for its question"
+    same = len(asked.messages) - 2
+    assert after.messages[:same] == asked.messages[:same], "everything before it stays the same"
+    assert all(broken_for(request) == [] for request in roles.agent)
+
+
+async def test_o1_while_the_observer_is_down_messages_that_left_the_window_are_recalled(sqlite_url: str) -> None:
+    roles = Roles(observer=lambda _: RuntimeError("down"))
+    settings = remembering(sqlite_url, history={"max_message_token_budget": 400}, recall_tokens=200)
+    async with open_runtime(settings, provider=roles.provider) as runtime:
+        await talk(runtime, 7)
+        await runtime.run("s", "What is the code of the cellar?")
+        assert f'#1 user: "{CODE}' in quoted(roles.agent[-1])
+    off = remembering(sqlite_url, history={"max_message_token_budget": 400}, recall=False)
+    async with open_runtime(off, provider=roles.provider) as runtime:
+        await talk(runtime)
+        await runtime.run("s", "What is the code of the cellar?")
+        assert quoted(roles.agent[-1]) == ""
+
+
+async def test_o1_the_recall_tool_finds_messages_of_all_sessions_of_the_user_only(sqlite_url: str) -> None:
+    answers = iter(["yes", "yes", ToolCall("c1", "recall", {"query": "cellar code"}), "4711"])
+    roles = Roles(agent=lambda _: next(answers))
+    settings = remembering(sqlite_url, observe_at_tokens=100_000, recall_tool=True)
+    async with open_runtime(settings, provider=roles.provider) as runtime:
+        await runtime.run("first", CODE, user_id="ann")
+        await runtime.run("first", "The code of the cellar is mine.", user_id="bob")
+        await runtime.run("second", "Which code was it?", user_id="ann")
+    [result] = [call for message in roles.agent[-1].messages for call in message.tool_calls if call.output is not None]
+    output: Any = result.output
+    [found] = output["found"]
+    assert (found["session"], found["message"], found["from"], found["text"]) == ("first", 1, "user", CODE)
+    assert found["date"].startswith("20")
+
+
+async def test_o1_a_note_can_be_pinned_corrected_and_forgotten(store_url: str) -> None:
+    def forgetful(request: Request) -> str:
+        return "- [low] They talked." if "journey" in shown_to(request) else ""
+
+    roles = Roles(observer=noted, reflector=forgetful)
+    async with open_runtime(remembering(store_url, reflect_at_tokens=400), provider=roles.provider) as runtime:
+        await talk(runtime, 0)
+        [first, *_] = (await runtime.memory.show("s")).as_json()
+        assert await runtime.memory.edit_note("s", str(first["id"]), text="The code of the cellar was a secret.")
+        assert await runtime.memory.edit_note("s", "9.9", pinned=True) is None
+        for number in range(6):
+            await runtime.run("s", f"{number} {LONG}")
+            await runtime.memory.settle()
+        assert roles.reflector
+        recalled = await runtime.memory.show("s")
+        [kept] = [note for note in recalled.as_json() if "a secret" in str(note["text"])]
+        assert kept["priority"] == "pinned", "a correction outlives reflections"
+        assert (kept["first_seq"], kept["last_seq"]) == (1, 1)
+        assert "a secret" not in shown_to(roles.reflector[-1]), "what is pinned is not up to the model"
+        assert await runtime.memory.forget_note("s", str(kept["id"]))
+        assert not await runtime.memory.forget_note("s", str(kept["id"]))
+        assert all(
+            "a secret" not in note.text for batch in await runtime.memory.history("s") for note in batch.observations
+        )
+        await runtime.run("s", "What is the code of the cellar?")
+    assert "cellar" not in quoted(roles.agent[-1]), "nor is its message recalled"
+    assert spoken(roles.agent[-1])[-1] == "What is the code of the cellar?"
+
+
+async def test_o1_an_edit_while_an_observer_is_at_work_is_not_lost(sqlite_url: str) -> None:
+    runtimes: list[Runtime] = []
+
+    async def editing(request: Request) -> str:
+        await runtimes[0].memory.edit_note("s", "1.1", text="Corrected meanwhile.")
+        return "- [low] They talked."
+
+    roles = Roles(observer=lambda _: f"- [high] (1) {CODE} {LONG}", reflector=editing)
+    async with open_runtime(remembering(sqlite_url, reflect_at_tokens=50), provider=roles.provider) as runtime:
+        runtimes.append(runtime)
+        await talk(runtime, 1)
+        texts = [note.text for batch in (await runtime.memory.show("s")).batches for note in batch.observations]
+    assert roles.reflector
+    assert "Corrected meanwhile." in texts, "the reflection of the old text was not stored"
+
+
+async def test_facts_can_be_pinned_and_corrected(store_url: str) -> None:
+    roles = Roles(observer=lambda _: "- [fact] (1) home: lives in Bern\n- [fact] (1) pet: a journey")
+    settings = remembering(store_url, user_facts=True)
+    async with open_runtime(settings, provider=roles.provider) as runtime:
+        await runtime.run("s", f"lives in Bern {LONG}", user_id="ann")
+        await runtime.memory.settle()
+        home, pet = await runtime.memory.facts(user_id="ann")
+        assert await runtime.memory.edit_fact(home.id, text="lives in Basel", user_id="bob") is None
+        changed = await runtime.memory.edit_fact(home.id, text="lives in Basel", user_id="ann")
+        assert changed
+        assert (changed.text, changed.pinned, changed.session_id, changed.first_seq) == ("lives in Basel", True, "s", 1)
+        assert await runtime.memory.edit_fact(pet.id, pinned=True, user_id="ann")
+        every = await runtime.memory.facts(user_id="ann", replaced=True)
+        assert [(fact.name, fact.text, fact.replaced_by is None) for fact in every] == [
+            ("home", "lives in Bern", False),
+            ("pet", "a journey", False),
+            ("home", "lives in Basel", True),
+            ("pet", "a journey", True),
+        ]
+        unpinned = await runtime.memory.edit_fact(changed.id, pinned=False, user_id="ann")
+        assert unpinned
+        assert (unpinned.text, unpinned.pinned) == ("lives in Basel", False)
+        await runtime.run("new", "hello", user_id="ann")
+    assert "home: lives in Basel" in quoted(roles.agent[-1])
+    assert "Bern" not in quoted(roles.agent[-1])

@@ -1,0 +1,193 @@
+"""Kills around a pause for a credential: before the request, between request and answer, and after the answer."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from google.adk.agents.context import Context
+from google.adk.auth.auth_credential import AuthCredential
+from google.adk.auth.auth_handler import AuthHandler
+from google.adk.auth.auth_tool import AuthConfig
+from google.adk.tools import ToolContext
+from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTool
+from google.adk.workflow import START, Workflow, node
+
+from lango import open_runtime
+from lango.runtime.runtime import Runtime
+from lango.store.credentials.secret_box import KEY_VARIABLE, new_key
+from tests.agents.parts import collect, rows, settings_for, statuses
+from tests.support.agent_shapes import agent, call, nodes
+from tests.support.kill_points import Journal, copy_after_each_commit, left_behind, story, until_idle
+from tests.support.openapi_tools import rest_tools
+from tests.support.servers.oauth_server import OAuthServer, oauth_server
+
+Make = Callable[[Journal, OAuthServer], Any]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, new_key())
+
+
+@pytest.fixture
+def oauth() -> Iterator[OAuthServer]:
+    with oauth_server(reusable_codes=True) as server:
+        yield server
+
+
+async def account_of(j: Journal, oauth: OAuthServer, credential: AuthCredential) -> dict[str, Any]:
+    """Ask the API whose credential this is: the effect of every tool here."""
+    assert credential.oauth2
+    headers = {"Authorization": f"Bearer {credential.oauth2.access_token}"}
+    async with httpx.AsyncClient() as client:
+        found = (await client.get(f"{oauth.url}/api", headers=headers)).json()
+    j.effects.append(f"account {found['user']}")
+    return found
+
+
+def manager_tool(j: Journal, oauth: OAuthServer) -> Any:
+    """Make a tool whose credential ADK manages."""
+
+    async def account(credential: AuthCredential) -> dict[str, Any]:
+        """Return the name of the user's account."""
+        return await account_of(j, oauth, credential)
+
+    return AuthenticatedFunctionTool(func=account, auth_config=oauth.config(pkce=True))
+
+
+def own_tool(j: Journal, oauth: OAuthServer) -> Any:
+    """Make a tool that requests and reads the answer itself, as ADK's documentation shows it."""
+    config = oauth.config(pkce=True)
+
+    async def account(tool_context: ToolContext) -> dict[str, Any]:
+        """Return the name of the user's account."""
+        credential = await load(tool_context, config)
+        if credential is None or not (credential.oauth2 and credential.oauth2.access_token):
+            tool_context.request_credential(config)
+            return {"status": "pending"}
+        return await account_of(j, oauth, credential)
+
+    return account
+
+
+async def load(context: ToolContext, config: AuthConfig) -> AuthCredential | None:
+    credential = await context.load_credential(config) or context.get_auth_response(config)
+    if credential is not None and credential.oauth2 and credential.oauth2.access_token:
+        saved = config.model_copy(deep=True)
+        saved.exchanged_auth_credential = credential
+        await context.save_credential(saved)
+    return credential
+
+
+def with_manager(j: Journal, oauth: OAuthServer) -> Any:
+    return agent(j, "a", call("account"), "A done", tools=[manager_tool(j, oauth)])
+
+
+def with_own_tool(j: Journal, oauth: OAuthServer) -> Any:
+    return agent(j, "a", call("account"), "A done", tools=[own_tool(j, oauth)])
+
+
+def in_agent_of_workflow(j: Journal, oauth: OAuthServer) -> Any:
+    one, _, three = nodes(j)
+    first = agent(j, "a", call("account"), "A done", tools=[manager_tool(j, oauth)])
+    return Workflow(name="r", edges=[(START, one, first, three)])
+
+
+def tool_node(j: Journal, oauth: OAuthServer) -> Any:
+    one, _, three = nodes(j)
+
+    def none(node_input: Any) -> dict[str, Any]:
+        return {}
+
+    return Workflow(name="r", edges=[(START, one, none, manager_tool(j, oauth), three)])
+
+
+def function_node(j: Journal, oauth: OAuthServer) -> Any:
+    one, _, three = nodes(j)
+    config = oauth.config(pkce=True)
+
+    async def account(ctx: Context, node_input: Any) -> dict[str, Any]:
+        credential = AuthHandler(config).get_auth_response(ctx.state)
+        assert credential
+        return await account_of(j, oauth, credential)
+
+    return Workflow(name="r", edges=[(START, one, node(account, auth_config=config, rerun_on_resume=True), three)])
+
+
+def openapi_tool(j: Journal, oauth: OAuthServer) -> Any:
+    tools = rest_tools(oauth, oauth.config(pkce=True), lambda: j.effects.append("account alice"))
+    return agent(j, "a", call("account"), "A done", tools=[tools])
+
+
+SHAPES: dict[str, Make] = {
+    "a tool whose credential ADK manages": with_manager,
+    "a tool that asks by itself": with_own_tool,
+    "an agent of a workflow": in_agent_of_workflow,
+    "a tool that is a node": tool_node,
+    "a function that is a node": function_node,
+    "a tool of an OpenAPI document": openapi_tool,
+}
+
+
+async def ask(runtime: Runtime) -> None:
+    await collect((await runtime.submit("s", "go")).follow())
+
+
+async def give(runtime: Runtime, oauth: OAuthServer) -> int:
+    """Answer every open request, as a user does who opens its address; return how many there were."""
+    given = 0
+    while requests := await runtime.credentials.requests("s"):
+        for request in requests:
+            given += 1
+            address = await oauth.allow(request.auth_url)
+            await collect((await runtime.submit_credential("s", request.call_id, address)).follow())
+    return given
+
+
+async def conversation(runtime: Runtime) -> list[str]:
+    """Return the conversation without what ADK makes anew for each request."""
+    lines = await story(runtime.store)
+    return [re.sub(r'"(state|authUri|functionCallId)": "[^"]*"', r'"\1": ""', line) for line in lines]
+
+
+@pytest.mark.filterwarnings("ignore:Setting per-request cookies:DeprecationWarning")  # ADK's own request
+@pytest.mark.parametrize("leg", ["the request", "the answer"])
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_tool_that_needs_a_credential_goes_on_after_a_kill_at_each_commit(
+    tmp_path: Path, shape: str, leg: str, oauth: OAuthServer
+) -> None:
+    journal = Journal()
+    first = settings_for(f"sqlite:///{tmp_path}/first.db")
+    async with open_runtime(first, root_agent=SHAPES[shape](journal, oauth)) as runtime:
+        await runtime.sessions.create("s")
+        if leg == "the request":
+            copies = await copy_after_each_commit(runtime, tmp_path, lambda: ask(runtime))
+            await give(runtime, oauth)
+        else:
+            await ask(runtime)
+
+            async def answer() -> None:
+                await give(runtime, oauth)
+
+            copies = await copy_after_each_commit(runtime, tmp_path, answer)
+        whole = await conversation(runtime)
+        assert await statuses(runtime) == ["done", "done"]
+        assert journal.effects.count("account alice") == 1
+    assert len(copies) >= 3
+    for copy in copies:
+        before, again = await left_behind(copy), Journal()
+        async with open_runtime(settings_for(f"sqlite:///{copy}"), root_agent=SHAPES[shape](again, oauth)) as runtime:
+            await until_idle(runtime)
+            given = await give(runtime, oauth)
+            ended = await conversation(runtime)
+            unknown = await rows(runtime.store, "SELECT 1 FROM tool_journal WHERE result LIKE '%outcome is unknown%'")
+            assert set(await statuses(runtime)) == {"done"}, copy.name
+        if unknown:
+            continue  # a tool that had begun is never run again: the model is told
+        assert given == (0 if leg == "the answer" else 1), copy.name
+        assert ended == whole, copy.name
+        assert again.effects_by_name["account"] + before.finished["account"] == 1, copy.name
+        assert "account None" not in again.effects, copy.name

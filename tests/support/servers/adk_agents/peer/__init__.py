@@ -1,0 +1,3 @@
+"""An agent made of ADK's own classes alone."""
+
+from . import agent as agent

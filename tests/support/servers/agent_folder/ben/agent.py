@@ -1,0 +1,8 @@
+"""Ben, one of two agents in a folder as `adk web` takes it."""
+
+from echo import Echo  # the folder of the agents is on the path, as with ADK
+from google.adk.agents import LlmAgent
+
+from lango.adk import ProviderLlm
+
+root_agent = LlmAgent(name="ben", description="This is Ben.", model=ProviderLlm(provider=Echo("ben"), model="echo-ben"))

@@ -1,0 +1,51 @@
+"""Two agents that speak at once, and one that speaks after them."""
+
+# pyright: reportDeprecated=false
+
+import asyncio
+import warnings
+from collections.abc import AsyncGenerator
+
+from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
+
+from lango.adk import ProviderLlm
+from lango.messages import ToolCall
+from lango.providers import Request
+from lango.providers.protocol import Delta, Finish, TextDelta
+from lango.testing import ScriptedProvider
+
+warnings.filterwarnings("ignore", ".*deprecated in favor of Workflow", DeprecationWarning)
+
+
+class _Speaker:
+    """A model that says its words one by one, and lets others speak in between."""
+
+    name = "speaker"
+
+    def __init__(self, text: str) -> None:
+        self._words = text.split(" ")
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        for number, word in enumerate(self._words):
+            await asyncio.sleep(0)
+            yield TextDelta(f" {word}" if number else word)
+        yield Finish("stop")
+
+
+def _agent(name: str, text: str) -> LlmAgent:
+    return LlmAgent(name=name, model=ProviderLlm(provider=_Speaker(text), model="words"))
+
+
+def _transfer(_: Request) -> ToolCall:
+    return ToolCall("t", "transfer_to_agent", {"agent_name": "review"})
+
+
+both = ParallelAgent(
+    name="both", sub_agents=[_agent("anna", "I am Anna and agree."), _agent("ben", "I am Ben and do not.")]
+)
+review = SequentialAgent(name="review", sub_agents=[both, _agent("critic", "Both have a point.")])
+root_agent = LlmAgent(
+    name="chair",
+    model=ProviderLlm(provider=ScriptedProvider([_transfer] * 1000), model="scripted"),
+    sub_agents=[review],
+)
