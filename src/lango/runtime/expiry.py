@@ -35,10 +35,12 @@ class ApprovalExpiry:
         self._wake.set()
 
     async def expire_session(self, name: SessionId) -> None:
-        """Expire the due requests of a session now."""
+        """Expire the due requests of a session now, or soon if a turn is still running in it."""
         session = await self._store.read(find_session, name)
-        if session is not None and await self._store.read(approvals.has_expired_approvals, session.key):
-            await self._store.write(expire_approvals, session.key, time.time())
+        if session is None or not await self._store.read(approvals.has_expired_approvals, session.key):
+            return
+        if not await self._store.write(expire_approvals, session.key, time.time()):
+            self.check_soon()
 
     async def run(self) -> None:
         """Expire requests when they are due, until cancelled."""
