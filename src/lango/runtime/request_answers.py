@@ -75,7 +75,7 @@ class RequestAnswers:
         approved: bool,
         user_id: str = "user",
         grant: NewGrant | None = None,
-        client_tools: Sequence[Tool] = (),
+        client_tools: Sequence[Tool] | None = None,
         quota_id: str | None = None,
         options: ModelOptions | None = None,
         reason: str = "",
@@ -110,7 +110,7 @@ class RequestAnswers:
         await self._expiry.expire_session(name)
         turn_input = await self._engine.inputs.input_answer(name, call_id, value, idempotency_key)
         turn_input.digest = request_digest("input", call_id, value)
-        await self._engine.inputs.add_options(name, turn_input)
+        await self._engine.inputs.add_settings(name, turn_input)
         return await self._start_in_background(name, turn_input, idempotency_key, quota_id)
 
     async def open_input_requests(self, session_id: str, *, user_id: str = "user") -> list[InputRequest]:
@@ -140,7 +140,7 @@ class RequestAnswers:
         await self._expiry.expire_session(name)
         turn_input = await self._engine.inputs.credential_answer(name, call_id, value, idempotency_key)
         turn_input.digest = request_digest("credential", call_id)  # the value is secret
-        await self._engine.inputs.add_options(name, turn_input)
+        await self._engine.inputs.add_settings(name, turn_input)
         return await self._start_in_background(name, turn_input, idempotency_key, quota_id)
 
     async def awaited_results(self, session_id: str, *, user_id: str = "user") -> list[AwaitedResult]:
@@ -155,7 +155,7 @@ class RequestAnswers:
         *,
         user_id: str = "user",
         idempotency_key: str | None = None,
-        client_tools: Sequence[Tool] = (),
+        client_tools: Sequence[Tool] | None = None,
         history: Sequence[Message] = (),
         at_revision: int | None = None,
         quota_id: str | None = None,
@@ -169,7 +169,7 @@ class RequestAnswers:
         long-running tools, and more results follow; None: they may. Results of calls that wait for none are left out.
         Raise `CallNotWaiting` if none is left. With a `history`, the results are those of the calls at its end, and the
         session starts with it. `at_revision`, `quota_id`, `options` and `digest` are as
-        in `submit`; without `options`, those of the turn that paused hold.
+        in `submit`; without `options` or `client_tools`, those of the turn that paused hold.
         """
         name = SessionId(self.app_name, user_id, session_id)
         if history:
@@ -179,8 +179,7 @@ class RequestAnswers:
                 name, results, idempotency_key, will_continue=will_continue
             )
         turn_input.digest = digest or request_digest("results", results)
-        self._engine.inputs.add_client_tools(turn_input, client_tools)
-        await self._engine.inputs.add_options(name, turn_input, options)
+        await self._engine.inputs.add_settings(name, turn_input, options, client_tools)
         return await self._start_in_background(name, turn_input, idempotency_key, quota_id, at_revision)
 
     def shown_results(self, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
@@ -193,7 +192,7 @@ class RequestAnswers:
         call_id: str,
         approved: bool,
         user_id: str,
-        client_tools: Sequence[Tool] = (),
+        client_tools: Sequence[Tool] | None = None,
         quota_id: str | None = None,
         grant: NewGrant | None = None,
         options: ModelOptions | None = None,
@@ -210,8 +209,7 @@ class RequestAnswers:
             name, call_id, approved=approved, grant=limited, reason=reason.strip()
         )
         assert turn_input.approval_answer
-        self._engine.inputs.add_client_tools(turn_input, client_tools)
-        await self._engine.inputs.add_options(name, turn_input, options)
+        await self._engine.inputs.add_settings(name, turn_input, options, client_tools)
         turn_input.quota_id = quota_id
         turn = await self._acceptance.accept(name, turn_input, f"answer to {turn_input.approval_answer.request_id}")
         if turn.turn.repeated or turn.readers or turn.detached:

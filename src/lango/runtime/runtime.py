@@ -244,7 +244,7 @@ class Runtime(RequestAnswers):
         idempotency_key: str | None = None,
         attachments: Sequence[Attachment] = (),
         state_delta: Mapping[str, Any] | None = None,
-        client_tools: Sequence[Tool] = (),
+        client_tools: Sequence[Tool] | None = None,
         results: Mapping[str, Mapping[str, Any]] | None = None,
         history: Sequence[Message] = (),
         at_revision: int | None = None,
@@ -274,8 +274,7 @@ class Runtime(RequestAnswers):
         else:
             turn_input = await self._message_or_answer(name, text, attachments, idempotency_key)
         self._engine.inputs.add_state(turn_input, state_delta or {})
-        self._engine.inputs.add_client_tools(turn_input, client_tools)
-        await self._engine.inputs.add_options(name, turn_input, options)
+        await self._engine.inputs.add_settings(name, turn_input, options, client_tools)
         turn_input.digest = digest
         if results:
             await self._engine.inputs.add_results(name, turn_input, results)

@@ -114,6 +114,32 @@ async def test_a_turn_that_goes_on_after_a_pause_has_the_options_of_the_one_that
     assert [request.system.endswith("Be brief.") for request in provider.requests] == [True, True, True, False]
 
 
+async def test_a_turn_that_goes_on_after_a_pause_offers_the_client_tools_of_the_one_that_paused(store_url: str) -> None:
+    wipe = Tool("note", "Wipe it.", NOTE.parameters, _note, level="dangerous")
+    show = Tool("show", "Show it.", SCHEMA, _note)
+    provider = ScriptedProvider(
+        [ToolCall("c1", "note", {"text": "x"}), ToolCall("c2", "pick", {"city": "a"}), "seen", "plain"]
+    )
+    settings = settings_for(store_url)
+    async with open_runtime(settings, tools=[wipe], provider=provider) as runtime:
+        await send(runtime, None, client_tools=[PICK, SHOW])
+    async with open_runtime(settings, tools=[wipe, show], provider=provider) as runtime:  # the name is taken since
+        await collect((await runtime.submit_approval("s", "c1", approved=True)).follow())
+        await collect((await runtime.submit_results("s", {"c2": {}})).follow())
+        await send(runtime, None)
+    offered = [seen(request)["tools"] for request in provider.requests]
+    assert offered == [["note", "pick", "show"]] * 3 + [["note", "show"]]
+    assert [tool.description for tool in provider.requests[1].tools if tool.name == "show"] == ["Show it."]
+
+
+async def test_an_answer_that_brings_no_client_tools_offers_none(sqlite_url: str) -> None:
+    provider = ScriptedProvider([ToolCall("c1", "pick", {"city": "a"}), "picked"])
+    async with open_runtime(settings_for(sqlite_url), tools=[NOTE], provider=provider) as runtime:
+        await send(runtime, None, client_tools=[PICK])
+        await collect((await runtime.submit_results("s", {"c1": {}}, client_tools=[])).follow())
+    assert [seen(request)["tools"] for request in provider.requests] == [["note", "pick"], ["note"]]
+
+
 async def test_a_required_call_is_one_of_the_clients_tools_if_there_are_any(sqlite_url: str) -> None:
     picked = ToolCall("c1", "pick", {"city": "Rome"})
     provider = ScriptedProvider([picked, "thanks", ToolCall("n1", "note", {"text": "x"}), "noted"])

@@ -53,8 +53,13 @@ class ClientTool(BaseTool):
 
 def check_tool_names(tools: Iterable[str], agents: Iterable[Any]) -> None:
     """Raise `ClientToolRefused` for a name that a tool of an agent has, or that ADK reserves."""
+    _refuse(names_in_use(tools, agents))
+
+
+def names_in_use(tools: Iterable[str], agents: Iterable[Any]) -> set[str]:
+    """Return the names that a tool of an agent has, or that ADK reserves."""
     used_names = _agent_tool_names(agents) | ADK_TOOL_NAMES
-    _refuse(name for name in tools if name in used_names or is_reserved_name(name))
+    return {name for name in tools if name in used_names or is_reserved_name(name)}
 
 
 def add_client_tools(request: LlmRequest, tools: Mapping[str, Tool]) -> None:

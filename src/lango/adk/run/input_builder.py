@@ -13,6 +13,7 @@ from lango.adk.agents.client_tools import (
     as_user_content,
     check_tool_names,
     find_unanswered_results,
+    names_in_use,
     results_content,
     results_to_store,
 )
@@ -91,22 +92,36 @@ class InputBuilder:
             turn_input.event.actions.state_delta.update(state_delta)
             turn_input.entry = replace(turn_input.entry, state_delta=dict(turn_input.event.actions.state_delta))
 
-    def add_client_tools(self, turn_input: TurnInput, tools: Sequence[Tool]) -> None:
-        """Offer client tools in a turn. Raise `ClientToolRefused` for a name that is already used or reserved."""
-        turn_input.client_tools = tools_by_name(tools)
-        check_tool_names(turn_input.client_tools, walk_agents(self._root))
+    async def add_settings(
+        self,
+        name: SessionId,
+        turn_input: TurnInput,
+        options: ModelOptions | None = None,
+        client_tools: Sequence[Tool] | None = None,
+    ) -> None:
+        """Set what a request brings for its turn: options for the model calls, and the client's tools.
 
-    async def add_options(self, name: SessionId, turn_input: TurnInput, options: ModelOptions | None = None) -> None:
-        """Set options for the model calls of a turn. Raise `ModelOptionsRefused` if the agents cannot follow them.
-
-        None: a turn that goes on after a pause has those of the turn that paused.
+        None: a turn that goes on after a pause has those of the turn that paused, without tools whose names the agents
+        have taken since. Raise `ModelOptionsRefused` if the agents cannot follow the options, `ClientToolRefused` for a
+        tool with a name that is already used or reserved.
         """
-        if options is not None:
+        paused: Mapping[str, Any] = {}
+        if turn_input.continues_invocation and (options is None or client_tools is None):
+            session = await self._store.read(find_session, name)
+            if session is not None:
+                paused = await self._store.read(read_request, session.key, turn_input.event.invocation_id)
+        if client_tools is None:
+            kept = tools_by_name([client_tool(**members) for members in paused.get("client_tools", ())])
+            taken = names_in_use(kept, walk_agents(self._root))
+            turn_input.client_tools = {name: tool for name, tool in kept.items() if name not in taken}
+        else:
+            turn_input.client_tools = tools_by_name(client_tools)
+            check_tool_names(turn_input.client_tools, walk_agents(self._root))
+        if options is None:
+            turn_input.options = convert(paused.get("options", {}), ModelOptions).for_next_turn
+        else:
             check_options(options, self._root, walk_agents(self._root))
             turn_input.options = options
-        elif turn_input.continues_invocation and (session := await self._store.read(find_session, name)) is not None:
-            paused = await self._store.read(read_request, session.key, turn_input.event.invocation_id)
-            turn_input.options = convert(paused.get("options", {}), ModelOptions).for_next_turn
 
     async def add_results(self, name: SessionId, turn_input: TurnInput, results: ClientResults) -> None:
         """Add the results of open client calls to a message; results of other calls are left out."""

@@ -69,7 +69,7 @@ class TurnStreams:
         idempotency_key: str | None = None,
         files: Sequence[Attachment] = (),
         state_delta: Mapping[str, Any] | None = None,
-        client_tools: Sequence[Tool] = (),
+        client_tools: Sequence[Tool] | None = None,
         results: Mapping[str, Mapping[str, Any]] | None = None,
         history: Sequence[Message] = (),
         at_revision: int | None = None,
@@ -101,7 +101,7 @@ class TurnStreams:
         session_id: str,
         results: Mapping[str, Mapping[str, Any]],
         idempotency_key: str | None,
-        client_tools: Sequence[Tool] = (),
+        client_tools: Sequence[Tool] | None = None,
         history: Sequence[Message] = (),
         at_revision: int | None = None,
         *,
@@ -135,7 +135,7 @@ class TurnStreams:
         approved: bool,
         grant: NewGrant | None = None,
         reason: str = "",
-        client_tools: Sequence[Tool] = (),
+        client_tools: Sequence[Tool] | None = None,
         options: ModelOptions | None = None,
     ) -> TurnRef:
         """Answer an approval request, and run the turn that continues with it."""
