@@ -2,6 +2,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup weights run chat model sandbox browser pictures pythons downloads test examples bench check audit reference dist format clean
 
+# the suite starts hundreds of processes: each would compile every module again where this is set
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 TOOLS := .tools
 UV := $(TOOLS)/bin/uv

@@ -30,8 +30,15 @@ def _provider(vendor: str, url: str) -> Provider:
             return AnthropicProvider("key", base_url=url)
         case "gemini":
             return GeminiProvider("key", base_url=url)
-        case api:
-            return OpenAIProvider("key", base_url=url, api=api)
+        case "responses":
+            return OpenAIProvider("key", base_url=url, api="responses")
+        case _:
+            return OpenAIProvider("key", base_url=url, api="chat")
+
+
+def _client(app: Any) -> AsyncOpenAI:
+    http: Any = httpx.AsyncClient(transport=httpx.ASGITransport(app=app))
+    return AsyncOpenAI(base_url="http://127.0.0.1:8787/v1", api_key="none", http_client=http)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +60,7 @@ async def test_the_vendors_sentence_is_a_bad_request_and_is_not_sent_again(
     async with (
         wire_server(refuse) as wire,
         open_runtime(settings, provider=_provider(vendor, wire.url)) as runtime,
-        httpx.AsyncClient(transport=httpx.ASGITransport(app=create_app(settings, runtime))) as http,
-        AsyncOpenAI(base_url="http://127.0.0.1:8787/v1", api_key="none", http_client=http) as client,
+        _client(create_app(settings, runtime)) as client,
     ):
         with pytest.raises(openai.BadRequestError, match="'allOf' is not permitted"):
             await client.chat.completions.create(
