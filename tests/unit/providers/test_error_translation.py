@@ -35,7 +35,8 @@ EXCHANGE = VendorRequest("acme", "big-model", CANARY)
 def exceptions_of(*modules: ModuleType) -> Iterator[type[Exception]]:
     seen: set[type[Exception]] = set()
     for module in modules:
-        for _, kind in inspect.getmembers(module, inspect.isclass):
+        classes = [value for value in vars(module).values() if issubclass(type(value), type)]  # loads no lazy member
+        for kind in classes:
             own = kind.__module__.startswith(module.__name__.split(".")[0])
             if own and issubclass(kind, Exception) and not issubclass(kind, Warning) and kind not in seen:
                 seen.add(kind)
