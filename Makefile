@@ -1,6 +1,6 @@
 # python3 (3.11 or newer) and make are all this needs: everything else is brought by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup weights run chat model sandbox browser pictures pythons downloads test examples bench check audit reference dist format clean
+.PHONY: help setup weights run chat model sandbox browser pictures pythons downloads collect test examples bench check audit reference dist format clean
 
 # the suite starts hundreds of processes: each would compile every module again where this is set
 unexport PYTHONDONTWRITEBYTECODE
@@ -54,8 +54,12 @@ pythons: setup  ## the tests of the pure core on every other Python here
 downloads: setup
 	@$(UV) run --frozen python -m tests.support.clients.packages
 
+# compiles the tests and all that they import once, for all workers
+collect: setup
+	@$(UV) run --frozen pytest --collect-only -q > /dev/null || $(UV) run --frozen pytest --collect-only -q
+
 test: setup sandbox browser  ## every test
-	@$(MAKE) --no-print-directory --jobs check pythons downloads
+	@$(MAKE) --no-print-directory --jobs check pythons downloads collect
 	$(UV) run --frozen pytest -n $(WORKERS) --dist worksteal
 
 examples: setup  ## the property tests with other examples, and more of them, each time
