@@ -7,7 +7,7 @@ from lango.cli.terminal_text import format_time
 from lango.config import Settings
 from lango.errors import SessionNotFound
 from lango.events import Usage
-from lango.runtime.session_usage import SessionUsage, TurnUsage, session_usage, window_rules_for
+from lango.runtime.sessions.session_usage import SessionUsage, TurnUsage, session_usage, window_rules_for
 from lango.store import SessionId, Store
 
 

@@ -16,12 +16,12 @@ from lango.events import TurnEvent, Usage
 from lango.memory import Memory
 from lango.messages import Attachment, Message
 from lango.runtime.artifacts import Artifacts
-from lango.runtime.credentials import Credentials
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
-from lango.runtime.grants import Grants
-from lango.runtime.inbox import Inbox
-from lango.runtime.request_answers import RequestAnswers
-from lango.runtime.sessions import Sessions
+from lango.runtime.requests.credentials import Credentials
+from lango.runtime.requests.grants import Grants
+from lango.runtime.requests.inbox import Inbox
+from lango.runtime.requests.request_answers import RequestAnswers
+from lango.runtime.sessions.sessions import Sessions
 from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace, session_trace, traced_request
 from lango.store import SessionId, Store, Turn
 from lango.store.sessions.sessions import find_session

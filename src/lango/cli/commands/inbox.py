@@ -47,7 +47,7 @@ def list_items(
         return
 
     async def read(opened: "Store") -> "list[InboxItem]":
-        from lango.runtime.inbox import Inbox
+        from lango.runtime.requests.inbox import Inbox
 
         found: list[InboxItem] = []
         for name, _ in await session_owners(opened, app_name, user):

@@ -153,7 +153,7 @@ def lost(
 ) -> None:
     """Show for a text, message by message, whether the agent still reads it, or which step of memory dropped it."""
     from lango.memory.lost import read_lost
-    from lango.runtime.session_usage import window_rules_for
+    from lango.runtime.sessions.session_usage import window_rules_for
 
     rules = window_rules_for(load_settings(config))
 

@@ -15,8 +15,8 @@ from lango.errors import SessionNotFound
 
 if TYPE_CHECKING:
     from lango.messages import Message
-    from lango.runtime.session_usage import SessionUsage
-    from lango.runtime.sessions import Sessions
+    from lango.runtime.sessions.session_usage import SessionUsage
+    from lango.runtime.sessions.sessions import Sessions
     from lango.store import SessionId, SessionRecord, Store
     from lango.store.lifecycle.integrity import Problem
 
@@ -222,7 +222,7 @@ def _print_session(record: "SessionRecord", as_json: bool, sentence: str, before
 async def _sessions_api(
     store: "Store", session_id: str, app: str | None, user: str | None
 ) -> "tuple[Sessions, SessionRecord]":
-    from lango.runtime.sessions import Sessions
+    from lango.runtime.sessions.sessions import Sessions
 
     record = await session_by_id(store, session_id, app, user)
     return Sessions(store, record.name.app_name), record

@@ -77,7 +77,7 @@ def export(
 async def _export(
     store: "Store", records: "list[SessionRecord]", format: ExportFormat, file: IO[bytes], advance: Progress
 ) -> int:
-    from lango.runtime.sessions import Sessions
+    from lango.runtime.sessions.sessions import Sessions
 
     done, total = 0, sum(record.last_seq for record in records)
     for record in records:
@@ -106,7 +106,7 @@ def import_(
     """Import the sessions of an exported file, each completely or not at all."""
 
     async def read(opened: "Store", parts: _ExportFile) -> None:
-        from lango.runtime.session_transfer import import_session
+        from lango.runtime.sessions.session_transfer import import_session
 
         while parts.has_more:
             made = await import_session(opened, parts.next_export(), app, user, new_id, parts.report_imported_share)

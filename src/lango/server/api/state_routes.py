@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict
 
-from lango.runtime.session_state import Scope, SessionState, StateChange, change_state, session_state
+from lango.runtime.sessions.session_state import Scope, SessionState, StateChange, change_state, session_state
 from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.json_body import large_response

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from lango.runtime.session_usage import DEFAULT_TURNS, SessionUsage
+from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage
 from lango.server.context import Context
 from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, RecordView, SessionIdPath
 from lango.server.security.auth import AuthenticatedRoute, CurrentCaller

@@ -26,7 +26,7 @@ from starlette.responses import Response
 from lango.adk.services import adk_server
 from lango.errors import UsageError
 from lango.events import TurnError
-from lango.runtime.session_state import change_state
+from lango.runtime.sessions.session_state import change_state
 from lango.server.compat.adk.adk_paths import (
     SESSION_PATH,
     SESSIONS_PATH,

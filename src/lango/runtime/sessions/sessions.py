@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunning, Unstorable
 from lango.history import WindowRules
-from lango.runtime.session_document import DocumentFormat, session_document
-from lango.runtime.session_transfer import export_session, import_session
-from lango.runtime.session_usage import DEFAULT_TURNS, SessionUsage, TotalsCache, session_usage
+from lango.runtime.sessions.session_document import DocumentFormat, session_document
+from lango.runtime.sessions.session_transfer import export_session, import_session
+from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage, TotalsCache, session_usage
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
 from lango.store.engine.database import Operation
 from lango.store.lifecycle import fork as forks
@@ -154,7 +154,7 @@ class Sessions:
     async def export_document(
         self, session_id: str, document_format: DocumentFormat, *, user_id: str = "user"
     ) -> AsyncGenerator[str, None]:
-        """Write a conversation as a document that people read; see `lango.runtime.session_document`."""
+        """Write a conversation as a document that people read; see `lango.runtime.sessions.session_document`."""
         session = await self.read(session_id, user_id=user_id)
         async with aclosing(session_document(self._store, session, document_format)) as parts:
             async for part in parts:

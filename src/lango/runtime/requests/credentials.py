@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from lango.runtime.expiry import ApprovalExpiry
+from lango.runtime.requests.expiry import ApprovalExpiry
 from lango.store import SessionId, Store
 from lango.store.codec.ids import call_key
 from lango.store.credentials import credentials

@@ -13,10 +13,10 @@ from lango.grants import NewGrant
 from lango.messages import Message
 from lango.runtime.acceptance import TurnAcceptance
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
-from lango.runtime.expiry import ApprovalExpiry
-from lango.runtime.grants import limit_grant
-from lango.runtime.session_options import AllowedOptions
-from lango.runtime.tool_questions import ToolQuestions
+from lango.runtime.requests.expiry import ApprovalExpiry
+from lango.runtime.requests.grants import limit_grant
+from lango.runtime.requests.tool_questions import ToolQuestions
+from lango.runtime.sessions.session_options import AllowedOptions
 from lango.store import SessionId, Store
 from lango.store.sessions.sessions import find_session
 from lango.store.tool_calls.approvals import MAX_REASON_CHARACTERS
