@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from lango.adk.run.engine import AdkEngine
-from lango.adk.run.input_builder import is_answer_address
+from lango.adk.run.input.input_builder import is_answer_address
 from lango.adk.services.artifact_service import SqlArtifactService
 from lango.config import Settings
 from lango.errors import SessionNotFound, TurnCancelled
@@ -33,7 +33,7 @@ from lango.turns.running_turn import RunningTurn, collect_answer, follow_until_l
 from lango.turns.turn_input import ModelOptions, TurnInput, check_attachments
 
 if TYPE_CHECKING:
-    from lango.adk.agents.tool_names import ToolNames
+    from lango.adk.agents.tools.tool_names import ToolNames
 
 _log = logging.getLogger("lango.runtime")
 

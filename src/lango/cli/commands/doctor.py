@@ -188,7 +188,7 @@ def _check_names(settings: "Settings", paths: list[str]) -> str:
 
 async def _check_mcp_server(settings: "Settings", name: str, offline: bool) -> str:
     """Check that an MCP server starts or answers, and count its tools."""
-    from lango.adk.agents.mcp.toolset import mcp_toolsets
+    from lango.adk.agents.tools.mcp.toolset import mcp_toolsets
 
     [toolset] = mcp_toolsets({name: settings.mcp[name]}, timeout_s=_MCP_TIMEOUT_S)
     if settings.mcp[name].oauth is not None:

@@ -12,7 +12,7 @@ from google.adk.events import Event
 from google.genai import types
 from msgspec.structs import replace
 
-from lango.adk.agents.client_tools import ADK_TOOL_NAMES, results_content, results_to_store
+from lango.adk.agents.tools.client_tools import ADK_TOOL_NAMES, results_content, results_to_store
 from lango.adk.events.events_to_rows import complete_event, event_to_entry
 from lango.adk.events.message_parts import attachments_to_parts
 from lango.adk.model.call_checks import is_reserved_name

@@ -9,7 +9,7 @@ from google.genai import types
 from msgspec import convert
 from msgspec.structs import replace
 
-from lango.adk.agents.client_tools import (
+from lango.adk.agents.tools.client_tools import (
     as_user_content,
     check_tool_names,
     find_unanswered_results,
@@ -21,7 +21,7 @@ from lango.adk.events.events_to_rows import complete_event, event_to_entry
 from lango.adk.events.message_parts import attachments_to_parts
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.model.turn_options import check_options
-from lango.adk.run.client_history import history_to_entries
+from lango.adk.run.input.client_history import history_to_entries
 from lango.adk.run.pauses import credential_answers
 from lango.adk.run.pauses.human_input import answer_content, checked_value
 from lango.adk.services.credential_secrets import holds_credentials, request_purpose, without_secrets
@@ -147,7 +147,7 @@ class InputBuilder:
         return turn_input
 
     def add_history(self, turn_input: TurnInput, history: Sequence[Message]) -> None:
-        """Store a history that the client sent along before a message; see `lango.adk.run.client_history`."""
+        """Store a history that the client sent along before a message; see `lango.adk.run.input.client_history`."""
         preceding = history_to_entries(history, self._root.name, [*walk_agents(self._root)])
         turn_input.entry = replace(turn_input.entry, preceding=preceding)
 

@@ -1,9 +1,13 @@
-"""Request a credential where ADK does not: for a tool that runs again after an answer, and asks again.
+"""Await what ADK does not: credentials that a tool asks for again, and calls that a node of a workflow makes itself.
 
-ADK makes the request after a model's call of a tool. A tool that runs again, because it was approved or because its
+ADK requests a credential after a model's call of a tool. A tool that runs again, because it was approved or because its
 credential came, may need a credential as well: the access was denied meanwhile, or the code was used up.
+
+A node makes a call with an event that has `long_running_tool_ids`. No tool runs for such a call. Its result comes from
+outside, as that of a long-running tool, and is the node's answer.
 """
 
+import time
 import uuid
 from collections.abc import Mapping
 
@@ -14,6 +18,10 @@ from msgspec import Struct
 
 from lango.adk.run.turn_state import TurnState
 from lango.store.codec.records import CREDENTIAL_CALL
+from lango.store.tool_calls.long_running import await_result
+from lango.store.tool_calls.tool_journal import read_journal_entry
+
+_REQUEST_PREFIX = "adk_request_"  # these are awaited as requests to a person
 
 
 class UnmadeRequest(Struct, frozen=True):
@@ -26,7 +34,13 @@ class UnmadeRequest(Struct, frozen=True):
     """The tool's result."""
 
 
-def note_requests(state: TurnState, event: Event) -> None:
+def note_calls(state: TurnState, event: Event) -> None:
+    """Note the credentials that tools asked for, and the long-running calls of nodes."""
+    _note_requests(state, event)
+    _note_own_calls(state, event)
+
+
+def _note_requests(state: TurnState, event: Event) -> None:
     """Note which credentials tools asked for, and for which of them ADK made a request: it does so first."""
     if event.partial:
         return
@@ -39,6 +53,16 @@ def note_requests(state: TurnState, event: Event) -> None:
         if call_id not in state.requested_for and (config.credential_key or "") not in state.requested_keys:
             state.unmade_requests.append(UnmadeRequest(call_id, config, event))
             state.requested_for.add(call_id)
+
+
+def _note_own_calls(state: TurnState, event: Event) -> None:
+    """Note the long-running calls of nodes, those of agents included: only the journal has those of tools."""
+    if event.partial or "/" not in event.node_info.path:
+        return
+    awaited = event.long_running_tool_ids or ()
+    for call in event.get_function_calls():
+        if call.id in awaited and not (call.name or "").startswith(_REQUEST_PREFIX):
+            state.node_call_ids.add(call.id or "")
 
 
 def request_event(unmade: UnmadeRequest) -> Event:
@@ -58,6 +82,14 @@ def request_event(unmade: UnmadeRequest) -> Event:
         content=types.Content(role="model", parts=[types.Part(function_call=call)]),
         long_running_tool_ids={call.id or ""},
     )
+
+
+async def await_own_calls(state: TurnState) -> None:
+    """Await the results of noted calls that no tool ran for, and no client runs."""
+    for call_id in sorted(state.node_call_ids - state.client_calls):
+        if await state.store.read(read_journal_entry, state.turn.session_key, call_id) is None:
+            await state.store.write(await_result, state.turn.session_key, call_id, time.time())
+            state.awaits_result = True
 
 
 def _credential_key(arguments: Mapping[str, object]) -> str:

@@ -18,9 +18,9 @@ from google.adk.tools.base_tool import BaseTool
 from typing_extensions import override
 
 from lango.adk.agents.adk_internals import declaration_of
-from lango.adk.agents.adk_tool import AdkTool, tool_from_adk
-from lango.adk.agents.mcp.questions import AskUser, ReportProgress, ServerCallbacks
-from lango.adk.agents.mcp.results import read_mcp_result
+from lango.adk.agents.tools.adk_tool import AdkTool, tool_from_adk
+from lango.adk.agents.tools.mcp.questions import AskUser, ReportProgress, ServerCallbacks
+from lango.adk.agents.tools.mcp.results import read_mcp_result
 from lango.config import McpSettings
 from lango.errors import ConfigError, MissingCredentials, MissingDependency
 from lango.tools import DEFAULT_TIMEOUT_S, Tool
@@ -45,7 +45,7 @@ class LangoMcpToolset(McpToolset):
 
     @property
     def tools_are_static(self) -> bool:
-        """See `lango.adk.agents.tool_names.StaticToolset`: with OAuth, the tools are those of each user."""
+        """See `lango.adk.agents.tools.tool_names.StaticToolset`: with OAuth, the tools are those of each user."""
         return self.auth_scheme is None
 
     def __init__(

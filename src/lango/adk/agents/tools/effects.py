@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.load_memory_tool import LoadMemoryTool
 
-from lango.adk.agents.adk_tool import AdkTool
+from lango.adk.agents.tools.adk_tool import AdkTool
 from lango.config import ToolSettings
 from lango.tools import Effect
 

@@ -10,7 +10,7 @@ from google.adk.apps import App
 from google.adk.tools.base_toolset import BaseToolset
 from msgspec import Struct
 
-from lango.adk.agents.adk_tool import AdkTool
+from lango.adk.agents.tools.adk_tool import AdkTool
 from lango.adk.agents.tree import names_of, tools_of, walk_with_agent_tools
 from lango.errors import LangoError
 
