@@ -22,7 +22,7 @@ async def read_usage(store: Store, name: SessionId, settings: Settings, limit: i
 def print_usage(usage: SessionUsage, *, as_json: bool) -> None:
     """Print the usage: as the JSON of the server, or as a table of turns with a summary."""
     if as_json:
-        from lango.server.api.usage_routes import UsageReport
+        from lango.server.api.sessions.usage_routes import UsageReport
 
         print(UsageReport.from_usage(usage).model_dump_json())
         return

@@ -52,7 +52,7 @@ def trace(
     found = run_on_store(config, store, read)
     if as_json:
         from lango.cli.options import load_settings
-        from lango.server.api.trace_routes import trace_to_json
+        from lango.server.api.sessions.trace_routes import trace_to_json
 
         keeps = load_settings(config).trace.requests
         print(json.dumps(trace_to_json(found, keeps_requests=keeps)))

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from lango.cli.commands.run import Approve, check_tool_names
+from lango.cli.commands.agent.run import Approve, check_tool_names
 from lango.cli.options import AppFilter, Config, Model, SessionIdArgument, StoreUrl, UserFilter, settings_from_options
 from lango.cli.process_setup import fast_imports, run_async, stdout_for_answers
 from lango.cli.progress import Progress, progress_bar

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pydantic import BaseModel, Field
 
 from lango.server.api.cursors import INBOX_CURSOR, decode_cursor, encode_cursor
-from lango.server.api.pending_schemas import Grant, GrantList
+from lango.server.api.turns.pending_schemas import Grant, GrantList
 from lango.server.context import Context
 from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, PageSize, SessionIdPath
 from lango.server.security.auth import AuthenticatedRoute, CurrentCaller

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace, traced_event
 from lango.runtime.trace.steps import Step, StepKind, StepStatus, TurnTrace
-from lango.server.api.usage_routes import Resumption, TokenUsage
+from lango.server.api.sessions.usage_routes import Resumption, TokenUsage
 from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.json_body import large_response

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import HTMLResponse
 
 from lango.errors import LangoError
-from lango.server.api.turn_routes import STREAM_RESPONSES, CallIdPath
+from lango.server.api.turns.turn_routes import STREAM_RESPONSES, CallIdPath
 from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.schemas import (

@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import override
 
 from lango.errors import LangoError, SessionNotFound, Stopping
-from lango.server.api.pending_schemas import ApprovalAnswer, InputAnswer, ToolResult
+from lango.server.api.turns.pending_schemas import ApprovalAnswer, InputAnswer, ToolResult
 from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError, describe_problems, to_api_error
 from lango.server.schemas import MAX_INTEGER, SESSION_ID, IdempotencyKeyText, NewMessage, RequestBody

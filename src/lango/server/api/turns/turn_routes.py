@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import BaseModel
 
-from lango.server.api.pending_schemas import (
+from lango.server.api.turns.pending_schemas import (
     ApprovalAnswer,
     ApprovalRequest,
     ApprovalRequests,

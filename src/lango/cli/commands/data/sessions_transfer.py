@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from lango.cli.commands.sessions import session_json
+from lango.cli.commands.data.sessions import session_json
 from lango.cli.options import AppFilter, Config, Json, StoreUrl, UserFilter
 from lango.cli.progress import Progress, progress_bar
 from lango.cli.store_access import run_on_store, session_by_id, sessions_matching
