@@ -1,7 +1,6 @@
 """Accept messages, approvals and results, and run their turns: the public API."""
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -34,8 +33,6 @@ from lango.turns.turn_input import ModelOptions, TurnInput, check_attachments
 
 if TYPE_CHECKING:
     from lango.adk.agents.tools.tool_names import ToolNames
-
-_log = logging.getLogger("lango.runtime")
 
 
 class Runtime(RequestAnswers):

@@ -18,8 +18,7 @@ from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.sse import EventStreamResponse
 from lango.server.streaming.turn_streams import TurnStreams
 from lango.store import SessionId, SessionRecord
-from lango.store.sessions.app_sessions import find_apps
-from lango.store.sessions.sessions import find_session
+from lango.store.sessions.sessions import find_apps, find_session
 from lango.store.tool_calls.approvals import expire_approvals, has_expired_approvals
 
 

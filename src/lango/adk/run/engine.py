@@ -61,7 +61,7 @@ from lango.tools import Tool
 from lango.tools.result_files import FileLimits
 from lango.turns.lease_holder import LeaseHolder
 from lango.turns.liveness import OwnerIsGone
-from lango.turns.step_gate import StepGate
+from lango.turns.synchronization import StepGate
 from lango.turns.text_blocks import TextBlocks
 from lango.turns.turn_input import TurnInput
 from lango.turns.turn_progress import NextId, TurnProgress

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
 from lango.adk.events.message_parts import stored_attachments
+from lango.server.api.paging import PageSize
 from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.file_responses import file_response
@@ -19,7 +20,6 @@ from lango.server.schemas import (
     ErrorDetail,
     Message,
     MessagePage,
-    PageSize,
     Responses,
     SessionIdPath,
     attachments_of,

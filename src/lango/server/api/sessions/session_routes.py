@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 
 from lango.errors import UsageError
-from lango.server.api.cursors import SESSION_CURSOR, decode_cursor, encode_cursor
+from lango.server.api.paging import PageSize, SessionCursor, decode_session_cursor, encode_cursor
 from lango.server.context import Context
 from lango.server.errors import ApiError, session_not_found
 from lango.server.json_body import large_response
@@ -23,7 +23,6 @@ from lango.server.schemas import (
     NewFork,
     NewSession,
     NewTitle,
-    PageSize,
     RecordView,
     Responses,
     RewindTo,
@@ -107,11 +106,11 @@ async def create_session(
 async def list_sessions(
     caller: CurrentCaller,
     context: Context,
-    cursor: Annotated[str | None, Query(max_length=200, json_schema_extra={"pattern": SESSION_CURSOR})] = None,
+    cursor: SessionCursor = None,
     limit: PageSize = 50,
 ) -> SessionPage:
     """List the caller's sessions, the newest first."""
-    after = None if cursor is None else decode_cursor(cursor, SESSION_CURSOR)[:2]
+    after = None if cursor is None else decode_session_cursor(cursor)
     records = await context.store.read(
         list_session_page, context.runtime.app_name, caller.user_id, after=after, limit=limit + 1
     )

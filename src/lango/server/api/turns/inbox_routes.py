@@ -4,14 +4,14 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, assert_never
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path
 from msgspec.structs import replace
 from pydantic import BaseModel, Field
 
-from lango.server.api.cursors import INBOX_CURSOR, decode_cursor, encode_cursor
+from lango.server.api.paging import InboxCursor, PageSize, decode_inbox_cursor, encode_cursor
 from lango.server.api.turns.pending_schemas import Grant, GrantList
 from lango.server.context import Context
-from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, PageSize, SessionIdPath
+from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, SessionIdPath
 from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
 from lango.store.codec.json_text import printable_text, to_client_json
 from lango.store.codec.records import as_datetime
@@ -108,7 +108,7 @@ class InboxPage(BaseModel):
 async def list_inbox(
     caller: CurrentCaller,
     context: Context,
-    cursor: Annotated[str | None, Query(max_length=2000, json_schema_extra={"pattern": INBOX_CURSOR})] = None,
+    cursor: InboxCursor = None,
     limit: PageSize = 50,
 ) -> InboxPage:
     """List what waits for the caller in all sessions: approvals, inputs, credentials, results; the newest first."""
@@ -186,5 +186,5 @@ def _how(item: inbox.InboxItem, kind: str, body: dict[str, Any]) -> HowToAnswer:
 
 
 def _decode_place(cursor: str) -> Place:
-    since, key, asking = decode_cursor(cursor, INBOX_CURSOR)
+    since, key, asking = decode_inbox_cursor(cursor)
     return since, key, printable_text(asking[:200])
