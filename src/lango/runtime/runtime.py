@@ -10,7 +10,7 @@ from lango.adk.run.engine import AdkEngine
 from lango.adk.run.input.input_builder import is_answer_address
 from lango.adk.services.artifact_service import SqlArtifactService
 from lango.config import Settings
-from lango.errors import SessionNotFound, TurnCancelled
+from lango.errors import TurnCancelled
 from lango.events import TurnEvent, Usage
 from lango.memory import Memory
 from lango.messages import Attachment, Message
@@ -192,11 +192,9 @@ class Runtime(RequestAnswers):
             return running[0].model_calls() if running else []
 
         name = SessionId(self.app_name, user_id, session_id)
-        how: dict[str, Any] = {"turn": turn, "before": before, "limit": limit, "running_calls": running_calls}
-        trace = await session_trace(self._store, name, **how) if name.is_storable else None
-        if trace is None:
-            raise SessionNotFound(f"there is no session {session_id!r}")
-        return trace
+        return await session_trace(
+            self._store, name, turn=turn, before=before, limit=limit, running_calls=running_calls
+        )
 
     async def traced_request(self, session_id: str, request_id: str, *, user_id: str = "user") -> RequestBodies:
         """Read a request to a model and its response, as they went over the wire. Raise `TraceNotFound`.

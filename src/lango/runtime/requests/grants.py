@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from lango.config import ToolSettings
-from lango.errors import GrantNotFound, GrantRefused, SessionNotFound
+from lango.errors import GrantNotFound, GrantRefused
 from lango.grants import NewGrant
-from lango.store import SessionId, SessionRecord, Store
-from lango.store.sessions.sessions import find_session
+from lango.store import SessionId, Store
+from lango.store.sessions.sessions import get_session
 from lango.store.tool_calls.grants import Grant, read_grants, revoke_grant
 
 
@@ -34,16 +34,11 @@ class Grants:
 
     async def list(self, session_id: str, *, user_id: str = "user") -> Sequence[Grant]:
         """Read the grants of a session, the newest first, with those that have ended. Raise `SessionNotFound`."""
-        return await self._store.read(read_grants, (await self._session(session_id, user_id)).key)
+        session = await self._store.read(get_session, SessionId(self._app_name, user_id, session_id))
+        return await self._store.read(read_grants, session.key)
 
     async def revoke(self, session_id: str, grant_id: int, *, user_id: str = "user") -> None:
         """Revoke a grant: later calls ask again. Raise `GrantNotFound` if it has ended, or there is none."""
-        session = await self._session(session_id, user_id)
+        session = await self._store.read(get_session, SessionId(self._app_name, user_id, session_id))
         if not await self._store.write(revoke_grant, session.key, grant_id, user_id):
             raise GrantNotFound(f"session {session_id!r} has no grant {grant_id} (any more)")
-
-    async def _session(self, session_id: str, user_id: str) -> SessionRecord:
-        session = await self._store.read(find_session, SessionId(self._app_name, user_id, session_id))
-        if session is None:
-            raise SessionNotFound(f"there is no session {session_id!r}")
-        return session

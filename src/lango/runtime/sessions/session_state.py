@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from lango.errors import MessageNotFound, SessionNotFound, StaleSession
+from lango.errors import MessageNotFound, StaleSession
 from lango.store import NewEvent, SessionId, SessionRecord, Store
 from lango.store.engine.database import Operation
-from lango.store.sessions.sessions import find_session
+from lango.store.sessions.sessions import get_session
 from lango.store.sessions.state import StateEvent, read_state_events, split_scopes
 from lango.store.turns.queue import find_newest_turn
 from lango.store.turns.turns import read_turn
@@ -76,18 +76,13 @@ def replay_state(events: Sequence[StateEvent]) -> tuple[dict[Scope, dict[str, An
 async def session_state(store: Store, name: SessionId, at: int | None = None) -> SessionState:
     """Read the state of a session now, or at a message. Raise `SessionNotFound` or `MessageNotFound`."""
 
-    def read() -> Operation[tuple[SessionRecord, list[StateEvent]] | None]:
-        session = yield from find_session(name)
-        if session is None:
-            return None
+    def read() -> Operation[tuple[SessionRecord, list[StateEvent]]]:
+        session = yield from get_session(name)
         if at is not None and at > session.last_seq:
             raise MessageNotFound(f"session {name.id!r} has no message {at}: its newest is {session.last_seq}")
         return session, (yield from read_state_events(session.key, session.last_seq if at is None else at))
 
-    found = await store.read(read)
-    if found is None:
-        raise SessionNotFound(f"there is no session {name.id!r}")
-    session, events = found
+    session, events = await store.read(read)
     state, changes = await asyncio.to_thread(replay_state, events)
     if at is None:
         scopes = split_scopes(session.state)
@@ -100,9 +95,7 @@ async def change_state(store: Store, name: SessionId, delta: Mapping[str, Any]) 
 
     Raise `SessionNotFound`, or `StaleSession` while a turn runs: its agent works with the state that it has read.
     """
-    session = await store.read(find_session, name)  # read first: a turn that starts later makes the write below stale
-    if session is None:
-        raise SessionNotFound(f"there is no session {name.id!r}")
+    session = await store.read(get_session, name)  # read first: a turn that starts later makes the write below stale
     newest = await store.read(find_newest_turn, session)
     turn = None if newest is None else await store.read(read_turn, session.key, newest)
     if turn and turn.status in ("queued", "running"):

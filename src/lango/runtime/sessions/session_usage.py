@@ -4,9 +4,8 @@ Model calls are measured by `lango.adk.run.model_call_stats`; usage is stored by
 """
 
 from collections.abc import Sequence
-from typing import Any
 
-from msgspec import Struct, convert
+from msgspec import Struct
 
 from lango.config import Settings
 from lango.errors import BudgetTooSmall
@@ -15,64 +14,14 @@ from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, count_tokens, kept
 from lango.memory import quote, thresholds_for
 from lango.messages import Message
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
-from lango.store.codec.records import Status
 from lango.store.engine.database import Operation
 from lango.store.memory.observations import SessionMemory, read_spent, read_window_with_memory
-from lango.store.sessions.sessions import find_session
+from lango.store.sessions.sessions import get_session
 from lango.store.sessions.window import read_window
 from lango.store.turns import turn_usage
 
 DEFAULT_TURNS = 100
 _MAX_CACHED_SESSIONS = 500
-
-
-class ModelCall(Struct, frozen=True):
-    """The duration and tokens of one model call."""
-
-    model: str
-    agent: str
-    started_at: float
-    duration_s: float
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-
-
-class ToolUse(Struct, frozen=True):
-    """One tool call. `status`: intended, started, finished, failed or unknown."""
-
-    call_id: str
-    name: str
-    status: str
-    started_at: float | None
-    duration_s: float | None
-    approved_by: str | None = None
-    """The user who approved it, if approval was needed."""
-
-
-class Resumption(Struct, frozen=True):
-    """When a turn was resumed, and why: after a crash, a handover or a failure."""
-
-    at: float
-    reason: str
-
-
-class TurnUsage(Struct, frozen=True):
-    """What a turn used."""
-
-    turn: int
-    status: Status
-    started_at: float
-    ended_at: float | None
-    first_seq: int | None
-    last_seq: int | None
-    tokens: int
-    """Tokens of the turn's own messages."""
-    taken_back: bool
-    usage: Usage
-    model_calls: Sequence[ModelCall]
-    tools: Sequence[ToolUse]
-    resumptions: Sequence[Resumption] = ()
 
 
 class Window(Struct, frozen=True):
@@ -95,7 +44,7 @@ class SessionUsage(Struct, frozen=True):
 
     rules: WindowRules
     window: Window
-    turns: Sequence[TurnUsage]
+    turns: Sequence[turn_usage.TurnUsage]
     before: int | None
     """The value of `before` for the next older page; None: there are no older turns."""
     all_turns: int
@@ -150,20 +99,15 @@ async def session_usage(
     Pass the same `cache` to each call, so that a long session is not summed again each time.
     """
     totals_cache = cache or TotalsCache()
-    found = await store.read(_read, name, rules, before, limit, totals_cache)
-    if found is None:
-        return None
-    session, totals, view = found
+    session, totals, view = await store.read(_read, name, rules, before, limit, totals_cache)
     totals_cache.put(session, totals)
     return view
 
 
 def _read(
     name: SessionId, rules: WindowRules, before: int | None, limit: int, known: TotalsCache
-) -> Operation[tuple[SessionRecord, turn_usage.Totals, SessionUsage] | None]:
-    session = yield from find_session(name)
-    if session is None:
-        return None
+) -> Operation[tuple[SessionRecord, turn_usage.Totals, SessionUsage]]:
+    session = yield from get_session(name)
     kept_window = yield from _window(session, rules)
     rows = yield from turn_usage.read_turns(session, turn_usage.NEWEST_TURN if before is None else before, limit + 1)
     everything, over = yield from turn_usage.read_totals(session, known.get(session))
@@ -172,7 +116,7 @@ def _read(
     view = SessionUsage(
         rules=rules,
         window=kept_window,
-        turns=[_turn(row) for row in page],
+        turns=page,
         before=page[0].turn if len(rows) > limit else None,
         all_turns=everything.count,
         total=everything.spent,
@@ -219,28 +163,3 @@ def _load_window(session: SessionRecord, rules: WindowRules) -> Operation[tuple[
         )
         return found[1:] if found else ([], SessionMemory())
     return (yield from read_window(session, budget, messages_to_load(rules.max_messages))), SessionMemory()
-
-
-def _turn(row: turn_usage.TurnRow) -> TurnUsage:
-    calls: Sequence[dict[str, Any]] = row.extra.get("calls") or ()
-    return TurnUsage(
-        turn=row.turn,
-        status=row.status,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-        first_seq=row.first_seq,
-        last_seq=row.last_seq,
-        tokens=row.tokens,
-        taken_back=row.taken_back,
-        usage=row.spent,
-        model_calls=[convert(call, ModelCall) for call in calls],
-        tools=[_tool(tool) for tool in row.tools],
-        resumptions=[Resumption(**resumption) for resumption in row.resumptions],
-    )
-
-
-def _tool(row: turn_usage.ToolRow) -> ToolUse:
-    duration_s = None
-    if row.started_at is not None and row.finished_at is not None:
-        duration_s = max(0.0, row.finished_at - row.started_at)  # the clock may have gone back meanwhile
-    return ToolUse(row.call_id, row.name, row.status, row.started_at, duration_s, row.approved_by)

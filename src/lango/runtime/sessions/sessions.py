@@ -21,7 +21,7 @@ from lango.store.lifecycle import rewind as rewinds
 from lango.store.lifecycle.integrity import Problem, check_session
 from lango.store.search.query import Hit
 from lango.store.sessions import titles
-from lango.store.sessions.sessions import create_session, find_session, list_session_page
+from lango.store.sessions.sessions import create_session, find_session, get_session, list_session_page
 from lango.store.sessions.window import read_message_page
 from lango.store.turns.queue import read_session_with_open_turns
 from lango.turns.lease_holder import interrupt_dead_turns
@@ -51,11 +51,7 @@ class Sessions:
 
     async def read(self, session_id: str, *, user_id: str = "user") -> SessionRecord:
         """Read a session with its state and title. Raise `SessionNotFound`."""
-        name = self._session_id(session_id, user_id)
-        record = await self._store.read(_read_with_title, name)
-        if record is None:
-            raise _not_found(session_id)
-        return record
+        return await self._store.read(_read_with_title, SessionId(self._app_name, user_id, session_id))
 
     async def messages(
         self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = 50
@@ -68,7 +64,7 @@ class Sessions:
         self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = DEFAULT_TURNS
     ) -> SessionUsage:
         """Read what the newest turns used, or the newest before a turn, and what the next request would keep."""
-        usage = await session_usage(
+        return await session_usage(
             self._store,
             self._session_id(session_id, user_id),
             self._rules(),
@@ -76,9 +72,6 @@ class Sessions:
             limit=limit,
             cache=self._totals_cache,
         )
-        if usage is None:
-            raise _not_found(session_id)
-        return usage
 
     async def create(
         self,
@@ -181,20 +174,15 @@ class Sessions:
         try:
             name.check()
         except Unstorable as error:
-            raise _not_found(session_id) from error
+            raise SessionNotFound(f"there is no session {session_id!r}") from error
         return name
 
     def _new_session_id(self, session_id: str | None, user_id: str) -> SessionId:
         return SessionId(self._app_name, user_id, (session_id or "").strip() or uuid.uuid4().hex)
 
 
-def _read_with_title(name: SessionId) -> Operation[SessionRecord | None]:
-    record = yield from find_session(name)
-    return None if record is None else (yield from titles.with_first_words(record))
-
-
-def _not_found(session_id: str) -> SessionNotFound:
-    return SessionNotFound(f"there is no session {session_id!r}")
+def _read_with_title(name: SessionId) -> Operation[SessionRecord]:
+    return (yield from titles.with_first_words((yield from get_session(name))))
 
 
 async def get_or_create_session(store: Store, name: SessionId) -> SessionRecord:

@@ -45,9 +45,7 @@ def trace(
         from lango.runtime.trace.session_trace import session_trace
 
         record = await session_by_id(opened, session_id, app, user)
-        found = await session_trace(opened, record.name, turn=turn, limit=limit)
-        assert found is not None, "the session was found"
-        return found
+        return await session_trace(opened, record.name, turn=turn, limit=limit)
 
     found = run_on_store(config, store, read)
     if as_json:

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 
-from lango.errors import UsageError
+from lango.errors import SessionNotFound, UsageError
 from lango.server.api.paging import PageSize, SessionCursor, decode_session_cursor, encode_cursor
 from lango.server.context import Context
-from lango.server.errors import ApiError, session_not_found
+from lango.server.errors import ApiError
 from lango.server.json_body import large_response
 from lango.server.openapi import EXPORT_EXAMPLE
 from lango.server.schemas import (
@@ -131,7 +131,7 @@ async def delete_session(session_id: SessionIdPath, caller: CurrentCaller, conte
     session = await context.get_session(caller, session_id)
     await context.runtime.cancel(session_id, user_id=caller.user_id)
     if not await context.store.delete_session(session.name):
-        raise session_not_found(session_id)
+        raise SessionNotFound(f"there is no session {session_id!r}")
     context.turns.session_watch.notify(session)
 
 
