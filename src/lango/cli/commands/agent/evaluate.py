@@ -12,10 +12,10 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from lango.cli.commands.agent.run import Approve, check_tool_names
-from lango.cli.options import AppFilter, Config, Model, SessionIdArgument, StoreUrl, UserFilter, settings_from_options
+from lango.cli.options import Config, Model, SessionIdArgument, settings_from_options, with_shared_options
 from lango.cli.process_setup import fast_imports, run_async, stdout_for_answers
 from lango.cli.progress import Progress, progress_bar
-from lango.cli.store_access import run_on_store, session_by_id
+from lango.cli.store_access import SessionOptions
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import printable
 from lango.errors import UsageError
@@ -159,14 +159,12 @@ def _print_report(results: "Sequence[CaseResult]", output_format: str, page: Pat
 
 
 @app.command()
+@with_shared_options
 def save(
+    chosen: SessionOptions,
     session_id: SessionIdArgument,
     to: Annotated[Path, typer.Option("--to", metavar="FILE", help="The file; the case is added if it exists.")],
     case_id: Annotated[str | None, typer.Option("--id", help="The case's id; else the session's.")] = None,
-    app: AppFilter = None,
-    user: UserFilter = None,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Save a session as a test case: its messages, tool calls, answers and first state."""
 
@@ -174,11 +172,11 @@ def save(
         from lango.adk.evaluation.eval_set import add_case
         from lango.adk.evaluation.session_case import session_case
 
-        record = await session_by_id(opened, session_id, app, user)
+        record = await chosen.session(opened, session_id)
         return add_case(to, await session_case(opened, record.name, case_id or session_id))
 
     try:
-        count = run_on_store(config, store, write)
+        count = chosen.run(write)
     except OSError as error:
         raise UsageError(f"{to} cannot be written: {error.strerror}") from error
     print(printable(f"saved {case_id or session_id} to {to}, which has {count} case{'' if count == 1 else 's'} now"))

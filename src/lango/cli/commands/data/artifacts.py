@@ -4,13 +4,14 @@ import json
 import mimetypes
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import AppFilter, Config, Json, StoreUrl, load_settings
-from lango.cli.store_access import app_name, run_on_store, session_by_id
+from lango.cli.options import Json, load_settings, with_shared_options
+from lango.cli.store_access import SessionOptions
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import format_time, printable
 from lango.errors import ArtifactNotFound, UsageError
@@ -29,28 +30,34 @@ FilePlace = Annotated[
     list[str],
     typer.Argument(metavar="[SESSION] FILE", help="The file, `-` for the input; without a session, the user's."),
 ]
-User = Annotated[str | None, typer.Option("--user", help="Of this user; without a session the default is `user`.")]
+
+
+@dataclass(frozen=True)
+class ArtifactOptions(SessionOptions):
+    """The options of commands about artifacts, of a session or a user."""
+
+    user: Annotated[
+        str | None, typer.Option("--user", help="Of this user; without a session the default is `user`.")
+    ] = None
 
 
 @app.command("list")
+@with_shared_options
 def list_artifacts(
+    chosen: ArtifactOptions,
     session_id: Annotated[str | None, typer.Argument(metavar="[SESSION]", help="The session's id.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="List every version of this artifact.")] = None,
-    app: AppFilter = None,
-    user: User = None,
     as_json: Json = False,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """List the artifacts of a session and of its user; without a session, of a user."""
 
     async def read(opened: "Store") -> "list[Artifact]":
-        artifacts, user_id = await _open(opened, session_id, app, user, config)
+        artifacts, user_id = await _open(opened, session_id, chosen)
         if name is not None:
             return [*await artifacts.versions(session_id, name, user_id=user_id)]
         return [*await artifacts.list(session_id, user_id=user_id)]
 
-    found = [_artifact_json(artifact) for artifact in run_on_store(config, store, read) if not artifact.is_removed]
+    found = [_artifact_json(artifact) for artifact in chosen.run(read) if not artifact.is_removed]
     if as_json:
         for artifact in found:
             print(json.dumps(artifact))
@@ -60,75 +67,66 @@ def list_artifacts(
 
 
 @app.command("get")
+@with_shared_options
 def get_artifact(
+    chosen: ArtifactOptions,
     where: ArtifactPlace,
     version: Annotated[int | None, typer.Option("--version", min=0, help="The version; else the newest.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file to write; else standard output.")
     ] = None,
-    app: AppFilter = None,
-    user: User = None,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Write an artifact to a file, or to standard output."""
     session_id, wanted = _split(where, "NAME")
 
     async def read(opened: "Store") -> None:
-        artifacts, user_id = await _open(opened, session_id, app, user, config)
+        artifacts, user_id = await _open(opened, session_id, chosen)
         artifact = await artifacts.resolve(session_id, wanted, version, user_id=user_id)
         await _write(artifacts.chunks(artifact), artifact.size, output)
 
     try:
-        run_on_store(config, store, read)
+        chosen.run(read)
     except OSError as error:
         raise UsageError(f"{output or 'standard output'} cannot be written: {error.strerror}") from error
 
 
 @app.command("put")
+@with_shared_options
 def put_artifact(
+    chosen: ArtifactOptions,
     where: FilePlace,
     name: Annotated[str | None, typer.Option("--name", help="The artifact's name; else that of the file.")] = None,
     mime_type: Annotated[str | None, typer.Option("--type", help="Its type; else the one of its name.")] = None,
-    app: AppFilter = None,
-    user: User = None,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Save a file as the next version of an artifact."""
     session_id, source = _split(where, "FILE")
     if name is None and source == "-":
         raise UsageError("name the artifact with --name: the input has no name")
     shown = name if name is not None else Path(source).name
-    limit = load_settings(config).store.max_artifact_bytes
+    limit = load_settings(chosen.config).store.max_artifact_bytes
     data = _read(source, limit)
     kind = mime_type or mimetypes.guess_type(shown)[0] or "application/octet-stream"
     _check_type(kind)
 
     async def save(opened: "Store") -> int:
-        artifacts, user_id = await _open(opened, session_id, app, user, config, limit)
+        artifacts, user_id = await _open(opened, session_id, chosen, limit)
         return await artifacts.save(session_id, shown, data, mime_type=kind, user_id=user_id)
 
-    version = run_on_store(config, store, save)
+    version = chosen.run(save)
     print(f"saved {len(data)} bytes as version {version} of {printable(shown)}")
 
 
 @app.command("delete")
-def delete_artifact(
-    where: ArtifactPlace,
-    app: AppFilter = None,
-    user: User = None,
-    config: Config = None,
-    store: StoreUrl = None,
-) -> None:
+@with_shared_options
+def delete_artifact(chosen: ArtifactOptions, where: ArtifactPlace) -> None:
     """Delete every version of an artifact."""
     session_id, wanted = _split(where, "NAME")
 
     async def delete(opened: "Store") -> bool:
-        artifacts, user_id = await _open(opened, session_id, app, user, config)
+        artifacts, user_id = await _open(opened, session_id, chosen)
         return await artifacts.delete(session_id, wanted, user_id=user_id)
 
-    if not run_on_store(config, store, delete):
+    if not chosen.run(delete):
         raise ArtifactNotFound(f"there is no artifact {wanted!r}")
     print(f"deleted {printable(wanted)}")
 
@@ -141,14 +139,14 @@ def _split(where: list[str], last: str) -> tuple[str | None, str]:
 
 
 async def _open(
-    store: "Store", session_id: str | None, app: str | None, user: str | None, config: str | None, limit: int = 0
+    store: "Store", session_id: str | None, chosen: ArtifactOptions, limit: int = 0
 ) -> "tuple[Artifacts, str]":
     """Return the artifacts of the app of a session, and the user; without a session, of the configured app."""
     from lango.runtime.artifacts import Artifacts
 
     if session_id is None:
-        return Artifacts(store, await app_name(store, app, config), limit or None), user or "user"
-    found = (await session_by_id(store, session_id, app, user)).name
+        return Artifacts(store, await chosen.app_name(store), limit or None), chosen.user or "user"
+    found = (await chosen.session(store, session_id)).name
     return Artifacts(store, found.app_name, limit or None), found.user_id
 
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import AppFilter, Config, Json, StoreUrl, UserFilter
-from lango.cli.store_access import run_on_store
+from lango.cli.options import Config, Json, StoreUrl, with_shared_options
+from lango.cli.store_access import SessionOptions, run_on_store
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import format_time
 from lango.errors import UsageError
@@ -18,18 +18,13 @@ app = typer.Typer(help="Credentials that users gave to tools: list, delete, encr
 
 
 @app.command("list")
-def list_credentials(
-    app_name: AppFilter = None,
-    user: UserFilter = None,
-    as_json: Json = False,
-    config: Config = None,
-    store: StoreUrl = None,
-) -> None:
+@with_shared_options
+def list_credentials(chosen: SessionOptions, as_json: Json = False) -> None:
     """List credentials, without their secrets."""
     from lango.store.credentials import credentials
 
-    found = run_on_store(config, store, lambda opened: opened.read(credentials.list_all))
-    shown = [one for one in found if app_name in (None, one.app_name) and user in (None, one.user_id)]
+    found = chosen.run(lambda opened: opened.read(credentials.list_all))
+    shown = [one for one in found if chosen.include(one.app_name, one.user_id)]
     if as_json:
         for one in shown:
             print(json.dumps(_as_json(one)))
@@ -38,13 +33,11 @@ def list_credentials(
 
 
 @app.command()
+@with_shared_options
 def delete(
+    chosen: SessionOptions,
     key: Annotated[str, typer.Argument(help="The credential, as `lango credentials list` shows it.")] = "",
     every: Annotated[bool, typer.Option("--all", help="Delete every credential of the user in --user.")] = False,
-    app_name: AppFilter = None,
-    user: UserFilter = None,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Delete a credential, or every one of a user: the next use of a tool asks the user again."""
     from lango.store import Store
@@ -52,14 +45,14 @@ def delete(
 
     if bool(key) == every:
         raise UsageError("name a credential, or use --all, and not both")
-    if every and user is None:
+    if every and chosen.user is None:
         raise UsageError("--all deletes every credential of one user: select the user with --user")
 
     async def delete_found(opened: Store) -> int:
         found = [
             one
             for one in await opened.read(credentials.list_all)
-            if (every or one.credential.key == key) and app_name in (None, one.app_name) and user in (None, one.user_id)
+            if (every or one.credential.key == key) and chosen.include(one.app_name, one.user_id)
         ]
         if not found and not every:
             raise UsageError(f"there is no credential {key!r}; `lango credentials list` lists them")
@@ -70,8 +63,8 @@ def delete(
         await opened.purge()
         return len(found)
 
-    count = run_on_store(config, store, delete_found)
-    print(f"deleted {count} credential{'' if count == 1 else 's'} of {user}" if every else f"deleted {key}")
+    count = chosen.run(delete_found)
+    print(f"deleted {count} credential{'' if count == 1 else 's'} of {chosen.user}" if every else f"deleted {key}")
 
 
 @app.command("key")

@@ -12,7 +12,7 @@ from lango.cli.agent_choice import choose_agent
 from lango.cli.options import AgentName, AgentPathOption, AppFilter, Config, Json, StoreUrl, settings_from_options
 from lango.cli.process_setup import fast_imports, run_async
 from lango.cli.session_target import LOCAL_USER
-from lango.cli.store_access import run_on_store, session_owners
+from lango.cli.store_access import SessionOptions, run_on_store
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import format_age, format_time, printable
 from lango.errors import UsageError
@@ -50,7 +50,7 @@ def list_items(
         from lango.runtime.requests.inbox import Inbox
 
         found: list[InboxItem] = []
-        for name, _ in await session_owners(opened, app_name, user):
+        for name, _ in await SessionOptions(app_name, user).owners(opened):
             inbox = Inbox(opened, name)
             page = await inbox.list(user_id=user, limit=_PAGE)
             while page:

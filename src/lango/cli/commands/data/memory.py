@@ -2,12 +2,13 @@
 
 import json
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import AppFilter, Config, Json, SessionIdArgument, StoreUrl, UserFilter, load_settings
-from lango.cli.store_access import app_name, run_on_store, session_by_id
+from lango.cli.options import Json, SessionIdArgument, load_settings, with_shared_options
+from lango.cli.store_access import SessionOptions
 from lango.cli.terminal_text import format_time, printable
 from lango.errors import UsageError
 
@@ -18,35 +19,39 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Memory: show, correct, pin and forget notes and facts.", no_args_is_help=True)
 
-UserOption = Annotated[str, typer.Option("--user", help="The user of the facts.")]
-AppOption = Annotated[str | None, typer.Option("--app", help="The app; else the one of the settings.")]
 ItemId = Annotated[str, typer.Argument(help="The id that `lango memory facts` or `lango memory show` shows.")]
 SessionOption = Annotated[str | None, typer.Option("--session", help="The session of a note.")]
 IncludeInactive = Annotated[bool, typer.Option("--all", help="Include what was condensed, replaced or rewound.")]
 
 
+@dataclass(frozen=True)
+class FactOptions(SessionOptions):
+    """The options of commands about facts, which belong to one user of one app."""
+
+    app: Annotated[str | None, typer.Option("--app", help="The app; else the one of the settings.")] = None
+    user: Annotated[str, typer.Option("--user", help="The user of the facts.")] = "user"
+
+
 @app.command()
+@with_shared_options
 def show(
+    chosen: SessionOptions,
     session_id: SessionIdArgument,
-    app: AppFilter = None,
-    user: UserFilter = None,
     every: IncludeInactive = False,
     as_json: Json = False,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Show the observations of a session, each with its messages."""
 
     async def read(opened: "Store") -> list[dict[str, Any]]:
         from lango.store.memory.observations import SessionMemory, read_all_batches, read_memory
 
-        session = await session_by_id(opened, session_id, app, user)
+        session = await chosen.session(opened, session_id)
         recalled = await opened.read(read_memory, session)
         if every:
             recalled = SessionMemory(tuple(await opened.read(read_all_batches, session)))
         return recalled.as_json()
 
-    notes = run_on_store(config, store, read)
+    notes = chosen.run(read)
     if as_json:
         for note in notes:
             print(json.dumps(note | {"created_at": format_time(note["created_at"])}))
@@ -55,21 +60,15 @@ def show(
 
 
 @app.command()
-def facts(
-    user: UserOption = "user",
-    app: AppOption = None,
-    every: IncludeInactive = False,
-    as_json: Json = False,
-    config: Config = None,
-    store: StoreUrl = None,
-) -> None:
+@with_shared_options
+def facts(chosen: FactOptions, every: IncludeInactive = False, as_json: Json = False) -> None:
     """Show the facts about a user across sessions."""
     from lango.store.memory.user_facts import read_facts
 
     async def read(opened: "Store") -> "list[Fact]":
-        return await opened.read(read_facts, await app_name(opened, app, config), user, replaced=every)
+        return await opened.read(read_facts, await chosen.app_name(opened), chosen.user, replaced=every)
 
-    found = run_on_store(config, store, read)
+    found = chosen.run(read)
     if as_json:
         for fact in found:
             print(json.dumps(_fact_json(fact)))
@@ -83,14 +82,8 @@ def facts(
 
 
 @app.command()
-def forget(
-    item_id: ItemId,
-    session: SessionOption = None,
-    user: UserOption = "user",
-    app: AppOption = None,
-    config: Config = None,
-    store: StoreUrl = None,
-) -> None:
+@with_shared_options
+def forget(chosen: FactOptions, item_id: ItemId, session: SessionOption = None) -> None:
     """Delete a fact and those that it replaced, or a note with `--session`."""
 
     async def write(opened: "Store") -> object:
@@ -98,70 +91,64 @@ def forget(
         from lango.store.memory.user_facts import delete_fact
 
         if session is not None:
-            done = await opened.write(delete_note, await session_by_id(opened, session, app, user), item_id)
+            done = await opened.write(delete_note, await chosen.session(opened, session), item_id)
         else:
-            done = await opened.write(delete_fact, await app_name(opened, app, config), user, _fact_id(item_id))
+            done = await opened.write(delete_fact, await chosen.app_name(opened), chosen.user, _fact_id(item_id))
         if done:
             await opened.purge()
         return done
 
-    _require(run_on_store(config, store, write), item_id, session, user)
+    _require(chosen.run(write), item_id, session, chosen.user)
     print(f"forgot {item_id}")
 
 
 @app.command()
+@with_shared_options
 def correct(
+    chosen: FactOptions,
     item_id: ItemId,
     text: Annotated[str, typer.Argument(help="What holds instead.")],
     session: SessionOption = None,
-    user: UserOption = "user",
-    app: AppOption = None,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Correct a fact, or a note with `--session`. What you write is pinned."""
     if not text.strip():
         raise UsageError("the new text is empty; `lango memory forget` deletes an item")
-    _edit(item_id, session, user, app, config, store, text=text)
+    _edit(chosen, item_id, session, text=text)
     print(f"corrected {item_id}")
 
 
 @app.command()
+@with_shared_options
 def pin(
+    chosen: FactOptions,
     item_id: ItemId,
     session: SessionOption = None,
     undo: Annotated[bool, typer.Option("--undo", help="Unpin it.")] = False,
-    user: UserOption = "user",
-    app: AppOption = None,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Pin a fact, or a note with `--session`: it is never condensed, and shown first."""
-    _edit(item_id, session, user, app, config, store, pinned=not undo)
+    _edit(chosen, item_id, session, pinned=not undo)
     print(f"{'unpinned' if undo else 'pinned'} {item_id}")
 
 
 @app.command()
+@with_shared_options
 def lost(
+    chosen: SessionOptions,
     session_id: SessionIdArgument,
     text: Annotated[str | None, typer.Argument(help="A text of the conversation; else all names and numbers.")] = None,
-    app: AppFilter = None,
-    user: UserFilter = None,
     as_json: Json = False,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Show for a text, message by message, whether the agent still reads it, or which step of memory dropped it."""
     from lango.memory.lost import read_lost
     from lango.runtime.sessions.session_usage import window_rules_for
 
-    rules = window_rules_for(load_settings(config))
+    rules = window_rules_for(load_settings(chosen.config))
 
     async def read(opened: "Store") -> "list[LostText]":
-        session = await session_by_id(opened, session_id, app, user)
+        session = await chosen.session(opened, session_id)
         return await opened.read(read_lost, session.name, text, rules.budget_tokens, rules.notes_tokens)
 
-    found = run_on_store(config, store, read)
+    found = chosen.run(read)
     for one in found:
         if as_json:
             print(json.dumps({"seq": one.seq, "text": one.text, "step": one.step, "note": one.note or None}))
@@ -172,12 +159,9 @@ def lost(
 
 
 def _edit(
+    chosen: FactOptions,
     item_id: str,
     session: str | None,
-    user: str,
-    app: str | None,
-    config: str | None,
-    store: str | None,
     *,
     text: str | None = None,
     pinned: bool | None = None,
@@ -187,13 +171,13 @@ def _edit(
         from lango.store.memory.user_facts import edit_fact
 
         if session is not None:
-            record = await session_by_id(opened, session, app, user)
+            record = await chosen.session(opened, session)
             return await opened.write(edit_note, record, item_id, text=text, pinned=pinned)
         fact = _fact_id(item_id)
-        owner = await app_name(opened, app, config)
-        return await opened.write(edit_fact, owner, user, fact, time.time(), text=text, pinned=pinned)
+        owner = await chosen.app_name(opened)
+        return await opened.write(edit_fact, owner, chosen.user, fact, time.time(), text=text, pinned=pinned)
 
-    _require(run_on_store(config, store, write), item_id, session, user)
+    _require(chosen.run(write), item_id, session, chosen.user)
 
 
 def _require(found: object, item_id: str, session: str | None, user: str) -> None:

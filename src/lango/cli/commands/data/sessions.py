@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import asdict
 
-from lango.cli.options import AppFilter, Config, Json, SessionIdArgument, StoreUrl, UserFilter, load_settings
+from lango.cli.options import Json, SessionIdArgument, load_settings, with_shared_options
 from lango.cli.progress import progress_bar
-from lango.cli.store_access import run_on_store, session_by_id, session_owners, sessions_matching
+from lango.cli.store_access import SessionOptions
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import describe_resumption, format_time, printable
 from lango.errors import SessionNotFound
@@ -28,18 +28,17 @@ app = typer.Typer(
 
 
 @app.command("list")
-def list_sessions(
-    app: AppFilter = None, user: UserFilter = None, as_json: Json = False, config: Config = None, store: StoreUrl = None
-) -> None:
+@with_shared_options
+def list_sessions(chosen: SessionOptions, as_json: Json = False) -> None:
     """List sessions, the newest last."""
 
     async def read(opened: "Store") -> "list[SessionRecord]":
         from lango.store.sessions.titles import with_all_first_words
 
-        found = await sessions_matching(opened, app, user)
+        found = await chosen.sessions(opened)
         return await opened.read(with_all_first_words, found)
 
-    records = run_on_store(config, store, read)
+    records = chosen.run(read)
     if as_json:
         for record in records:
             print(json.dumps(session_json(record)))
@@ -48,14 +47,8 @@ def list_sessions(
 
 
 @app.command()
-def show(
-    session_id: SessionIdArgument,
-    app: AppFilter = None,
-    user: UserFilter = None,
-    as_json: Json = False,
-    config: Config = None,
-    store: StoreUrl = None,
-) -> None:
+@with_shared_options
+def show(chosen: SessionOptions, session_id: SessionIdArgument, as_json: Json = False) -> None:
     """Show the messages of a session, without those that were rewound."""
 
     async def read(opened: "Store") -> "tuple[list[tuple[int, Message]], dict[int, list[dict[str, Any]]]]":
@@ -63,13 +56,13 @@ def show(
         from lango.store.sessions.window import read_session_events
         from lango.store.turns.turns import read_resumptions
 
-        record = await session_by_id(opened, session_id, app, user)
+        record = await chosen.session(opened, session_id)
         _, events = await opened.read(read_session_events, record.name) or (record, [])
         live = list(live_ranges(record.last_seq, record.rewinds))
         shown = [(stored.seq, stored.message) for stored in events if stored.message and is_live(stored.seq, live)]
         return shown, await opened.read(read_resumptions, record.key)
 
-    messages, resumptions = run_on_store(config, store, read)
+    messages, resumptions = chosen.run(read)
     for seq, message in messages:
         resumed = resumptions.get(seq, [])
         if as_json:
@@ -82,101 +75,88 @@ def show(
 
 
 @app.command()
+@with_shared_options
 def usage(
+    chosen: SessionOptions,
     session_id: SessionIdArgument,
-    app: AppFilter = None,
-    user: UserFilter = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The number of newest turns.")] = 20,
     as_json: Json = False,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Show tokens, cost and time of the turns of a session, and the size of its next request."""
     from lango.cli.usage_report import print_usage, read_usage
 
     async def read(opened: "Store") -> "SessionUsage":
-        record = await session_by_id(opened, session_id, app, user)
-        return await read_usage(opened, record.name, load_settings(config), limit)
+        record = await chosen.session(opened, session_id)
+        return await read_usage(opened, record.name, load_settings(chosen.config), limit)
 
-    print_usage(run_on_store(config, store, read), as_json=as_json)
+    print_usage(chosen.run(read), as_json=as_json)
 
 
 @app.command()
-def delete(
-    session_id: SessionIdArgument,
-    app: AppFilter = None,
-    user: UserFilter = None,
-    config: Config = None,
-    store: StoreUrl = None,
-) -> None:
+@with_shared_options
+def delete(chosen: SessionOptions, session_id: SessionIdArgument) -> None:
     """Delete a session and all its data."""
 
     async def remove(opened: "Store") -> None:
-        record = await session_by_id(opened, session_id, app, user)
+        record = await chosen.session(opened, session_id)
         await opened.delete_session(record.name)
 
-    run_on_store(config, store, remove)
+    chosen.run(remove)
     print(f"deleted {session_id}")
 
 
 @app.command()
+@with_shared_options
 def rename(
+    chosen: SessionOptions,
     session_id: SessionIdArgument,
     title: Annotated[str, typer.Argument(help="The title; empty: its first words are the title again.")],
-    app: AppFilter = None,
-    user: UserFilter = None,
     as_json: Json = False,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Set the title of a session."""
 
     async def name(opened: "Store") -> "SessionRecord":
-        sessions, record = await _sessions_api(opened, session_id, app, user)
+        sessions, record = await _sessions_api(opened, session_id, chosen)
         return await sessions.rename(session_id, title, user_id=record.name.user_id)
 
-    _print_session(run_on_store(config, store, name), as_json, "{id} has the title {title!r}")
+    _print_session(chosen.run(name), as_json, "{id} has the title {title!r}")
 
 
 @app.command()
+@with_shared_options
 def fork(
+    chosen: SessionOptions,
     session_id: SessionIdArgument,
     at: Annotated[int | None, typer.Option("--at", min=0, help="The last message to copy; 0: none.")] = None,
     new_id: Annotated[str | None, typer.Option("--id", help="The fork's id; else a random one.")] = None,
     title: Annotated[str | None, typer.Option("--title", help="The fork's title.")] = None,
-    app: AppFilter = None,
-    user: UserFilter = None,
     as_json: Json = False,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Copy a session up to a message into a new session, and print its id."""
 
     async def make(opened: "Store") -> "SessionRecord":
-        sessions, record = await _sessions_api(opened, session_id, app, user)
+        sessions, record = await _sessions_api(opened, session_id, chosen)
         return await sessions.fork(session_id, at=at, new_id=new_id, title=title, user_id=record.name.user_id)
 
-    _print_session(run_on_store(config, store, make), as_json, "{id}")
+    _print_session(chosen.run(make), as_json, "{id}")
 
 
 @app.command()
+@with_shared_options
 def rewind(
+    chosen: SessionOptions,
     session_id: SessionIdArgument,
     before: Annotated[int, typer.Option("--before", min=1, help="A message: its turn and all later ones are removed.")],
-    app: AppFilter = None,
-    user: UserFilter = None,
     as_json: Json = False,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Remove the turn of a message and all later ones from the history. Nothing is deleted."""
 
     async def rewind_session(opened: "Store") -> "SessionRecord":
-        sessions, record = await _sessions_api(opened, session_id, app, user)
+        sessions, record = await _sessions_api(opened, session_id, chosen)
         return await sessions.rewind(session_id, before=before, user_id=record.name.user_id)
 
     _print_session(
-        run_on_store(config, store, rewind_session),
+        chosen.run(rewind_session),
         as_json,
         "{id} is as it was before the turn of message {before}",
         before,
@@ -184,27 +164,25 @@ def rewind(
 
 
 @app.command()
+@with_shared_options
 def search(
+    chosen: SessionOptions,
     words: Annotated[list[str], typer.Argument(help="Words that a message must contain.")],
-    app: AppFilter = None,
-    user: UserFilter = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="The most results.")] = 20,
     as_json: Json = False,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Find messages and titles by words; the last word may be incomplete."""
 
     async def find(opened: "Store") -> list[dict[str, Any]]:
         hits: list[dict[str, Any]] = []
-        for app_name, user_id in await session_owners(opened, app, user):
+        for app_name, user_id in await chosen.owners(opened):
             # only the first search after many new messages takes long
             with progress_bar("indexing", "messages") as advance:
                 found = await opened.search(app_name, user_id, " ".join(words), limit=limit, indexing=advance)
             hits += [{"app": app_name, "user": user_id, **asdict(hit)} for hit in found]
         return hits[:limit]
 
-    hits = run_on_store(config, store, find)
+    hits = chosen.run(find)
     for hit in hits if as_json else ():
         print(json.dumps(hit | {"created_at": format_time(hit["created_at"])}))
     if not as_json:
@@ -219,12 +197,10 @@ def _print_session(record: "SessionRecord", as_json: bool, sentence: str, before
     print(json.dumps(fields) if as_json else printable(sentence.format(**fields, before=before)))
 
 
-async def _sessions_api(
-    store: "Store", session_id: str, app: str | None, user: str | None
-) -> "tuple[Sessions, SessionRecord]":
+async def _sessions_api(store: "Store", session_id: str, chosen: SessionOptions) -> "tuple[Sessions, SessionRecord]":
     from lango.runtime.sessions.sessions import Sessions
 
-    record = await session_by_id(store, session_id, app, user)
+    record = await chosen.session(store, session_id)
     return Sessions(store, record.name.app_name), record
 
 
@@ -255,13 +231,11 @@ def _resumptions_json(resumptions: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @app.command()
+@with_shared_options
 def check(
+    chosen: SessionOptions,
     session_id: Annotated[str | None, typer.Argument(help="The session's id; else every session.")] = None,
-    app: AppFilter = None,
-    user: UserFilter = None,
     as_json: Json = False,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Check the integrity of sessions: no message missing; totals, calls and state match the events.
 
@@ -274,7 +248,7 @@ def check(
         wanted = [
             name
             for name in await opened.read(integrity.list_session_names)
-            if session_id in (None, name.id) and app in (None, name.app_name) and user in (None, name.user_id)
+            if session_id in (None, name.id) and chosen.include(name.app_name, name.user_id)
         ]
         if session_id is not None and not wanted:
             raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` lists them")
@@ -287,7 +261,7 @@ def check(
                 advance(done, len(wanted))
         return len(wanted), found
 
-    count, found = run_on_store(config, store, find_problems)
+    count, found = chosen.run(find_problems)
     for name, problem in found:
         print(_problem_json(name, problem) if as_json else printable(f"{name.id}: {problem}" if name else str(problem)))
     if not found and not as_json:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import AppFilter, Config, Json, SessionIdArgument, StoreUrl, UserFilter
-from lango.cli.store_access import run_on_store, session_by_id
+from lango.cli.options import Json, SessionIdArgument, load_settings, with_shared_options
+from lango.cli.store_access import SessionOptions
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import describe_resumption, format_time, one_line, printable
 
@@ -21,38 +21,33 @@ if TYPE_CHECKING:
 _BAR_WIDTH = 20
 
 
+@with_shared_options
 def trace(
+    chosen: SessionOptions,
     session_id: SessionIdArgument,
     turn: Annotated[int | None, typer.Option("--turn", "-t", min=1, help="Only this turn.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The number of newest turns.")] = 5,
     request: Annotated[
         str | None, typer.Option("--request", help="Print this request to a model and its response.")
     ] = None,
-    app: AppFilter = None,
-    user: UserFilter = None,
     as_json: Json = False,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Show what happened in the turns of a session: agents, model calls and tools, with times, tokens and cost."""
     if request is not None:
-        _print_request(
-            run_on_store(config, store, lambda opened: _read_request(opened, session_id, request, app, user))
-        )
+        _print_request(chosen.run(lambda opened: _read_request(opened, session_id, request, chosen)))
         return
 
     async def read(opened: "Store") -> "SessionTrace":
         from lango.runtime.trace.session_trace import session_trace
 
-        record = await session_by_id(opened, session_id, app, user)
+        record = await chosen.session(opened, session_id)
         return await session_trace(opened, record.name, turn=turn, limit=limit)
 
-    found = run_on_store(config, store, read)
+    found = chosen.run(read)
     if as_json:
-        from lango.cli.options import load_settings
         from lango.server.api.sessions.trace_routes import trace_to_json
 
-        keeps = load_settings(config).trace.requests
+        keeps = load_settings(chosen.config).trace.requests
         print(json.dumps(trace_to_json(found, keeps_requests=keeps)))
         return
     if not found.turns:
@@ -63,12 +58,10 @@ def trace(
         print_turn(one)
 
 
-async def _read_request(
-    store: "Store", session_id: str, request_id: str, app: str | None, user: str | None
-) -> "RequestBodies":
+async def _read_request(store: "Store", session_id: str, request_id: str, chosen: SessionOptions) -> "RequestBodies":
     from lango.runtime.trace.session_trace import traced_request
 
-    record = await session_by_id(store, session_id, app, user)
+    record = await chosen.session(store, session_id)
     return await traced_request(store, record.name, request_id)
 
 

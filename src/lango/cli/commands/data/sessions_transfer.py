@@ -13,9 +13,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from lango.cli.commands.data.sessions import session_json
-from lango.cli.options import AppFilter, Config, Json, StoreUrl, UserFilter
+from lango.cli.options import Config, Json, StoreUrl, with_shared_options
 from lango.cli.progress import Progress, progress_bar
-from lango.cli.store_access import run_on_store, session_by_id, sessions_matching
+from lango.cli.store_access import SessionOptions, run_on_store
 from lango.cli.terminal_text import printable
 from lango.errors import UsageError
 
@@ -34,7 +34,9 @@ class ExportFormat(StrEnum):
 File = Annotated[Path | None, typer.Option("--output", "-o", help="The file to write; else standard output.")]
 
 
+@with_shared_options
 def export(
+    chosen: SessionOptions,
     session_id: Annotated[str | None, typer.Argument(help="The session's id.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Export every session.")] = False,
     output: File = None,
@@ -42,10 +44,6 @@ def export(
         ExportFormat,
         typer.Option(help="jsonl: all data, for import; markdown or html: the conversation, to read and to share."),
     ] = ExportFormat.JSONL,
-    app: AppFilter = None,
-    user: UserFilter = None,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Write a session with all its data as lines of JSON, or its conversation as a document."""
     if (session_id is None) == (not every):
@@ -55,9 +53,9 @@ def export(
 
     async def write(opened: "Store") -> int:
         if session_id is None:
-            records = await sessions_matching(opened, app, user)
+            records = await chosen.sessions(opened)
         else:
-            records = [await session_by_id(opened, session_id, app, user)]
+            records = [await chosen.session(opened, session_id)]
         if output is None and sys.stdout.isatty():  # the lines themselves show the progress
             return await _export(opened, records, format, sys.stdout.buffer, lambda done, total: None)
         with progress_bar("exporting", "messages") as advance:
@@ -67,7 +65,7 @@ def export(
                 return await _export(opened, records, format, file, advance)
 
     try:
-        count = run_on_store(config, store, write)
+        count = chosen.run(write)
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror}") from error
     if output is not None:
