@@ -62,7 +62,10 @@ class RequestAnswers:
         With a `grant`, later calls of the tool in this session that fit it run without asking. The model reads the
         `reason` of a refusal as the result of the call.
         """
-        turn = await self._accept_approval(session_id, call_id, approved, user_id, grant=grant, reason=reason)
+        turn = await self.submit_approval(
+            session_id, call_id, approved=approved, user_id=user_id, grant=grant, reason=reason
+        )
+        turn.detached = False  # leaving the stream stops the turn
         async with aclosing(follow_until_left(turn)) as events:
             async for event in events:
                 yield event
@@ -81,9 +84,23 @@ class RequestAnswers:
         reason: str = "",
     ) -> RunningTurn:
         """Answer an approval request in the background, as `submit` does; `grant` and `reason` are as in `approve`."""
-        turn = await self._accept_approval(
-            session_id, call_id, approved, user_id, client_tools, quota_id, grant, options, reason
+        if reason and approved:
+            raise InvalidInput("reason: only a refusal has one; leave it out of an approval")
+        if len(reason) > MAX_REASON_CHARACTERS:
+            raise InvalidInput(f"reason: at most {MAX_REASON_CHARACTERS:,} characters")
+        name = SessionId(self.app_name, user_id, session_id)
+        await self._expiry.expire_session(name)
+        limited = None if grant is None else limit_grant(grant, self._settings.tools, approved=approved)
+        turn_input = await self._engine.inputs.approval_answer(
+            name, call_id, approved=approved, grant=limited, reason=reason.strip()
         )
+        assert turn_input.approval_answer
+        self._engine.inputs.add_client_tools(turn_input, client_tools)
+        await self._engine.inputs.add_options(name, turn_input, options)
+        turn_input.quota_id = quota_id
+        turn = await self._acceptance.accept(name, turn_input, f"answer to {turn_input.approval_answer.request_id}")
+        if turn.turn.repeated or turn.readers or turn.detached:
+            raise ApprovalExpired(f"the approval request for call {call_id!r} was answered just now")
         turn.detached = True
         return turn
 
@@ -186,37 +203,6 @@ class RequestAnswers:
     def shown_results(self, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
         """Return results of client tools as they are stored and the model reads them."""
         return {call_id: result.output for call_id, result in self._engine.inputs.results_to_store(results).items()}
-
-    async def _accept_approval(
-        self,
-        session_id: str,
-        call_id: str,
-        approved: bool,
-        user_id: str,
-        client_tools: Sequence[Tool] = (),
-        quota_id: str | None = None,
-        grant: NewGrant | None = None,
-        options: ModelOptions | None = None,
-        reason: str = "",
-    ) -> RunningTurn:
-        if reason and approved:
-            raise InvalidInput("reason: only a refusal has one; leave it out of an approval")
-        if len(reason) > MAX_REASON_CHARACTERS:
-            raise InvalidInput(f"reason: at most {MAX_REASON_CHARACTERS:,} characters")
-        name = SessionId(self.app_name, user_id, session_id)
-        await self._expiry.expire_session(name)
-        limited = None if grant is None else limit_grant(grant, self._settings.tools, approved=approved)
-        turn_input = await self._engine.inputs.approval_answer(
-            name, call_id, approved=approved, grant=limited, reason=reason.strip()
-        )
-        assert turn_input.approval_answer
-        self._engine.inputs.add_client_tools(turn_input, client_tools)
-        await self._engine.inputs.add_options(name, turn_input, options)
-        turn_input.quota_id = quota_id
-        turn = await self._acceptance.accept(name, turn_input, f"answer to {turn_input.approval_answer.request_id}")
-        if turn.turn.repeated or turn.readers or turn.detached:
-            raise ApprovalExpired(f"the approval request for call {call_id!r} was answered just now")
-        return turn
 
     async def _start_in_background(
         self,
