@@ -210,24 +210,21 @@ class TurnError(Struct, frozen=True, tag_field="type", tag="error"):
     call_id: str | None = None
 
 
-TurnEnd = Literal[
-    "done",
-    "waiting_for_approval",
-    "waiting_for_input",
-    "waiting_for_credential",
-    "waiting_for_client",
-    "waiting_for_result",
-    "cancelled",
-]
-
-
 class TurnDone(Struct, frozen=True, tag_field="type", tag="done"):
     """The turn ended, and with it its stream."""
 
     type: ClassVar[str] = "done"
     id: int
     turn: int
-    status: TurnEnd = "done"
+    status: Literal[
+        "done",
+        "waiting_for_approval",
+        "waiting_for_input",
+        "waiting_for_credential",
+        "waiting_for_client",
+        "waiting_for_result",
+        "cancelled",
+    ] = "done"
     usage: Usage = field(default_factory=Usage)
     finish_reason: str = ""
     output: Any = None

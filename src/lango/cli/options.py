@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -49,13 +49,14 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     The dataclass is the type of one of the command's parameters. Its options come last in the help.
     """
     parameters = inspect.signature(command).parameters
-    [(name, shared)] = [(one.name, one.annotation) for one in parameters.values() if is_dataclass(one.annotation)]
-    options = inspect.signature(shared).parameters.values()
-    shown = [one for one in parameters.values() if one.name != name] + list(options)
+    [name] = [one.name for one in parameters.values() if is_dataclass(one.annotation)]
+    shared: Any = parameters[name].annotation
+    options = inspect.signature(shared).parameters
+    shown = [one for one in (*parameters.values(), *options.values()) if one.name != name]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        chosen = shared(**{one.name: given.pop(one.name) for one in fields(shared)})
+        chosen = shared(**{option: given.pop(option) for option in options})
         command(**given, **{name: chosen})
 
     vars(run)["__signature__"] = inspect.Signature(

@@ -5,7 +5,7 @@ import functools
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Literal
 
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.model_call_stats import merge_runs
@@ -25,7 +25,7 @@ from lango.errors import (
     TurnReleased,
     TurnTimeout,
 )
-from lango.events import Queued, Resumed, TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnEnd, TurnEvent
+from lango.events import Queued, Resumed, TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnEvent
 from lango.runtime.execution.admission import Admission
 from lango.runtime.execution.resumed_events import ResumedEvents
 from lango.runtime.prices import turn_usage
@@ -229,7 +229,16 @@ class TurnRunner:
             running.emit(done)
 
 
-def _status(state: TurnState) -> TurnEnd:
+def _status(
+    state: TurnState,
+) -> Literal[
+    "done",
+    "waiting_for_approval",
+    "waiting_for_input",
+    "waiting_for_credential",
+    "waiting_for_client",
+    "waiting_for_result",
+]:
     if state.awaits_approval:
         return "waiting_for_approval"
     if state.awaits_input:

@@ -93,8 +93,8 @@ async def session_usage(
     before: int | None = None,
     limit: int = DEFAULT_TURNS,
     cache: TotalsCache | None = None,
-) -> SessionUsage | None:
-    """Read the usage of a session, with its newest turns, or the newest before a turn; None: there is no such session.
+) -> SessionUsage:
+    """Read the usage of a session, with its newest turns, or the newest before a turn. Raise `SessionNotFound`.
 
     Pass the same `cache` to each call, so that a long session is not summed again each time.
     """

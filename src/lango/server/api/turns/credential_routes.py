@@ -2,13 +2,14 @@
 
 import html
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse
 
 from lango.errors import LangoError
+from lango.server.api.turns.answers import CredentialAnswer, submit_answer
 from lango.server.api.turns.turn_routes import STREAM_RESPONSES, CallIdPath
 from lango.server.context import Context
 from lango.server.errors import ApiError
@@ -17,7 +18,6 @@ from lango.server.schemas import (
     CONFLICT,
     IdempotencyKey,
     RecordView,
-    RequestBody,
     SessionIdPath,
     error_responses,
 )
@@ -30,17 +30,6 @@ _PAGE_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; for
 
 router = APIRouter(prefix="/v1", tags=["credentials"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
 callback_router = APIRouter(prefix="/v1", tags=["credentials"])
-
-
-class CredentialAnswer(RequestBody):
-    """The answer to a credential request."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"value": "https://example.com/callback?code=...&state=..."}]}
-    )
-
-    value: Any
-    """The address that the user was sent to after allowing the access, a key, a name and a password, or ADK's JSON."""
 
 
 class CredentialRequest(RecordView):
@@ -121,9 +110,7 @@ async def answer_credential_request(
     key: IdempotencyKey = None,
 ) -> EventStreamResponse:
     """Answer a credential request, and follow the turn. The credential is stored encrypted, and never shown."""
-    await context.authenticator.check_token_quota(caller)
-    await context.get_session(caller, session_id)
-    turn = await context.turns.submit_credential(caller, session_id, call_id, answer.value, key)
+    turn = await submit_answer(context, caller, session_id, call_id, answer, key)
     return context.event_response(context.turns.follow(turn))
 
 

@@ -1,69 +1,12 @@
-"""Define the bodies of requests and responses about what waits: approvals, grants, inputs and results."""
+"""Define the responses about what waits: approvals, grants, inputs and results."""
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field
 
-from lango.grants import NewGrant
-from lango.server.schemas import RecordView, RequestBody
-from lango.store.tool_calls.approvals import MAX_REASON_CHARACTERS
-
-
-class GrantBody(RequestBody):
-    """What is granted besides the approval of one call: later calls of the same tool run without asking."""
-
-    arguments: dict[str, dict[str, Any]] | None = None
-    """For each argument `{"equals": value}`, `{"glob": "src/*"}` or `{"any": true}`; null: whatever the arguments."""
-    expires_in_s: float | None = None
-    """How long it holds; null: as long as the setting `tools.grant_expires_s` says."""
-
-    @property
-    def grant(self) -> NewGrant:
-        """The grant."""
-        return NewGrant(self.arguments, self.expires_in_s)
-
-
-class ApprovalAnswer(RequestBody):
-    """The answer to an approval request."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"approved": True}, {"approved": False, "reason": "Ask me first."}]}
-    )
-
-    approved: bool
-    grant: GrantBody | None = None
-    """Only with an approval."""
-    reason: Annotated[str, Field(max_length=MAX_REASON_CHARACTERS)] = ""
-    """Only with a refusal: the model reads it as the result of the call."""
-
-    @property
-    def new_grant(self) -> NewGrant | None:
-        """The grant that comes with the answer."""
-        return self.grant and self.grant.grant
-
-
-class InputAnswer(RequestBody):
-    """The answer to an input request: a value that fits its schema, or a text."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"value": {"size": 3}}, {"value": "yes"}],
-            "anyOf": [{"required": ["value"]}, {"required": ["decline"], "properties": {"decline": {"const": True}}}],
-        }
-    )
-
-    value: Any = None
-    """A text is read as JSON where the schema does not accept a text."""
-    decline: bool = False
-    """Instead of a value: tell the running tool that asks that the user does not want to give one."""
-
-    @model_validator(mode="after")
-    def _has_answer(self) -> Self:
-        if "value" not in self.model_fields_set and not self.decline:
-            raise ValueError("send a value, or decline")
-        return self
+from lango.server.schemas import RecordView
 
 
 class ApprovalRequest(RecordView):
@@ -146,13 +89,3 @@ class AwaitedResults(BaseModel):
     """The calls of a session that wait for results, in order."""
 
     results: list[AwaitedResult]
-
-
-class ToolResult(RequestBody):
-    """A result of a client tool or of a long-running tool."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"result": {"status": "delivered"}}]})
-
-    result: dict[str, Any]
-    will_continue: bool = False
-    """It is an update of a long-running tool: more results follow."""

@@ -5,16 +5,14 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import BaseModel
 
+from lango.server.api.turns.answers import ApprovalAnswer, InputAnswer, ToolResult, submit_answer
 from lango.server.api.turns.pending_schemas import (
-    ApprovalAnswer,
     ApprovalRequest,
     ApprovalRequests,
     AwaitedResult,
     AwaitedResults,
-    InputAnswer,
     InputRequest,
     InputRequests,
-    ToolResult,
 )
 from lango.server.context import Context
 from lango.server.errors import ApiError
@@ -146,11 +144,7 @@ async def answer_approval(
     With a `grant`, later calls of the tool in this session that fit it run without asking. The model reads the `reason`
     of a refusal as the result of the call.
     """
-    await context.authenticator.check_token_quota(caller)
-    await context.get_session(caller, session_id)
-    turn = await context.turns.submit_approval(
-        caller, session_id, call_id, approved=answer.approved, grant=answer.new_grant, reason=answer.reason
-    )
+    turn = await submit_answer(context, caller, session_id, call_id, answer)
     return context.event_response(context.turns.follow(turn))
 
 
@@ -180,9 +174,7 @@ async def answer_input(
 
     The turn of a running tool that asks goes on with the answer; its request may also be declined.
     """
-    await context.authenticator.check_token_quota(caller)
-    await context.get_session(caller, session_id)
-    turn = await context.turns.submit_input(caller, session_id, call_id, answer.value, key, decline=answer.decline)
+    turn = await submit_answer(context, caller, session_id, call_id, answer, key)
     return context.event_response(context.turns.follow(turn))
 
 
@@ -207,11 +199,7 @@ async def bring_result(
     key: IdempotencyKey = None,
 ) -> EventStreamResponse:
     """Bring a result of a client tool or a long-running tool, and follow the turn that continues with it."""
-    await context.authenticator.check_token_quota(caller)
-    await context.get_session(caller, session_id)
-    turn = await context.turns.submit_results(
-        caller, session_id, {call_id: given.result}, key, will_continue=given.will_continue
-    )
+    turn = await submit_answer(context, caller, session_id, call_id, given, key)
     return context.event_response(context.turns.follow(turn))
 
 

@@ -13,18 +13,17 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, WebSocket
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import override
 
 from lango.errors import LangoError, SessionNotFound, Stopping
-from lango.server.api.turns.pending_schemas import ApprovalAnswer, InputAnswer, ToolResult
+from lango.server.api.turns.answers import ApprovalAnswer, CredentialAnswer, InputAnswer, ToolResult, submit_answer
 from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError, describe_problems, to_api_error
 from lango.server.schemas import MAX_INTEGER, SESSION_ID, IdempotencyKeyText, NewMessage, RequestBody
-from lango.server.security.auth import Caller
 from lango.server.sockets import CONNECTION_ERRORS, SocketConnection, read_message
 from lango.store import SessionRecord
 from lango.store.turns.event_log import LoggedEvent
@@ -69,13 +68,12 @@ class Input(InputAnswer):
     idempotency_key: IdempotencyKeyText | None = None
 
 
-class Credential(RequestBody):
+class Credential(CredentialAnswer):
     """Answer a credential request."""
 
     type: Literal["credential"]
     session: SessionName
     call_id: Annotated[str, Field(max_length=512)]
-    value: Any
     idempotency_key: IdempotencyKeyText | None = None
 
 
@@ -153,12 +151,10 @@ class _TurnSocket(SocketConnection):
                 files = await context.load_files(caller, message.session, message.files)
                 turn = await context.turns.submit(caller, message.session, message.text, message.idempotency_key, files)
                 self._start_stream(message.session, context.turns.follow(turn))
-            case Approval():
-                await self._approve(context, caller, message)
-            case Input() | Credential():
-                await self._answer(context, caller, message)
-            case Result():
-                await self._bring_result(context, caller, message)
+            case Approval() | Input() | Credential() | Result():
+                key = None if isinstance(message, Approval) else message.idempotency_key
+                turn = await submit_answer(context, caller, message.session, message.call_id, message, key)
+                self._start_stream(message.session, context.turns.follow(turn))
             case Resume():
                 session = await context.get_session(caller, message.session)
                 self._start_stream(message.session, self._resumed_events(context, session, message.after))
@@ -168,42 +164,6 @@ class _TurnSocket(SocketConnection):
                     raise ApiError(
                         409, "NothingRuns", f"no turn runs in session {message.session!r}: nothing to cancel"
                     )
-
-    async def _answer(self, context: ServerContext, caller: Caller, message: Input | Credential) -> None:
-        await context.authenticator.check_token_quota(caller)
-        await context.get_session(caller, message.session)
-        turns = context.turns
-        answer = (caller, message.session, message.call_id, message.value, message.idempotency_key)
-        if isinstance(message, Input):
-            turn = await turns.submit_input(*answer, decline=message.decline)
-        else:
-            turn = await turns.submit_credential(*answer)
-        self._start_stream(message.session, turns.follow(turn))
-
-    async def _approve(self, context: ServerContext, caller: Caller, message: Approval) -> None:
-        await context.authenticator.check_token_quota(caller)
-        await context.get_session(caller, message.session)
-        turn = await context.turns.submit_approval(
-            caller,
-            message.session,
-            message.call_id,
-            approved=message.approved,
-            grant=message.new_grant,
-            reason=message.reason,
-        )
-        self._start_stream(message.session, context.turns.follow(turn))
-
-    async def _bring_result(self, context: ServerContext, caller: Caller, message: Result) -> None:
-        await context.authenticator.check_token_quota(caller)
-        await context.get_session(caller, message.session)
-        turn = await context.turns.submit_results(
-            caller,
-            message.session,
-            {message.call_id: message.result},
-            message.idempotency_key,
-            will_continue=message.will_continue,
-        )
-        self._start_stream(message.session, context.turns.follow(turn))
 
     async def _resumed_events(
         self, context: ServerContext, session: SessionRecord, after: int | None
