@@ -99,7 +99,7 @@ class TurnState(TurnContext, kw_only=True):
     unmade_requests: list[Any] = field(default_factory=list[Any])
     """The credentials that tools asked for, and ADK did not request; see `lango.adk.run.pauses.unanswered_calls`."""
     node_call_ids: set[str] = field(default_factory=set[str])
-    """The long-running calls in a workflow's nodes; see `lango.adk.run.pauses.own_calls`."""
+    """The long-running calls in a workflow's nodes; see `lango.adk.run.pauses.unanswered_calls`."""
     client_tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """The tools that the client of this turn runs itself, by name."""
     options: ModelOptions = ModelOptions()
