@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lango.adk import SqlSessionService
 from lango.errors import EventConflict, MessageNotFound, SessionExists, SessionNotFound, TurnRunning, Unstorable
 from lango.messages import Message, ToolCall
-from lango.runtime.sessions import Sessions
+from lango.runtime.sessions.sessions import Sessions
 from lango.store import NewEvent, SessionId, SessionRecord, Store, StoredEvent, Turn
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.sessions import create_session, find_session, list_sessions

@@ -7,7 +7,7 @@ import pytest
 
 from lango.errors import SessionNotFound
 from lango.messages import Message
-from lango.runtime.sessions import Sessions
+from lango.runtime.sessions.sessions import Sessions
 from lango.store import SessionId, Store
 from lango.store.engine.database import Operation
 from lango.store.lifecycle import integrity

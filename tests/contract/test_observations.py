@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.messages import Message
-from lango.runtime.sessions import Sessions
+from lango.runtime.sessions.sessions import Sessions
 from lango.store import NewEvent, SessionId, SessionRecord, Store
 from lango.store.memory.observations import (
     Batch,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lango.messages import Message
-from lango.runtime.sessions import Sessions
+from lango.runtime.sessions.sessions import Sessions
 from lango.store import SessionId, Store
 from lango.store.search.index import BATCH, INDEXED_CHARACTERS
 from lango.store.search.query import Hit

@@ -14,7 +14,7 @@ from lango.config import StoreSettings, ToolSettings, TraceSettings
 from lango.errors import MessageNotFound, ProviderUnavailable, SessionNotFound, TraceNotFound
 from lango.messages import ToolCall
 from lango.providers import Delta, Finish, Request, Retries, TextDelta, UsageDelta
-from lango.providers.resilience import ResilientProvider
+from lango.providers.wrappers.resilience import ResilientProvider
 from lango.runtime.trace.session_trace import traced_event
 from lango.runtime.trace.steps import Step
 from lango.store import SessionId

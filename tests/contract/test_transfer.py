@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from lango.adk import SqlArtifactService, SqlSessionService
 from lango.errors import IdempotencyKeyReused, InvalidExport, SessionExists, SessionNotFound
 from lango.messages import Message
-from lango.runtime.session_transfer import import_session
-from lango.runtime.sessions import Sessions
+from lango.runtime.sessions.session_transfer import import_session
+from lango.runtime.sessions.sessions import Sessions
 from lango.store import SessionId, Store
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import create_session, find_session, list_session_page, list_sessions

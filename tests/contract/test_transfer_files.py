@@ -12,7 +12,7 @@ import pytest
 from lango.adk import SqlSessionService
 from lango.errors import InvalidExport
 from lango.runtime.artifacts import Artifacts
-from lango.runtime.sessions import Sessions
+from lango.runtime.sessions.sessions import Sessions
 from lango.store import SessionId, Store
 from lango.store.contents import CHUNK_BYTES
 from lango.store.lifecycle.integrity import check_database

@@ -15,7 +15,7 @@ from lango.history import count_tokens
 from lango.messages import Message, ToolCall
 from lango.providers.protocol import UsageDelta
 from lango.runtime.runtime import Runtime
-from lango.runtime.session_usage import SessionUsage
+from lango.runtime.sessions.session_usage import SessionUsage
 from lango.store import SessionId, SessionRecord
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import create_session, find_session

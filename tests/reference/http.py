@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 import lango.server
 from lango.config import Settings
-from lango.server.api import websocket
+from lango.server.api.turns import websocket
 from lango.server.app import create_app
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.openai import openai_routes

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lango.adk.agents.adk_tool import AdkTool
-    from lango.adk.agents.effects import idempotent, once
+    from lango.adk.agents.tools.adk_tool import AdkTool
+    from lango.adk.agents.tools.effects import idempotent, once
     from lango.adk.model.provider_llm import ProviderLlm
     from lango.adk.services.artifact_service import SqlArtifactService
     from lango.adk.services.credential_service import SqlCredentialService
@@ -23,14 +23,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AdkTool": "lango.adk.agents.adk_tool",
+    "AdkTool": "lango.adk.agents.tools.adk_tool",
     "ProviderLlm": "lango.adk.model.provider_llm",
     "SqlArtifactService": "lango.adk.services.artifact_service",
     "SqlCredentialService": "lango.adk.services.credential_service",
     "SqlMemoryService": "lango.adk.services.memory_service",
     "SqlSessionService": "lango.adk.services.session_service",
-    "idempotent": "lango.adk.agents.effects",
-    "once": "lango.adk.agents.effects",
+    "idempotent": "lango.adk.agents.tools.effects",
+    "once": "lango.adk.agents.tools.effects",
 }
 
 

@@ -9,24 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from lango import __version__
-from lango.cli.commands import (
+from lango.cli.commands.agent import evaluate, run, serve
+from lango.cli.commands.agent.chat import chat
+from lango.cli.commands.data import (
     artifacts,
     credentials,
-    db,
-    doctor,
-    evaluate,
     inbox,
-    init,
-    keys,
     memory,
-    models,
-    run,
-    serve,
     sessions,
     sessions_trace,
     sessions_transfer,
 )
-from lango.cli.commands.chat import chat
+from lango.cli.commands.setup import db, doctor, init, keys, models
 from lango.cli.process_setup import reopen_closed_streams
 from lango.cli.terminal_text import printable
 from lango.errors import LangoError, StoreError, UsageError

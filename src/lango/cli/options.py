@@ -1,5 +1,9 @@
 """Declare the options that several commands share, and load the settings they select."""
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -37,6 +41,28 @@ Model = Annotated[str | None, typer.Option("-m", "--model", help="provider/name,
 SessionIdArgument = Annotated[str, typer.Argument(help="The session's id.")]
 AppFilter = Annotated[str | None, typer.Option("--app", help="Of this app only.")]
 UserFilter = Annotated[str | None, typer.Option("--user", help="Of this user only.")]
+
+
+def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take the fields of a dataclass as its own options: typer knows only parameters.
+
+    The dataclass is the type of one of the command's parameters. Its options come last in the help.
+    """
+    parameters = inspect.signature(command).parameters
+    [name] = [one.name for one in parameters.values() if is_dataclass(one.annotation)]
+    shared: Any = parameters[name].annotation
+    options = inspect.signature(shared).parameters
+    shown = [one for one in (*parameters.values(), *options.values()) if one.name != name]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        chosen = shared(**{option: given.pop(option) for option in options})
+        command(**given, **{name: chosen})
+
+    vars(run)["__signature__"] = inspect.Signature(
+        [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in shown], return_annotation=None
+    )
+    return run
 
 
 def load_settings(config: str | None) -> "Settings":

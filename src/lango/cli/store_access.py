@@ -1,9 +1,10 @@
-"""Open the store for one command, and find the sessions it names."""
+"""Open the store for one command, and find the sessions that its options name."""
 
 import signal
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from lango.cli.options import load_settings, store_url
+from lango.cli.options import AppFilter, Config, StoreUrl, UserFilter, load_settings, store_url
 from lango.cli.process_setup import run_async
 from lango.errors import SessionNotFound, UsageError
 
@@ -38,41 +39,53 @@ def _raise_interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-async def app_name(store: "Store", app: str | None, config: str | None) -> str:
-    """Return the app of an option, or of the configured agent; an agent of a module may give it its name."""
-    settings = load_settings(config)
-    if app or settings.agent.name or not settings.agent.module:
-        return app or settings.app_name
-    from lango.runtime.app_names import load_named_agent
+@dataclass(frozen=True)
+class SessionOptions:
+    """The options of commands about stored sessions: of which app and user, and in which store."""
 
-    return (await load_named_agent(settings, store))[0].app_name
+    app: AppFilter = None
+    user: UserFilter = None
+    config: Config = None
+    store: StoreUrl = None
 
+    def run(self, work: "Callable[[Store], Awaitable[T]]") -> T:
+        """Open the store, and run work on it."""
+        return run_on_store(self.config, self.store, work)
 
-async def session_owners(store: "Store", app: str | None, user: str | None) -> list[tuple[str, str]]:
-    """Return the apps and users that have sessions."""
-    from lango.store.sessions import sessions
+    def include(self, app_name: str, user_id: str) -> bool:
+        """Whether the options select an app and a user."""
+        return self.app in (None, app_name) and self.user in (None, user_id)
 
-    found = await store.read(sessions.list_users)
-    return [owner for owner in found if app in (None, owner[0]) and user in (None, owner[1])]
+    async def app_name(self, store: "Store") -> str:
+        """Return the app of the option, or of the configured agent; an agent of a module may give it its name."""
+        settings = load_settings(self.config)
+        if self.app or settings.agent.name or not settings.agent.module:
+            return self.app or settings.app_name
+        from lango.runtime.app_names import load_named_agent
 
+        return (await load_named_agent(settings, store))[0].app_name
 
-async def sessions_matching(store: "Store", app: str | None, user: str | None) -> "list[SessionRecord]":
-    """Return the sessions of an app, a user, or all."""
-    from lango.store.sessions.sessions import list_sessions
+    async def owners(self, store: "Store") -> list[tuple[str, str]]:
+        """Return the apps and users that have sessions."""
+        from lango.store.sessions.sessions import list_users
 
-    return [record for record in await store.read(list_sessions, app) if user is None or record.name.user_id == user]
+        return [owner for owner in await store.read(list_users) if self.include(*owner)]
 
+    async def sessions(self, store: "Store") -> "list[SessionRecord]":
+        """Return the sessions of an app, a user, or all."""
+        from lango.store.sessions.sessions import list_sessions
 
-async def session_by_id(store: "Store", session_id: str, app: str | None, user: str | None) -> "SessionRecord":
-    """Return the only session with an id. Raises `SessionNotFound` or `UsageError`."""
-    from lango.store.sessions import sessions
+        found = await store.read(list_sessions, self.app)
+        return [record for record in found if self.include(record.name.app_name, record.name.user_id)]
 
-    same_id = await store.read(sessions.list_sessions_by_id, session_id)
-    found = [
-        record for record in same_id if app in (None, record.name.app_name) and user in (None, record.name.user_id)
-    ]
-    if not found:
-        raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` lists them")
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} sessions have the id {session_id!r}: select one with --app and --user")
-    return found[0]
+    async def session(self, store: "Store", session_id: str) -> "SessionRecord":
+        """Return the only session with an id. Raise `SessionNotFound` or `UsageError`."""
+        from lango.store.sessions.sessions import list_sessions_by_id
+
+        same_id = await store.read(list_sessions_by_id, session_id)
+        found = [record for record in same_id if self.include(record.name.app_name, record.name.user_id)]
+        if not found:
+            raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` lists them")
+        if len(found) > 1:
+            raise UsageError(f"{len(found)} sessions have the id {session_id!r}: select one with --app and --user")
+        return found[0]

@@ -5,24 +5,21 @@ from typing import Any
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import format_time
 from lango.config import Settings
-from lango.errors import SessionNotFound
 from lango.events import Usage
-from lango.runtime.session_usage import SessionUsage, TurnUsage, session_usage, window_rules_for
+from lango.runtime.sessions.session_usage import SessionUsage, session_usage, window_rules_for
 from lango.store import SessionId, Store
+from lango.store.turns.turn_usage import TurnUsage
 
 
 async def read_usage(store: Store, name: SessionId, settings: Settings, limit: int) -> SessionUsage:
     """Read the usage of a session, with the limits of the settings for its next request."""
-    found = await session_usage(store, name, window_rules_for(settings), limit=limit)
-    if found is None:
-        raise SessionNotFound(f"session {name.id!r} was deleted meanwhile")
-    return found
+    return await session_usage(store, name, window_rules_for(settings), limit=limit)
 
 
 def print_usage(usage: SessionUsage, *, as_json: bool) -> None:
     """Print the usage: as the JSON of the server, or as a table of turns with a summary."""
     if as_json:
-        from lango.server.api.usage_routes import UsageReport
+        from lango.server.api.sessions.usage_routes import UsageReport
 
         print(UsageReport.from_usage(usage).model_dump_json())
         return

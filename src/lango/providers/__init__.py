@@ -12,8 +12,8 @@ from lango.providers.protocol import (
     ToolSpec,
     UsageDelta,
 )
-from lango.providers.resilience import Fallback, ResilientProvider, Retries
 from lango.providers.sdk.sdk_client import Timeouts
+from lango.providers.wrappers.resilience import Fallback, ResilientProvider, Retries
 
 __all__ = [
     "CallDelta",

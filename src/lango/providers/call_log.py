@@ -42,14 +42,10 @@ class Exchange(Struct, eq=False):
     response: bytearray = field(default_factory=bytearray)
     response_type: str = ""
     """The content type of the response."""
-    is_cut: bool = False
-    """The response was longer than what is held in memory."""
 
     def add_response(self, chunk: bytes) -> None:
         """Add a piece of the response, unless there is too much of it."""
-        if len(self.response) + len(chunk) > _MAX_RESPONSE_BYTES:
-            self.is_cut = True
-        else:
+        if len(self.response) + len(chunk) <= _MAX_RESPONSE_BYTES:
             self.response += chunk
 
 

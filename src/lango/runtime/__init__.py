@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lango.runtime.opening import open_runtime
     from lango.runtime.runtime import Runtime
-    from lango.runtime.session_transfer import import_session
-    from lango.runtime.sessions import Sessions
+    from lango.runtime.sessions.session_transfer import import_session
+    from lango.runtime.sessions.sessions import Sessions
     from lango.store.tool_calls.inbox import ApprovalItem, CredentialItem, InputItem, ResultItem
     from lango.turns.running_turn import RunningTurn
     from lango.turns.turn_input import ModelOptions
@@ -32,8 +32,8 @@ _HOMES = {
     "ResultItem": "lango.store.tool_calls.inbox",
     "RunningTurn": "lango.turns.running_turn",
     "Runtime": "lango.runtime.runtime",
-    "Sessions": "lango.runtime.sessions",
-    "import_session": "lango.runtime.session_transfer",
+    "Sessions": "lango.runtime.sessions.sessions",
+    "import_session": "lango.runtime.sessions.session_transfer",
     "open_runtime": "lango.runtime.opening",
 }
 

@@ -9,7 +9,7 @@ from lango.config.agent_files import agent_location
 from lango.config.sections import DEFAULT_APP_NAME
 from lango.errors import ConfigError
 from lango.store import Store
-from lango.store.sessions.app_sessions import has_answers_of
+from lango.store.sessions.sessions import has_answers_of
 
 
 async def load_named_agent(settings: Settings, store: Store, root_agent: Any = None) -> tuple[Settings, Any]:

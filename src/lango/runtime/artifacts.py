@@ -4,14 +4,14 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-from lango.errors import ArtifactNotFound, ArtifactRefused, SessionNotFound, Unstorable
+from lango.errors import ArtifactNotFound, ArtifactRefused, Unstorable
 from lango.messages import FILE_NAME, ArtifactFile, Attachment, StoredBytes
 from lango.store import SessionId, Store
 from lango.store.artifacts import artifacts
 from lango.store.artifacts.artifacts import REMOVED_TYPE, USER_PREFIX, Artifact, NewArtifact
 from lango.store.artifacts.references import SCHEME, check_reference, resolve_version
 from lango.store.contents import read_pieces
-from lango.store.sessions.sessions import find_session
+from lango.store.sessions.sessions import get_session
 
 
 class Artifacts:
@@ -131,10 +131,8 @@ class Artifacts:
         return await self._store.write_long(artifacts.delete_artifact, scope, name)
 
     async def _check_session(self, session_id: str | None, user_id: str) -> None:
-        if session_id is None:
-            return
-        if await self._store.read(find_session, SessionId(self._app_name, user_id, session_id)) is None:
-            raise SessionNotFound(f"there is no session {session_id!r}")
+        if session_id is not None:
+            await self._store.read(get_session, SessionId(self._app_name, user_id, session_id))
 
     async def _scope(self, session_id: str | None, user_id: str, name: str) -> tuple[SessionId, str]:
         await self._check_session(session_id, user_id)

@@ -1,27 +1,26 @@
 """Accept messages, approvals and results, and run their turns: the public API."""
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from lango.adk.run.engine import AdkEngine
-from lango.adk.run.input_builder import is_answer_address
+from lango.adk.run.input.input_builder import is_answer_address
 from lango.adk.services.artifact_service import SqlArtifactService
 from lango.config import Settings
-from lango.errors import SessionNotFound, TurnCancelled
+from lango.errors import TurnCancelled
 from lango.events import TurnEvent, Usage
 from lango.memory import Memory
 from lango.messages import Attachment, Message
 from lango.runtime.artifacts import Artifacts
-from lango.runtime.credentials import Credentials
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
-from lango.runtime.grants import Grants
-from lango.runtime.inbox import Inbox
-from lango.runtime.request_answers import RequestAnswers
-from lango.runtime.sessions import Sessions
+from lango.runtime.requests.credentials import Credentials
+from lango.runtime.requests.grants import Grants
+from lango.runtime.requests.inbox import Inbox
+from lango.runtime.requests.request_answers import RequestAnswers
+from lango.runtime.sessions.sessions import Sessions
 from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace, session_trace, traced_request
 from lango.store import SessionId, Store, Turn
 from lango.store.sessions.sessions import find_session
@@ -33,9 +32,7 @@ from lango.turns.running_turn import RunningTurn, collect_answer, follow_until_l
 from lango.turns.turn_input import ModelOptions, TurnInput, check_attachments
 
 if TYPE_CHECKING:
-    from lango.adk.agents.tool_names import ToolNames
-
-_log = logging.getLogger("lango.runtime")
+    from lango.adk.agents.tools.tool_names import ToolNames
 
 
 class Runtime(RequestAnswers):
@@ -195,11 +192,9 @@ class Runtime(RequestAnswers):
             return running[0].model_calls() if running else []
 
         name = SessionId(self.app_name, user_id, session_id)
-        how: dict[str, Any] = {"turn": turn, "before": before, "limit": limit, "running_calls": running_calls}
-        trace = await session_trace(self._store, name, **how) if name.is_storable else None
-        if trace is None:
-            raise SessionNotFound(f"there is no session {session_id!r}")
-        return trace
+        return await session_trace(
+            self._store, name, turn=turn, before=before, limit=limit, running_calls=running_calls
+        )
 
     async def traced_request(self, session_id: str, request_id: str, *, user_id: str = "user") -> RequestBodies:
         """Read a request to a model and its response, as they went over the wire. Raise `TraceNotFound`.

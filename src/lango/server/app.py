@@ -15,22 +15,18 @@ from lango.config import Settings
 from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.server import errors
-from lango.server.api import (
-    agent_routes,
+from lango.server.api import agent_routes, health_routes
+from lango.server.api.sessions import (
     artifact_routes,
-    credential_routes,
-    health_routes,
-    inbox_routes,
     memory_routes,
     message_routes,
     option_routes,
     session_routes,
     state_routes,
     trace_routes,
-    turn_routes,
     usage_routes,
-    websocket,
 )
+from lango.server.api.turns import credential_routes, inbox_routes, turn_routes, websocket
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.adk import artifact_routes as adk_artifact_routes
 from lango.server.compat.agui import agui_routes

@@ -11,15 +11,14 @@ from starlette.requests import HTTPConnection
 from lango.config import Settings
 from lango.messages import ArtifactFile, Attachment
 from lango.runtime.runtime import Runtime
-from lango.server.errors import ApiError, session_not_found
+from lango.server.errors import ApiError
 from lango.server.security.auth import Authenticator, Caller
 from lango.server.streaming.live import LiveEvents
 from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.sse import EventStreamResponse
 from lango.server.streaming.turn_streams import TurnStreams
 from lango.store import SessionId, SessionRecord
-from lango.store.sessions.app_sessions import find_apps
-from lango.store.sessions.sessions import find_session
+from lango.store.sessions.sessions import find_apps, get_session
 from lango.store.tool_calls.approvals import expire_approvals, has_expired_approvals
 
 
@@ -38,10 +37,7 @@ class ServerContext:
 
     async def get_session(self, caller: Caller, session_id: str) -> SessionRecord:
         """Return a session of the caller; raise `SessionNotFound` for one of another user, too."""
-        session = await self.store.read(find_session, SessionId(self.runtime.app_name, caller.user_id, session_id))
-        if session is None:
-            raise session_not_found(session_id)
-        return session
+        return await self.store.read(get_session, SessionId(self.runtime.app_name, caller.user_id, session_id))
 
     async def get_session_without_expired_requests(self, caller: Caller, session_id: str) -> SessionRecord:
         """Return a session of the caller, after closing its expired requests for approval or input."""

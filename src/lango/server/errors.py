@@ -119,11 +119,6 @@ class ApiError(Exception):
             self.headers["Retry-After"] = str(math.ceil(retry_after_s))
 
 
-def session_not_found(session_id: str) -> SessionNotFound:
-    """Return the error for a session that does not exist, or that belongs to another user."""
-    return SessionNotFound(f"there is no session {session_id!r}")
-
-
 def status_of(kind: type[LangoError]) -> int:
     """Return the HTTP status of an error class."""
     return next(status for base, status in STATUS_BY_ERROR if issubclass(kind, base))

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
-from fastapi import Header, Path, Query
+from fastapi import Header, Path
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from lango import messages
@@ -26,7 +26,6 @@ MAX_INTEGER = 2**53 - 1
 """The largest integer that every JSON parser reads exactly."""
 
 SessionIdPath = Annotated[str, Path(pattern=SESSION_ID, examples=[EXAMPLE_ID])]
-PageSize = Annotated[int, Query(ge=1, le=200)]
 
 IdempotencyKeyText = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]
 IdempotencyKey = Annotated[IdempotencyKeyText | None, Header(alias="Idempotency-Key")]

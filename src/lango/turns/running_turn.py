@@ -11,9 +11,8 @@ from lango.events import TextDelta, ThoughtDelta, TurnDone, TurnError, TurnEvent
 from lango.store import SessionRecord, Turn
 from lango.store.codec import event_ids
 from lango.store.turns import event_log
-from lango.turns.notifier import Notifier
-from lango.turns.step_gate import StepGate
 from lango.turns.streamed_text import StreamedText
+from lango.turns.synchronization import Notifier, StepGate
 
 if TYPE_CHECKING:
     import asyncio

@@ -16,7 +16,7 @@ from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTo
 
 from lango import open_runtime
 from lango.adk import AdkTool, ProviderLlm
-from lango.adk.agents.adk_tool import tool_from_adk
+from lango.adk.agents.tools.adk_tool import tool_from_adk
 from lango.errors import CredentialExpired, CredentialKeyError, InvalidCredential
 from lango.events import CredentialNeeded, ToolEnd, TurnDone, TurnEvent, to_json
 from lango.messages import ToolCall

@@ -17,7 +17,7 @@ from lango import open_runtime
 from lango.events import TextDelta as TextDeltaEvent
 from lango.providers import Delta, Finish, Provider, Request, ResilientProvider, Retries, TextDelta
 from lango.providers.protocol import closing_stream
-from lango.providers.traced_provider import TracedProvider
+from lango.providers.wrappers.observed_provider import TracedProvider
 from tests.agents.parts import PATIENCE_S, collect, last_error, settings_for, until
 from tests.integration.providers.test_wire_faults import REQUEST, WIRES, begun, hangs, serve
 from tests.support.servers.wire_server import Answer, Exchange

@@ -12,8 +12,8 @@ from lango.providers.anthropic import AnthropicProvider
 from lango.providers.call_log import CallLog, current_call_log
 from lango.providers.gemini import GeminiProvider
 from lango.providers.openai import OpenAIProvider
-from lango.providers.recorded_provider import RecordedProvider
 from lango.providers.wire_json import body_to_json_text
+from lango.providers.wrappers.observed_provider import RecordedProvider
 from tests.integration.providers.test_vendor_streams import claude, fails, served, streams
 
 _CHUNK = {

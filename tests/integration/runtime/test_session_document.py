@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 from lango import Tool, open_runtime
 from lango.messages import Attachment, ToolCall
-from lango.runtime.session_document import DocumentFormat
+from lango.runtime.sessions.session_document import DocumentFormat
 from lango.testing import ScriptedProvider
 from tests.agents.parts import settings_for
 

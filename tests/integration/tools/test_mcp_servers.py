@@ -20,7 +20,7 @@ from google.genai import types
 
 from lango import Settings, open_runtime
 from lango.adk import AdkTool, ProviderLlm
-from lango.adk.agents.mcp.toolset import mcp_toolsets
+from lango.adk.agents.tools.mcp.toolset import mcp_toolsets
 from lango.config import McpSettings, StoreSettings, ToolSettings
 from lango.errors import ConfigError
 from lango.messages import ToolCall
@@ -237,7 +237,7 @@ real = util.find_spec
 util.find_spec = lambda name, *rest: None if name == "mcp" else real(name, *rest)
 from lango.errors import MissingDependency
 try:
-    import lango.adk.agents.mcp.toolset
+    import lango.adk.agents.tools.mcp.toolset
 except MissingDependency as error:
     print(error)
 """

@@ -6,7 +6,7 @@ from typing import Any
 
 import mcp
 
-from lango.adk.agents.mcp.questions import ServerCallbacks
+from lango.adk.agents.tools.mcp.questions import ServerCallbacks
 from lango.store.tool_calls.tool_questions import ToolAnswer, ToolQuestion
 from lango.tools import Tool, run_tool
 

@@ -15,7 +15,7 @@ from lango.memory.reflector import keep_what_matters
 from lango.memory.superseded import current_notes
 from lango.messages import Message
 from lango.store import StoredEvent
-from lango.store.memory.observations import Batch, Observation, Priority, SessionMemory
+from lango.store.memory.observations import Batch, BatchStatus, Observation, Priority, SessionMemory
 from lango.store.search.recall import Memory, parse_question
 
 AT = 1_794_702_400.0  # 2026-11-15
@@ -192,12 +192,14 @@ def test_o1_a_recalled_message_is_quoted_with_its_date_and_cannot_close_the_quot
 
 
 def test_lost_names_the_step_that_dropped_a_text() -> None:
-    def batch(number: int, *notes: Observation, standing: str = "current", sources: tuple[int, ...] = ()) -> Batch:
+    def batch(
+        number: int, *notes: Observation, standing: BatchStatus = "current", sources: tuple[int, ...] = ()
+    ) -> Batch:
         numbered = tuple(
             Observation(one.text, one.first_seq, one.last_seq, one.priority, one.day, at)
             for at, one in enumerate(notes, 1)
         )
-        return Batch(1, 5, numbered, batch=number, standing=standing, sources=sources)  # type: ignore[arg-type]
+        return Batch(1, 5, numbered, batch=number, standing=standing, sources=sources)
 
     source = batch(1, note("Ann lives in Bern.", 1), note("The code is 4711.", 2), standing="condensed")
     top = batch(

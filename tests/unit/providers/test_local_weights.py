@@ -18,7 +18,7 @@ from typing import BinaryIO, ClassVar
 import pytest
 from typer.testing import CliRunner
 
-from lango.cli.commands.models import app
+from lango.cli.commands.setup.models import app
 from lango.errors import ConfigError, UnknownModel, UsageError
 from lango.providers.local import known_models, weight_sources, weights
 from lango.providers.local.known_models import QWEN, SMOLLM2, LocalModel, Weights, local_model, model_file

@@ -12,11 +12,11 @@ from lango.runtime.trace.steps import Step
 from lango.runtime.trace.tree import turn_trace
 from lango.store import StoredEvent
 from lango.store.turns.model_requests import RequestRecord
-from lango.store.turns.turn_usage import ToolRow, TurnRow
+from lango.store.turns.turn_usage import ToolUse, TurnUsage
 
 
-def _row(tools: list[ToolRow], calls: list[dict[str, Any]], status: Any = "done") -> TurnRow:
-    return TurnRow(1, status, 10.0, 99.0, 1, 50, 0, Usage(), False, {"calls": calls}, tools)
+def _row(tools: list[ToolUse], calls: list[dict[str, Any]], status: Any = "done") -> TurnUsage:
+    return TurnUsage(1, status, 10.0, 99.0, 1, 50, 0, Usage(), False, {"calls": calls}, tools)
 
 
 def _message(
@@ -89,13 +89,13 @@ def test_requests_belong_to_their_run_of_a_call() -> None:
 
 
 def _request(request_id: str, step: str, at: float, error: str = "") -> RequestRecord:
-    return RequestRecord(request_id, 1, step, "p", "m", "", at, 0.5, None, error, 10)
+    return RequestRecord(step, "p", "m", "", at, 0.5, None, error, request_id, 1, 10)
 
 
 def test_nodes_and_code_are_steps_of_their_own() -> None:
     tools = [
-        ToolRow("node:flow/first@1#1", "first", "finished", 11.0, 12.0, None, 11.0),
-        ToolRow("code:a@/1", "code", "started", 13.0, None, None, 13.0),
+        ToolUse("node:flow/first@1#1", "first", "finished", 11.0, 12.0, None, 11.0),
+        ToolUse("code:a@/1", "code", "started", 13.0, None, None, 13.0),
     ]
     node, group = turn_trace(_row(tools, []), []).steps
     assert (node.kind, node.name, node.duration_s) == ("node", "first", 1.0)
@@ -112,7 +112,7 @@ def test_five_thousand_steps_take_no_time_to_speak_of() -> None:
         for n in range(1, 2501)
         for event in (_message(2 * n, 10.5 + n, "a", calls=(f"c{n}",)), _result(2 * n + 1, 10.8 + n, f"c{n}"))
     ]
-    tools = [ToolRow(f"c{n}", "look", "finished", 10.6 + n, 10.7 + n, None, 10.6 + n) for n in range(1, 2501)]
+    tools = [ToolUse(f"c{n}", "look", "finished", 10.6 + n, 10.7 + n, None, 10.6 + n) for n in range(1, 2501)]
     [group] = turn_trace(_row(tools, calls), events).steps
     assert len(group.steps) == 2500
     assert all(len(step.steps) == 1 for step in group.steps)
@@ -123,7 +123,7 @@ _TIMES = st.floats(10, 90)
 
 
 @st.composite
-def _turns(draw: st.DrawFn) -> tuple[TurnRow, list[StoredEvent], list[RequestRecord]]:
+def _turns(draw: st.DrawFn) -> tuple[TurnUsage, list[StoredEvent], list[RequestRecord]]:
     """Any rows of a turn, also those that no run would leave."""
     ids = [f"c{n}" for n in range(6)]
     events: list[StoredEvent] = []
@@ -163,7 +163,7 @@ def _turns(draw: st.DrawFn) -> tuple[TurnRow, list[StoredEvent], list[RequestRec
         st.lists(st.sampled_from([*ids, "node:flow@1#1", "c1/inner@#1", "c1/node:x#1", "code:a@/1"]), unique=True)
     )
     tools = [
-        ToolRow(
+        ToolUse(
             name,
             "look",
             draw(st.sampled_from(["intended", "started", "finished", "failed", "unknown"])),
@@ -183,7 +183,7 @@ def _turns(draw: st.DrawFn) -> tuple[TurnRow, list[StoredEvent], list[RequestRec
 
 @settings(max_examples=150, deadline=None)
 @given(_turns())
-def test_every_row_is_in_the_tree_once(turn: tuple[TurnRow, list[StoredEvent], list[RequestRecord]]) -> None:
+def test_every_row_is_in_the_tree_once(turn: tuple[TurnUsage, list[StoredEvent], list[RequestRecord]]) -> None:
     row, events, requests = turn
     trace = turn_trace(row, events, requests)
     steps = _flat(trace.steps)

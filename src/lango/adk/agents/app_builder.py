@@ -10,10 +10,10 @@ from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 from google.adk.tools.base_toolset import BaseToolset
 
-from lango.adk.agents.adk_tool import AdkTool
 from lango.adk.agents.app_features import check_features
 from lango.adk.agents.callback_guard import guard_callbacks
 from lango.adk.agents.model_registry import ModelRegistry, assign_models
+from lango.adk.agents.tools.adk_tool import AdkTool
 from lango.adk.agents.tree import tools_of, walk_with_agent_tools
 from lango.config import Settings
 from lango.errors import ConfigError
@@ -34,7 +34,7 @@ def build_app(
     """Build the ADK app of a runtime from `root_agent`, from `agent.module` or from the other settings, in this order.
 
     `wrap` makes the ADK tool of each tool. `on_toolset_failure` is called when an MCP server cannot list its tools.
-    `mcp_callbacks` are the `ask` and `report` of `lango.adk.agents.mcp.toolset.mcp_toolsets`.
+    `mcp_callbacks` are the `ask` and `report` of `lango.adk.agents.tools.mcp.toolset.mcp_toolsets`.
     """
     found = root_agent
     if found is None and settings.agent.module:
@@ -106,7 +106,7 @@ def _mcp_toolsets(
 ) -> Sequence[BaseToolset]:
     if not settings.mcp:
         return []
-    from lango.adk.agents.mcp.toolset import mcp_toolsets  # its package is optional
+    from lango.adk.agents.tools.mcp.toolset import mcp_toolsets  # its package is optional
 
     return mcp_toolsets(
         settings.mcp,

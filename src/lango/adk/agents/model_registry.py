@@ -16,8 +16,7 @@ from lango.history import TokenCounter
 from lango.memory import MemoryModel
 from lango.providers import Fallback, Provider, ResilientProvider, Timeouts, resolve
 from lango.providers.protocol import Closable, ContextSizedProvider, LoadableProvider
-from lango.providers.recorded_provider import RecordedProvider
-from lango.providers.traced_provider import TracedProvider
+from lango.providers.wrappers.observed_provider import RecordedProvider, TracedProvider
 from lango.telemetry.traces import is_tracing
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from google.adk.apps import App
 
 from lango.adk.agents.model_registry import ModelRegistry
-from lango.adk.agents.tool_names import ToolNames, diff_of_call, tool_names, unusable_tools
+from lango.adk.agents.tools.tool_names import ToolNames, diff_of_call, tool_names, unusable_tools
 from lango.adk.agents.tree import describe_agent, may_request_input, tools_of, walk_agents
 from lango.adk.run.summary import summarize
 from lango.adk.services.adk_server import app_info
@@ -53,11 +53,11 @@ class DescribedApp:
         return await app_info(self.app_name, self._root)
 
     async def tool_names(self, *, ask_toolsets: bool, require_all: bool = True) -> ToolNames:
-        """List the names of the agents' tools; see `lango.adk.agents.tool_names`."""
+        """List the names of the agents' tools; see `lango.adk.agents.tools.tool_names`."""
         return await tool_names(self._app, ask_toolsets=ask_toolsets, require_all=require_all)
 
     async def diff_of_call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return what a call would change; see `lango.adk.agents.tool_names`."""
+        """Return what a call would change; see `lango.adk.agents.tools.tool_names`."""
         return await diff_of_call(self._root, name, arguments)
 
     @property

@@ -11,12 +11,12 @@ from google.genai import types
 from msgspec.structs import replace
 
 from lango.adk.agents.adk_internals import preload_adk
-from lango.adk.agents.adk_tool import decision_for
 from lango.adk.agents.app_builder import build_app
 from lango.adk.agents.app_features import summary_model
-from lango.adk.agents.effects import effect_of_tool
 from lango.adk.agents.model_registry import ModelRegistry
 from lango.adk.agents.session_choices import allow_choices
+from lango.adk.agents.tools.adk_tool import decision_for
+from lango.adk.agents.tools.effects import effect_of_tool
 from lango.adk.agents.transfers import missing_transfer_target, transfer_correction, transfer_targets
 from lango.adk.agents.tree import final_answer_agent, is_final_answer, walk_agents, walk_with_agent_tools
 from lango.adk.events.recorded_run import RecordedRun
@@ -24,16 +24,14 @@ from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.model.direct_text import TextSink, agents_with_direct_text
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.run.described_app import DescribedApp
-from lango.adk.run.input_builder import InputBuilder
-from lango.adk.run.outcome import require_answer, to_agent_error, transfer_failure
-from lango.adk.run.pauses.credential_requests import request_event
-from lango.adk.run.pauses.own_calls import await_own_calls, note_calls
+from lango.adk.run.input.input_builder import InputBuilder
 from lango.adk.run.pauses.tool_questions import ask_user, report_progress
+from lango.adk.run.pauses.unanswered_calls import await_own_calls, note_calls, request_event
 from lango.adk.run.plugin import RuntimePlugin
-from lango.adk.run.recall_tool import recall_tools
+from lango.adk.run.recall import recall_tools
 from lango.adk.run.record import workflow_nodes
 from lango.adk.run.record.code_execution import journal_code
-from lango.adk.run.runner import run_adk, text_sink, to_turn_events
+from lango.adk.run.runner import require_answer, run_adk, text_sink, to_agent_error, to_turn_events, transfer_failure
 from lango.adk.run.runtime_tools import runtime_tool
 from lango.adk.run.turn_state import TurnState, count_summary, note_toolset_failure
 from lango.adk.services.artifact_references import load_reference
@@ -63,7 +61,7 @@ from lango.tools import Tool
 from lango.tools.result_files import FileLimits
 from lango.turns.lease_holder import LeaseHolder
 from lango.turns.liveness import OwnerIsGone
-from lango.turns.step_gate import StepGate
+from lango.turns.synchronization import StepGate
 from lango.turns.text_blocks import TextBlocks
 from lango.turns.turn_input import TurnInput
 from lango.turns.turn_progress import NextId, TurnProgress

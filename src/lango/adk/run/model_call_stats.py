@@ -1,4 +1,4 @@
-"""Measure the duration and tokens of each model call, for `lango.runtime.session_usage` and `lango.runtime.trace`."""
+"""Measure the duration and tokens of each model call, for the usage of a session and for traces."""
 
 import time
 from collections.abc import Sequence

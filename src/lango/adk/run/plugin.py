@@ -18,8 +18,8 @@ from google.adk.tools import BaseTool, ToolContext
 from typing_extensions import override
 
 from lango.adk.agents.adk_internals import confirmation_of_tool_node, tool_node_path
-from lango.adk.agents.adk_tool import time_limit_s
-from lango.adk.agents.client_tools import ClientTool, add_client_tools, mark_client_calls
+from lango.adk.agents.tools.adk_tool import time_limit_s
+from lango.adk.agents.tools.client_tools import ClientTool, add_client_tools, mark_client_calls
 from lango.adk.agents.transfers import TRANSFER_TOOL
 from lango.adk.agents.tree import names_of, tools_of
 from lango.adk.model.call_checks import make_call_ids_unique, rename_reserved_calls
@@ -27,8 +27,9 @@ from lango.adk.model.content import unwrap_signatures
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.model.quoted_memory import insert_memory
 from lango.adk.model.turn_options import apply_options, keep_first_call
+from lango.adk.run.input.user_message import prepare_user_message
 from lango.adk.run.pauses.approval_gate import check_approved_arguments, journal_intent
-from lango.adk.run.recalled import insert_recalled
+from lango.adk.run.recall import insert_recalled
 from lango.adk.run.record.journal_recorder import record_error, record_result, record_start
 from lango.adk.run.record.model_calls import (
     keep_adk_request,
@@ -57,7 +58,6 @@ from lango.adk.run.turn_limits import (
     remove_tools,
 )
 from lango.adk.run.turn_state import TurnState, current_state
-from lango.adk.run.user_message import prepare_user_message
 from lango.adk.services.artifact_references import load_references
 from lango.adk.services.request_context import LoadSummary, current_step, last_load, warn_left_out
 from lango.errors import ClientToolRefused, ModelOptionsRefused, TurnLimit

@@ -1,4 +1,4 @@
-"""Run ADK's Runner once and convert its events to turn events."""
+"""Run ADK's Runner once, convert its events to turn events, and check how it ended."""
 
 import functools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
@@ -15,6 +15,7 @@ from lango.adk.events.events_to_rows import output_text
 from lango.adk.model.direct_text import TextSink
 from lango.adk.run.model_call_stats import usage_counts
 from lango.adk.run.turn_state import TurnState
+from lango.errors import AgentFailed, AgentNotFound, EmptyAnswer, LangoError
 from lango.events import ApprovalNeeded, ToolEnd, TurnError, TurnEvent, to_plain_values
 from lango.messages import ToolCall
 from lango.providers import protocol as providers
@@ -186,3 +187,30 @@ def _add_usage(event: Event, progress: TurnProgress) -> None:
     if usage is None:
         return
     progress.add_tokens(event.model_version or "", *usage_counts(usage))
+
+
+def transfer_failure(state: TurnState) -> AgentNotFound | None:
+    """Return the error of a transfer to an agent that does not exist; None: there was none."""
+    if state.bad_transfer is None:
+        return None
+    valid = ", ".join(state.valid_agents)
+    return AgentNotFound(f"there is no agent {state.bad_transfer!r}; there are {valid}")
+
+
+def require_answer(state: TurnState) -> None:
+    """Raise `EmptyAnswer` if a model was called, and neither answered nor left anything pending."""
+    if state.error is not None:
+        raise EmptyAnswer(f"the model gave no answer: {': '.join(part for part in state.error if part)}")
+    if state.model_calls and not (state.is_pending or state.ended_by_tool or state.has_text_since_tool):
+        why = f" (finish reason: {state.finish_reason})" if state.finish_reason else ""
+        raise EmptyAnswer(f"the model gave an empty answer{why}")
+
+
+def to_agent_error(error: BaseException) -> LangoError:
+    """Return the `LangoError` among an error's causes, or else `AgentFailed`."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, LangoError):
+            return cause
+        cause = cause.__cause__
+    return AgentFailed(f"{type(error).__name__}: {error}")

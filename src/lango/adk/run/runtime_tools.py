@@ -6,9 +6,9 @@ from typing import Any, cast
 from google.adk.tools import BaseTool, ToolContext
 
 from lango.adk.agents.adk_internals import has_replaced_run, replace_run
-from lango.adk.agents.adk_tool import AdkTool, time_limit_s, with_files
 from lango.adk.agents.callback_guard import is_adk_control_flow
-from lango.adk.agents.mcp.results import read_mcp_result
+from lango.adk.agents.tools.adk_tool import AdkTool, time_limit_s, with_files
+from lango.adk.agents.tools.mcp.results import read_mcp_result
 from lango.adk.events.message_parts import attachments_to_parts
 from lango.adk.run.turn_state import current_state
 from lango.store.tool_calls import tool_journal

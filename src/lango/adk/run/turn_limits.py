@@ -6,8 +6,8 @@ from typing import Any
 from google.adk.models.llm_request import LlmRequest
 from google.adk.tools import BaseTool, ToolContext
 
-from lango.adk.agents.adk_tool import AdkTool
-from lango.adk.agents.client_tools import WAITS_FOR_CLIENT, ClientTool
+from lango.adk.agents.tools.adk_tool import AdkTool
+from lango.adk.agents.tools.client_tools import WAITS_FOR_CLIENT, ClientTool
 from lango.adk.agents.transfers import transfer_correction
 from lango.adk.run.turn_state import TurnState
 from lango.errors import InvalidArguments, TurnLimit

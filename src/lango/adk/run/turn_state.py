@@ -11,7 +11,7 @@ from google.adk.tools import BaseTool, ToolContext
 from msgspec import field
 from typing_extensions import override
 
-from lango.adk.agents.client_tools import ClientTool
+from lango.adk.agents.tools.client_tools import ClientTool
 from lango.adk.model.direct_text import TextSink
 from lango.adk.run.model_call_stats import SUMMARY, ModelCallStats
 from lango.adk.services.artifact_references import LoadReference
@@ -97,9 +97,9 @@ class TurnState(TurnContext, kw_only=True):
     requested_keys: set[str] = field(default_factory=set[str])
     """The names of the requested credentials: ADK requests one of each."""
     unmade_requests: list[Any] = field(default_factory=list[Any])
-    """The credentials that tools asked for, and ADK did not request; see `lango.adk.run.pauses.credential_requests`."""
+    """The credentials that tools asked for, and ADK did not request; see `lango.adk.run.pauses.unanswered_calls`."""
     node_call_ids: set[str] = field(default_factory=set[str])
-    """The long-running calls in a workflow's nodes; see `lango.adk.run.pauses.own_calls`."""
+    """The long-running calls in a workflow's nodes; see `lango.adk.run.pauses.unanswered_calls`."""
     client_tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """The tools that the client of this turn runs itself, by name."""
     options: ModelOptions = ModelOptions()

@@ -17,8 +17,8 @@ from lango.adk.services.stored_service import StoredService
 from lango.store import SessionId, Store
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import as_datetime, check_id
+from lango.store.memory.observations import read_user_notes
 from lango.store.memory.user_facts import delete_fact, read_facts
-from lango.store.memory.user_notes import read_user_notes
 from lango.store.search import memory_entries
 from lango.store.search.memory_entries import NewMemory
 from lango.store.search.recall import Memory, find_messages, parse_question, rank

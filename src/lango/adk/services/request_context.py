@@ -11,7 +11,7 @@ from msgspec import field
 
 from lango.adk.events.recorded_run import RecordedRun
 from lango.store import Turn
-from lango.turns.step_gate import StepGate
+from lango.turns.synchronization import StepGate
 from lango.turns.turn_progress import TurnProgress
 
 

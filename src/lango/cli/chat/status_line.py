@@ -5,7 +5,7 @@ from lango.cli.terminal_text import one_line
 from lango.config import Settings
 from lango.errors import StoreError
 from lango.runtime.runtime import Runtime
-from lango.runtime.session_usage import window_rules_for
+from lango.runtime.sessions.session_usage import window_rules_for
 
 _MIN_MODEL_CHARACTERS = 4
 

@@ -12,7 +12,7 @@ from lango.store import SessionId, Store
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.lease import Orphan, ResumeReason, TakenOver, forget_owner, read_orphans, take_over
 from lango.turns.liveness import OwnerIsGone
-from lango.turns.notifier import Notifier
+from lango.turns.synchronization import Notifier
 
 POLL_S = 0.25
 _AT_ONCE = 8

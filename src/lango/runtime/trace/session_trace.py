@@ -15,7 +15,7 @@ from lango.runtime.trace.tree import turn_trace
 from lango.store import SessionId, Store, StoredEvent
 from lango.store.codec.rows import row_to_event
 from lango.store.engine.database import Operation
-from lango.store.sessions.sessions import find_session
+from lango.store.sessions.sessions import find_session, get_session
 from lango.store.sessions.window import read_rows
 from lango.store.turns import turn_usage
 from lango.store.turns.model_requests import RequestBodies, RequestRecord, read_request, read_requests
@@ -36,7 +36,7 @@ class SessionTrace(Struct, frozen=True):
 
 class _TurnRows(Struct, frozen=True):
     session_key: int
-    turn: turn_usage.TurnRow
+    turn: turn_usage.TurnUsage
     messages: Sequence[StoredEvent]
     requests: Sequence[RequestRecord]
 
@@ -53,15 +53,12 @@ async def session_trace(
     before: int | None = None,
     limit: int = DEFAULT_TURNS,
     running_calls: RunningCalls = _no_calls,
-) -> SessionTrace | None:
-    """Read the trace of the newest turns, of those before a turn, or of one turn; None: there is no such session.
+) -> SessionTrace:
+    """Read the trace of the newest turns, of those before a turn, or of one turn.
 
-    Raise `TraceNotFound` if the session has no such turn.
+    Raise `SessionNotFound`, or `TraceNotFound` if the session has no such turn.
     """
-    found = await store.read(_read, name, turn, before, limit)
-    if found is None:
-        return None
-    rows, earlier = found
+    rows, earlier = await store.read(_read, name, turn, before, limit)
     if turn is not None and not rows:
         raise TraceNotFound(f"session {name.id!r} has no turn {turn}")
     running = [running_calls(of_turn.session_key, of_turn.turn.turn) for of_turn in rows]
@@ -71,10 +68,8 @@ async def session_trace(
 
 def _read(
     name: SessionId, turn: int | None, before: int | None, limit: int
-) -> Operation[tuple[list[_TurnRows], int | None] | None]:
-    session = yield from find_session(name)
-    if session is None:
-        return None
+) -> Operation[tuple[list[_TurnRows], int | None]]:
+    session = yield from get_session(name)
     if turn is not None:
         before, limit = turn + 1, 1
     rows = yield from turn_usage.read_turns(session, turn_usage.NEWEST_TURN if before is None else before, limit + 1)

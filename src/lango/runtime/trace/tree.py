@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from lango.messages import ToolCall
 from lango.runtime.trace.messages import (
     author_of,
@@ -23,7 +25,7 @@ from lango.runtime.trace.steps import Attempt, Step, StepStatus, TurnTrace
 from lango.store import StoredEvent
 from lango.store.codec.ids import call_key
 from lango.store.turns.model_requests import RequestRecord
-from lango.store.turns.turn_usage import ToolRow, TurnRow
+from lango.store.turns.turn_usage import ToolUse, TurnUsage
 
 Price = Callable[[str, int, int, int], float | None]
 """Returns the cost of a model's input, output and cached tokens in US dollars; None: not known."""
@@ -39,7 +41,7 @@ def _unknown_price(*_: object) -> None:
 
 
 def turn_trace(
-    row: TurnRow,
+    row: TurnUsage,
     messages: Sequence[StoredEvent],
     requests: Iterable[RequestRecord] = (),
     running_calls: Sequence[Mapping[str, Any]] = (),
@@ -67,8 +69,8 @@ def turn_trace(
         last_seq=row.last_seq,
         is_rewound=row.taken_back,
         error=f"{error['type']}: {error['message']}" if error else "",
-        usage=row.spent,
-        resumptions=row.resumptions,
+        usage=row.usage,
+        resumptions=[asdict(one) for one in row.resumptions],
         steps=tree.grouped(),
     )
 
@@ -76,7 +78,7 @@ def turn_trace(
 class _Tree:
     """The steps of a turn while its trace is built."""
 
-    def __init__(self, row: TurnRow, messages: Sequence[StoredEvent]) -> None:
+    def __init__(self, row: TurnUsage, messages: Sequence[StoredEvent]) -> None:
         self._row = row
         self._is_open = row.status in ("queued", "running")
         self._responses = [event for event in messages if is_response(event)]
@@ -223,7 +225,7 @@ class _Tree:
                 finished = row.finished_at
                 step.duration_s = None if finished is None else max(0.0, finished - row.started_at)
 
-    def _new_tool(self, key: str, row: ToolRow) -> Step:
+    def _new_tool(self, key: str, row: ToolUse) -> Step:
         result = self._results.get(key)
         outer, node, _ = row.call_id.rpartition(_NODE)
         step = Step(
@@ -243,7 +245,7 @@ class _Tree:
         self._tools[key] = step
         return step
 
-    def _add_nested_response(self, row: ToolRow) -> None:
+    def _add_nested_response(self, row: ToolUse) -> None:
         """Add a model call inside a tool that only the journal shows."""
         match = _MODEL_STEP.fullmatch(row.call_id)
         assert match
@@ -265,7 +267,7 @@ class _Tree:
         ends = ("/".join(names[at:]) for at in range(len(names)))
         return next((key for end in ends if (key := call_key(end)) in self._tools), call_key(outer))
 
-    def _tool_status(self, row: ToolRow) -> StepStatus:
+    def _tool_status(self, row: ToolUse) -> StepStatus:
         match row.status:
             case "finished":
                 return "done"

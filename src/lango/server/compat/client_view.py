@@ -1,5 +1,8 @@
 """Reduce stored and resent conversations to what a client can see of them, so that they can be compared.
 
+An answer that pauses ends with a note about what its turn waits for, for clients whose protocol has no other way to
+show it. The note is not stored.
+
 A client sees the user's messages with their files, the assistant's texts, and the calls of the client's own tools with
 their results. It does not see the agent's own tools, thoughts and state. White space around a text, file names and how
 an answer was split into messages make no difference.
@@ -12,21 +15,37 @@ from typing import Any
 from msgspec import Struct
 
 from lango.adk.events.message_parts import stored_attachments, stored_thoughts
+from lango.events import ApprovalNeeded, CredentialNeeded, InputNeeded
 from lango.messages import Message, ToolCall
 from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
+from lango.server.json_body import tool_value_text
 from lango.store import StoredEvent
 from lango.store.codec.json_text import printable_text
 from lango.store.codec.rows import client_call_ids
 from lango.store.tool_calls.client_calls import NO_RESULT
 
-APPROVAL_NOTE = "\n\n[This needs approval: "
-"""Start of the note about an approval request, which is added to an answer for the client only."""
-INPUT_NOTE = "\n\n[This needs input: "
-CREDENTIAL_NOTE = "\n\n[This needs access: "
-"""Start of the note about an input request, which is added to an answer for the client only."""
+_APPROVAL_NOTE = "\n\n[This needs approval: "
+_INPUT_NOTE = "\n\n[This needs input: "
+_CREDENTIAL_NOTE = "\n\n[This needs access: "
 
 ClipResults = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, Mapping[str, Any]]]
 """Clips long results, as the store does."""
+
+
+def pause_note(event: ApprovalNeeded | InputNeeded | CredentialNeeded, session_id: str) -> str:
+    """Return the note about a request that waits for an answer, and how to answer it."""
+    match event:
+        case InputNeeded() if event.tool_call_id:  # a running tool asks: the next message would wait for it
+            where = f"POST /v1/sessions/{session_id}/inputs/{event.call_id}"
+            return f"{_INPUT_NOTE}{event.message}; answer with {where}]"
+        case InputNeeded():  # the next message is the answer
+            return f"{_INPUT_NOTE}{event.message}]"
+        case CredentialNeeded():
+            where = event.auth_url or f"POST /v1/sessions/{session_id}/credentials/{event.call_id}"
+            return f"{_CREDENTIAL_NOTE}{event.message}; allow it at {where}]"
+        case ApprovalNeeded():
+            where = f"POST /v1/sessions/{session_id}/approvals/{event.call_id}"
+            return f"{_APPROVAL_NOTE}{event.name}({tool_value_text(event.arguments)}); answer with {where}]"
 
 
 class VisibleMessage(Struct, frozen=True):
@@ -60,8 +79,8 @@ def _visible_carried_message(message: Message, clip_results: ClipResults) -> Vis
         case "user":
             return visible_user_message(message, map(file_fingerprint, attachments_of_message(message)))
         case "assistant":
-            text = printable_text(message.content).partition(APPROVAL_NOTE)[0].partition(INPUT_NOTE)[0]
-            text = text.partition(CREDENTIAL_NOTE)[0]
+            text = printable_text(message.content).partition(_APPROVAL_NOTE)[0].partition(_INPUT_NOTE)[0]
+            text = text.partition(_CREDENTIAL_NOTE)[0]
             return VisibleMessage("assistant", text, calls=tuple(map(_call_text, message.tool_calls)))
         case _:
             shown = clip_results({call.id: call.output or {} for call in message.tool_calls})

@@ -13,8 +13,8 @@ from lango.errors import StoreError
 from lango.events import TextDelta, ThoughtDelta, TurnEvent
 from lango.store import Store
 from lango.store.turns.event_log import EventBatch, LoggedEvent, append_log_batches
-from lango.turns.notifier import Notifier
 from lango.turns.running_turn import RunningTurn
+from lango.turns.synchronization import Notifier
 
 _log = logging.getLogger("lango.server")
 

@@ -14,7 +14,7 @@ from lango.errors import StoreError
 from lango.store import SessionRecord, Store
 from lango.store.sessions.sessions import list_session_page
 from lango.store.tool_calls.inbox import Place, read_inbox_places
-from lango.turns.notifier import Notifier
+from lango.turns.synchronization import Notifier
 
 _log = logging.getLogger("lango.server")
 

@@ -8,7 +8,6 @@ a write runs in the caller's thread. Readers have their own connections and, in 
 import asyncio
 import contextlib
 import functools
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -59,7 +58,6 @@ from lango.store.engine.sqlite_log import checked_log, leave_log
 
 T = TypeVar("T")
 
-_log = logging.getLogger("lango.store")
 
 MEMORY = ":memory:"
 BUSY_TIMEOUT_S = 5.0

@@ -63,6 +63,13 @@ SELECT CAST($1 AS BIGINT), {OBSERVATION_COLUMNS} FROM observations WHERE session
 QUOTE_TOKENS = 150
 """The tokens of the text around observations and facts in a request."""
 
+_NOTED_SESSIONS = """
+SELECT s.id FROM sessions s
+WHERE s.app_name = $1 AND s.user_id = $2
+    AND EXISTS (SELECT 1 FROM observation_batches b WHERE b.session_key = s.session_key)
+ORDER BY s.updated_at DESC LIMIT $3
+"""
+
 
 class Observation(Struct, frozen=True):
     """A note, and the messages that it was made from."""
@@ -157,6 +164,16 @@ class UnobservedMessages(Struct, frozen=True):
 
 
 # -- current batches --------------------------------------------------------------------------------------------------
+
+
+class UserNote(Struct, frozen=True):
+    """A current note, and the session that it is about."""
+
+    session_id: str
+    id: str
+    """The number of its batch, and its number in there: `3.1`."""
+    text: str
+    created_at: float
 
 
 def read_memory(session: SessionRecord) -> Operation[SessionMemory]:
@@ -334,3 +351,17 @@ def read_unobserved_of(name: SessionId) -> Operation[tuple[SessionRecord, Unobse
     """Read a session and its unobserved messages; None: there is no such session."""
     session = yield from sessions.find_session(name)
     return None if session is None else (session, (yield from read_unobserved(session)))
+
+
+def read_user_notes(app_name: str, user_id: str, most_sessions: int) -> Operation[list[UserNote]]:
+    """Read the current notes about the sessions of a user that changed last."""
+    notes: list[UserNote] = []
+    for [session_id] in (yield _NOTED_SESSIONS, (app_name, user_id, most_sessions)):
+        session = yield from sessions.find_session(SessionId(app_name, user_id, session_id))
+        recalled = (yield from read_memory(session)) if session else None
+        notes += [
+            UserNote(session_id, f"{batch.batch}.{note.number}", note.text, batch.created_at)
+            for batch in (recalled.batches if recalled else ())
+            for note in batch.observations
+        ]
+    return notes

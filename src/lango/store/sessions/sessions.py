@@ -64,6 +64,13 @@ _LOCK_EPOCH = LockingRead("SELECT epoch FROM sessions WHERE session_key = $1", "
 _RUNNING = "SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'"
 _LOCK = LockingRead("SELECT revision, app_name, user_id, id FROM sessions WHERE session_key = $1", "UPDATE")
 
+_ANSWERED = """
+SELECT 1 FROM (SELECT session_key FROM sessions WHERE app_name = $1 ORDER BY updated_at DESC LIMIT 50) s
+JOIN messages m ON m.session_key = s.session_key WHERE m.author = $2 LIMIT 1
+"""
+_HAS_SESSION = "SELECT 1 FROM sessions WHERE app_name = $1 LIMIT 1"
+_EXISTS = "SELECT 1 FROM sessions WHERE app_name = $1 AND user_id = $2 AND id = $3"
+
 
 class LockedSession(Struct, frozen=True):
     """A session whose row is locked by this transaction."""
@@ -267,3 +274,19 @@ def is_current_epoch(key: int, epoch: int | None) -> Operation[bool]:
     """Whether a turn still has its lease; if so, no other process takes it over before this transaction ends."""
     rows = yield _LOCK_EPOCH, (key,)
     return bool(rows) and rows[0][0] == epoch
+
+
+def has_answers_of(app_name: str, author: str) -> Operation[bool]:
+    """Whether an agent wrote messages in an app's newest sessions, and no session belongs to an app of its own name."""
+    if author == app_name or (yield _HAS_SESSION, (author,)):
+        return False
+    return bool((yield _ANSWERED, (app_name, author)))
+
+
+def find_apps(apps: Iterable[str], user_id: str, session_id: str) -> Operation[list[str]]:
+    """Return which of the apps have a session of a user with that id."""
+    rows: dict[str, Any] = {}
+    for app in apps:
+        if SessionId(app, user_id, session_id).is_storable:
+            rows[app] = yield _EXISTS, (app, user_id, session_id)
+    return [app for app, found in rows.items() if found]

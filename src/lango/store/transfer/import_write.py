@@ -84,7 +84,7 @@ def row_batches(staged: StagedSession, checked: CheckedImport, lines: Lines) -> 
     """Yield the rows of an import in batches; its turns go to `checked.turns`, for `publish_session`."""
     batch: Batch = []
     size = 0
-    for kind, row in _rows(staged, checked, lines):
+    for kind, row in _rows(staged, lines):
         if kind == "turn":
             checked.turns.append(row)
             continue
@@ -96,7 +96,7 @@ def row_batches(staged: StagedSession, checked: CheckedImport, lines: Lines) -> 
     yield batch
 
 
-def _rows(staged: StagedSession, checked: CheckedImport, lines: Lines) -> Iterator[tuple[str, Row]]:
+def _rows(staged: StagedSession, lines: Lines) -> Iterator[tuple[str, Row]]:
     """Yield the rows of an import by their kind, with the key of the staged session. A content is joined first."""
     total = 0
     pieces: dict[str, list[bytes]] = {}

@@ -14,7 +14,7 @@ from lango.store.codec.records import SessionRecord, Turn
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import is_current_epoch
 
-_COLUMNS = "id, turn, step, provider, model, url, started_at, duration_s, status, error, size"
+_COLUMNS = "step, provider, model, url, started_at, duration_s, status, error, id, turn, size"
 _ADD = f"""
 INSERT INTO model_requests (session_key, {_COLUMNS}, request, response)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
@@ -31,11 +31,9 @@ SELECT {_COLUMNS} FROM model_requests WHERE session_key = $1 AND turn >= $2 AND 
 _ONE = f"SELECT {_COLUMNS}, request, response FROM model_requests WHERE session_key = $1 AND id = $2"  # noqa: S608
 
 
-class RequestRecord(Struct, frozen=True):
-    """One request to a model, without its body."""
+class _Exchange(Struct, frozen=True):
+    """What is known of a request besides the bodies."""
 
-    id: str
-    turn: int
     step: str
     provider: str
     model: str
@@ -47,21 +45,20 @@ class RequestRecord(Struct, frozen=True):
     """The HTTP status of the response."""
     error: str
     """Why the attempt failed; empty: it did not."""
+
+
+class RequestRecord(_Exchange, frozen=True):
+    """One request to a model, without its body."""
+
+    id: str
+    turn: int
     size: int
     """The bytes of request and response."""
 
 
-class NewRequest(Struct, frozen=True):
+class NewRequest(_Exchange, frozen=True):
     """A request to be stored; the bodies are JSON texts."""
 
-    step: str
-    provider: str
-    model: str
-    url: str
-    started_at: float
-    duration_s: float | None
-    status: int | None
-    error: str
     request: str
     response: str
 
@@ -82,8 +79,9 @@ def add_requests(turn: Turn, requests: Sequence[NewRequest], max_bytes: int) -> 
     for new in requests:
         texts = printable_text(new.request), printable_text(new.response)
         size = sum(len(text.encode()) for text in texts)
-        about = turn.turn, new.step, new.provider, new.model, new.url, new.started_at, new.duration_s, new.status
-        yield _ADD, (key, _new_id(new.started_at), *about, printable_text(new.error), size, *texts)
+        about = new.step, new.provider, new.model, new.url, new.started_at, new.duration_s, new.status
+        id_ = _new_id(new.started_at)
+        yield _ADD, (key, *about, printable_text(new.error), id_, turn.turn, size, *texts)
     if beyond := (yield _OLDEST, (key, max_bytes)):
         yield _DELETE, (key, max(row[0] for row in beyond))
 

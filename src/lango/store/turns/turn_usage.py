@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field
 
 from lango.events import Usage
 from lango.store.codec.ids import expand
@@ -51,8 +51,20 @@ class Totals(Struct, frozen=True):
     spent: Usage = field(default_factory=Usage)
 
 
-class ToolRow(Struct, frozen=True):
-    """A tool call, as the tool journal has it."""
+class ModelCall(Struct, frozen=True):
+    """The duration and tokens of one model call."""
+
+    model: str
+    agent: str
+    started_at: float
+    duration_s: float
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+
+class ToolUse(Struct, frozen=True):
+    """A tool call, as the tool journal has it. `status`: intended, started, finished, failed or unknown."""
 
     call_id: str
     name: str
@@ -60,10 +72,25 @@ class ToolRow(Struct, frozen=True):
     started_at: float | None
     finished_at: float | None
     approved_by: str | None
+    """The user who approved it, if approval was needed."""
     intended_at: float = 0.0
 
+    @property
+    def duration_s(self) -> float | None:
+        """How long the tool ran; None: it has not started, or not ended."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return max(0.0, self.finished_at - self.started_at)  # the clock may have gone back meanwhile
 
-class TurnRow(Struct, frozen=True):
+
+class Resumption(Struct, frozen=True):
+    """When a turn was resumed, and why: after a crash, a handover or a failure."""
+
+    at: float
+    reason: str
+
+
+class TurnUsage(Struct, frozen=True):
     """The usage of a turn, and the range of its messages."""
 
     turn: int
@@ -73,13 +100,18 @@ class TurnRow(Struct, frozen=True):
     first_seq: int | None
     last_seq: int | None
     tokens: int
-    spent: Usage
+    """Tokens of the turn's own messages."""
+    usage: Usage
     taken_back: bool
     """Its messages were removed by a rewind; its cost still counts."""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    tools: Sequence[ToolRow] = ()
-    resumptions: Sequence[Mapping[str, Any]] = ()
-    """When and why it was resumed: `at` and `reason`."""
+    tools: Sequence[ToolUse] = ()
+    resumptions: Sequence[Resumption] = ()
+
+    @property
+    def model_calls(self) -> list[ModelCall]:
+        """The model calls, in order."""
+        return convert(self.extra.get("calls") or (), list[ModelCall])
 
 
 class LiveTotals(Struct, frozen=True):
@@ -89,21 +121,21 @@ class LiveTotals(Struct, frozen=True):
     tokens: int
 
 
-def read_turns(session: SessionRecord, before: int, limit: int) -> Operation[list[TurnRow]]:
+def read_turns(session: SessionRecord, before: int, limit: int) -> Operation[list[TurnUsage]]:
     """Read the newest turns before a turn, in order, each with its tools."""
     rows = yield _TURNS, (session.key, before, limit)
     if not rows:
         return []
     epochs = [row[2] for row in rows if row[2] is not None]
-    tools_by_epoch: dict[int, list[ToolRow]] = {}
+    tools_by_epoch: dict[int, list[ToolUse]] = {}
     if epochs:
         for epoch, call_id, *rest in (yield _TOOLS, (session.key, min(epochs), max(epochs))):
-            tools_by_epoch.setdefault(epoch, []).append(ToolRow(expand(call_id), *rest))
+            tools_by_epoch.setdefault(epoch, []).append(ToolUse(expand(call_id), *rest))
     after = yield _NEXT_FIRST_SEQ, (session.key, before)
     # the messages of a turn end before the first of the next turn
     next_seq, next_total = after[0] if after else (session.last_seq + 1, session.total_tokens)
     live = list(live_ranges(session.last_seq, session.rewinds))
-    found: list[TurnRow] = []
+    found: list[TurnUsage] = []
     for row in rows:
         found.append(_row_to_turn(row, next_seq, next_total, live, tools_by_epoch))
         if row[6] is not None:
@@ -112,11 +144,11 @@ def read_turns(session: SessionRecord, before: int, limit: int) -> Operation[lis
 
 
 def _row_to_turn(
-    row: Row, next_seq: int, next_total: int, live: list[tuple[int, int]], used: Mapping[int, list[ToolRow]]
-) -> TurnRow:
+    row: Row, next_seq: int, next_total: int, live: list[tuple[int, int]], used: Mapping[int, list[ToolUse]]
+) -> TurnUsage:
     turn, status, epoch, started_at, ended_at, first_seq, before_tokens, *spent, extra, resumptions = row
     known = before_tokens is not None
-    return TurnRow(
+    return TurnUsage(
         turn=turn,
         status=status,
         started_at=started_at,
@@ -124,11 +156,11 @@ def _row_to_turn(
         first_seq=first_seq,
         last_seq=next_seq - 1 if known else None,
         tokens=next_total - before_tokens if known else 0,
-        spent=Usage(*spent),
+        usage=Usage(*spent),
         taken_back=known and not is_live(first_seq, live),
         extra=loads(extra) if extra else {},
         tools=used.get(epoch, ()),
-        resumptions=loads(resumptions) if resumptions else (),
+        resumptions=convert(loads(resumptions), list[Resumption]) if resumptions else (),
     )
 
 

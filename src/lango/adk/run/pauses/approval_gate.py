@@ -12,7 +12,7 @@ from google.adk.tools import BaseTool, ToolContext
 from google.adk.tools.tool_confirmation import ToolConfirmation
 
 from lango.adk.agents.adk_internals import confirmation_id_of_tool_node
-from lango.adk.agents.adk_tool import needs_approval
+from lango.adk.agents.tools.adk_tool import needs_approval
 from lango.adk.run.turn_state import TurnState
 from lango.store.tool_calls.approvals import REFUSAL_REASON
 from lango.store.tool_calls.grants import record_intent_by_grant

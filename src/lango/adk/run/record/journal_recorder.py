@@ -11,7 +11,7 @@ from typing import Any
 from google.adk.tools import BaseTool, ToolContext
 
 from lango.adk.agents.adk_internals import defers_response, tool_node_path
-from lango.adk.agents.adk_tool import with_files
+from lango.adk.agents.tools.adk_tool import with_files
 from lango.adk.model.content import plain_model
 from lango.adk.run.record.result_files import RESULT_FILES, keep_files, parts_in, without_parts
 from lango.adk.run.turn_state import TurnState

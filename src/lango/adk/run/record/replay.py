@@ -15,7 +15,7 @@ from google.adk.tools.agent_tool import AgentTool
 from msgspec import json
 
 from lango.adk.agents.adk_internals import node_of_tool, tool_node_path
-from lango.adk.agents.client_tools import mark_client_calls
+from lango.adk.agents.tools.client_tools import mark_client_calls
 from lango.adk.events.recorded_run import restore_actions
 from lango.adk.run.model_call_stats import ModelCallStats
 from lango.adk.run.record.result_files import load_files

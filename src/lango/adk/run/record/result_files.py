@@ -12,7 +12,7 @@ from google.adk.errors.input_validation_error import InputValidationError
 from google.adk.tools import BaseTool, ToolContext
 from google.genai import types
 
-from lango.adk.agents.adk_tool import with_files
+from lango.adk.agents.tools.adk_tool import with_files
 from lango.tools.result_files import file_name
 
 RESULT_FILES = "result_files"

@@ -21,7 +21,7 @@ from msgspec import Struct, json
 from pydantic import TypeAdapter
 
 from lango.adk.agents.adk_internals import NodeRun, is_node_interrupt, journal_nodes, observe_nodes
-from lango.adk.agents.effects import effect_of_node
+from lango.adk.agents.tools.effects import effect_of_node
 from lango.adk.agents.tree import node_at
 from lango.adk.run.record.replay import nested_step_id
 from lango.adk.run.turn_state import TurnState, current_state

@@ -26,7 +26,7 @@ from starlette.responses import Response
 from lango.adk.services import adk_server
 from lango.errors import UsageError
 from lango.events import TurnError
-from lango.runtime.session_state import change_state
+from lango.runtime.sessions.session_state import change_state
 from lango.server.compat.adk.adk_paths import (
     SESSION_PATH,
     SESSIONS_PATH,
@@ -324,8 +324,6 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
         return RunEvents(context, [turn], known if answers_input else ())
     if request.state_delta:
         raise ApiError(400, "BadRequest", "stateDelta: send it with a text, or by PATCH between two turns")
-    found = await context.store.read(read_session_events, session.name, RECENT_EVENTS)
-    stored = found[1] if found else []
     if message.results:
         will_continue = {result.will_continue for result in message.results}
         turn = await context.turns.submit_results(
@@ -335,7 +333,7 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
             key,
             will_continue=will_continue.pop() if len(will_continue) == 1 else None,
         )
-        return RunEvents(context, [turn], {event.event_id for event in stored})
+        return RunEvents(context, [turn], known)
     turns = [
         await context.turns.submit_approval(
             caller,

@@ -59,10 +59,11 @@ from lango.events import (
     to_json,
 )
 from lango.server.compat.agui.run_messages import RunMessages
-from lango.server.compat.agui.run_state import json_patch, shown_state
+from lango.server.compat.agui.run_state import json_patch
 from lango.server.context import ServerContext
 from lango.server.errors import ApiError
 from lango.server.json_body import tool_value_text
+from lango.server.schemas import client_state
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store import SessionRecord
@@ -124,7 +125,7 @@ class RunEvents:
         thread, run = self._run_input.thread_id, self._run_input.run_id
         yield _encoder.encode(RunStartedEvent(thread_id=thread, run_id=run, protocol_version=PROTOCOL_VERSION))
         session = await self._context.get_session(self._caller, thread)
-        known = await asyncio.to_thread(shown_state, session)  # a large state would hold up the event loop
+        known = await asyncio.to_thread(client_state, session)  # a large state would hold up the event loop
         self._state = known | self._state
         yield await asyncio.to_thread(_encoder.encode, StateSnapshotEvent(snapshot=self._state))
         for turn in self._turns:
@@ -172,7 +173,7 @@ class RunEvents:
         session = await self._context.get_session(self._caller, self._run_input.thread_id)
 
         def changes() -> Sequence[BaseEvent]:
-            before, self._state = self._state, shown_state(session)
+            before, self._state = self._state, client_state(session)
             patch = [*json_patch(before, self._state)]
             return [StateDeltaEvent.model_validate({"delta": patch})] if patch else []
 

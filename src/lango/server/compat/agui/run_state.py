@@ -24,11 +24,6 @@ _MAX_VALUES = 10_000
 _MAX_CHARACTERS = 1_000_000
 
 
-def shown_state(session: SessionRecord) -> dict[str, Any]:
-    """Return the state of a session as its client sees it."""
-    return client_state(session)
-
-
 def read_client_state(state: Any) -> Mapping[str, Any]:
     """Return the state that a client sent. Raise `ApiError` if it is no object, too large, or not the client's."""
     if state is None:
@@ -65,7 +60,7 @@ def _check_size(state: dict[str, Any]) -> None:
 
 def changed_keys(sent: Mapping[str, Any], session: SessionRecord | None) -> dict[str, Any]:
     """Return what a client's state changes in a session; None: the session is new."""
-    known = shown_state(session) if session else {}
+    known = client_state(session) if session else {}
     return {name: value for name, value in sent.items() if name not in known or not _equal(known[name], value)}
 
 

@@ -30,7 +30,7 @@ from lango.events import (
     TurnEvent,
     Usage,
 )
-from lango.server.compat.openai.pause_notes import pause_note
+from lango.server.compat.client_view import pause_note
 from lango.server.context import ServerContext
 from lango.server.errors import ApiError, to_api_error, turn_api_error
 from lango.server.json_body import JsonResponse, tool_value_text

@@ -31,7 +31,7 @@ from lango.events import (
     TurnError,
     TurnEvent,
 )
-from lango.server.compat.openai.pause_notes import pause_note
+from lango.server.compat.client_view import pause_note
 from lango.server.compat.openai.responses.response_ids import approval_request_id, item_id
 from lango.server.json_body import tool_value_text
 from lango.turns.streamed_text import FinalText, LastText

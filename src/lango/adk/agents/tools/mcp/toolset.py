@@ -1,0 +1,250 @@
+"""Offer the tools of MCP servers through ADK's toolset, with the same approvals and limits as other tools."""
+
+import asyncio
+import functools
+import importlib.util
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from fastapi.openapi.models import OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
+from google.adk.agents.readonly_context import ReadonlyContext
+from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
+from google.adk.tools.base_tool import BaseTool
+from typing_extensions import override
+
+from lango.adk.agents.adk_internals import declaration_of
+from lango.adk.agents.tools.adk_tool import AdkTool, tool_from_adk
+from lango.adk.agents.tools.mcp.questions import AskUser, ReportProgress, ServerCallbacks
+from lango.adk.agents.tools.mcp.results import read_mcp_result
+from lango.config import McpSettings
+from lango.errors import ConfigError, MissingCredentials, MissingDependency
+from lango.tools import DEFAULT_TIMEOUT_S, Tool
+from lango.tools.results import error_text
+from lango.tools.schema_checker import has_patterns, measure_schema
+
+if importlib.util.find_spec("mcp") is None:
+    raise MissingDependency('MCP servers need another package: pip install "lango-adk[mcp]"')
+
+from google.adk.tools.mcp_tool import McpToolset, StdioConnectionParams, StreamableHTTPConnectionParams
+from mcp import StdioServerParameters
+
+OnFailure = Callable[[ConfigError], None]
+
+_log = logging.getLogger("lango.runtime")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_TOOL_LIST_TTL_S = 60.0  # ADK lists the tools before every model call
+
+
+class LangoMcpToolset(McpToolset):
+    """ADK's toolset of one MCP server, whose tools are `AdkTool`s."""
+
+    @property
+    def tools_are_static(self) -> bool:
+        """See `lango.adk.agents.tools.tool_names.StaticToolset`: with OAuth, the tools are those of each user."""
+        return self.auth_scheme is None
+
+    def __init__(
+        self,
+        server: str,
+        wrap: Callable[[Tool], BaseTool],
+        callbacks: ServerCallbacks,
+        on_failure: OnFailure | None = None,
+        list_timeout_s: float = DEFAULT_TIMEOUT_S,
+        wanted: Sequence[str] | None = None,
+        **options: Any,
+    ) -> None:
+        """`wanted` are the names of the tools to use; None: all."""
+        options |= {"tool_filter": None if wanted is None else list(wanted)}
+        super().__init__(tool_list_cache_ttl_seconds=_TOOL_LIST_TTL_S, **callbacks.options, **options)
+        self._wanted = wanted
+        self.server = server
+        self._callbacks = callbacks
+        self._list_timeout_s = list_timeout_s
+        self.unusable: dict[str, str] = {}
+        """Why each tool of the server that cannot be offered cannot, by its name."""
+        self.taken: frozenset[str] = frozenset()
+        """The names of the agent's other tools."""
+        self._listed: frozenset[str] = frozenset()
+        self.names: frozenset[str] | None = None
+        """The names of the tools that are offered; None: not listed yet."""
+        self.earlier: Sequence[LangoMcpToolset] = ()
+        """The servers whose tools come first, where two have the same name."""
+        self._wrap = wrap
+        self._on_failure = on_failure
+        self._wrapped: dict[str, BaseTool] = {}
+
+    @override
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        """Return the server's tools. Raise `ConfigError`, which names the server, if it does not answer.
+
+        ADK catches the error and runs without the tools. `on_failure` gets it first, so that the turn can end instead.
+        """
+        try:
+            async with asyncio.timeout(self._list_timeout_s):
+                tools = await super().get_tools(readonly_context)
+        except Exception as error:
+            failure = ConfigError(
+                f"the MCP server {self.server} does not answer ({error_text(error)}): check [mcp.{self.server}]"
+            )
+            if self._on_failure is not None:
+                self._on_failure(failure)
+            raise failure from error
+        for name in self._listed & set(self._wanted or self._listed) - {tool.name for tool in tools}:
+            self._refuse(name, "ADK reserves this name")
+        for server in self.earlier:
+            if server.names is None:
+                with suppress(ConfigError):  # reported where it is listed itself
+                    await server.get_tools(readonly_context)
+        # in a thread: a server's declarations may be large
+        ours = await asyncio.to_thread(lambda: [tool for found in tools if (tool := self._to_lango_tool(found))])
+        self.names = frozenset(tool.name for tool in ours)
+        return ours
+
+    @override
+    def _write_tool_list_cache(self, cache_key: str | None, mcp_tools: list[Any]) -> None:
+        """Note the tools of the server, some of which ADK leaves out."""
+        super()._write_tool_list_cache(cache_key, mcp_tools)
+        self._listed = frozenset(tool.name for tool in mcp_tools)
+
+    def _refuse(self, name: str, reason: str) -> None:
+        text = f"MCP server {self.server}, tool {name}: {reason}"
+        if self.unusable.get(name) != text:
+            _log.warning("a tool cannot be offered: %s", text)
+        self.unusable[name] = text
+
+    def _to_lango_tool(self, tool: BaseTool) -> BaseTool | None:
+        if owner := self._owner_of_name(tool.name):
+            return self._refuse(tool.name, f"{owner} has a tool of this name; leave it out with `tools`")
+        try:
+            _check_schemas(tool)
+            declared = declaration_of(tool)
+            key = json.dumps(declared.model_dump(mode="json", exclude_none=True) if declared else tool.name)
+            if key not in self._wrapped:
+                read_result = functools.partial(read_mcp_result, tool.name)
+                self._wrapped[key] = self._wrap(tool_from_adk(tool, read_result, self._callbacks.during_call))
+            return self._wrapped[key]
+        except ConfigError as error:
+            self._refuse(tool.name, str(error).removeprefix(f"tool {tool.name}: "))
+            return None
+
+    def _owner_of_name(self, name: str) -> str:
+        """Return what else has a tool of this name; empty: nothing. A model's API refuses two of one name."""
+        if name in self.taken:
+            return "the agent"
+        return next((f"the MCP server {one.server}" for one in self.earlier if name in (one.names or ())), "")
+
+
+def _check_schemas(tool: BaseTool) -> None:
+    """Raise `ConfigError` if a schema of a tool is too large, or if checking its results could take too long.
+
+    The MCP library checks results on the event loop, with regular expressions that can backtrack without end.
+    """
+    raw: Any = getattr(tool, "raw_mcp_tool", None)
+    for name in ("inputSchema", "input_schema", "outputSchema", "output_schema"):
+        schema: Mapping[str, Any] = getattr(raw, name, None) or {}
+        try:
+            measure_schema(schema)
+        except ConfigError as error:
+            raise ConfigError(f"tool {tool.name}: its schema cannot be used: {error}") from error
+        if name.startswith("output") and has_patterns(schema):
+            raise ConfigError(f"tool {tool.name}: the schema of its results has a pattern")
+
+
+def mcp_toolsets(
+    settings: Mapping[str, McpSettings],
+    *,
+    wrap: Callable[[Tool], BaseTool] = AdkTool,
+    on_failure: OnFailure | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    callback_url: str = "",
+    taken: Collection[str] = (),
+    ask: AskUser | None = None,
+    report: ReportProgress | None = None,
+) -> list[LangoMcpToolset]:
+    """Make a toolset per server of `[mcp.<name>]`; a server is started when its tools are first listed.
+
+    `callback_url` is where users are sent back to after allowing an access.
+
+    `wrap` makes the ADK tool of each tool. `on_failure` is called when a server does not answer. `taken` are names that
+    other tools of the agent have. `ask` passes questions of a server to the user, `report` the progress of its tools.
+    Close each toolset when done.
+    """
+    toolsets = [
+        LangoMcpToolset(
+            name,
+            wrap,
+            ServerCallbacks(name, ask, report, server.input_timeout_s, over_http=bool(server.url)),
+            on_failure,
+            timeout_s,
+            server.tools,
+            # a call may take longer than its time limit: that does not run while the user is asked
+            connection_params=_connection(name, server, timeout_s + (server.input_timeout_s if ask else 0.0)),
+            **_authentication(name, server, callback_url),
+        )
+        for name, server in settings.items()
+    ]
+    for number, toolset in enumerate(toolsets):
+        toolset.taken = frozenset(taken)
+        toolset.earlier = toolsets[:number]
+    return toolsets
+
+
+def _authentication(name: str, server: McpSettings, callback_url: str) -> dict[str, Any]:
+    """Return the options of ADK's toolset with which each user allows the access to a server."""
+    oauth = server.oauth
+    if oauth is None:
+        return {}
+    if not server.url:
+        raise ConfigError(f"[mcp.{name}.oauth] is for a server with a url: a command gets its secrets by env")
+    flow = OAuthFlowAuthorizationCode(
+        authorizationUrl=oauth.authorization_url, tokenUrl=oauth.token_url, scopes=dict.fromkeys(oauth.scopes, "")
+    )
+    client = OAuth2Auth(
+        client_id=oauth.client_id,
+        client_secret=_variable(name, oauth.client_secret_env) if oauth.client_secret_env else None,
+        redirect_uri=oauth.redirect_url or callback_url or None,
+        code_challenge_method="S256",
+    )
+    return {
+        "auth_scheme": OAuth2(flows=OAuthFlows(authorizationCode=flow), description=f"the MCP server {name}"),
+        # ADK's tool reads the name of the credential from here, and the toolset, too
+        "auth_credential": AuthCredential.model_validate(
+            {"auth_type": AuthCredentialTypes.OAUTH2, "oauth2": client, "credential_key": f"mcp:{name}"}
+        ),
+    }
+
+
+def _headers(name: str, server: McpSettings) -> dict[str, str]:
+    """Return the headers of each request, with the values of environment variables filled in."""
+    return {
+        header: _REFERENCE.sub(lambda found: _variable(name, found[1]), value)
+        for header, value in server.headers.items()
+    }
+
+
+def _variable(server: str, variable: str) -> str:
+    value = os.environ.get(variable, "")
+    if not value:
+        raise MissingCredentials(f"[mcp.{server}] needs the environment variable {variable}, which is not set")
+    return value
+
+
+def _connection(
+    name: str, server: McpSettings, timeout_s: float
+) -> StdioConnectionParams | StreamableHTTPConnectionParams:
+    if bool(server.command) == bool(server.url):
+        raise ConfigError(f"[mcp.{name}] needs a command or a url, and not both")
+    if server.url:
+        return StreamableHTTPConnectionParams(
+            url=server.url, headers=_headers(name, server) or None, timeout=timeout_s, sse_read_timeout=timeout_s
+        )
+    if server.headers:
+        raise ConfigError(f"[mcp.{name}] headers are for a server with a url: a command gets its secrets by env")
+    # besides `env`, the mcp library passes PATH, HOME and the like to the process, and none of our keys
+    parameters = StdioServerParameters(command=server.command, args=list(server.args), env=dict(server.env))
+    return StdioConnectionParams(server_params=parameters, timeout=timeout_s)

@@ -1,0 +1,97 @@
+"""Await what ADK does not: credentials that a tool asks for again, and calls that a node of a workflow makes itself.
+
+ADK requests a credential after a model's call of a tool. A tool that runs again, because it was approved or because its
+credential came, may need a credential as well: the access was denied meanwhile, or the code was used up.
+
+A node makes a call with an event that has `long_running_tool_ids`. No tool runs for such a call. Its result comes from
+outside, as that of a long-running tool, and is the node's answer.
+"""
+
+import time
+import uuid
+from collections.abc import Mapping
+
+from google.adk.auth.auth_tool import AuthConfig, AuthToolArguments
+from google.adk.events import Event
+from google.genai import types
+from msgspec import Struct
+
+from lango.adk.run.turn_state import TurnState
+from lango.store.codec.records import CREDENTIAL_CALL
+from lango.store.tool_calls.long_running import await_result
+from lango.store.tool_calls.tool_journal import read_journal_entry
+
+_REQUEST_PREFIX = "adk_request_"  # these are awaited as requests to a person
+
+
+class UnmadeRequest(Struct, frozen=True):
+    """A request of a tool that ADK did not make."""
+
+    call_id: str
+    """The tool's call."""
+    config: AuthConfig
+    event: Event
+    """The tool's result."""
+
+
+def note_calls(state: TurnState, event: Event) -> None:
+    """Note the credentials that tools asked for, and the long-running calls of nodes."""
+    _note_requests(state, event)
+    _note_own_calls(state, event)
+
+
+def _note_requests(state: TurnState, event: Event) -> None:
+    """Note which credentials tools asked for, and for which of them ADK made a request: it does so first."""
+    if event.partial:
+        return
+    for call in event.get_function_calls():
+        if call.name == CREDENTIAL_CALL:
+            arguments: Mapping[str, object] = call.args or {}
+            state.requested_for.add(str(arguments.get("functionCallId") or arguments.get("function_call_id")))
+            state.requested_keys.add(_credential_key(arguments))
+    for call_id, config in event.actions.requested_auth_configs.items():
+        if call_id not in state.requested_for and (config.credential_key or "") not in state.requested_keys:
+            state.unmade_requests.append(UnmadeRequest(call_id, config, event))
+            state.requested_for.add(call_id)
+
+
+def _note_own_calls(state: TurnState, event: Event) -> None:
+    """Note the long-running calls of nodes, those of agents included: only the journal has those of tools."""
+    if event.partial or "/" not in event.node_info.path:
+        return
+    awaited = event.long_running_tool_ids or ()
+    for call in event.get_function_calls():
+        if call.id in awaited and not (call.name or "").startswith(_REQUEST_PREFIX):
+            state.node_call_ids.add(call.id or "")
+
+
+def request_event(unmade: UnmadeRequest) -> Event:
+    """Build the event that requests a credential, as ADK builds it."""
+    arguments = AuthToolArguments(function_call_id=unmade.call_id, auth_config=unmade.config)
+    call = types.FunctionCall(
+        id=f"adk-{uuid.uuid4()}",
+        name=CREDENTIAL_CALL,
+        args=arguments.model_dump(mode="json", exclude_none=True, by_alias=True),
+    )
+    result = unmade.event
+    return Event(
+        invocation_id=result.invocation_id,
+        author=result.author,
+        branch=result.branch,
+        isolation_scope=result.isolation_scope,
+        content=types.Content(role="model", parts=[types.Part(function_call=call)]),
+        long_running_tool_ids={call.id or ""},
+    )
+
+
+async def await_own_calls(state: TurnState) -> None:
+    """Await the results of noted calls that no tool ran for, and no client runs."""
+    for call_id in sorted(state.node_call_ids - state.client_calls):
+        if await state.store.read(read_journal_entry, state.turn.session_key, call_id) is None:
+            await state.store.write(await_result, state.turn.session_key, call_id, time.time())
+            state.awaits_result = True
+
+
+def _credential_key(arguments: Mapping[str, object]) -> str:
+    config = arguments.get("authConfig")
+    return str(config.get("credentialKey") or "") if isinstance(config, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]

@@ -1,0 +1,1 @@
+"""Commands that run the agent: chat, one prompt, the server, test cases."""

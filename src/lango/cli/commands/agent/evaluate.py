@@ -1,0 +1,182 @@
+"""Run `lango eval`: run test cases against the agent, and save sessions as cases."""
+
+import json
+import tempfile
+from contextlib import nullcontext
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+from typing_extensions import override
+
+from lango.cli.commands.agent.run import Approve, check_tool_names
+from lango.cli.options import Config, Model, SessionIdArgument, settings_from_options, with_shared_options
+from lango.cli.process_setup import fast_imports, run_async, stdout_for_answers
+from lango.cli.progress import Progress, progress_bar
+from lango.cli.store_access import SessionOptions
+from lango.cli.tables import print_table
+from lango.cli.terminal_text import printable
+from lango.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lango.adk.evaluation.criteria import Criteria
+    from lango.adk.evaluation.eval_set import Case
+    from lango.config import Settings
+    from lango.evaluation.case_runner import CaseResult
+    from lango.store import Store
+
+
+class _FilesOrCommand(TyperGroup):
+    """Runs `run` where the first argument is no command: `lango eval FILE` is `lango eval run FILE`."""
+
+    @override
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    help="Test cases: run them against the agent (`lango eval FILE...`), save a session as a case.",
+    no_args_is_help=True,
+    cls=_FilesOrCommand,
+)
+
+Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files in ADK's eval-set format.")]
+CaseIds = Annotated[list[str] | None, typer.Option("--case", metavar="ID", help="Only this case; may be repeated.")]
+CriteriaFile = Annotated[
+    Path | None,
+    typer.Option("--criteria", metavar="FILE", help="ADK's test_config.json; else the one beside each file."),
+]
+JudgeModel = Annotated[
+    str, typer.Option("--judge", metavar="MODEL", help="provider/name of the model that grades answers.")
+]
+Parallel = Annotated[int, typer.Option("--parallel", min=1, max=100, help="The most cases to run at once.")]
+Format = Annotated[Literal["table", "json"], typer.Option("--output-format", help="The report as a table or as JSON.")]
+Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the report as a page, too.")]
+KeepStore = Annotated[
+    str | None, typer.Option("--store", help="Keep the sessions in this store; else they are deleted at the end.")
+]
+
+
+@app.command()
+def run(
+    files: Files,
+    case: CaseIds = None,
+    model: Model = None,
+    criteria: CriteriaFile = None,
+    judge: JudgeModel = "",
+    parallel: Parallel = 4,
+    approve: Approve = "none",
+    output_format: Format = "table",
+    page: Page = None,
+    config: Config = None,
+    store: KeepStore = None,
+) -> None:
+    """Run the cases of files against the agent, each in a new session, and compare tool calls and answers.
+
+    Exits with 0 if all pass, 1 if one fails, 2 for wrong usage.
+    """
+    settings = settings_from_options(config, store, model)
+    approved = [name for part in approve.split(",") if (name := part.strip()) not in ("", "none")]
+    folder = nullcontext("") if store else tempfile.TemporaryDirectory(prefix="lango-eval-")
+    with stdout_for_answers(), progress_bar("evaluating", "cases") as advance, folder as path:
+        if path:  # nothing of an evaluation reaches the sessions, the memory and the artifacts of users
+            url = f"sqlite:///{path}/eval.db"
+            settings = settings.model_copy(update={"store": settings.store.model_copy(update={"url": url})})
+        results = run_async(_evaluate(settings, files, case or (), criteria, judge, parallel, approved, advance))
+    _print_report(results, output_format, page)
+    raise typer.Exit(0 if all(result.passed for result in results) else 1)
+
+
+async def _evaluate(
+    settings: "Settings",
+    files: "Sequence[Path]",
+    wanted: "Sequence[str]",
+    criteria_file: Path | None,
+    judge_model: str,
+    parallel: int,
+    approved: "Sequence[str]",
+    advance: Progress,
+) -> "list[CaseResult]":
+    with fast_imports():
+        from lango.evaluation.case_runner import CaseRunner
+        from lango.evaluation.judge import ModelJudge
+        from lango.runtime.opening import open_runtime
+    cases = _read_cases(files, wanted)
+    find_criteria = cache(partial(_find_criteria, criteria_file))
+    judge = ModelJudge(settings, judge_model)
+    try:
+        for file in files:
+            find_criteria(file)
+        async with open_runtime(settings, every_session=False) as runtime:
+            await check_tool_names(runtime, {*approved} - {"all"})
+            runner = CaseRunner(runtime, judge, find_criteria, approved)
+            runner.check(cases)
+            return await runner.run(cases, parallel, advance)
+    finally:
+        await judge.close()
+
+
+def _read_cases(files: "Sequence[Path]", wanted: "Sequence[str]") -> "list[Case]":
+    from lango.adk.evaluation.eval_set import read_cases
+
+    cases = [case for file in files for case in read_cases(file)]
+    if unknown := set(wanted) - {case.id for case in cases}:
+        raise UsageError(f"--case: there is no case {', '.join(sorted(unknown))} in these files")
+    chosen = [case for case in cases if not wanted or case.id in wanted]
+    if not chosen:
+        raise UsageError("there is no case in these files")
+    return chosen
+
+
+def _find_criteria(given: Path | None, file: Path) -> "Criteria":
+    from lango.adk.evaluation.criteria import CONFIG_NAME, DEFAULT_CRITERIA, read_criteria
+
+    if given is not None:
+        return read_criteria(given)
+    beside = file.with_name(CONFIG_NAME)
+    return read_criteria(beside) if beside.exists() else DEFAULT_CRITERIA
+
+
+def _print_report(results: "Sequence[CaseResult]", output_format: str, page: Path | None) -> None:
+    from lango.evaluation.report import report_json, report_page, report_rows, summary
+
+    if output_format == "json":
+        print(json.dumps(report_json(results), ensure_ascii=False, default=str))
+    else:
+        print_table(report_rows(results), empty="", cut=("why",))
+        print(summary(results))
+    if page is not None:
+        try:
+            page.write_text(report_page(results), "utf-8")
+        except OSError as error:
+            raise UsageError(f"--html {printable(str(page))}: {error.strerror}") from error
+
+
+@app.command()
+@with_shared_options
+def save(
+    chosen: SessionOptions,
+    session_id: SessionIdArgument,
+    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="The file; the case is added if it exists.")],
+    case_id: Annotated[str | None, typer.Option("--id", help="The case's id; else the session's.")] = None,
+) -> None:
+    """Save a session as a test case: its messages, tool calls, answers and first state."""
+
+    async def write(opened: "Store") -> int:
+        from lango.adk.evaluation.eval_set import add_case
+        from lango.adk.evaluation.session_case import session_case
+
+        record = await chosen.session(opened, session_id)
+        return add_case(to, await session_case(opened, record.name, case_id or session_id))
+
+    try:
+        count = chosen.run(write)
+    except OSError as error:
+        raise UsageError(f"{to} cannot be written: {error.strerror}") from error
+    print(printable(f"saved {case_id or session_id} to {to}, which has {count} case{'' if count == 1 else 's'} now"))

@@ -1,0 +1,1 @@
+"""Commands about what is stored: sessions, memory, artifacts, credentials, the inbox."""

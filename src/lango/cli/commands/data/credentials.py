@@ -1,0 +1,116 @@
+"""Run `lango credentials`: list and delete the credentials of users, and make or replace the key that encrypts them."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lango.cli.options import Config, Json, StoreUrl, with_shared_options
+from lango.cli.store_access import SessionOptions, run_on_store
+from lango.cli.tables import print_table
+from lango.cli.terminal_text import format_time
+from lango.errors import UsageError
+
+if TYPE_CHECKING:
+    from lango.store.credentials.credentials import Credential, Owned
+
+app = typer.Typer(help="Credentials that users gave to tools: list, delete, encrypt.", no_args_is_help=True)
+
+
+@app.command("list")
+@with_shared_options
+def list_credentials(chosen: SessionOptions, as_json: Json = False) -> None:
+    """List credentials, without their secrets."""
+    from lango.store.credentials import credentials
+
+    found = chosen.run(lambda opened: opened.read(credentials.list_all))
+    shown = [one for one in found if chosen.include(one.app_name, one.user_id)]
+    if as_json:
+        for one in shown:
+            print(json.dumps(_as_json(one)))
+    else:
+        print_table([_as_row(one) for one in shown], empty="no credentials")
+
+
+@app.command()
+@with_shared_options
+def delete(
+    chosen: SessionOptions,
+    key: Annotated[str, typer.Argument(help="The credential, as `lango credentials list` shows it.")] = "",
+    every: Annotated[bool, typer.Option("--all", help="Delete every credential of the user in --user.")] = False,
+) -> None:
+    """Delete a credential, or every one of a user: the next use of a tool asks the user again."""
+    from lango.store import Store
+    from lango.store.credentials import credentials
+
+    if bool(key) == every:
+        raise UsageError("name a credential, or use --all, and not both")
+    if every and chosen.user is None:
+        raise UsageError("--all deletes every credential of one user: select the user with --user")
+
+    async def delete_found(opened: Store) -> int:
+        found = [
+            one
+            for one in await opened.read(credentials.list_all)
+            if (every or one.credential.key == key) and chosen.include(one.app_name, one.user_id)
+        ]
+        if not found and not every:
+            raise UsageError(f"there is no credential {key!r}; `lango credentials list` lists them")
+        if len(found) > 1 and not every:
+            raise UsageError(f"{len(found)} users have a credential {key!r}: select one with --app and --user")
+        for one in found:
+            await opened.write(credentials.delete_credential, one.app_name, one.user_id, one.credential.key)
+        await opened.purge()
+        return len(found)
+
+    count = chosen.run(delete_found)
+    print(f"deleted {count} credential{'' if count == 1 else 's'} of {chosen.user}" if every else f"deleted {key}")
+
+
+@app.command("key")
+def make_key() -> None:
+    """Print a new key for LANGO_CREDENTIAL_KEY."""
+    from lango.store.credentials.secret_box import new_key
+
+    print(new_key())
+
+
+@app.command()
+def rotate(config: Config = None, store: StoreUrl = None) -> None:
+    """Encrypt every credential again, with the first key of LANGO_CREDENTIAL_KEY."""
+    from lango.store.credentials import credentials
+    from lango.store.credentials.secret_box import SecretBox
+
+    box = SecretBox.from_environment()
+    box.check()
+    count = run_on_store(config, store, lambda opened: opened.write_long(credentials.replace_secrets, box.rotate))
+    print(f"encrypted {count} credential{'' if count == 1 else 's'} with the first key")
+
+
+def _as_json(one: "Owned") -> dict[str, Any]:
+    credential: Credential = one.credential
+    return {
+        "key": credential.key,
+        "app": one.app_name,
+        "user": one.user_id,
+        "kind": credential.kind,
+        "scopes": list(credential.scopes),
+        "label": credential.label,
+        "expires_at": format_time(credential.expires_at) if credential.expires_at else None,
+        "refreshable": credential.refreshable,
+        "created_at": format_time(credential.created_at),
+        "updated_at": format_time(credential.updated_at),
+    }
+
+
+def _as_row(one: "Owned") -> dict[str, Any]:
+    credential = one.credential
+    until = format_time(credential.expires_at) if credential.expires_at else ""
+    return {
+        "key": credential.key,
+        "user": one.user_id,
+        "app": one.app_name,
+        "kind": credential.kind,
+        "for": credential.label or ", ".join(credential.scopes),
+        "token expires": f"{until}, refreshed when used" if until and credential.refreshable else until,
+    }

@@ -1,0 +1,230 @@
+"""Run `lango memory`: show, correct, pin and delete observations and facts, and find out what was lost."""
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lango.cli.options import Json, SessionIdArgument, load_settings, with_shared_options
+from lango.cli.store_access import SessionOptions
+from lango.cli.terminal_text import format_time, printable
+from lango.errors import UsageError
+
+if TYPE_CHECKING:
+    from lango.memory.lost import LostText
+    from lango.store import Store
+    from lango.store.memory.user_facts import Fact
+
+app = typer.Typer(help="Memory: show, correct, pin and forget notes and facts.", no_args_is_help=True)
+
+ItemId = Annotated[str, typer.Argument(help="The id that `lango memory facts` or `lango memory show` shows.")]
+SessionOption = Annotated[str | None, typer.Option("--session", help="The session of a note.")]
+IncludeInactive = Annotated[bool, typer.Option("--all", help="Include what was condensed, replaced or rewound.")]
+
+
+@dataclass(frozen=True)
+class FactOptions(SessionOptions):
+    """The options of commands about facts, which belong to one user of one app."""
+
+    app: Annotated[str | None, typer.Option("--app", help="The app; else the one of the settings.")] = None
+    user: Annotated[str, typer.Option("--user", help="The user of the facts.")] = "user"
+
+
+@app.command()
+@with_shared_options
+def show(
+    chosen: SessionOptions,
+    session_id: SessionIdArgument,
+    every: IncludeInactive = False,
+    as_json: Json = False,
+) -> None:
+    """Show the observations of a session, each with its messages."""
+
+    async def read(opened: "Store") -> list[dict[str, Any]]:
+        from lango.store.memory.observations import SessionMemory, read_all_batches, read_memory
+
+        session = await chosen.session(opened, session_id)
+        recalled = await opened.read(read_memory, session)
+        if every:
+            recalled = SessionMemory(tuple(await opened.read(read_all_batches, session)))
+        return recalled.as_json()
+
+    notes = chosen.run(read)
+    if as_json:
+        for note in notes:
+            print(json.dumps(note | {"created_at": format_time(note["created_at"])}))
+    else:
+        _print_notes(notes)
+
+
+@app.command()
+@with_shared_options
+def facts(chosen: FactOptions, every: IncludeInactive = False, as_json: Json = False) -> None:
+    """Show the facts about a user across sessions."""
+    from lango.store.memory.user_facts import read_facts
+
+    async def read(opened: "Store") -> "list[Fact]":
+        return await opened.read(read_facts, await chosen.app_name(opened), chosen.user, replaced=every)
+
+    found = chosen.run(read)
+    if as_json:
+        for fact in found:
+            print(json.dumps(_fact_json(fact)))
+        return
+    for fact in found:
+        replaced = f" (replaced by {fact.replaced_by})" if fact.replaced_by else " (pinned)" if fact.pinned else ""
+        source = f"session {fact.session_id}, messages {fact.first_seq}-{fact.last_seq}, {fact.day}"
+        print(printable(f"{fact.id:>4} {fact.name}: {fact.text}  [{source}]{replaced}"))
+    if not found:
+        print("No facts yet.")
+
+
+@app.command()
+@with_shared_options
+def forget(chosen: FactOptions, item_id: ItemId, session: SessionOption = None) -> None:
+    """Delete a fact and those that it replaced, or a note with `--session`."""
+
+    async def write(opened: "Store") -> object:
+        from lango.store.memory.note_edits import delete_note
+        from lango.store.memory.user_facts import delete_fact
+
+        if session is not None:
+            done = await opened.write(delete_note, await chosen.session(opened, session), item_id)
+        else:
+            done = await opened.write(delete_fact, await chosen.app_name(opened), chosen.user, _fact_id(item_id))
+        if done:
+            await opened.purge()
+        return done
+
+    _require(chosen.run(write), item_id, session, chosen.user)
+    print(f"forgot {item_id}")
+
+
+@app.command()
+@with_shared_options
+def correct(
+    chosen: FactOptions,
+    item_id: ItemId,
+    text: Annotated[str, typer.Argument(help="What holds instead.")],
+    session: SessionOption = None,
+) -> None:
+    """Correct a fact, or a note with `--session`. What you write is pinned."""
+    if not text.strip():
+        raise UsageError("the new text is empty; `lango memory forget` deletes an item")
+    _edit(chosen, item_id, session, text=text)
+    print(f"corrected {item_id}")
+
+
+@app.command()
+@with_shared_options
+def pin(
+    chosen: FactOptions,
+    item_id: ItemId,
+    session: SessionOption = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Unpin it.")] = False,
+) -> None:
+    """Pin a fact, or a note with `--session`: it is never condensed, and shown first."""
+    _edit(chosen, item_id, session, pinned=not undo)
+    print(f"{'unpinned' if undo else 'pinned'} {item_id}")
+
+
+@app.command()
+@with_shared_options
+def lost(
+    chosen: SessionOptions,
+    session_id: SessionIdArgument,
+    text: Annotated[str | None, typer.Argument(help="A text of the conversation; else all names and numbers.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show for a text, message by message, whether the agent still reads it, or which step of memory dropped it."""
+    from lango.memory.lost import read_lost
+    from lango.runtime.sessions.session_usage import window_rules_for
+
+    rules = window_rules_for(load_settings(chosen.config))
+
+    async def read(opened: "Store") -> "list[LostText]":
+        session = await chosen.session(opened, session_id)
+        return await opened.read(read_lost, session.name, text, rules.budget_tokens, rules.notes_tokens)
+
+    found = chosen.run(read)
+    for one in found:
+        if as_json:
+            print(json.dumps({"seq": one.seq, "text": one.text, "step": one.step, "note": one.note or None}))
+        else:
+            print(printable(f"message {one.seq}: {one.step}{f' (note {one.note})' if one.note else ''}: {one.text}"))
+    if not found and not as_json:
+        print("no message has this text" if text else "every message is shown")
+
+
+def _edit(
+    chosen: FactOptions,
+    item_id: str,
+    session: str | None,
+    *,
+    text: str | None = None,
+    pinned: bool | None = None,
+) -> None:
+    async def write(opened: "Store") -> object:
+        from lango.store.memory.note_edits import edit_note
+        from lango.store.memory.user_facts import edit_fact
+
+        if session is not None:
+            record = await chosen.session(opened, session)
+            return await opened.write(edit_note, record, item_id, text=text, pinned=pinned)
+        fact = _fact_id(item_id)
+        owner = await chosen.app_name(opened)
+        return await opened.write(edit_fact, owner, chosen.user, fact, time.time(), text=text, pinned=pinned)
+
+    _require(chosen.run(write), item_id, session, chosen.user)
+
+
+def _require(found: object, item_id: str, session: str | None, user: str) -> None:
+    if found:
+        return
+    if session is not None:
+        raise UsageError(f"session {session!r} has no note {item_id}; `lango memory show` lists them")
+    raise UsageError(f"there is no fact {item_id} of user {user!r}; `lango memory facts` lists them")
+
+
+def _fact_id(item_id: str) -> int:
+    """Return the number of a fact; 0, which is none, for the id of a note."""
+    return int(item_id) if item_id.isdecimal() and len(item_id) < 19 else 0
+
+
+def _print_notes(notes: list[dict[str, Any]]) -> None:
+    if not notes:
+        print("no notes yet")
+    batch = 0
+    for note in notes:
+        if note["batch"] != batch:
+            batch = note["batch"]
+            print(_batch_heading(note))
+        source = f"(messages {note['first_seq']}-{note['last_seq']})"
+        print(printable(f"  {note['id']} [{note['priority']}] {note['day']} {source} {note['text']}"))
+
+
+def _batch_heading(note: dict[str, Any]) -> str:
+    """Describe a batch of notes and its cost."""
+    origin = f"condensed from {', '.join(map(str, note['sources']))}" if note["sources"] else "observed"
+    standing = "" if note["standing"] == "current" else f", {note['standing'].replace('_', ' ')}"
+    cost = f"{note['model']}, {note['input_tokens']} tokens in, {note['output_tokens']} out"
+    batch = f"batch {note['batch']} (generation {note['generation']}, {origin}{standing})"
+    return f"{batch} {format_time(note['created_at'])} {cost}"
+
+
+def _fact_json(fact: "Fact") -> dict[str, Any]:
+    return {
+        "id": str(fact.id),
+        "name": fact.name,
+        "text": fact.text,
+        "session_id": fact.session_id,
+        "first_seq": fact.first_seq,
+        "last_seq": fact.last_seq,
+        "day": fact.day,
+        "model": fact.model,
+        "created_at": format_time(fact.created_at),
+        "replaced_by": None if fact.replaced_by is None else str(fact.replaced_by),
+        "pinned": fact.pinned,
+    }

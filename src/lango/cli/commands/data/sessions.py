@@ -1,0 +1,277 @@
+"""Run `lango sessions`: list, show, search, rename, fork, rewind, check and delete sessions."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec.structs import asdict
+
+from lango.cli.options import Json, SessionIdArgument, load_settings, with_shared_options
+from lango.cli.progress import progress_bar
+from lango.cli.store_access import SessionOptions
+from lango.cli.tables import print_table
+from lango.cli.terminal_text import describe_resumption, format_time, printable
+from lango.errors import SessionNotFound
+
+if TYPE_CHECKING:
+    from lango.messages import Message
+    from lango.runtime.sessions.session_usage import SessionUsage
+    from lango.runtime.sessions.sessions import Sessions
+    from lango.store import SessionId, SessionRecord, Store
+    from lango.store.lifecycle.integrity import Problem
+
+
+app = typer.Typer(
+    help="Sessions: list, show, trace, search, usage, rename, fork, rewind, check, artifacts, export, import, delete.",
+    no_args_is_help=True,
+)
+
+
+@app.command("list")
+@with_shared_options
+def list_sessions(chosen: SessionOptions, as_json: Json = False) -> None:
+    """List sessions, the newest last."""
+
+    async def read(opened: "Store") -> "list[SessionRecord]":
+        from lango.store.sessions.titles import with_all_first_words
+
+        found = await chosen.sessions(opened)
+        return await opened.read(with_all_first_words, found)
+
+    records = chosen.run(read)
+    if as_json:
+        for record in records:
+            print(json.dumps(session_json(record)))
+    else:
+        print_table([session_json(record) for record in records], empty="no sessions yet", cut=("title",))
+
+
+@app.command()
+@with_shared_options
+def show(chosen: SessionOptions, session_id: SessionIdArgument, as_json: Json = False) -> None:
+    """Show the messages of a session, without those that were rewound."""
+
+    async def read(opened: "Store") -> "tuple[list[tuple[int, Message]], dict[int, list[dict[str, Any]]]]":
+        from lango.store.sessions.lineage import is_live, live_ranges
+        from lango.store.sessions.window import read_session_events
+        from lango.store.turns.turns import read_resumptions
+
+        record = await chosen.session(opened, session_id)
+        _, events = await opened.read(read_session_events, record.name) or (record, [])
+        live = list(live_ranges(record.last_seq, record.rewinds))
+        shown = [(stored.seq, stored.message) for stored in events if stored.message and is_live(stored.seq, live)]
+        return shown, await opened.read(read_resumptions, record.key)
+
+    messages, resumptions = chosen.run(read)
+    for seq, message in messages:
+        resumed = resumptions.get(seq, [])
+        if as_json:
+            print(json.dumps(_message_json(seq, message) | _resumptions_json(resumed)))
+        else:
+            calls = "".join(f" {call.name}({call.id})" for call in message.tool_calls)
+            print(printable(f"{seq:>4} {message.author or message.role}:{calls} {message.content}").rstrip())
+            for one in resumed:
+                print(f"     resumed {format_time(one['at'])}: {describe_resumption(one['reason'])}")
+
+
+@app.command()
+@with_shared_options
+def usage(
+    chosen: SessionOptions,
+    session_id: SessionIdArgument,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The number of newest turns.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Show tokens, cost and time of the turns of a session, and the size of its next request."""
+    from lango.cli.usage_report import print_usage, read_usage
+
+    async def read(opened: "Store") -> "SessionUsage":
+        record = await chosen.session(opened, session_id)
+        return await read_usage(opened, record.name, load_settings(chosen.config), limit)
+
+    print_usage(chosen.run(read), as_json=as_json)
+
+
+@app.command()
+@with_shared_options
+def delete(chosen: SessionOptions, session_id: SessionIdArgument) -> None:
+    """Delete a session and all its data."""
+
+    async def remove(opened: "Store") -> None:
+        record = await chosen.session(opened, session_id)
+        await opened.delete_session(record.name)
+
+    chosen.run(remove)
+    print(f"deleted {session_id}")
+
+
+@app.command()
+@with_shared_options
+def rename(
+    chosen: SessionOptions,
+    session_id: SessionIdArgument,
+    title: Annotated[str, typer.Argument(help="The title; empty: its first words are the title again.")],
+    as_json: Json = False,
+) -> None:
+    """Set the title of a session."""
+
+    async def name(opened: "Store") -> "SessionRecord":
+        sessions, record = await _sessions_api(opened, session_id, chosen)
+        return await sessions.rename(session_id, title, user_id=record.name.user_id)
+
+    _print_session(chosen.run(name), as_json, "{id} has the title {title!r}")
+
+
+@app.command()
+@with_shared_options
+def fork(
+    chosen: SessionOptions,
+    session_id: SessionIdArgument,
+    at: Annotated[int | None, typer.Option("--at", min=0, help="The last message to copy; 0: none.")] = None,
+    new_id: Annotated[str | None, typer.Option("--id", help="The fork's id; else a random one.")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="The fork's title.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Copy a session up to a message into a new session, and print its id."""
+
+    async def make(opened: "Store") -> "SessionRecord":
+        sessions, record = await _sessions_api(opened, session_id, chosen)
+        return await sessions.fork(session_id, at=at, new_id=new_id, title=title, user_id=record.name.user_id)
+
+    _print_session(chosen.run(make), as_json, "{id}")
+
+
+@app.command()
+@with_shared_options
+def rewind(
+    chosen: SessionOptions,
+    session_id: SessionIdArgument,
+    before: Annotated[int, typer.Option("--before", min=1, help="A message: its turn and all later ones are removed.")],
+    as_json: Json = False,
+) -> None:
+    """Remove the turn of a message and all later ones from the history. Nothing is deleted."""
+
+    async def rewind_session(opened: "Store") -> "SessionRecord":
+        sessions, record = await _sessions_api(opened, session_id, chosen)
+        return await sessions.rewind(session_id, before=before, user_id=record.name.user_id)
+
+    _print_session(
+        chosen.run(rewind_session),
+        as_json,
+        "{id} is as it was before the turn of message {before}",
+        before,
+    )
+
+
+@app.command()
+@with_shared_options
+def search(
+    chosen: SessionOptions,
+    words: Annotated[list[str], typer.Argument(help="Words that a message must contain.")],
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="The most results.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Find messages and titles by words; the last word may be incomplete."""
+
+    async def find(opened: "Store") -> list[dict[str, Any]]:
+        hits: list[dict[str, Any]] = []
+        for app_name, user_id in await chosen.owners(opened):
+            # only the first search after many new messages takes long
+            with progress_bar("indexing", "messages") as advance:
+                found = await opened.search(app_name, user_id, " ".join(words), limit=limit, indexing=advance)
+            hits += [{"app": app_name, "user": user_id, **asdict(hit)} for hit in found]
+        return hits[:limit]
+
+    hits = chosen.run(find)
+    for hit in hits if as_json else ():
+        print(json.dumps(hit | {"created_at": format_time(hit["created_at"])}))
+    if not as_json:
+        shown = [
+            {"session": hit["session_id"], "seq": hit["seq"], "role": hit["role"], "text": hit["text"]} for hit in hits
+        ]
+        print_table(shown, empty="nothing found", cut=("text",))
+
+
+def _print_session(record: "SessionRecord", as_json: bool, sentence: str, before: int = 0) -> None:
+    fields = session_json(record)
+    print(json.dumps(fields) if as_json else printable(sentence.format(**fields, before=before)))
+
+
+async def _sessions_api(store: "Store", session_id: str, chosen: SessionOptions) -> "tuple[Sessions, SessionRecord]":
+    from lango.runtime.sessions.sessions import Sessions
+
+    record = await chosen.session(store, session_id)
+    return Sessions(store, record.name.app_name), record
+
+
+def session_json(record: "SessionRecord") -> dict[str, Any]:
+    """Return a session as JSON fields."""
+    return {
+        "id": record.name.id,
+        "title": record.display_title,
+        "app": record.name.app_name,
+        "user": record.name.user_id,
+        "messages": record.last_seq,
+        "tokens": record.total_tokens,
+        "updated_at": format_time(record.updated_at),
+    }
+
+
+def _message_json(seq: int, message: "Message") -> dict[str, Any]:
+    fields = {"seq": seq, "role": message.role, "author": message.author, "content": message.content}
+    calls = [{"id": c.id, "name": c.name, "input": c.input, "output": c.output} for c in message.tool_calls]
+    return fields | ({"tool_calls": calls} if calls else {})
+
+
+def _resumptions_json(resumptions: list[dict[str, Any]]) -> dict[str, Any]:
+    """Say when and why the turn that a message started was resumed."""
+    if not resumptions:
+        return {}
+    return {"resumptions": [{"at": format_time(one["at"]), "reason": one["reason"]} for one in resumptions]}
+
+
+@app.command()
+@with_shared_options
+def check(
+    chosen: SessionOptions,
+    session_id: Annotated[str | None, typer.Argument(help="The session's id; else every session.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check the integrity of sessions: no message missing; totals, calls and state match the events.
+
+    Changes nothing. Exits with 1 if there are problems.
+    """
+
+    async def find_problems(opened: "Store") -> "tuple[int, list[tuple[SessionId | None, Problem]]]":
+        from lango.store.lifecycle import integrity
+
+        wanted = [
+            name
+            for name in await opened.read(integrity.list_session_names)
+            if session_id in (None, name.id) and chosen.include(name.app_name, name.user_id)
+        ]
+        if session_id is not None and not wanted:
+            raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` lists them")
+        found: list[tuple[SessionId | None, Problem]] = []
+        if session_id is None:
+            found += [(None, problem) for problem in await opened.read(integrity.check_database, opened.dialect)]
+        with progress_bar("checking", "sessions") as advance:
+            for done, name in enumerate(wanted, 1):
+                found += [(name, problem) for problem in await opened.read(integrity.check_session, name)]
+                advance(done, len(wanted))
+        return len(wanted), found
+
+    count, found = chosen.run(find_problems)
+    for name, problem in found:
+        print(_problem_json(name, problem) if as_json else printable(f"{name.id}: {problem}" if name else str(problem)))
+    if not found and not as_json:
+        print(f"{count} session{'' if count == 1 else 's'} checked: no problems")
+    if found:
+        raise typer.Exit(1)
+
+
+def _problem_json(name: "SessionId | None", problem: "Problem") -> str:
+    fields = {"problem": problem.what}
+    if name is None:
+        return json.dumps(fields)
+    return json.dumps({"app": name.app_name, "user": name.user_id, "session": name.id, "seq": problem.seq} | fields)

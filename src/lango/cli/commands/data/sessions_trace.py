@@ -1,0 +1,152 @@
+"""Run `lango sessions trace`: show what happened in the turns of a session as a waterfall."""
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lango.cli.options import Json, SessionIdArgument, load_settings, with_shared_options
+from lango.cli.store_access import SessionOptions
+from lango.cli.tables import print_table
+from lango.cli.terminal_text import describe_resumption, format_time, one_line, printable
+
+if TYPE_CHECKING:
+    from lango.runtime.trace.session_trace import SessionTrace
+    from lango.runtime.trace.steps import Step, TurnTrace
+    from lango.store import Store
+    from lango.store.turns.model_requests import RequestBodies
+
+_BAR_WIDTH = 20
+
+
+@with_shared_options
+def trace(
+    chosen: SessionOptions,
+    session_id: SessionIdArgument,
+    turn: Annotated[int | None, typer.Option("--turn", "-t", min=1, help="Only this turn.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The number of newest turns.")] = 5,
+    request: Annotated[
+        str | None, typer.Option("--request", help="Print this request to a model and its response.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what happened in the turns of a session: agents, model calls and tools, with times, tokens and cost."""
+    if request is not None:
+        _print_request(chosen.run(lambda opened: _read_request(opened, session_id, request, chosen)))
+        return
+
+    async def read(opened: "Store") -> "SessionTrace":
+        from lango.runtime.trace.session_trace import session_trace
+
+        record = await chosen.session(opened, session_id)
+        return await session_trace(opened, record.name, turn=turn, limit=limit)
+
+    found = chosen.run(read)
+    if as_json:
+        from lango.server.api.sessions.trace_routes import trace_to_json
+
+        keeps = load_settings(chosen.config).trace.requests
+        print(json.dumps(trace_to_json(found, keeps_requests=keeps)))
+        return
+    if not found.turns:
+        print("no turns")
+    for number, one in enumerate(found.turns):
+        if number:
+            print()
+        print_turn(one)
+
+
+async def _read_request(store: "Store", session_id: str, request_id: str, chosen: SessionOptions) -> "RequestBodies":
+    from lango.runtime.trace.session_trace import traced_request
+
+    record = await chosen.session(store, session_id)
+    return await traced_request(store, record.name, request_id)
+
+
+def _print_request(found: "RequestBodies") -> None:
+    record = found.record
+    bodies = {"request": json.loads(found.request), "response": json.loads(found.response)}
+    about = {"id": record.id, "turn": record.turn, "url": record.url, "status": record.status, "error": record.error}
+    text = json.dumps(about | bodies, indent=2, ensure_ascii=False)
+    print(printable(text) if sys.stdout.isatty() else text)
+
+
+def print_turn(turn: "TurnTrace") -> None:
+    """Print one turn: a line about it, and a row for each step."""
+    usage = turn.usage
+    parts = [
+        f"turn {turn.turn}",
+        "rewound" if turn.is_rewound else turn.status,
+        format_time(turn.started_at),
+        _seconds(turn.duration_s),
+        f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out",
+        "" if usage.cost_usd is None else f"${usage.cost_usd:.4f}",
+    ]
+    print(" · ".join(part for part in parts if part))
+    for one in turn.resumptions:
+        print(f"  resumed {format_time(one['at'])}: {describe_resumption(one['reason'])}")
+    if turn.error:
+        print(f"  {one_line(turn.error)}")
+    end = max([turn.started_at + (turn.duration_s or 0.0), *(step.ended_at for _, step in _walk(turn.steps))])
+    rows = [_row(step, depth, turn.started_at, end) for depth, step in _walk(turn.steps)]
+    print_table(rows, empty="  no steps", cut=["step", "notes"])
+
+
+def _walk(steps: "list[Step]") -> "Iterator[tuple[int, Step]]":
+    """Yield each step before those below it, with its depth."""
+    waiting = [(0, step) for step in reversed(steps)]
+    while waiting:
+        depth, step = waiting.pop()
+        yield depth, step
+        waiting += [(depth + 1, inner) for inner in reversed(step.steps)]
+
+
+def _row(step: "Step", depth: int, started_at: float, ended_at: float) -> dict[str, Any]:
+    tokens = step.input_tokens or step.output_tokens
+    return {
+        "step": "\N{NO-BREAK SPACE}" * 2 * depth + f"{_LABELS[step.kind]}{one_line(step.name)}",
+        "start": f"{'~' if step.is_estimated else ''}{max(0.0, step.started_at - started_at):.2f}",
+        "took": _seconds(step.duration_s),
+        "in": f"{step.input_tokens:,}" if tokens else "",
+        "out": f"{step.output_tokens:,}" if tokens else "",
+        "cached": f"{step.cached_tokens:,}" if step.cached_tokens else "",
+        "cost": "" if step.cost_usd is None else f"${step.cost_usd:.4f}",
+        "": _bar(step, started_at, ended_at),
+        "notes": ", ".join(_notes(step)),
+    }
+
+
+_LABELS = {"agent": "", "model_call": "model ", "tool": "tool ", "node": "node ", "message": "message "}
+
+
+def _notes(step: "Step") -> Iterator[str]:
+    if step.status != "done":
+        yield step.status
+    if step.is_replayed:
+        yield "replayed"
+    if step.approved_by:
+        yield f"approved by {step.approved_by}"
+    failed = [attempt for attempt in step.attempts if attempt.error]
+    for attempt in failed:
+        yield f"attempt failed: {one_line(attempt.error, 80)}"
+    for attempt in step.attempts:
+        if attempt.request_id:
+            yield f"request {attempt.request_id}"
+    if step.seq is not None:
+        yield f"message {step.seq}"
+
+
+def _bar(step: "Step", started_at: float, ended_at: float) -> str:
+    """Return the place of a step in its turn as a bar."""
+    total = max(ended_at - started_at, 1e-9)
+    first = min(_BAR_WIDTH - 1, max(0, int((step.started_at - started_at) / total * _BAR_WIDTH)))
+    last = ended_at if step.status == "running" else step.ended_at
+    width = max(1, min(_BAR_WIDTH - first, round((last - step.started_at) / total * _BAR_WIDTH)))
+    sign = "\N{MEDIUM SHADE}" if step.kind in ("agent", "node") else "\N{FULL BLOCK}"
+    return ("\N{MIDDLE DOT}" * first + sign * width).ljust(_BAR_WIDTH, "\N{MIDDLE DOT}")
+
+
+def _seconds(duration_s: float | None) -> str:
+    return "" if duration_s is None else f"{duration_s:.2f} s"

@@ -1,0 +1,244 @@
+"""Run `lango doctor`: check the configuration and say how to fix what fails."""
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from msgspec import Struct
+
+from lango.cli.options import AgentPath, Config, load_settings
+from lango.cli.process_setup import quiet_logging, run_async
+from lango.cli.terminal_text import printable
+from lango.errors import ConfigError, LangoError, ProviderError, StoreDamaged
+
+if TYPE_CHECKING:
+    from lango.config import Settings
+
+Offline = Annotated[bool, typer.Option("--offline", help="Send nothing to a provider.")]
+
+_EXTRAS = {
+    "asyncpg": "postgres",
+    "openai": "openai",
+    "anthropic": "anthropic",
+    "xllamacpp": "local",
+    "mcp": "mcp",
+    "jwt": "oidc",
+}
+_MCP_TIMEOUT_S = 30.0
+_MAX_PROBLEMS = 3
+
+
+class Finding(Struct, frozen=True):
+    """The result of one check."""
+
+    subject: str
+    detail: str
+    ok: bool | None = True
+    """None: a note, neither success nor failure."""
+
+
+def doctor(path: AgentPath = None, config: Config = None, offline: Offline = False) -> None:
+    """Check configuration, store, models, agents, MCP servers, sandbox and port; say how to fix what fails."""
+    quiet_logging()
+    from lango.config.agent_files import find_agents
+
+    paths = find_agents(path) if path is not None else []
+    bad = 0
+    for finding in _findings(config, paths, offline):
+        mark = {True: "ok  ", False: "FAIL", None: "note"}[finding.ok]
+        print(printable(f"{mark} {finding.subject}: {finding.detail}"))
+        bad += finding.ok is False
+    if bad:
+        print(f"lango: {bad} problem{'' if bad == 1 else 's'} to fix", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _findings(config: str | None, paths: list[str], offline: bool) -> Iterator[Finding]:
+    yield Finding("python", sys.version.split()[0])
+    try:
+        settings = load_settings(config)
+    except LangoError as error:
+        yield Finding("configuration", str(error), ok=False)
+        return
+    file = settings.source
+    yield Finding("configuration", str(file.absolute()) if file else "the defaults: there is no lango.toml here")
+    yield _finding_of("store", lambda: run_async(_check_store(settings)))
+    yield _finding_of("SQLite", _sqlite_version)
+    checked = set[str]()
+    for chosen in [settings.with_agent(path) for path in paths] or [settings]:
+        yield from _agent_findings(chosen, checked, offline)
+    if len(paths) > 1:
+        yield _finding_of("agents", lambda: _check_names(settings, paths))
+    for name in settings.mcp:
+        yield _finding_of(f"mcp {name}", lambda name=name: run_async(_check_mcp_server(settings, name, offline)))
+    if settings.server.oidc:
+        yield _finding_of("tokens", lambda: run_async(_check_issuer(settings, offline)))
+    yield from _missing_packages()
+    yield _check_sandbox(settings)
+    yield _check_port(settings)
+
+
+def _finding_of(what: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, check())
+    except LangoError as error:
+        return Finding(what, str(error), ok=False)
+
+
+async def _check_store(settings: "Settings") -> str:
+    from lango.store import Store
+    from lango.store.engine.urls import store_files
+    from lango.store.lifecycle.integrity import check_database
+    from lango.store.sessions.sessions import list_sessions
+
+    async with Store(settings.store.url) as store:
+        summary = f"schema {await store.schema_version()}, {len(await store.read(list_sessions))} sessions"
+        problems = await store.read(check_database, store.dialect) if store_files(settings.store.url) else []
+    if problems:
+        found = "; ".join(map(str, problems[:_MAX_PROBLEMS]))
+        raise StoreDamaged(f"{summary}, but it is damaged: {found}. Restore it from a backup")
+    return summary
+
+
+def _sqlite_version() -> str:
+    import apsw
+
+    return apsw.sqlite_lib_version()
+
+
+def _configured_models(settings: "Settings") -> list[str]:
+    """Return the models that the settings name."""
+    root = settings.agent.model if settings.agent.module else settings.model
+    named = [root, settings.agent.fallback_model, settings.memory.model if settings.memory.enabled else None]
+    named += [sub.model for sub in settings.agent.sub_agents.values()]
+    return [name for name in named if name]
+
+
+async def _check_configured_model(settings: "Settings", model: str, offline: bool) -> str:
+    """Check the key and, unless offline, that the model answers."""
+    from lango.cli.model_check import check_model
+
+    if failure := await check_model(settings, model, send=not offline):
+        raise ProviderError(failure)
+    if model.startswith("local/"):
+        from lango.providers.local.known_models import local_model
+
+        return local_model(model.removeprefix("local/")).label
+    return "the key is set; not contacted" if offline else "answers"
+
+
+def _agent_findings(settings: "Settings", checked: set[str], offline: bool) -> Iterator[Finding]:
+    """Check the models of an agent that were not checked before, the agent itself, and everything in its tree."""
+    models: dict[str, str] = dict.fromkeys(_configured_models(settings), "")
+    problems: list[Finding] = []
+    agent = _finding_of("agent", lambda: _check_agent(settings, models, problems, offline))
+    for model in [model for model in models if model not in checked]:
+        checked.add(model)
+        found = _finding_of(
+            f"model {model}", lambda model=model: run_async(_check_configured_model(settings, model, offline))
+        )
+        yield found if found.ok else Finding(found.subject, found.detail + models[model], ok=False)
+    yield agent
+    yield from problems
+
+
+def _check_agent(settings: "Settings", models: dict[str, str], problems: list[Finding], offline: bool) -> str:
+    """Build the agent as a turn would, with its tools.
+
+    Add the models that a module names to `models`, with the place, and what would fail in its tree to `problems`.
+    """
+    from lango.adk.agents.app_builder import build_app
+    from lango.adk.agents.model_registry import ModelRegistry, named_models
+    from lango.adk.agents.tree_check import check_tree
+    from lango.adk.run.plugin import RuntimePlugin
+    from lango.config.agent_files import agent_lines
+    from lango.runtime.opening import protected_files
+    from lango.testing import ScriptedProvider
+    from lango.tools import builtin_tools
+
+    tools = builtin_tools(settings.tools, protected=protected_files(settings))
+    registry = ModelRegistry(settings, ScriptedProvider([]))
+    built = build_app(settings, registry, tools, RuntimePlugin())
+    module = settings.agent.module
+    if not module:
+        return f"{settings.app_name}, {len(settings.agent.sub_agents)} sub-agents, {len(tools)} tools"
+
+    def place(agent: str, argument: str) -> str:
+        lines = agent_lines(module, agent, argument)
+        return f" ({'; '.join(lines)})" if lines else f" (agent {agent!r} of {module})"
+
+    for agent, model, is_lango in named_models(built.root_agent, settings):
+        if is_lango:
+            models.setdefault(model, place(agent.name, "model"))
+    for problem in run_async(check_tree(built.root_agent, settings, contact=not offline)):
+        detail = problem.message + place(problem.agent, problem.argument)
+        problems.append(Finding(problem.subject, detail, ok=False))
+    run_async(registry.close())  # the agents are free for a check of all of them
+    return f"{module}: {built.root_agent.name if built.root_agent else built.name}"
+
+
+def _check_names(settings: "Settings", paths: list[str]) -> str:
+    """Check that the agents of a folder have different names."""
+    from lango.runtime.app_names import load_agents
+
+    return ", ".join(chosen.app_name for chosen, _ in load_agents(settings, paths))
+
+
+async def _check_mcp_server(settings: "Settings", name: str, offline: bool) -> str:
+    """Check that an MCP server starts or answers, and count its tools."""
+    from lango.adk.agents.tools.mcp.toolset import mcp_toolsets
+
+    [toolset] = mcp_toolsets({name: settings.mcp[name]}, timeout_s=_MCP_TIMEOUT_S)
+    if settings.mcp[name].oauth is not None:
+        from lango.store.credentials.secret_box import SecretBox
+
+        SecretBox.from_environment().check()
+        return "is configured; each user signs in, so its tools are not listed here"
+    if offline:
+        return "is configured; not contacted"
+    try:
+        tools = await toolset.get_tools()
+        left_out = [f"; cannot be offered: {reason}" for reason in toolset.unusable.values()]
+        return f"answers with {len(tools)} tools{''.join(left_out)}"
+    finally:
+        await toolset.close()
+
+
+async def _check_issuer(settings: "Settings", offline: bool) -> str:
+    """Check that the issuer's tokens can be verified."""
+    from lango.server.security.oidc import Issuer, check_addresses
+
+    oidc = settings.server.oidc
+    assert oidc
+    check_addresses(oidc)
+    if offline:
+        return f"{oidc.issuer} is configured; not contacted"
+    return f"{oidc.issuer} answers with {await Issuer(oidc).load_keys()} keys"
+
+
+def _missing_packages() -> Iterator[Finding]:
+    for package, extra in _EXTRAS.items():
+        if importlib.util.find_spec(package) is None:
+            yield Finding(f"package {package}", f'not installed; pip install "lango-adk[{extra}]" installs it', ok=None)
+
+
+def _check_sandbox(settings: "Settings") -> Finding:
+    from lango.tools.builtin.sandbox import find_sandbox
+
+    found = find_sandbox()
+    if not isinstance(found, str):
+        return Finding("sandbox", "bubblewrap works")
+    wanted = "shell" in settings.tools.enabled and settings.tools.sandbox == "bubblewrap"
+    return Finding("sandbox", found, ok=False if wanted else None)
+
+
+def _check_port(settings: "Settings") -> Finding:
+    from lango.server.startup import bind_port
+
+    try:
+        bind_port(settings.server).close()
+    except ConfigError as error:
+        return Finding("port", str(error), ok=None)
+    return Finding("port", f"{settings.server.host}:{settings.server.port} is free")

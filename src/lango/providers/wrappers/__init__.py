@@ -1,0 +1,1 @@
+"""Providers around a provider: retries and fallbacks, spans, and the record of requests."""

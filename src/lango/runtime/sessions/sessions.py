@@ -1,0 +1,204 @@
+"""List, read, rename, fork, rewind, export, import and delete the sessions of an app.
+
+Each session belongs to a user; to other users it does not exist.
+"""
+
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunning, Unstorable
+from lango.history import WindowRules
+from lango.runtime.sessions.session_document import DocumentFormat, session_document
+from lango.runtime.sessions.session_transfer import export_session, import_session
+from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage, TotalsCache, session_usage
+from lango.store import SessionId, SessionRecord, Store, StoredEvent
+from lango.store.engine.database import Operation
+from lango.store.lifecycle import fork as forks
+from lango.store.lifecycle import rewind as rewinds
+from lango.store.lifecycle.integrity import Problem, check_session
+from lango.store.search.query import Hit
+from lango.store.sessions import titles
+from lango.store.sessions.sessions import create_session, find_session, get_session, list_session_page
+from lango.store.sessions.window import read_message_page
+from lango.store.turns.queue import read_session_with_open_turns
+from lango.turns.lease_holder import interrupt_dead_turns
+from lango.turns.liveness import LivenessMonitor
+
+if TYPE_CHECKING:
+    from lango.store.transfer.import_check import Lines
+
+
+class Sessions:
+    """The sessions of one app."""
+
+    def __init__(self, store: Store, app_name: str, rules: Callable[[], WindowRules] = WindowRules) -> None:
+        """`rules` returns the limits of the agent's next request."""
+        self._store = store
+        self._app_name = app_name
+        self._rules = rules
+        self._liveness = LivenessMonitor(back_at=lambda: store.outages.recovered_at)
+        self._totals_cache = TotalsCache()
+
+    async def list(
+        self, *, user_id: str = "user", after: SessionRecord | None = None, limit: int = 50
+    ) -> Sequence[SessionRecord]:
+        """Read sessions without their state, the newest first, or those that follow `after`."""
+        place = (after.updated_at, after.key) if after else None
+        return await self._store.read(list_session_page, self._app_name, user_id, after=place, limit=limit)
+
+    async def read(self, session_id: str, *, user_id: str = "user") -> SessionRecord:
+        """Read a session with its state and title. Raise `SessionNotFound`."""
+        return await self._store.read(_read_with_title, SessionId(self._app_name, user_id, session_id))
+
+    async def messages(
+        self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = 50
+    ) -> Sequence[StoredEvent]:
+        """Read the newest messages, or the newest before a sequence number, in order."""
+        session = await self.read(session_id, user_id=user_id)
+        return await self._store.read(read_message_page, session, before=before, limit=limit)
+
+    async def usage(
+        self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = DEFAULT_TURNS
+    ) -> SessionUsage:
+        """Read what the newest turns used, or the newest before a turn, and what the next request would keep."""
+        return await session_usage(
+            self._store,
+            self._session_id(session_id, user_id),
+            self._rules(),
+            before=before,
+            limit=limit,
+            cache=self._totals_cache,
+        )
+
+    async def create(
+        self,
+        session_id: str | None = None,
+        *,
+        user_id: str = "user",
+        state: Mapping[str, Any] | None = None,
+        title: str | None = None,
+    ) -> SessionRecord:
+        """Create a session. Raise `SessionExists` if there is one of that id."""
+        name = self._new_session_id(session_id, user_id)
+        cleaned_title = titles.clean_title(title)
+        record = await self._store.write(create_session, name, state, time.time())
+        return await self.rename(record.name.id, cleaned_title, user_id=user_id) if cleaned_title else record
+
+    async def rename(self, session_id: str, title: str | None, *, user_id: str = "user") -> SessionRecord:
+        """Set the title of a session; without one, its first words are the title again."""
+        name = self._session_id(session_id, user_id)
+        await self._store.write(titles.rename_session, name, title)
+        return await self.read(session_id, user_id=user_id)
+
+    async def fork(
+        self,
+        session_id: str,
+        *,
+        user_id: str = "user",
+        at: int | None = None,
+        new_id: str | None = None,
+        title: str | None = None,
+    ) -> SessionRecord:
+        """Create a session with the same messages up to message `at`, and the state at that message.
+
+        None is all messages, 0 only the first state. The messages are shared, not copied: it takes as long for 100,000
+        as for ten.
+        """
+        name, new, now = self._session_id(session_id, user_id), self._new_session_id(new_id, user_id), time.time()
+        return await self._store.write_long(forks.fork_session, name, new, at, title, now)
+
+    async def rewind(self, session_id: str, *, before: int, user_id: str = "user") -> SessionRecord:
+        """Rewind the turn that holds message `before`, and all later turns; the state is that before the turn.
+
+        Nothing is deleted, as in ADK's own rewind. Raise `TurnRunning` while a turn runs or is queued.
+        """
+        name, now = self._session_id(session_id, user_id), time.time()
+        try:
+            return await self._store.write_long(rewinds.rewind_session, name, before, now)
+        except TurnRunning:
+            if not await self._interrupt_dead_turns(name):
+                raise
+        return await self._store.write_long(rewinds.rewind_session, name, before, now)
+
+    async def delete(self, session_id: str, *, user_id: str = "user") -> bool:
+        """Delete a session with all its data; False: there is none. Forks keep the messages that they share."""
+        return await self._store.delete_session(SessionId(self._app_name, user_id, session_id))
+
+    async def check(self, session_id: str, *, user_id: str = "user") -> Sequence[Problem]:
+        """Check the stored data of a session, and return the problems; see `lango.store.lifecycle.integrity`."""
+        return await self._store.read(check_session, self._session_id(session_id, user_id))
+
+    async def search(self, words: str, *, user_id: str = "user", limit: int = 20) -> Sequence[Hit]:
+        """Find messages and titles with all words, the best matches first; the last word may be incomplete."""
+        return await self._store.search(self._app_name, user_id, words, limit=limit)
+
+    async def export_lines(self, session_id: str, *, user_id: str = "user") -> AsyncGenerator[str, None]:
+        """Export a session as lines of JSON; see `lango.store.transfer.export_format`.
+
+        A fork is exported with the messages that it shares. Turns that run or begin meanwhile are left out.
+        """
+        async with aclosing(export_session(self._store, self._session_id(session_id, user_id))) as lines:
+            async for line in lines:
+                yield line
+
+    async def export_document(
+        self, session_id: str, document_format: DocumentFormat, *, user_id: str = "user"
+    ) -> AsyncGenerator[str, None]:
+        """Write a conversation as a document that people read; see `lango.runtime.sessions.session_document`."""
+        session = await self.read(session_id, user_id=user_id)
+        async with aclosing(session_document(self._store, session, document_format)) as parts:
+            async for part in parts:
+                yield part
+
+    async def import_lines(
+        self, lines: "Lines | AsyncIterable[str | bytes]", *, user_id: str = "user", session_id: str | None = None
+    ) -> SessionRecord:
+        """Create a session from the lines of an export, with the same id or another one, completely or not at all.
+
+        It does not change the state of users and apps. Raise `InvalidExport`, which names the line, or `SessionExists`.
+        """
+        return await import_session(self._store, lines, self._app_name, user_id, session_id)
+
+    async def _interrupt_dead_turns(self, name: SessionId) -> bool:
+        """Interrupt the turns of a session whose owner is gone; False: some are still alive."""
+        session, queued = await self._store.read(read_session_with_open_turns, name)
+        if session is None:
+            return False
+        return await interrupt_dead_turns(self._store, session, queued, self._liveness.is_gone) == len(queued)
+
+    def _session_id(self, session_id: str, user_id: str) -> SessionId:
+        name = SessionId(self._app_name, user_id, session_id)
+        try:
+            name.check()
+        except Unstorable as error:
+            raise SessionNotFound(f"there is no session {session_id!r}") from error
+        return name
+
+    def _new_session_id(self, session_id: str | None, user_id: str) -> SessionId:
+        return SessionId(self._app_name, user_id, (session_id or "").strip() or uuid.uuid4().hex)
+
+
+def _read_with_title(name: SessionId) -> Operation[SessionRecord]:
+    return (yield from titles.with_first_words((yield from get_session(name))))
+
+
+async def get_or_create_session(store: Store, name: SessionId) -> SessionRecord:
+    """Return a session; create it if it does not exist."""
+    session = await store.read(find_session, name)
+    while session is None:
+        try:
+            session = await store.write(create_session, name, None, time.time())
+        except SessionExists:  # another process created it just now
+            session = await store.read(find_session, name)
+    return session
+
+
+async def require_session(store: Store, name: SessionId) -> SessionRecord:
+    """Return a session that was read before. Raise `StaleSession` if it was deleted since."""
+    session = await store.read(find_session, name)
+    if session is None:
+        raise StaleSession(f"session {name.id!r} was deleted since it was read")
+    return session

@@ -1,0 +1,1 @@
+"""Routes about what a session holds: messages, options, state, memory, artifacts, usage, traces."""

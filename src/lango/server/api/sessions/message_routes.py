@@ -1,0 +1,148 @@
+"""Read stored and queued messages and their files, and withdraw queued ones."""
+
+from datetime import datetime
+from typing import Annotated, Any, Self
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel
+
+from lango.adk.events.message_parts import stored_attachments
+from lango.server.api.paging import PageSize
+from lango.server.context import Context
+from lango.server.errors import ApiError
+from lango.server.file_responses import file_response
+from lango.server.json_body import large_response
+from lango.server.schemas import (
+    COMMON_ERRORS,
+    CONFLICT,
+    MAX_INTEGER,
+    Attachment,
+    ErrorDetail,
+    Message,
+    MessagePage,
+    Responses,
+    SessionIdPath,
+    attachments_of,
+)
+from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.store.codec.json_text import to_client_json
+from lango.store.codec.records import as_datetime
+from lango.store.sessions.window import read_message, read_message_page
+from lango.store.tool_calls.tool_journal import read_journal_entries
+from lango.store.turns import queue
+from lango.store.turns.node_progress import latest_by_turn, read_node_steps
+from lango.store.turns.rebuilt_events import read_turn_errors
+from lango.store.turns.turns import read_turn
+
+_FILE_RESPONSES: Responses = {
+    200: {"description": "The file.", "content": {"application/octet-stream": {"schema": {"type": "string"}}}}
+}
+
+router = APIRouter(prefix="/v1", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
+
+
+@router.get("/sessions/{session_id}/messages", response_model=MessagePage)
+async def read_messages(
+    session_id: SessionIdPath,
+    caller: CurrentCaller,
+    context: Context,
+    before: Annotated[int | None, Query(ge=1, le=MAX_INTEGER)] = None,
+    limit: PageSize = 50,
+) -> Response:
+    """Read messages in order: the newest, or those before a sequence number."""
+    session = await context.get_session_without_expired_requests(caller, session_id)
+    records = await context.store.read(read_message_page, session, before=before, limit=limit + 1)
+    page = records[-limit:]
+    journal = await context.store.read(read_journal_entries, session.key, page)
+    last_seq = session.last_seq if before is None else before - 1
+    steps = await context.store.read(read_node_steps, session, page[0].seq, last_seq) if page else []
+    nodes = latest_by_turn(steps, page)
+    errors = await context.store.read(read_turn_errors, session, page[0].seq, last_seq) if page else {}
+
+    def shown() -> dict[str, Any]:
+        messages = [Message.from_stored(stored, journal, nodes.get(stored.seq, ())) for stored in page]
+        for message in messages:
+            if failed := errors.get(message.seq):
+                message.error = ErrorDetail(type=failed.error, message=to_client_json(failed.message))
+        shown_messages = [message.model_dump(mode="json") for message in messages]
+        return {"messages": shown_messages, "before": page[0].seq if len(records) > limit else None}
+
+    return await large_response(shown)
+
+
+@router.get(
+    "/sessions/{session_id}/messages/{seq}/attachments/{index}", response_class=Response, responses=_FILE_RESPONSES
+)
+async def read_attachment(
+    session_id: SessionIdPath,
+    seq: Annotated[int, Path(ge=1, le=MAX_INTEGER, examples=[1])],
+    index: Annotated[int, Path(ge=0, le=1000, examples=[0])],
+    caller: CurrentCaller,
+    context: Context,
+    request: Request,
+) -> Response:
+    """Read a file of a message: an image for display, any other type as a download. A `Range` is honoured."""
+    stored = await context.store.read(read_message, await context.get_session(caller, session_id), seq)
+    files = stored_attachments(stored) if stored else []
+    if index >= len(files):
+        raise ApiError(404, "AttachmentNotFound", f"message {seq} of session {session_id!r} has no such file")
+    file = files[index]
+    return file_response(context.store, file.name, file.mime_type, file.data, request.headers)
+
+
+class QueuedMessage(BaseModel):
+    """A message that is queued behind another turn of its session."""
+
+    turn: int
+    content: str
+    attachments: list[Attachment] = []
+    created_at: datetime
+    invocation_id: str
+    is_answer: bool
+    """It is not a message but the answer to an approval request."""
+
+    @classmethod
+    def from_record(cls, queued: queue.QueuedMessage) -> Self:
+        """Convert a queued message."""
+        message = queued.message.message
+        return cls(
+            turn=queued.turn,
+            content=message.content if message else "",
+            attachments=attachments_of(queued.message),
+            created_at=as_datetime(queued.message.created_at),
+            invocation_id=queued.message.invocation_id,
+            is_answer=message is None or message.role != "user",
+        )
+
+
+class QueuedMessages(BaseModel):
+    """The queued messages of a session, in order."""
+
+    waiting: list[QueuedMessage]
+
+
+@router.get("/sessions/{session_id}/waiting")
+async def list_queued_messages(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> QueuedMessages:
+    """Read the queued messages, in order."""
+    session = await context.get_session(caller, session_id)
+    queued = await context.store.read(queue.read_queued_messages, session.key)
+    return QueuedMessages(waiting=[QueuedMessage.from_record(message) for message in queued])
+
+
+@router.delete("/sessions/{session_id}/waiting/{turn}", status_code=204, responses=CONFLICT)
+async def withdraw_queued_message(
+    session_id: SessionIdPath,
+    turn: Annotated[int, Path(ge=1, le=2**40, examples=[2])],
+    caller: CurrentCaller,
+    context: Context,
+) -> None:
+    """Withdraw a queued message. If its turn has started, the answer is 409: cancel the turn instead."""
+    session = await context.get_session(caller, session_id)
+    if await context.runtime.take_back(session_id, turn, user_id=caller.user_id):
+        context.turns.session_watch.notify(session, queued=True)
+        return
+    record = await context.store.read(read_turn, session.key, turn)
+    if record is None:
+        raise ApiError(404, "TurnNotFound", f"session {session_id!r} has no turn {turn}")
+    if record.status != "cancelled":
+        raise ApiError(409, "TurnRunning", f"turn {turn} has begun already: stop it, or let it finish")

@@ -1,0 +1,257 @@
+"""Create, list, read, rename, fork, rewind, delete, search, export and import sessions, and save them as test cases."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+from fastapi import APIRouter, Body, Query, Request, Response
+from pydantic import BaseModel
+from starlette.responses import StreamingResponse
+
+from lango.errors import SessionNotFound, UsageError
+from lango.server.api.paging import PageSize, SessionCursor, decode_session_cursor, encode_cursor
+from lango.server.context import Context
+from lango.server.errors import ApiError
+from lango.server.json_body import large_response
+from lango.server.openapi import EXPORT_EXAMPLE
+from lango.server.schemas import (
+    COMMON_ERRORS,
+    CONFLICT,
+    SESSION_ID,
+    NewFork,
+    NewSession,
+    NewTitle,
+    RecordView,
+    Responses,
+    RewindTo,
+    Session,
+    SessionIdPath,
+    SessionPage,
+    SessionWithState,
+    error_responses,
+)
+from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.security.middleware import max_message_bytes
+from lango.store import SessionId, SessionRecord, Store
+from lango.store.sessions.sessions import list_session_page
+
+router = APIRouter(prefix="/v1", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
+
+_NDJSON = "application/x-ndjson"
+_SENT_AT_ONCE = 20_000
+_LINE_IN_BODIES = 2
+"""The longest line of an import, in multiples of the largest message with files."""
+ExportFormat = Annotated[Literal["jsonl", "markdown", "html"], Query()]
+_EXPORTS = {"jsonl": (_NDJSON, "jsonl"), "markdown": ("text/markdown", "md"), "html": ("text/html", "html")}
+"""The media type and the ending of a file, by format."""
+_EXPORT_RESPONSES: Responses = {
+    200: {
+        "description": "The session as lines of JSON, the last of which shows that the export is complete; or a "
+        "document.",
+        "content": {
+            _NDJSON: {"schema": {"type": "string"}, "example": EXPORT_EXAMPLE},
+            "text/markdown": {"schema": {"type": "string"}},
+            "text/html": {"schema": {"type": "string"}},
+        },
+    }
+}
+_IMPORT_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {_NDJSON: {"schema": {"type": "string"}, "example": EXPORT_EXAMPLE}},
+    }
+}
+
+_EVAL_SET_RESPONSES: Responses = {200: {"description": "An eval set with one case."}} | error_responses(
+    {409: "The session has no message yet."}
+)
+
+NewSessionId = Annotated[str | None, Query(pattern=SESSION_ID)]
+SearchQuery = Annotated[str, Query(max_length=1000, examples=["hello"])]
+
+
+class SearchHit(RecordView):
+    """A matching message or title."""
+
+    session_id: str
+    title: str
+    """The title of the session."""
+    seq: int
+    """0: the title matches."""
+    role: Literal["user", "assistant", "title"]
+    created_at: datetime
+    text: str
+    """An excerpt of the message around the first match, as plain text."""
+    marks: list[tuple[int, int]]
+    """Start and end of each match in `text`, in Unicode code points."""
+
+
+class SearchHits(BaseModel):
+    """The results of a search, the best first."""
+
+    hits: list[SearchHit]
+
+
+@router.post("/sessions", status_code=201, responses=CONFLICT, response_model=SessionWithState)
+async def create_session(
+    new: Annotated[NewSession, Body(default_factory=NewSession)], caller: CurrentCaller, context: Context
+) -> Response:
+    """Create a session; without a body, an empty one with a random id."""
+    return await session_response(await context.sessions.create(new.id, user_id=caller.user_id, state=new.state), 201)
+
+
+@router.get("/sessions")
+async def list_sessions(
+    caller: CurrentCaller,
+    context: Context,
+    cursor: SessionCursor = None,
+    limit: PageSize = 50,
+) -> SessionPage:
+    """List the caller's sessions, the newest first."""
+    after = None if cursor is None else decode_session_cursor(cursor)
+    records = await context.store.read(
+        list_session_page, context.runtime.app_name, caller.user_id, after=after, limit=limit + 1
+    )
+    page = records[:limit]
+    more = encode_cursor(page[-1].updated_at, page[-1].key) if len(records) > limit else None
+    return SessionPage(sessions=[Session.from_record(record) for record in page], next_cursor=more)
+
+
+@router.get("/sessions/{session_id}", response_model=SessionWithState)
+async def read_session(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> Response:
+    """Read a session and its state."""
+    return await session_response(await context.sessions.read(session_id, user_id=caller.user_id))
+
+
+@router.delete("/sessions/{session_id}", status_code=204)
+async def delete_session(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> None:
+    """Cancel the running turn of a session, and delete the session with all its data."""
+    session = await context.get_session(caller, session_id)
+    await context.runtime.cancel(session_id, user_id=caller.user_id)
+    if not await context.store.delete_session(session.name):
+        raise SessionNotFound(f"there is no session {session_id!r}")
+    context.turns.session_watch.notify(session)
+
+
+async def session_response(record: SessionRecord, status: int = 200) -> Response:
+    """Return a session with its state, which may be large, as a response."""
+    return await large_response(lambda: SessionWithState.from_record(record).model_dump(mode="json"), status)
+
+
+@router.get("/search")
+async def search(
+    caller: CurrentCaller, context: Context, q: SearchQuery, limit: Annotated[int, Query(ge=1, le=100)] = 20
+) -> SearchHits:
+    """Find messages and titles that contain every word; the last word may be a prefix."""
+    hits = await context.sessions.search(q, user_id=caller.user_id, limit=limit)
+    return SearchHits(hits=[SearchHit.model_validate(hit) for hit in hits])
+
+
+@router.patch("/sessions/{session_id}")
+async def rename_session(session_id: SessionIdPath, new: NewTitle, caller: CurrentCaller, context: Context) -> Session:
+    """Rename a session."""
+    return Session.from_record(await context.sessions.rename(session_id, new.title, user_id=caller.user_id))
+
+
+@router.post("/sessions/{session_id}/fork", status_code=201, responses=CONFLICT, response_model=SessionWithState)
+async def fork_session(
+    session_id: SessionIdPath,
+    new: Annotated[NewFork, Body(default_factory=NewFork)],
+    caller: CurrentCaller,
+    context: Context,
+) -> Response:
+    """Copy a session up to a message, with the state as it was then; without a body, copy all of it."""
+    fork = await context.sessions.fork(session_id, user_id=caller.user_id, at=new.at, new_id=new.id, title=new.title)
+    return await session_response(fork, 201)
+
+
+@router.post("/sessions/{session_id}/rewind", responses=CONFLICT, response_model=SessionWithState)
+async def rewind_session(
+    session_id: SessionIdPath, target: RewindTo, caller: CurrentCaller, context: Context
+) -> Response:
+    """Rewind the turn of a message and all later ones, and restore the state before it. Nothing is deleted."""
+    return await session_response(
+        await context.sessions.rewind(session_id, before=target.before, user_id=caller.user_id)
+    )
+
+
+@router.get("/sessions/{session_id}/export", response_class=StreamingResponse, responses=_EXPORT_RESPONSES)
+async def export_session(
+    session_id: SessionIdPath, caller: CurrentCaller, context: Context, format: ExportFormat = "jsonl"
+) -> StreamingResponse:
+    """Export a session with all its data, as a backup or for an import, or its conversation as a document to share.
+
+    The HTML page needs nothing else, and runs no script.
+    """
+    if format == "jsonl":
+        parts = context.sessions.export_lines(session_id, user_id=caller.user_id)
+    else:
+        parts = context.sessions.export_document(session_id, format, user_id=caller.user_id)
+    first = await anext(parts)  # raises for a missing session before the response starts
+
+    async def all_parts() -> AsyncIterator[str]:
+        together, size = [first], len(first)
+        async for part in parts:
+            together.append(part)
+            size += len(part)
+            if size > _SENT_AT_ONCE:
+                yield "".join(together)
+                together, size = [], 0
+                await asyncio.sleep(0)  # otherwise a fast client would hold the event loop
+        yield "".join(together)
+
+    media_type, ending = _EXPORTS[format]
+    return StreamingResponse(all_parts(), media_type=media_type, headers=_saved_as(f"{session_id}.{ending}"))
+
+
+@router.get("/sessions/{session_id}/evalset", response_model=dict[str, Any], responses=_EVAL_SET_RESPONSES)
+async def save_as_eval_set(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> Response:
+    """Return a session as a test case in ADK's eval-set format, for `lango eval` and `adk eval`."""
+    session = await context.get_session(caller, session_id)
+    write = await asyncio.to_thread(_eval_set_writer)
+    try:
+        eval_set = await write(context.store, session.name)
+    except UsageError as error:
+        raise ApiError(409, "NothingToSave", str(error)) from error
+    response = await large_response(lambda: eval_set)
+    response.headers.update(_saved_as(f"{session_id}.evalset.json"))
+    return response
+
+
+def _eval_set_writer() -> Callable[[Store, SessionId], Awaitable[dict[str, Any]]]:
+    """Import ADK's models of test cases, which takes a while and is rarely needed."""
+    from lango.adk.evaluation.session_case import session_eval_set
+
+    return session_eval_set
+
+
+def _saved_as(name: str) -> dict[str, str]:
+    """Return the header that makes a browser save a response under a name."""
+    ascii_name = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "_" for char in name)
+    return {"Content-Disposition": f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe='')}"}
+
+
+@router.post(
+    "/sessions/import", status_code=201, responses=CONFLICT, openapi_extra=_IMPORT_BODY, response_model=SessionWithState
+)
+async def import_session(
+    request: Request, caller: CurrentCaller, context: Context, id: NewSessionId = None
+) -> Response:
+    """Create a session from an export, under the same id or another: all of it, or nothing."""
+    pieces = _with_bounded_lines(request.stream(), _LINE_IN_BODIES * max_message_bytes(context.settings.server))
+    imported = await context.sessions.import_lines(pieces, user_id=caller.user_id, session_id=id)
+    return await session_response(imported, 201)
+
+
+async def _with_bounded_lines(pieces: AsyncIterable[bytes], longest: int) -> AsyncIterator[bytes]:
+    """Yield the pieces of an export; refuse one with a line that would take too long to parse."""
+    length = 0
+    async for piece in pieces:
+        first, *later = piece.split(b"\n")
+        length += len(first)
+        if max([length, *map(len, later)]) > longest:
+            raise ApiError(413, "TooLarge", f"a line of the export has more than {longest} bytes")
+        length = len(later[-1]) if later else length
+        yield piece

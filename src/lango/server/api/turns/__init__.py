@@ -1,0 +1,1 @@
+"""Routes that start and follow turns, and answer what they wait for."""

@@ -1,0 +1,114 @@
+"""Read the answers of a client to what its turns wait for, and continue the turns with them."""
+
+from typing import Annotated, Any, Self, assert_never
+
+from pydantic import ConfigDict, Field, model_validator
+
+from lango.grants import NewGrant
+from lango.server.context import ServerContext
+from lango.server.schemas import RequestBody
+from lango.server.security.auth import Caller
+from lango.server.streaming.turn_streams import TurnRef
+from lango.store.tool_calls.approvals import MAX_REASON_CHARACTERS
+
+
+class GrantBody(RequestBody):
+    """What is granted besides the approval of one call: later calls of the same tool run without asking."""
+
+    arguments: dict[str, dict[str, Any]] | None = None
+    """For each argument `{"equals": value}`, `{"glob": "src/*"}` or `{"any": true}`; null: whatever the arguments."""
+    expires_in_s: float | None = None
+    """How long it holds; null: as long as the setting `tools.grant_expires_s` says."""
+
+    @property
+    def grant(self) -> NewGrant:
+        """The grant."""
+        return NewGrant(self.arguments, self.expires_in_s)
+
+
+class ApprovalAnswer(RequestBody):
+    """The answer to an approval request."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"approved": True}, {"approved": False, "reason": "Ask me first."}]}
+    )
+
+    approved: bool
+    grant: GrantBody | None = None
+    """Only with an approval."""
+    reason: Annotated[str, Field(max_length=MAX_REASON_CHARACTERS)] = ""
+    """Only with a refusal: the model reads it as the result of the call."""
+
+    @property
+    def new_grant(self) -> NewGrant | None:
+        """The grant that comes with the answer."""
+        return self.grant and self.grant.grant
+
+
+class InputAnswer(RequestBody):
+    """The answer to an input request: a value that fits its schema, or a text."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"value": {"size": 3}}, {"value": "yes"}],
+            "anyOf": [{"required": ["value"]}, {"required": ["decline"], "properties": {"decline": {"const": True}}}],
+        }
+    )
+
+    value: Any = None
+    """A text is read as JSON where the schema does not accept a text."""
+    decline: bool = False
+    """Instead of a value: tell the running tool that asks that the user does not want to give one."""
+
+    @model_validator(mode="after")
+    def _has_answer(self) -> Self:
+        if "value" not in self.model_fields_set and not self.decline:
+            raise ValueError("send a value, or decline")
+        return self
+
+
+class CredentialAnswer(RequestBody):
+    """The answer to a credential request."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"value": "https://example.com/callback?code=...&state=..."}]}
+    )
+
+    value: Any
+    """The address that the user was sent to after allowing the access, a key, a name and a password, or ADK's JSON."""
+
+
+class ToolResult(RequestBody):
+    """A result of a client tool or of a long-running tool."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"result": {"status": "delivered"}}]})
+
+    result: dict[str, Any]
+    will_continue: bool = False
+    """It is an update of a long-running tool: more results follow."""
+
+
+Answer = ApprovalAnswer | InputAnswer | CredentialAnswer | ToolResult
+
+
+async def submit_answer(
+    context: ServerContext, caller: Caller, session_id: str, call_id: str, answer: Answer, key: str | None = None
+) -> TurnRef:
+    """Submit an answer to what a call in a session of the caller waits for, as a turn that continues with it."""
+    await context.authenticator.check_token_quota(caller)
+    await context.get_session(caller, session_id)
+    turns = context.turns
+    match answer:
+        case ApprovalAnswer(approved=approved, reason=reason):
+            grant = answer.new_grant
+            return await turns.submit_approval(
+                caller, session_id, call_id, approved=approved, grant=grant, reason=reason
+            )
+        case InputAnswer(value=value, decline=decline):
+            return await turns.submit_input(caller, session_id, call_id, value, key, decline=decline)
+        case CredentialAnswer(value=value):
+            return await turns.submit_credential(caller, session_id, call_id, value, key)
+        case ToolResult(result=result, will_continue=will_continue):
+            return await turns.submit_results(caller, session_id, {call_id: result}, key, will_continue=will_continue)
+        case _ as unexpected:
+            assert_never(unexpected)

@@ -1,0 +1,198 @@
+"""Answer credential requests, list and delete credentials, and take the user back from an OAuth server."""
+
+import html
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel, Field
+from starlette.responses import HTMLResponse
+
+from lango.errors import LangoError
+from lango.server.api.turns.answers import CredentialAnswer, submit_answer
+from lango.server.api.turns.turn_routes import STREAM_RESPONSES, CallIdPath
+from lango.server.context import Context
+from lango.server.errors import ApiError
+from lango.server.schemas import (
+    COMMON_ERRORS,
+    CONFLICT,
+    IdempotencyKey,
+    RecordView,
+    SessionIdPath,
+    error_responses,
+)
+from lango.server.security.auth import AuthenticatedRoute, Caller, CurrentCaller
+from lango.server.streaming.sse import EventStreamResponse
+from lango.store.tool_calls.credential_requests import read_credential_requests
+
+_INVALID = error_responses({422: "The answer cannot be used: the message says why; nothing is stored."})
+_PAGE_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+router = APIRouter(prefix="/v1", tags=["credentials"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
+callback_router = APIRouter(prefix="/v1", tags=["credentials"])
+
+
+class CredentialRequest(RecordView):
+    """A request of a tool for a credential of the user."""
+
+    call_id: str
+    kind: str
+    """`oauth2`, `openIdConnect`, `apiKey` or `http`."""
+    scheme: str
+    """Of the kind `http`: `basic` asks for a name and a password, `bearer` for a token."""
+    auth_url: str
+    """The address where the user allows the access; empty: the user gives a key, or a name and a password."""
+    scopes: list[str]
+    message: str
+    path: str
+    """The node of a workflow that requests it."""
+    asked_at: Annotated[datetime, Field(validation_alias="requested_at")]
+    expires_at: datetime | None
+    """After this time the request is closed; null: it never expires."""
+
+
+class CredentialRequests(BaseModel):
+    """The open credential requests of a session, in order."""
+
+    credentials: list[CredentialRequest]
+
+
+class Credential(RecordView):
+    """A credential that the user gave, without its secret."""
+
+    key: str
+    kind: str
+    scopes: list[str]
+    label: str
+    """What it is for."""
+    expires_at: datetime | None
+    """When its access token expires; null: not known."""
+    refreshable: bool
+    """It is refreshed when it is used after it expired."""
+    created_at: datetime
+    updated_at: datetime
+
+
+class CredentialList(BaseModel):
+    """The credentials of the caller, the oldest first."""
+
+    credentials: list[Credential]
+
+
+class DeletedCredentials(BaseModel):
+    """How many credentials were deleted."""
+
+    deleted: int
+
+
+@router.get("/sessions/{session_id}/credentials")
+async def list_credential_requests(
+    session_id: SessionIdPath, caller: CurrentCaller, context: Context
+) -> CredentialRequests:
+    """Read the open credential requests, in order."""
+    requests = await context.store.read(
+        read_credential_requests, await context.get_session_without_expired_requests(caller, session_id)
+    )
+    return CredentialRequests(credentials=[CredentialRequest.model_validate(request) for request in requests])
+
+
+@router.post(
+    "/sessions/{session_id}/credentials/{call_id}",
+    response_class=EventStreamResponse,
+    responses=STREAM_RESPONSES | CONFLICT | _INVALID,
+)
+async def answer_credential_request(
+    session_id: SessionIdPath,
+    call_id: CallIdPath,
+    answer: CredentialAnswer,
+    caller: CurrentCaller,
+    context: Context,
+    key: IdempotencyKey = None,
+) -> EventStreamResponse:
+    """Answer a credential request, and follow the turn. The credential is stored encrypted, and never shown."""
+    turn = await submit_answer(context, caller, session_id, call_id, answer, key)
+    return context.event_response(context.turns.follow(turn))
+
+
+@router.delete("/sessions/{session_id}/credentials/{call_id}", status_code=204)
+async def decline_credential_request(
+    session_id: SessionIdPath, call_id: CallIdPath, caller: CurrentCaller, context: Context
+) -> Response:
+    """Close a credential request without an answer."""
+    await context.get_session(caller, session_id)
+    if not await context.runtime.credentials.decline(session_id, call_id, user_id=caller.user_id):
+        raise ApiError(404, "NotFound", f"no call {call_id!r} waits for a credential")
+    return Response(status_code=204)
+
+
+@router.get("/credentials")
+async def list_credentials(caller: CurrentCaller, context: Context) -> CredentialList:
+    """List the credentials that the caller gave to tools. Their secrets cannot be read."""
+    found = await context.runtime.credentials.list(user_id=caller.user_id)
+    return CredentialList(credentials=[Credential.model_validate(one) for one in found])
+
+
+@router.delete("/credentials")
+async def delete_all_credentials(caller: CurrentCaller, context: Context) -> DeletedCredentials:
+    """Delete every credential of the caller: the next use of each tool asks again."""
+    return DeletedCredentials(deleted=await context.runtime.credentials.delete_all(user_id=caller.user_id))
+
+
+@router.delete("/credentials/{key:path}", status_code=204)
+async def delete_credential(
+    key: Annotated[str, Path(max_length=600, examples=["account"])], caller: CurrentCaller, context: Context
+) -> Response:
+    """Delete a credential: the next use of its tool asks again. It is not revoked at the server that granted it."""
+    if not await context.runtime.credentials.delete(key, user_id=caller.user_id):
+        raise ApiError(404, "NotFound", f"there is no credential {key!r}")
+    return Response(status_code=204)
+
+
+@callback_router.get(
+    "/oauth/callback",
+    response_class=HTMLResponse,
+    responses={
+        404: {"description": "The link is not valid (any more).", "content": {"text/html": {}}},
+        409: {"description": "The credential could not be used.", "content": {"text/html": {}}},
+    },
+)
+async def take_back(
+    context: Context,
+    state: Annotated[str, Query(max_length=1000)] = "",
+    code: Annotated[str, Query(max_length=4000)] = "",
+    error: Annotated[str, Query(max_length=1000)] = "",
+) -> HTMLResponse:
+    """Take a user back who allowed an access at an OAuth server, and go on with the turn that waits for it.
+
+    It needs no API key: the state is known only to the user who was shown the address, is bound to one request of one
+    session, and counts once.
+    """
+    found = None
+    for one in context.agents.contexts.values() if state else ():
+        if found := await one.runtime.credentials.find_request(state):
+            context = one
+            break
+    if found is None:
+        return _page("This link is not valid (any more)", "Ask the agent again, and open the new link.", 404)
+    name, call_id = found
+    if error or not code:
+        await context.runtime.credentials.decline(name.id, call_id, user_id=name.user_id)
+        return _page("The access was not allowed", "You can close this page. The agent goes on without it.", 200)
+    try:
+        answer = {"code": code, "state": state}
+        await context.turns.submit_credential(Caller(name.user_id), name.id, call_id, answer)
+    except LangoError as failure:
+        return _page("The access could not be stored", str(failure), 409)
+    whose = f"the agent {name.app_name} may use it for the user {name.user_id}"
+    return _page("The access is allowed", f"You can close this page: {whose}, and goes on now.", 200)
+
+
+def _page(title: str, text: str, status: int) -> HTMLResponse:
+    """Return a page without scripts, styles or links; no other page learns its address."""
+    shown = f"<h1>{html.escape(title)}</h1><p>{html.escape(text)}</p>"
+    headers = {"Content-Security-Policy": _PAGE_POLICY, "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+    document = (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><body>{shown}</body></html>'
+    )
+    return HTMLResponse(document, status, headers)

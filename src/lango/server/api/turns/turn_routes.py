@@ -1,0 +1,229 @@
+"""Send messages, answer requests for approval or input, bring results, cancel turns and stream their events."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query, Response
+from pydantic import BaseModel
+
+from lango.server.api.turns.answers import ApprovalAnswer, InputAnswer, ToolResult, submit_answer
+from lango.server.api.turns.pending_schemas import (
+    ApprovalRequest,
+    ApprovalRequests,
+    AwaitedResult,
+    AwaitedResults,
+    InputRequest,
+    InputRequests,
+)
+from lango.server.context import Context
+from lango.server.errors import ApiError
+from lango.server.openapi import EVENT_STREAM, STREAM_EXAMPLE
+from lango.server.schemas import (
+    COMMON_ERRORS,
+    CONFLICT,
+    SESSION_ID,
+    IdempotencyKey,
+    NewMessage,
+    Responses,
+    SessionIdPath,
+    error_responses,
+)
+from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.streaming.live import live_events
+from lango.server.streaming.sse import EventStreamResponse
+from lango.store.codec.json_text import to_client_json
+from lango.store.tool_calls.approvals import read_approval_requests
+from lango.store.tool_calls.input_requests import read_input_requests
+from lango.store.tool_calls.long_running import read_awaited_results
+from lango.store.tool_calls.tool_questions import read_tool_questions
+
+CallIdPath = Annotated[str, Path(max_length=512, examples=["call_1"])]
+LastEventId = Annotated[
+    str | None,
+    Header(alias="Last-Event-ID", json_schema_extra={"pattern": "^[0-9]{1,18}$"}),
+]
+
+_KEY_REUSED = error_responses({422: "The Idempotency-Key was used before, with another request: use another one."})
+_INVALID_INPUT = error_responses({422: "The value does not fit the schema: the message says why; nothing is stored."})
+_GRANT_REFUSED = error_responses({422: "The grant is malformed, too broad or unfit, or an approval has a reason."})
+_EVENTS_GONE = error_responses(
+    {410: "The events after that id are no longer kept: read the messages, then resume without it."}
+)
+STREAM_RESPONSES: Responses = {
+    200: {
+        "description": "Server-sent events: accepted, queued, text_delta, thought_delta, tool_start, tool_end, "
+        "approval, input_needed, credential_needed, node, error, done. The last is done, or an error that is fatal. "
+        "Resume a lost stream at GET .../stream.",
+        "content": {"text/event-stream": EVENT_STREAM | {"example": STREAM_EXAMPLE}},
+    }
+}
+_NO_CONTENT: Responses = {204: {"description": "No event follows that id, and no turn runs."}}
+
+_LIVE_RESPONSES: Responses = {
+    200: {
+        "description": "Server-sent events of the session's turns, one turn after the other, and `changed` with "
+        '`{"what": "sessions"}`, `"inbox"`, `"waiting"`, `"rewound"` or `"messages"`. It ends only with the server, '
+        "or with the session.",
+        "content": {"text/event-stream": EVENT_STREAM},
+    }
+}
+router = APIRouter(prefix="/v1", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
+
+
+class CancelResult(BaseModel):
+    """Whether a turn was running."""
+
+    cancelled: bool
+
+
+@router.post(
+    "/sessions/{session_id}/messages",
+    response_class=EventStreamResponse,
+    responses=STREAM_RESPONSES | CONFLICT | _KEY_REUSED,
+)
+async def send_message(
+    session_id: SessionIdPath, new: NewMessage, caller: CurrentCaller, context: Context, key: IdempotencyKey = None
+) -> EventStreamResponse:
+    """Send a message and follow its turn. The same Idempotency-Key with the same message gives the same turn."""
+    await context.check_may_write(caller, session_id)
+    files = await context.load_files(caller, session_id, new.files)
+    turn = await context.turns.submit(caller, session_id, new.text, key, files)
+    return context.event_response(context.turns.follow(turn))
+
+
+@router.get(
+    "/sessions/{session_id}/stream",
+    response_class=EventStreamResponse,
+    responses=STREAM_RESPONSES | _NO_CONTENT | _EVENTS_GONE,
+)
+async def resume_stream(
+    session_id: SessionIdPath, caller: CurrentCaller, context: Context, last_id: LastEventId = None
+) -> Response:
+    """Resume after Last-Event-ID until no turn runs; without it, stream the newest turn from its start.
+
+    If the events after that id are no longer kept, the answer is 410: read the messages, then resume without it.
+    """
+    after_id = _parse_last_event_id(last_id)
+    session = await context.get_session(caller, session_id)
+    if not await context.turns.has_more(session, after_id):
+        return Response(status_code=204)
+    return context.event_response(context.turns.follow_session(session, after_id))
+
+
+@router.post("/sessions/{session_id}/cancel")
+async def cancel(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> CancelResult:
+    """Cancel the running turn, or close what a paused one asks of a person; what is stored stays."""
+    await context.get_session(caller, session_id)
+    return CancelResult(cancelled=await context.runtime.cancel(session_id, user_id=caller.user_id))
+
+
+@router.get("/sessions/{session_id}/approvals")
+async def list_approval_requests(
+    session_id: SessionIdPath, caller: CurrentCaller, context: Context
+) -> ApprovalRequests:
+    """Read the open approval requests."""
+    requests = await context.store.read(
+        read_approval_requests, await context.get_session_without_expired_requests(caller, session_id)
+    )
+    shown = [ApprovalRequest.model_validate(request) for request in requests]
+    for request in shown:
+        diff = await context.runtime.diff_of_call(request.name, request.arguments)
+        request.diff = to_client_json(diff)
+    return ApprovalRequests(approvals=shown)
+
+
+@router.post(
+    "/sessions/{session_id}/approvals/{call_id}",
+    response_class=EventStreamResponse,
+    responses=STREAM_RESPONSES | CONFLICT | _GRANT_REFUSED,
+)
+async def answer_approval(
+    session_id: SessionIdPath, call_id: CallIdPath, answer: ApprovalAnswer, caller: CurrentCaller, context: Context
+) -> EventStreamResponse:
+    """Answer an approval request, and follow the turn. The answer applies to the arguments that were shown.
+
+    With a `grant`, later calls of the tool in this session that fit it run without asking. The model reads the `reason`
+    of a refusal as the result of the call.
+    """
+    turn = await submit_answer(context, caller, session_id, call_id, answer)
+    return context.event_response(context.turns.follow(turn))
+
+
+@router.get("/sessions/{session_id}/inputs")
+async def list_input_requests(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> InputRequests:
+    """Read the open input requests of a workflow, in order, and those of running tools."""
+    session = await context.get_session_without_expired_requests(caller, session_id)
+    requests = await context.store.read(read_input_requests, session)
+    requests += [request for request, _ in await context.store.read(read_tool_questions, session)]
+    return InputRequests(inputs=[InputRequest.model_validate(request) for request in requests])
+
+
+@router.post(
+    "/sessions/{session_id}/inputs/{call_id}",
+    response_class=EventStreamResponse,
+    responses=STREAM_RESPONSES | CONFLICT | _INVALID_INPUT,
+)
+async def answer_input(
+    session_id: SessionIdPath,
+    call_id: CallIdPath,
+    answer: InputAnswer,
+    caller: CurrentCaller,
+    context: Context,
+    key: IdempotencyKey = None,
+) -> EventStreamResponse:
+    """Answer an input request, and follow the turn. A value that does not fit is refused.
+
+    The turn of a running tool that asks goes on with the answer; its request may also be declined.
+    """
+    turn = await submit_answer(context, caller, session_id, call_id, answer, key)
+    return context.event_response(context.turns.follow(turn))
+
+
+@router.get("/sessions/{session_id}/results")
+async def list_awaited_results(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> AwaitedResults:
+    """Read the calls of long-running tools that wait for a result, or for a further one."""
+    awaited = await context.store.read(read_awaited_results, await context.get_session(caller, session_id))
+    return AwaitedResults(results=[AwaitedResult.model_validate(call) for call in awaited])
+
+
+@router.post(
+    "/sessions/{session_id}/results/{call_id}",
+    response_class=EventStreamResponse,
+    responses=STREAM_RESPONSES | CONFLICT | _KEY_REUSED,
+)
+async def bring_result(
+    session_id: SessionIdPath,
+    call_id: CallIdPath,
+    given: ToolResult,
+    caller: CurrentCaller,
+    context: Context,
+    key: IdempotencyKey = None,
+) -> EventStreamResponse:
+    """Bring a result of a client tool or a long-running tool, and follow the turn that continues with it."""
+    turn = await submit_answer(context, caller, session_id, call_id, given, key)
+    return context.event_response(context.turns.follow(turn))
+
+
+@router.get("/live", response_class=EventStreamResponse, responses=_LIVE_RESPONSES | _EVENTS_GONE)
+async def follow_live(
+    caller: CurrentCaller,
+    context: Context,
+    session: Annotated[str | None, Query(pattern=SESSION_ID)] = None,
+    last_id: LastEventId = None,
+) -> Response:
+    """Follow a session after Last-Event-ID, or from its current turn on, and changes to the caller's sessions."""
+    after_id = _parse_last_event_id(last_id)
+    if session is not None:
+        context = await context.agents.of_session(caller, session, preferred=context)
+    record = None if session is None else await context.get_session(caller, session)
+    if record is not None and after_id is not None:
+        await context.turns.has_more(record, after_id)  # raises if the events after that id are gone
+    return context.event_response(live_events(context.turns, caller.user_id, record, after_id))
+
+
+def _parse_last_event_id(last_id: str | None) -> int | None:
+    """Parse the header Last-Event-ID; None: it was not sent."""
+    if last_id is None:
+        return None
+    if not (last_id.isascii() and last_id.isdigit() and len(last_id) < 19):
+        raise ApiError(400, "BadRequest", "Last-Event-ID: send the id of the last event that was read")
+    return int(last_id)
