@@ -12,7 +12,6 @@ import { isPanelOpen, openPanel, setUpPanel } from "./panel/panel.js";
 import { findSession, readTitle, refresh, setUpSessionList, titleOf } from "./session-list.js";
 import { setUpSessionOptions } from "./session-options.js";
 import { on, state } from "./base/state.js";
-import { setCardSource } from "./panel/timeline-view.js";
 
 const EXAMPLES = [
   "Explain what makes a good commit message, with an example.",
@@ -242,7 +241,6 @@ function setUp() {
   setUpSessionList(startNewConversation);
   setUpInbox();
   setUpComposer({ send: (text, files) => actions.send(conversation, text, files), stop: () => void actions.stop(), editLast });
-  setCardSource(() => [...conversation.transcript.toolCards.values()]);
   byId("help").prepend(icon("help"));
   byId("help").addEventListener("click", openHelp);
   addEventListener("keydown", onKeydown);
