@@ -207,7 +207,9 @@ async def test_a_tool_call_opens_to_its_arguments_and_its_result(page: Page, sit
 async def test_the_trace_lists_tool_calls_and_leads_to_them(open_page: OpenPage, site: Site) -> None:
     page = await open_page(viewport={"width": 1280, "height": 500})
     call = ToolCall("c2", "measure", {"path": "missing"})
-    site.script.add([ToolCall("c1", "measure", {"path": "b.txt"}), call], "One of them is not there." + "\n\nLine." * 40)
+    site.script.add(
+        [ToolCall("c1", "measure", {"path": "b.txt"}), call], "One of them is not there." + "\n\nLine." * 40
+    )
     await page.goto(site.url)
     await ask(page, "both", "One of them is not there.")
     await page.get_by_role("button", name="Details of this conversation").click()

@@ -131,6 +131,33 @@ def test_another_model_for_the_same_session(tmp_path: Path, llmock: "LLMock") ->
         chat.ask("/model lab/third", "from now on: lab/third", "it did not answer a test request")
 
 
+def test_a_missing_key_is_typed_unseen_and_kept_in_memory_only(tmp_path: Path, llmock: "LLMock") -> None:
+    base_url = llmock.base_url("openai")
+    configure(tmp_path, f'[providers.lab]\ntype = "openai"\nbase_url = "{base_url}"\napi_key_env = "KEY_OF_THE_LAB"')
+    with terminal(tmp_path, "chat") as chat:
+        chat.wait_prompt()
+        chat.send("/model lab/large")
+        chat.wait_for("set the environment variable KEY_OF_THE_LAB")
+        chat.wait_for("the key of lab:")
+        chat.type(CTRL_C)
+        chat.wait_for("stopped; the model is still")
+        chat.wait_prompt()
+        chat.send("/model lab/large")
+        chat.wait_for(lambda: chat.text.count("the key of lab:") == 2)
+        llmock.reply("pong").reply("I am the large one.")
+        chat.send("sesame-of-the-lab")
+        chat.wait_for("from now on: lab/large")
+        chat.wait_prompt()
+        chat.ask("who are you?", "I am the large one.")
+        chat.send("/quit")
+        assert chat.wait_end() == 0
+        assert b"sesame" not in chat.raw
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"sesame" in file.read_bytes()]
+    piped = run_lango("chat", cwd=tmp_path, stdin="/model lab/large\nhello\n")
+    assert "KEY_OF_THE_LAB" in piped.stdout
+    assert "\nhello\n" in piped.stdout, "the next line is a message, and no key"
+
+
 def test_through_pipes(tmp_path: Path) -> None:
     """Through pipes there are no prompts and no escape sequences, but the same commands."""
     configure(tmp_path)

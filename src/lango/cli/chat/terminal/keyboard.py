@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application
@@ -37,6 +37,8 @@ _MENU_ROWS = 6
 
 class KeyboardReader:
     """Reads messages from a terminal with cursor control."""
+
+    hides_input: ClassVar[bool] = True
 
     def __init__(
         self,

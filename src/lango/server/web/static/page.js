@@ -38,7 +38,7 @@ const conversation = new Conversation({
   },
 });
 
-/** @typedef {{name: string, model: string, models: string[], may_set_instruction: boolean, demonstration: boolean, has_tools: boolean}} Agent */
+/** @typedef {{name: string, model: string, models: string[], may_set_instruction: boolean, demonstration: boolean, named_model: string, has_tools: boolean}} Agent */
 
 function welcome() {
   return el("div", { class: "welcome" },
@@ -47,7 +47,7 @@ function welcome() {
     el("p", { class: "note", text: "Ask a question, or start with one of these." }),
     el("ul", { class: "examples" }, ...examples().map((text) =>
       el("li", {}, el("button", { type: "button", click: () => setDraft(text) }, text)))),
-    state.about.demonstration && demonstrationNotice(() => void showAbout()));
+    (state.about.demonstration || state.about.named_model) && demonstrationNotice(() => void showAbout()));
 }
 
 /** Return suggestions that the model can answer. */
