@@ -1,5 +1,6 @@
 """`lango chat` in unusual terminals, without a terminal, and after a crash."""
 
+import json
 import os
 import re
 import signal
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.processes import run_lango
+from tests.support.servers import parallel_agent
 from tests.support.terminal import CTRL_C, CTRL_D, configure, terminal
 
 if TYPE_CHECKING:
@@ -111,6 +113,22 @@ def test_resume_after_a_kill_in_mid_turn(tmp_path: Path) -> None:
         chat.wait_prompt()
         chat.send("/quit")
         assert chat.wait_end() == 0
+
+
+def test_a_continued_session_names_the_agents_that_spoke(tmp_path: Path) -> None:
+    (tmp_path / "lango.toml").write_text(f"[agent]\nmodule = {json.dumps(parallel_agent.__file__)}\n")
+    names = ("anna:", "ben:", "critic:")
+    with terminal(tmp_path, "chat") as chat:
+        chat.wait_prompt()
+        live = chat.ask("Discuss it.", *names)
+        chat.send("/quit")
+        chat.wait_end()
+    with terminal(tmp_path, "chat", "-c") as chat:
+        chat.wait_prompt()
+        again = [line for line in chat.after("Discuss it.").splitlines() if line]
+    said = [line for line in live.splitlines() if line.rstrip(":") != line or line.startswith(("I am", "Both"))]
+    assert [line for line in again if line.endswith((":", "."))] == said
+    assert [line for line in again if line.endswith(":")] == list(names)
 
 
 def test_another_model_for_the_same_session(tmp_path: Path, llmock: "LLMock") -> None:

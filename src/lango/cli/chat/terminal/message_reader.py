@@ -112,8 +112,13 @@ class LineReader:
         while not self._lines:
             if self._ended:
                 return None
-            self._line_ready = self._loop.create_future()
-            await self._line_ready
+            self._line_ready = ready = self._loop.create_future()
+            try:
+                await ready
+            except asyncio.CancelledError:
+                if ready.done() and not ready.cancelled():
+                    ready.result()  # Ctrl-C at the same moment: the user wants to stop
+                raise
         return self._lines.popleft()
 
     def _prompt(self, prompt: str) -> None:
