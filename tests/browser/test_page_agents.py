@@ -7,14 +7,14 @@ from playwright.async_api import Page, expect
 
 from lango.config import AgentSettings
 from tests.browser.page_actions import answer, send, wait_until_finished
-from tests.browser.page_monitor import check_accessibility
+from tests.browser.page_monitor import PageMonitor, check_accessibility
 from tests.browser.site import serving_script
 from tests.support.servers.server_process import serving
 
 FOLDER = Path(__file__).parents[1] / "support" / "servers" / "agent_folder"
 
 
-async def test_each_agent_has_its_own_conversations(page: Page, tmp_path: Path) -> None:
+async def test_each_agent_has_its_own_conversations(page: Page, monitor: PageMonitor, tmp_path: Path) -> None:
     with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", str(FOLDER), name="", agent="max_turns = 5") as server:
         await page.goto(server.url)
         picker = page.get_by_label("Agent", exact=True)
@@ -32,10 +32,22 @@ async def test_each_agent_has_its_own_conversations(page: Page, tmp_path: Path) 
         await wait_until_finished(page)
         await expect(answer(page)).to_contain_text("ben heard second")
         await expect(page.locator("#list a")).to_have_text(["second"])
+        await page.get_by_role("button", name="New conversation").click()
+        await expect(page).to_have_url(re.compile(r"\?agent=ben#/$"))
+        await send(page, "third")
+        await wait_until_finished(page)
+        await expect(answer(page)).to_contain_text("ben heard third")
+        await expect(page).to_have_url(re.compile(r"\?agent=ben#/s/"))
         # a link to a conversation alone shows its agent
         await page.goto(f"{server.url}/{page.url[page.url.index('#') :]}")
         await expect(picker).to_have_value("ben")
-        await expect(answer(page)).to_contain_text("ben heard second")
+        await expect(answer(page)).to_contain_text("ben heard third")
+        await page.goto(f"{server.url}/?agent=ben")
+        await expect(picker).to_have_value("ben")
+        monitor.expect("404")
+        await page.goto(f"{server.url}/?agent=nobody")
+        await expect(picker).to_have_value("anna")
+        await expect(page).to_have_url(f"{server.url}/")
         await page.goto("about:blank")  # the page would report that its server is gone
 
 

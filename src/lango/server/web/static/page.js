@@ -1,7 +1,7 @@
 /** Set up the page: address, scrolling, theme, drawer, keyboard. */
 
 import * as actions from "./conversation/actions.js";
-import { api, chosenAgent, hasKey, openAgent, sessionPath, setKeyPrompt } from "./base/api.js";
+import { api, ApiError, chosenAgent, hasKey, openAgent, sessionPath, setKeyPrompt } from "./base/api.js";
 import { setDraft, restoreDraft, setUpComposer } from "./conversation/composer.js";
 import { Conversation } from "./conversation/conversation.js";
 import { askKey, isDialogOpen, showHelp } from "./base/dialogs.js";
@@ -249,7 +249,9 @@ function setUp() {
   openDrawer(false);
   route();
   void refresh();
-  showAbout().then(setUpChoices).catch(() => {});
+  showAbout().then(setUpChoices).catch((error) => {
+    if (chosenAgent !== null && error instanceof ApiError && error.status === 404) location.replace(location.pathname); // there is no such agent
+  });
 }
 
 setUp();
