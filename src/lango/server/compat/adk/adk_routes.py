@@ -7,7 +7,8 @@ a user.
 Differences to ADK: turns of a session run one at a time, and continue when their client leaves; a client cannot add
 events; messages are text, files as `inlineData`, answers to `adk_request_confirmation` and `adk_request_input`, or
 results of calls; the model reads a refusal's `payload` `{"reason": ...}`; every session is memory without being added;
-evaluation is answered with 501, and Live is closed with a sentence. An error is in `detail`, and with its type in `error`.
+evaluation is answered with 501, and Live is closed with a sentence. An error is in `detail`, and with its type in
+`error`.
 """
 
 import json
