@@ -6,6 +6,7 @@ from pathlib import Path
 from playwright.async_api import Page, expect
 
 from lango.config import AgentSettings
+from tests.browser.conftest import OpenPage
 from tests.browser.page_actions import answer, send, wait_until_finished
 from tests.browser.page_monitor import PageMonitor, check_accessibility
 from tests.browser.site import serving_script
@@ -86,4 +87,20 @@ async def test_the_model_and_the_instruction_of_a_conversation_can_be_chosen(pag
         await wait_until_finished(page)
         asked = [(request.model, request.system.startswith("Answer in verse.")) for request in site.provider.requests]
         assert asked == [("large", False), ("large", True), ("small", False)]
+        await page.goto("about:blank")
+
+
+async def test_the_choices_fit_into_the_header_of_a_phone(open_page: OpenPage, tmp_path: Path) -> None:
+    page = await open_page(viewport={"width": 390, "height": 800})
+    name = "openai/a-model-with-a-very-long-name-of-its-own"
+    agent = AgentSettings(model=name, models=[f"{name}-2"], session_instruction=True)
+    async with serving_script(tmp_path, ["answer"], agent=agent) as site:
+        await page.goto(site.url)
+        await send(page, "hello")
+        await wait_until_finished(page)
+        instruction = await page.get_by_role("button", name="Instruction").bounding_box()
+        details = await page.get_by_role("button", name="Details of this conversation").bounding_box()
+        assert instruction
+        assert details
+        assert instruction["x"] + instruction["width"] <= details["x"]
         await page.goto("about:blank")

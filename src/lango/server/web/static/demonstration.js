@@ -27,7 +27,7 @@ async function fill(box, modelChanged) {
 
 /** Create a form for a provider's model and its key. @param {string} title @param {() => void} modelChanged */
 function nameForm(title, modelChanged) {
-  const model = el("input", { required: true, maxlength: 200, placeholder: EXAMPLES[0], list: "model-names", autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
+  const model = el("input", { type: "text", required: true, maxlength: 200, placeholder: EXAMPLES[0], list: "model-names", autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
   const key = el("input", { type: "password", maxlength: 1000, autocomplete: "off" });
   const button = el("button", { type: "submit", class: "primary" }, "Use this model");
   const problem = el("p", { class: "bad", role: "alert" });
