@@ -9,7 +9,7 @@ from lango.messages import ToolCall
 from tests.support.processes import PATIENCE_S, run_lango
 from tests.support.servers import mcp_tools
 from tests.support.servers.scripted_server import Entry, scripted_server
-from tests.support.terminal import CTRL_C, terminal
+from tests.support.terminal import CTRL_C, Terminal, terminal
 
 CONFIG = f"""
 [agent]
@@ -21,6 +21,11 @@ approval = "auto"
 command = {json.dumps(sys.executable)}
 args = [{json.dumps(mcp_tools.__file__)}]
 """
+
+
+def since(chat: Terminal, message: str) -> str:
+    """Return what stands after a message; empty until it is shown."""
+    return chat.text.partition(f"> {message}\n")[2]
 
 
 def test_questions_are_asked_in_place(tmp_path: Path) -> None:
@@ -61,7 +66,7 @@ def test_questions_are_asked_in_place(tmp_path: Path) -> None:
         assert "decline" in model.requests[3]["messages"][-1]["content"]
 
         chat.send("three")
-        chat.wait_for(lambda: "Size (" in chat.text.rpartition("> three")[2], "the question")
+        chat.wait_for(lambda: "Size (" in since(chat, "three"), "the question")
         waiting = json.loads(run_lango("inbox", "--json", cwd=tmp_path, env=model.environment).stdout)
         run_lango("inbox", "answer", waiting["id"], "decline", cwd=tmp_path, env=model.environment)
         chat.wait_for("the question is closed")
@@ -69,17 +74,17 @@ def test_questions_are_asked_in_place(tmp_path: Path) -> None:
         chat.wait_prompt()
 
         chat.send("four")
-        chat.wait_for(lambda: "Size (" in chat.text.rpartition("> four")[2], "the question")
+        chat.wait_for(lambda: "Size (" in since(chat, "four"), "the question")
         chat.type(CTRL_C)
         chat.wait_for("stopped; the answer so far is kept")
         chat.wait_prompt()
 
         chat.send("five")
-        chat.wait_for(lambda: "Size (" in chat.text.rpartition("> five")[2], "the question")
+        chat.wait_for(lambda: "Size (" in since(chat, "five"), "the question")
         waiting = json.loads(run_lango("inbox", "--json", cwd=tmp_path, env=model.environment).stdout)
         run_lango("inbox", "answer", waiting["id"], "decline", cwd=tmp_path, env=model.environment)
-        chat.wait_for(lambda: "the question is closed" in chat.text.rpartition("> five")[2], "that it is closed")
+        chat.wait_for(lambda: "the question is closed" in since(chat, "five"), "that it is closed")
         chat.type(CTRL_C)
-        chat.wait_for(lambda: "stopped; the answer" in chat.text.rpartition("> five")[2], "that it is stopped")
+        chat.wait_for(lambda: "stopped; the answer" in since(chat, "five"), "that it is stopped")
         chat.wait_prompt()
         answer_late.set()
