@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from lango import Settings
 from lango.events import Accepted, ApprovalNeeded, TextDelta, TurnDone, TurnError, TurnEvent
 from lango.messages import Message
-from lango.providers import Request, anthropic, gemini, openai, openai_responses
+from lango.providers import Request, anthropic, catalog, gemini, openai, openai_responses
+from lango.providers.local.known_models import SMOLLM2
+from lango.providers.local.weights import pull
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId, Store, StoredEvent
 from lango.store.api_keys import ApiKey, add_key, new_secret
@@ -29,6 +32,14 @@ USER = "user"
 def settings_for(url: str, *, tools: dict[str, Any] | None = None, shutdown_s: float = 20.0, **agent: Any) -> Settings:
     sections = {"agent": agent, "tools": tools or {}, "server": {"shutdown_s": shutdown_s}}
     return Settings.model_validate({"store": {"url": url}, **sections})
+
+
+def bring_demonstration_model(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let the model that is used without a configuration be the demonstration model, whatever else is here."""
+    assert SMOLLM2.weights
+    (folder / SMOLLM2.weights.file_name).symlink_to(pull(SMOLLM2))
+    monkeypatch.setenv("LANGO_MODELS_DIR", str(folder))
+    monkeypatch.setattr(catalog, "_typed_keys", {})  # those that this test types
 
 
 async def collect(stream: AsyncIterator[TurnEvent]) -> list[TurnEvent]:

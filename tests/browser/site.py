@@ -82,16 +82,17 @@ async def serving_script(
     chunk_delay_s: float = 0.0,
     server: ServerSettings | None = None,
     approval: Literal["ask", "auto"] = "ask",
+    is_scripted: bool = True,
     **settings: Any,
 ) -> AsyncGenerator[Site]:
-    """Serve the page, the API and a scripted agent until the block ends."""
+    """Serve the page, the API and a scripted agent until the block ends; without the script, the configured model."""
     entries = Script(script)
     provider = PausingProvider(entries, chunk_delay_s=chunk_delay_s)
     store = StoreSettings(url=f"sqlite:///{folder}/page.db")
     settings["tools"] = ToolSettings(approval=approval)
     chosen = Settings(store=store, server=server or ServerSettings(port=0, shutdown_s=0.1), **settings)
     listener = bind_port(chosen.server)
-    async with open_runtime(chosen, tools=tools, provider=provider) as runtime:
+    async with open_runtime(chosen, tools=tools, provider=provider if is_scripted else None) as runtime:
         app = create_app(chosen, runtime)
         config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=TIMEOUT_S)
         serving = _Server(config)

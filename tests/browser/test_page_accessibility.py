@@ -74,13 +74,13 @@ async def test_axe_finds_no_violations(open_page: OpenPage, site: Site, scheme: 
     for text in ("one", "two"):
         await site.runtime.artifacts.save(session_id(page), "notes/today.txt", text)
     await page.get_by_role("button", name="Details of this conversation").click()
-    for tab in ("Timeline", "Usage", "Memory"):
+    for tab in ("Trace", "Usage", "Memory"):
         await page.get_by_role("tab", name=tab).click()
         await check_accessibility(page)
     await page.get_by_role("tab", name="Grants").click()
     await expect(page.get_by_role("list", name="Grants")).to_contain_text("whatever the arguments")
     await check_accessibility(page)
-    await page.get_by_role("tab", name="Files").click()
+    await page.get_by_role("tab", name="Artifacts").click()
     await page.get_by_role("button", name="All versions").click()
     await expect(page.get_by_role("list", name="Versions of notes/today.txt").get_by_role("listitem")).to_have_count(2)
     await check_accessibility(page)

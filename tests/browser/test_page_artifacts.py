@@ -33,7 +33,7 @@ async def open_files(page: Page, site: Site, session: str = "s") -> None:
     await page.goto(f"{site.url}/#/s/{session}")
     await expect(page.get_by_role("article", name="Answer").last).to_be_visible()
     await page.get_by_role("button", name="Details of this conversation").click()
-    await page.get_by_role("tab", name="Files").click()
+    await page.get_by_role("tab", name="Artifacts").click()
 
 
 async def saved(page: Page, name: str, folder: Path) -> tuple[str, bytes]:
@@ -109,7 +109,7 @@ async def test_a_new_conversation_shows_the_files_of_the_user(page: Page, site: 
     await site.runtime.artifacts.save(None, "mine.txt", "of the user")
     await page.goto(site.url)
     await page.keyboard.press("Alt+KeyD")
-    await page.get_by_role("tab", name="Files").click()
+    await page.get_by_role("tab", name="Artifacts").click()
     assert await saved(page, "Save version 0 of user:mine.txt", tmp_path) == ("mine.txt", b"of the user")
     await page.get_by_role("button", name="Delete user:mine.txt").click()
     await page.get_by_role("dialog").get_by_role("button", name="Delete").click()

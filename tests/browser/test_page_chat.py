@@ -15,6 +15,7 @@ from lango import Tool
 from lango.config import AgentSettings
 from lango.messages import ToolCall
 from lango.providers import Finish, TextDelta, ThoughtDelta, UsageDelta
+from tests.browser.conftest import OpenPage
 from tests.browser.lossy_proxy import lossy_proxy
 from tests.browser.page_actions import answer, ask, send, session_id, wait_until_finished
 from tests.browser.page_monitor import PageMonitor
@@ -203,21 +204,32 @@ async def test_a_tool_call_opens_to_its_arguments_and_its_result(page: Page, sit
     assert again == order, "stored and streamed answers look alike"
 
 
-async def test_the_timeline_lists_tool_calls_and_scrolls_to_them(page: Page, site: Site) -> None:
+async def test_the_trace_lists_tool_calls_and_leads_to_them(open_page: OpenPage, site: Site) -> None:
+    page = await open_page(viewport={"width": 1280, "height": 500})
     call = ToolCall("c2", "measure", {"path": "missing"})
-    site.script.add([ToolCall("c1", "measure", {"path": "b.txt"}), call], "One of them is not there.")
+    site.script.add(
+        [ToolCall("c1", "measure", {"path": "b.txt"}), call], "One of them is not there." + "\n\nLine." * 40
+    )
     await page.goto(site.url)
     await ask(page, "both", "One of them is not there.")
     await page.get_by_role("button", name="Details of this conversation").click()
     panel = page.get_by_role("complementary", name="Details of this conversation")
-    await expect(panel.get_by_role("tab", name="Timeline")).to_have_attribute("aria-selected", "true")
-    lines = panel.get_by_role("tabpanel").get_by_role("listitem")
-    await expect(lines).to_have_count(2)
-    await expect(lines.nth(1)).to_contain_text("failed")
-    await lines.nth(1).get_by_role("button").click()
-    await expect(answer(page).locator(".tool-card").nth(1).get_by_label("Error")).to_be_visible()
+    await expect(panel.get_by_role("tab", name="Trace")).to_have_attribute("aria-selected", "true")
+    failed = panel.get_by_role("listitem").filter(has_text="measure").filter(has_text="failed")
+    await failed.get_by_role("button").click()
+    card = answer(page).locator(".tool-card").nth(1)
+    await expect(card).not_to_be_in_viewport()
+    await failed.get_by_role("button", name="Show in the conversation").click()
+    await expect(card.get_by_label("Error")).to_be_in_viewport()
     await page.keyboard.press("Alt+d")
     await expect(panel).to_be_hidden()
+    await page.set_viewport_size({"width": 390, "height": 500})
+    await page.get_by_role("button", name="Details of this conversation").click()
+    await panel.get_by_role("button", name=re.compile("Agent")).click()
+    await panel.get_by_role("button", name=re.compile("Model call")).last.click()
+    await panel.get_by_role("button", name="Show in the conversation").last.click()
+    await expect(panel).to_be_hidden()
+    await expect(answer(page)).to_have_class(re.compile("found"))
 
 
 async def test_an_approved_dangerous_tool_runs_with_exactly_the_shown_arguments(page: Page, site: Site) -> None:

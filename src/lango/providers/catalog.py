@@ -1,7 +1,8 @@
 """Resolve `provider/name` to a provider with its credentials."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Literal
 
 from msgspec import Struct
@@ -47,6 +48,25 @@ def resolve(
     return provider, model_name
 
 
+@contextmanager
+def using_key(provider: str, key: str) -> Generator[None]:
+    """Use a key for a provider in this process, instead of its environment variable; forget it if the body fails.
+
+    It is kept in memory only. Providers that were made before keep the key that they have.
+    """
+    before = dict(_typed_keys)
+    _typed_keys.update({provider: key} if key else {})
+    try:
+        yield
+    except BaseException:
+        _typed_keys.clear()
+        _typed_keys.update(before)
+        raise
+
+
+_typed_keys: dict[str, str] = {}  # by provider: what users typed since the process started
+
+
 def label(model: str) -> str:
     """Return the name of a model for users, a local model's with its description."""
     if not model.startswith("local/"):
@@ -63,6 +83,8 @@ def _provider_names(configured: Mapping[str, ProviderSettings]) -> str:
 def _api_key(
     name: str, settings: ProviderSettings, built_in: "_BuiltInProvider", environ: Mapping[str, str]
 ) -> str | None:
+    if name in _typed_keys:
+        return _typed_keys[name]
     variables = (settings.api_key_env,) if settings.api_key_env else built_in.key_variables
     if settings.base_url and not settings.api_key_env:
         return None  # another server than the vendor's: it may need no key, and must not get the vendor's

@@ -14,6 +14,7 @@ from lango.errors import TurnCancelled
 from lango.events import TurnEvent, Usage
 from lango.memory import Memory
 from lango.messages import Attachment, Message
+from lango.providers.catalog import using_key
 from lango.runtime.artifacts import Artifacts
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.requests.credentials import Credentials
@@ -106,6 +107,15 @@ class Runtime(RequestAnswers):
     def model_name(self) -> str:
         """The name of the root agent's model; empty: it has none, as a workflow."""
         return self._engine.model_name
+
+    async def use_model(self, model: str, key: str = "") -> None:
+        """Answer with another model `provider/name` from now on, for all sessions, until this runtime is closed.
+
+        Agents below the root agent that have its model get it, too. `key` is the key of the provider; it is kept in
+        the memory of this process only. Raise an error, and change nothing, if the model does not answer a request.
+        """
+        with using_key(model.partition("/")[0], key):
+            await self._engine.use_model(model)
 
     def agents(self) -> dict[str, Any]:
         """Describe the agent tree."""

@@ -34,6 +34,8 @@ class ServerContext:
         self.metrics = agents.metrics
         self.turns = TurnStreams(runtime, self.metrics, settings.server.heartbeat_s)
         self.authenticator = agents.authenticator
+        self.named_model = ""
+        """The model that an operator named on the page since the server started."""
 
     async def get_session(self, caller: Caller, session_id: str) -> SessionRecord:
         """Return a session of the caller; raise `SessionNotFound` for one of another user, too."""

@@ -31,6 +31,14 @@ def test_run_takes_one_agent_of_a_folder(folder: Path) -> None:
     assert (refused.returncode, "'carl' in agents; there is anna, ben" in refused.stderr) == (2, True)
 
 
+def test_the_configuration_of_init_leaves_the_name_to_the_agents(folder: Path) -> None:
+    (folder / "lango.toml").unlink()
+    assert lango("init", cwd=folder).returncode == 0
+    ran = lango("run", "--path", "agents", "--agent", "ben", "hi", cwd=folder)
+    assert ran.stdout == "ben heard hi\n", ran.stderr
+    assert '"app": "ben"' in lango("sessions", "list", "--json", cwd=folder).stdout
+
+
 def test_chat_asks_which_agent(folder: Path) -> None:
     with terminal(folder, "chat", "agents") as chat:
         chat.wait_for("Which agent?")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.processes import run_lango
-from tests.support.terminal import configure
+from tests.support.terminal import AGENT, configure
 
 
 def lango_eval(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -28,6 +28,8 @@ def test_a_session_is_saved_run_again_and_compared(tmp_path: Path) -> None:
     assert passed.stdout.splitlines()[-1] == "1 of 1 case passed"
     assert passed.stdout.splitlines()[1].split()[:3] == ["pears", "passed", "2"]
     assert run_lango("sessions", "list", "--json", cwd=tmp_path).stdout == before, "the user's store is left alone"
+    (tmp_path / "empty.toml").touch()
+    lango_eval(tmp_path, "cases.evalset.json", "--config", "empty.toml", "--path", str(AGENT))
 
     file = tmp_path / "cases.evalset.json"
     document: Any = json.loads(file.read_text())

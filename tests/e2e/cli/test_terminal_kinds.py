@@ -1,5 +1,6 @@
 """`lango chat` in unusual terminals, without a terminal, and after a crash."""
 
+import json
 import os
 import re
 import signal
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.processes import run_lango
+from tests.support.servers import parallel_agent
 from tests.support.terminal import CTRL_C, CTRL_D, configure, terminal
 
 if TYPE_CHECKING:
@@ -113,6 +115,22 @@ def test_resume_after_a_kill_in_mid_turn(tmp_path: Path) -> None:
         assert chat.wait_end() == 0
 
 
+def test_a_continued_session_names_the_agents_that_spoke(tmp_path: Path) -> None:
+    (tmp_path / "lango.toml").write_text(f"[agent]\nmodule = {json.dumps(parallel_agent.__file__)}\n")
+    names = ("anna:", "ben:", "critic:")
+    with terminal(tmp_path, "chat") as chat:
+        chat.wait_prompt()
+        live = chat.ask("Discuss it.", *names)
+        chat.send("/quit")
+        chat.wait_end()
+    with terminal(tmp_path, "chat", "-c") as chat:
+        chat.wait_prompt()
+        again = [line for line in chat.after("Discuss it.").splitlines() if line]
+    said = [line for line in live.splitlines() if line.rstrip(":") != line or line.startswith(("I am", "Both"))]
+    assert [line for line in again if line.endswith((":", "."))] == said
+    assert [line for line in again if line.endswith(":")] == list(names)
+
+
 def test_another_model_for_the_same_session(tmp_path: Path, llmock: "LLMock") -> None:
     """A third-party server: it gets a test request before the model is changed."""
     configure(tmp_path, f'[providers.lab]\ntype = "openai"\nbase_url = "{llmock.base_url("openai")}"')
@@ -129,6 +147,33 @@ def test_another_model_for_the_same_session(tmp_path: Path, llmock: "LLMock") ->
         assert "the tool said" in str(llmock.last_request.body), "the same conversation"
         llmock.outage()
         chat.ask("/model lab/third", "from now on: lab/third", "it did not answer a test request")
+
+
+def test_a_missing_key_is_typed_unseen_and_kept_in_memory_only(tmp_path: Path, llmock: "LLMock") -> None:
+    base_url = llmock.base_url("openai")
+    configure(tmp_path, f'[providers.lab]\ntype = "openai"\nbase_url = "{base_url}"\napi_key_env = "KEY_OF_THE_LAB"')
+    with terminal(tmp_path, "chat") as chat:
+        chat.wait_prompt()
+        chat.send("/model lab/large")
+        chat.wait_for("set the environment variable KEY_OF_THE_LAB")
+        chat.wait_for("the key of lab:")
+        chat.type(CTRL_C)
+        chat.wait_for("stopped; the model is still")
+        chat.wait_prompt()
+        chat.send("/model lab/large")
+        chat.wait_for(lambda: chat.text.count("the key of lab:") == 2)
+        llmock.reply("pong").reply("I am the large one.")
+        chat.send("sesame-of-the-lab")
+        chat.wait_for("from now on: lab/large")
+        chat.wait_prompt()
+        chat.ask("who are you?", "I am the large one.")
+        chat.send("/quit")
+        assert chat.wait_end() == 0
+        assert b"sesame" not in chat.raw
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"sesame" in file.read_bytes()]
+    piped = run_lango("chat", cwd=tmp_path, stdin="/model lab/large\nhello\n")
+    assert "KEY_OF_THE_LAB" in piped.stdout
+    assert "\nhello\n" in piped.stdout, "the next line is a message, and no key"
 
 
 def test_through_pipes(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from google.adk.cli.api_server import ListAppsResponse
 from google.adk.cli.conformance.adk_web_server_client import AdkWebServerClient
 from google.adk.events import Event
 from google.adk.sessions import Session
+from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
@@ -162,6 +163,23 @@ async def test_an_approval_request_is_answered_as_in_adk(client: AdkWebServerCli
     assert "{'noted': 'this'}" in texts(answered)[-1]
     with pytest.raises(httpx.HTTPStatusError, match="409"):
         await run(client, request)
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+async def test_the_model_reads_the_reason_of_a_refusal(
+    client: AdkWebServerClient, session: Session, *, is_wrapped: bool
+) -> None:
+    events = await run(client, run_request(session, text("ask")))
+    [question] = [
+        call for event in events for call in event.get_function_calls() if call.name == "adk_request_confirmation"
+    ]
+    answer = ToolConfirmation(confirmed=False, payload={"reason": "it is not yours"})
+    response: dict[str, Any] = answer.model_dump(mode="json")
+    if is_wrapped:  # as ADK's own page sends it
+        response = {"response": answer.model_dump_json()}
+    given = types.FunctionResponse(id=question.id, name=question.name, response=response)
+    answered = await run(client, run_request(session, types.Part(function_response=given)))
+    assert "it is not yours" in texts(answered)[-1]
 
 
 @pytest.mark.parametrize("tool", ["order", "ticket"])

@@ -1,6 +1,9 @@
 """A conversation as a document: complete, readable, and harmless whatever the messages say."""
 
+import base64
 from html.parser import HTMLParser
+
+from markdown_it import MarkdownIt
 
 from lango import Tool, open_runtime
 from lango.messages import Attachment, ToolCall
@@ -99,3 +102,14 @@ async def test_a_conversation_becomes_a_document_that_runs_and_loads_nothing(sql
     assert "\n## helper\n" in markdown
     assert "<summary>Tool look</summary>" in markdown
     assert "\n````json\n" in markdown, "a fence in a result does not end the block"
+    pictures = [
+        image
+        for token in MarkdownIt("commonmark").parse(markdown)
+        for image in token.children or ()
+        if image.type == "image" and str(image.attrs["src"]).startswith("data:")
+    ]
+    assert [(image.attrs["src"], image.content) for image in pictures] == [
+        (f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}", r"\"\>\<script\>alert\(2\)\<")
+    ]
+    assert "- large.png (image/png, 2,000,001 bytes, not included)" in markdown
+    assert "- drawing.svg (image/svg+xml, 24 bytes, not included)" in markdown

@@ -102,3 +102,20 @@ async def _watch(reader: asyncio.StreamReader, closed: asyncio.Event) -> None:
     except ConnectionError:
         pass
     closed.set()
+
+
+def chat_for_key(key: str, text: str) -> Answer:
+    """Answer OpenAI's chat API with a text, and refuse any key but one, which the refusal repeats."""
+
+    async def answer(exchange: Exchange) -> None:
+        [given] = [line.split()[-1] for line in exchange.head.splitlines() if line.lower().startswith("authorization:")]
+        if given != key:
+            message = f"Incorrect API key provided: {given}"
+            await exchange.status(401, {"error": {"message": message, "code": "invalid_api_key"}})
+            return
+        about = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": exchange.body["model"]}
+        deltas: list[dict[str, Any]] = [{"delta": {"content": text}}, {"delta": {}, "finish_reason": "stop"}]
+        await exchange.events(*(about | {"choices": [{"index": 0, **delta}]} for delta in deltas), "[DONE]")
+        await exchange.end()
+
+    return answer

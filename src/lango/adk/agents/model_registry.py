@@ -1,5 +1,6 @@
 """Make ADK models by name and assign them to a user's agents."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,13 +12,16 @@ from pydantic import PrivateAttr
 from lango.adk.agents.tree import is_copyable, walk_agents, walk_with_agent_tools
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.config import Settings
-from lango.errors import ConfigError
+from lango.errors import ConfigError, LangoError, ProviderRejected, ProviderUnavailable, UsageError
 from lango.history import TokenCounter
 from lango.memory import MemoryModel
-from lango.providers import Fallback, Provider, ResilientProvider, Timeouts, resolve
-from lango.providers.protocol import Closable, ContextSizedProvider, LoadableProvider
+from lango.messages import Message
+from lango.providers import Fallback, Provider, Request, ResilientProvider, Timeouts, resolve
+from lango.providers.protocol import Closable, ContextSizedProvider, LoadableProvider, closing_stream
 from lango.providers.wrappers.observed_provider import RecordedProvider, TracedProvider
 from lango.telemetry.traces import is_tracing
+
+_ANSWER_TIMEOUT_S = 30.0
 
 
 class ModelRegistry:
@@ -28,6 +32,7 @@ class ModelRegistry:
         self._provider = provider
         self._counter = TokenCounter()
         self._models: dict[str, ProviderLlm] = {}
+        self._replaced: list[ProviderLlm] = []
         self._resolved: list[tuple[Provider, str]] = []
         self.agents: list[BaseAgent] = []
         """The user's own agents that use these models."""
@@ -56,6 +61,45 @@ class ModelRegistry:
         agent.model = SubstituteModel(
             _original_model(agent), made.provider, made.model, context_tokens=made.context_tokens, **self._limits
         )
+
+    async def replace(self, root: Any, model: str) -> None:
+        """Give another model to an agent, and to those below it that have the same one, once it has answered a request.
+
+        Raise an error, and change nothing, if it does not answer. A model call under way ends with the model before.
+        """
+        before = getattr(root, "model", None)
+        if not isinstance(before, ProviderLlm):
+            raise UsageError(f"the model of {root.name} is its own, and Lango cannot replace it")
+        if known := self._models.pop(model, None):  # the key of its provider may be another one now
+            self._replaced.append(known)
+        if failure := await self.check(model):
+            self._replaced.append(self._models.pop(model))
+            raise ProviderUnavailable(f"it did not answer a test request: {failure}", provider=model.partition("/")[0])
+        for agent in walk_with_agent_tools(root):
+            if not isinstance(agent, LlmAgent) or not isinstance(agent.model, ProviderLlm):
+                continue
+            if (agent.model.provider, agent.model.model) == (before.provider, before.model):
+                self.assign(agent, model)
+
+    async def check(self, model: str, *, send: bool = True) -> str:
+        """Check a model and, with `send`, that it answers; return the reason of a failure that may pass, or "".
+
+        Raise an error for a wrong name, a missing key, missing weights and a request that the provider rejects.
+        """
+        try:
+            made = self.get(model)
+            if send and not model.startswith("local/"):
+                request = Request(made.model, (Message("user", "ping"),), max_tokens=16)
+                async with asyncio.timeout(_ANSWER_TIMEOUT_S), closing_stream(made.provider.stream(request)) as deltas:
+                    async for _ in deltas:
+                        pass
+        except TimeoutError:
+            return f"no answer within {_ANSWER_TIMEOUT_S:g} s"
+        except (ProviderRejected, UsageError):
+            raise
+        except LangoError as error:
+            return str(error)
+        return ""
 
     def name_of(self, agent: Any) -> str:
         """Return the name of an agent's model, as the settings or the agent name it; empty: it has none of its own."""
@@ -134,7 +178,7 @@ class ModelRegistry:
     async def close(self) -> None:
         """Close the connections of the providers, and release the user's agents."""
         _open_registries.discard(self)
-        for model in self._models.values():
+        for model in (*self._models.values(), *self._replaced):
             if isinstance(model.provider, Closable):
                 await model.provider.aclose()
 

@@ -44,6 +44,10 @@ class DescribedApp:
         """The name of the root agent's model; empty: it has none, as a workflow."""
         return self._models.name_of(self._root)
 
+    async def use_model(self, model: str) -> None:
+        """Answer with another model from the next model call on; see `ModelRegistry.replace`."""
+        await self._models.replace(self._root, model)
+
     def agents(self) -> dict[str, Any]:
         """Describe the agent tree."""
         return describe_agent(self._root)

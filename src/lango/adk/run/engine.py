@@ -103,6 +103,7 @@ class AdkEngine(DescribedApp):
         self._window_limits = (history.max_message_token_budget or DEFAULT_BUDGET_TOKENS, max_messages)
         self._memory_model = self._models.memory_model(self._root) if settings.memory.enabled else None
         self._memory_limits = self._thresholds()
+        self._observer: Observer | None = None
         final_agent = final_answer_agent(self._app)
         keep_answers_out_of_logs()
         box = SecretBox.from_environment()
@@ -164,8 +165,15 @@ class AdkEngine(DescribedApp):
         settings = self._settings.memory
         if self._memory_model is None or self._memory_limits is None:
             return Memory(self._store, self.app_name, None)
-        observer = Observer(self._store, settings, self._memory_limits, self._memory_model[1], leases, is_gone)
-        return Memory(self._store, self.app_name, observer, settings.close_wait_s)
+        model = self._memory_model[1]
+        self._observer = Observer(self._store, settings, self._memory_limits, model, leases, is_gone)
+        return Memory(self._store, self.app_name, self._observer, settings.close_wait_s)
+
+    async def use_model(self, model: str) -> None:
+        """Answer with another model from the next model call on, and observe with it where that was the model."""
+        await super().use_model(model)
+        if self._observer is not None and not self._settings.memory.model:
+            self._observer.use_model(self._models.memory_model(self._root)[1])
 
     def _thresholds(self) -> MemoryThresholds | None:
         """Compute the thresholds of the memory; None: it is off."""

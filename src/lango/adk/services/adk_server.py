@@ -1,6 +1,7 @@
 """Read and write the JSON of ADK's own server, and find its dev UI."""
 
 import importlib.util
+import json
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -30,6 +31,7 @@ from lango.store import SessionId, SessionRecord, StoredEvent
 from lango.store.codec.json_text import to_client_json
 from lango.store.codec.records import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL
 from lango.store.codec.rows import approval_subject
+from lango.store.tool_calls.approvals import REFUSAL_REASON
 
 ADK_VERSION = version("google-adk")
 
@@ -48,13 +50,22 @@ class CallResult(Struct, frozen=True):
     """Whether more results follow; None: ADK's clients need not say so."""
 
 
+class Confirmation(Struct, frozen=True):
+    """An answer to an approval request."""
+
+    request_id: str
+    approved: bool
+    reason: str = ""
+    """Why it is refused, for the model."""
+
+
 class ClientMessage(Struct, frozen=True):
     """A client's message: text and files, answers to requests to a person, or results of calls."""
 
     text: str = ""
     files: tuple[Attachment | ArtifactFile, ...] = ()
     """Inline files, and references to artifacts, which are to be loaded."""
-    answers: tuple[tuple[str, bool], ...] = ()
+    answers: tuple[Confirmation, ...] = ()
     inputs: tuple[tuple[str, Any], ...] = ()
     credentials: tuple[tuple[str, Any], ...] = ()
     results: tuple[CallResult, ...] = ()
@@ -68,11 +79,7 @@ def read_message(message: Mapping[str, Any]) -> ClientMessage:
         raise UsageError("newMessage: this is not a Content of genai") from error
     responses = [part.function_response for part in parts if part.function_response]
     if responses and len(responses) == len(parts) and all(response.name in _REQUESTS for response in responses):
-        answers = [
-            (result.id or "", (result.response or {}).get("confirmed") is True)
-            for result in responses
-            if result.name == CONFIRMATION_CALL
-        ]
+        answers = [_read_confirmation(result) for result in responses if result.name == CONFIRMATION_CALL]
         inputs = [(result.id or "", _input_value(result)) for result in responses if result.name == INPUT_CALL]
         given = [(result.id or "", _input_value(result)) for result in responses if result.name == CREDENTIAL_CALL]
         return ClientMessage(answers=tuple(answers), inputs=tuple(inputs), credentials=tuple(given))
@@ -86,6 +93,22 @@ def read_message(message: Mapping[str, Any]) -> ClientMessage:
             "adk_request_input or adk_request_credential, or results of calls"
         )
     return ClientMessage(text, tuple(_read_file(number, part) for number, part in enumerate(files, 1)))
+
+
+def _read_confirmation(result: types.FunctionResponse) -> Confirmation:
+    """Read a `ToolConfirmation`, which some of ADK's clients wrap as JSON text; only `true` is an approval."""
+    given: Any = result.response or {}
+    if given.keys() == {"response"} and isinstance(given["response"], str):
+        try:
+            given = json.loads(given["response"])
+        except (ValueError, RecursionError):
+            given = {}
+    answer = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    payload: Any = answer.get("payload")
+    approved = answer.get("confirmed") is True
+    has_reason = isinstance(payload, dict) and not approved
+    reason = cast("dict[str, Any]", payload).get(REFUSAL_REASON) if has_reason else ""
+    return Confirmation(result.id or "", approved, reason if isinstance(reason, str) else "")
 
 
 def _read_file(number: int, part: types.Part) -> Attachment | ArtifactFile:

@@ -181,7 +181,8 @@ class ChatSession:
         steps = await store.read(read_node_steps, session, messages[0].seq, session.last_seq) if messages else []
         if last_seq:
             steps = [step for step in steps if step.seq < last_seq]
-        resumed_session.show_last_turns(self.screen, self.sections, session, messages, steps)
+        root_agent = self.runtime.agents()["name"]
+        resumed_session.show_last_turns(self.screen, self.sections, session, messages, steps, root_agent)
 
     async def _show_open_requests(self) -> None:
         """Show what waits for input, a credential or a result."""

@@ -48,21 +48,39 @@ def show_last_turns(
     session: "SessionRecord",
     messages: "Sequence[StoredEvent]",
     steps: "Sequence[NodeStep]" = (),
+    root_agent: str = "",
 ) -> None:
-    """Show the last turns of a session as they looked when they ran, with the nodes of workflows."""
+    """Show the last turns of a session as they looked when they ran, with the nodes of workflows.
+
+    Each turn is expected to begin with `root_agent`; the name of another agent is shown when it begins to speak.
+    """
     user_positions = [at for at, stored in enumerate(messages) if is_user_message(stored)]
     first = user_positions[-_SHOWN_TURNS] if len(user_positions) >= _SHOWN_TURNS else 0
     shown = messages[first:]
     if first or len(messages) == SHOWN_MESSAGES:
         screen.print_line(f"... the beginning: lango sessions show {session.name.id}", "dim")
     arguments: dict[str, Mapping[str, Any]] = {}
+    speaker = root_agent
     for at, stored in enumerate(shown):
+        if stored.message and stored.message.role == "user":
+            speaker = root_agent
+        elif stored.message:
+            speaker = _show_speaker(screen, stored.message, speaker)
         if stored.message:
             _show_message(screen, sections, stored.message, arguments, _answered_later(shown, at))
         next_seq = shown[at + 1].seq if at + 1 < len(shown) else session.last_seq + 1
         for step in steps:
             if stored.seq <= step.seq < next_seq:
                 show_node(screen, step.event)
+
+
+def _show_speaker(screen: "Screen", message: "Message", speaker: str) -> str:
+    """Show who speaks in a message, if it is another agent than before; return who speaks now."""
+    if message.role != "assistant" or not message.content.strip() or message.author in ("", speaker):
+        return speaker
+    if speaker:
+        screen.print_line(f"{message.author}:", "bold dim")
+    return message.author
 
 
 def _answered_later(messages: "Sequence[StoredEvent]", at: int) -> set[str]:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from lango.cli.chat import resumed_session
 from lango.cli.chat.chat_session import ChatSession
+from lango.cli.chat.terminal.message_reader import InputInterrupted
 from lango.cli.chat.workflow_view import RESULT_HINT, show_awaited_result
 from lango.cli.model_check import check_model, pull_missing_weights
 from lango.cli.session_target import LOCAL_USER, SessionTarget, new_session, session_by_prefix
@@ -15,9 +16,10 @@ from lango.cli.tables import grant_row, make_table
 from lango.cli.terminal_text import format_age
 from lango.cli.usage_report import summary_lines, turn_row
 from lango.config import Settings
-from lango.errors import UsageError
+from lango.errors import MissingCredentials, UsageError
 from lango.history.pairing import parse_result_text
 from lango.providers import label
+from lango.providers.catalog import using_key
 from lango.store.sessions.sessions import find_session
 
 if TYPE_CHECKING:
@@ -284,7 +286,7 @@ async def _model(chat: ChatSession, rest: str) -> None:
         raise UsageError("the session is in memory only, and would be lost: choose the model with -m")
     agent = chat.settings.agent.model_copy(update={"model": rest})
     settings = chat.settings.model_copy(update={"agent": agent})
-    failure = await chat.run_interruptible(_bring_and_check(chat, settings, rest))
+    failure = await _check_with_key(chat, settings, rest)
     if failure is None:
         chat.screen.print_line(f"stopped; the model is still {chat.model}", "yellow")
         return
@@ -294,6 +296,26 @@ async def _model(chat: ChatSession, rest: str) -> None:
     chat.screen.print_line(f"from now on: {label(chat.model)}")
     if failure:
         chat.screen.print_line(f"it did not answer a test request: {failure}", "yellow")
+
+
+async def _check_with_key(chat: ChatSession, settings: Settings, model: str) -> str | None:
+    """Check a model; ask for the key of its provider if it is missing. Return why it does not answer; None: stopped."""
+    try:
+        return await chat.run_interruptible(_bring_and_check(chat, settings, model))
+    except MissingCredentials as error:
+        if not chat.reader.hides_input:
+            raise
+        chat.screen.print_line(str(error), "yellow")
+    provider = model.partition("/")[0]
+    chat.screen.print_line("or type it here: it is kept in the memory of this process only", "dim")
+    try:
+        key = await chat.reader.ask_line(f"the key of {provider}:", hidden=True)
+    except InputInterrupted:
+        key = None
+    if not key:
+        return None
+    with using_key(provider, key):
+        return await chat.run_interruptible(_bring_and_check(chat, settings, model))
 
 
 async def _bring_and_check(chat: ChatSession, settings: Settings, model: str) -> str:

@@ -87,7 +87,7 @@ async def session_document(
     results = _results(messages)
     left = _MAX_PICTURES_BYTES
     for stored in messages:
-        files = await _load_files(store, stored, left if document_format == "html" else 0)
+        files = await _load_files(store, stored, left)
         left -= sum(len(file.data) for file in files if file.data)
         entry = _to_entry(stored, results, files)
         if entry is not None:
@@ -180,6 +180,10 @@ def _note(file: _File) -> str:
     return f"{file.name} ({file.mime_type}, {file.size:,} bytes, not included)"
 
 
+def _data_address(file: _File) -> str:
+    return f"data:{file.mime_type};base64,{base64.b64encode(file.data or b'').decode()}"
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
@@ -198,7 +202,9 @@ def _to_markdown(entry: _Entry) -> str:
         if made.output is not None:
             blocks.append(_fenced(_shown_json(dict(made.output)), "json"))
         parts.append(_folded(f"Tool {made.call.name}", "\n\n".join(blocks)))
-    parts += [f"- {_one_line(_note(file))}" for file in entry.files]
+    for file in entry.files:
+        name = re.sub(r"([^\w\s])", r"\\\1", _one_line(file.name))  # no sign of it ends the link
+        parts.append(f"- {_one_line(_note(file))}" if file.data is None else f"![{name}]({_data_address(file)})")
     return "\n" + "\n\n".join(parts) + "\n"
 
 
@@ -242,8 +248,7 @@ def _to_html(entry: _Entry) -> str:
         if file.data is None:
             parts.append(f"<p>{html.escape(_note(file))}</p>")
         else:
-            source = f"data:{file.mime_type};base64,{base64.b64encode(file.data).decode()}"
-            parts.append(f'<p><img src="{source}" alt="{html.escape(file.name)}"></p>')
+            parts.append(f'<p><img src="{_data_address(file)}" alt="{html.escape(file.name)}"></p>')
     kind = "user" if entry.is_user else "agent"
     return f'<section class="{kind}">\n' + "\n".join(parts) + "\n</section>\n"
 

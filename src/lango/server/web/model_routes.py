@@ -1,27 +1,36 @@
-"""Say on the page that the model is for a demonstration only, and download a better one while the server runs.
+"""Say on the page that the model is for a demonstration only, and get a better one while the server runs.
 
-The model `local/default` is looked up for each request: once the better model is here, the next message is answered by
-it, without a restart.
+The model `local/default` is looked up for each request: once a better local model is downloaded, it answers the next
+message. A model of a provider replaces it in the running server, and is gone when the server stops, with its key.
 """
 
 import threading
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter
 from msgspec import Struct
 from msgspec.structs import asdict
+from pydantic import Field, SecretStr, StringConstraints
 
 from lango.errors import LangoError
 from lango.providers.local.known_models import QWEN, is_demonstration
 from lango.providers.local.weights import pull
-from lango.server.context import Context
+from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError
-from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.schemas import RequestBody
+from lango.server.security.auth import AuthenticatedRoute, Caller, CurrentCaller
 
 router = APIRouter(prefix="/page", include_in_schema=False, route_class=AuthenticatedRoute)
 
 _DEFAULT_MODEL = "local/default"
+
+
+class NamedModel(RequestBody):
+    """A model, and the key of its provider if it needs one."""
+
+    model: Annotated[str, StringConstraints(strip_whitespace=True, min_length=3, max_length=200)]
+    key: Annotated[SecretStr, Field(max_length=1000)] = SecretStr("")
 
 
 class Download(Struct):
@@ -58,14 +67,16 @@ def _download() -> Download:
 
 @router.get("/demonstration")
 async def read_demonstration(caller: CurrentCaller, context: Context) -> dict[str, Any]:
-    """Say whether the model is for a demonstration only, and how far the download of a better one is."""
-    model = _model_of(context)
-    weights = QWEN.weights
+    """Say whether the model is for a demonstration only, how far a download is, and what the caller may do."""
+    model, weights = context.runtime.model_name, QWEN.weights
+    is_operator = context.authenticator.is_operator(caller)
     return {
-        "demonstration": bool(model) and is_demonstration(model),
+        "demonstration": is_demonstration(model),
+        "named_model": context.named_model,
+        "can_name": is_operator and _is_replaceable(context),
         "download": asdict(_download()),
         # any other model is named in the configuration, and stays
-        "can_download": model == _DEFAULT_MODEL and context.authenticator.is_operator(caller),
+        "can_download": is_operator and model == _DEFAULT_MODEL,
         "size_bytes": weights.size_bytes if weights else 0,
     }
 
@@ -73,15 +84,41 @@ async def read_demonstration(caller: CurrentCaller, context: Context) -> dict[st
 @router.post("/demonstration/download", status_code=202)
 async def download_better_model(caller: CurrentCaller, context: Context) -> dict[str, Any]:
     """Start the download of the small model that calls tools."""
-    if not context.authenticator.is_operator(caller):
-        raise ApiError(403, "Forbidden", "only the users in the setting server.operators may download a model")
-    if _model_of(context) != _DEFAULT_MODEL:
-        raise ApiError(409, "Conflict", "the configuration names another model: change agent.model instead")
+    _check_operator(caller, context, "download a model")
+    if context.runtime.model_name != _DEFAULT_MODEL:
+        raise _named_elsewhere()
     _download().start()
     return await read_demonstration(caller, context)
 
 
-def _model_of(context: Context) -> str:
-    """Return the configured model; empty: an agent module brings its own."""
-    agent = context.settings.agent
-    return "" if agent.module and not agent.model else context.settings.model
+@router.post("/demonstration/model")
+async def use_named_model(caller: CurrentCaller, context: Context, body: NamedModel) -> dict[str, Any]:
+    """Answer with the named model from now on, if it answers a test request. Its key stays in the server's memory."""
+    _check_operator(caller, context, "change the model of the server")
+    if not _is_replaceable(context):
+        raise _named_elsewhere()
+    key = body.key.get_secret_value().strip()
+    if body.model.startswith("local/"):
+        raise ApiError(422, "ModelRefused", "name a model of a provider, such as ollama/qwen3 or openai/gpt-5-mini")
+    try:
+        await context.runtime.use_model(body.model, key)
+    except LangoError as error:
+        # a provider may repeat the key that it refuses
+        raise ApiError(422, "ModelRefused", str(error).replace(key, "...") if key else str(error)) from error
+    context.named_model = body.model
+    return await read_demonstration(caller, context)
+
+
+def _is_replaceable(context: ServerContext) -> bool:
+    """Whether no configuration names the model: it is the demonstration model, or was named on the page."""
+    model = context.runtime.model_name
+    return model == context.named_model or (model == _DEFAULT_MODEL and is_demonstration(model))
+
+
+def _check_operator(caller: Caller, context: ServerContext, action: str) -> None:
+    if not context.authenticator.is_operator(caller):
+        raise ApiError(403, "Forbidden", f"only the users in the setting server.operators may {action}")
+
+
+def _named_elsewhere() -> ApiError:
+    return ApiError(409, "Conflict", "the configuration names another model: change agent.model instead")

@@ -59,6 +59,7 @@ def _describe_agent(context: ServerContext) -> dict[str, Any]:
         "models": allowed.models,
         "may_set_instruction": allowed.with_instruction,
         "demonstration": is_demonstration(model),
+        "named_model": context.named_model,
         "has_tools": context.runtime.may_call_tools,
     }
 

@@ -1,10 +1,11 @@
 """Read messages from an interactive terminal with editing, history and completion."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application
@@ -38,6 +39,8 @@ _MENU_ROWS = 6
 class KeyboardReader:
     """Reads messages from a terminal with cursor control."""
 
+    hides_input: ClassVar[bool] = True
+
     def __init__(
         self,
         screen: "Screen",
@@ -51,6 +54,7 @@ class KeyboardReader:
         self._open_section = open_section
         self._prompt: Application[Decision | None] | None = None
         self._line: PromptSession[str] | None = None
+        self._is_interrupted = False
         self._depth = ColorDepth.DEPTH_1_BIT if screen.console.no_color else None
         self._session: PromptSession[str] = PromptSession(
             history=history,
@@ -83,7 +87,15 @@ class KeyboardReader:
         Keys typed before the question do not answer it.
         """
         self._discard_typed_input()
-        self._line = PromptSession[str](style=_STYLE, color_depth=self._depth, output=self._output)
+        keys = KeyBindings()
+
+        @keys.add("c-c")
+        def _(event: KeyPressEvent) -> None:
+            del event
+            self.interrupt()
+
+        self._line = PromptSession[str](style=_STYLE, color_depth=self._depth, output=self._output, key_bindings=keys)
+        self._is_interrupted = False
         try:
             answer = await self._line.prompt_async(
                 [("class:question", f"{question} ")], is_password=hidden, handle_sigint=False
@@ -93,6 +105,10 @@ class KeyboardReader:
             return None
         except KeyboardInterrupt:
             raise InputInterrupted("") from None
+        except asyncio.CancelledError:
+            if self._is_interrupted:  # at the same moment: the user wants to stop, whatever became of the question
+                raise InputInterrupted("") from None
+            raise
         finally:
             self._line = None
 
@@ -135,7 +151,9 @@ class KeyboardReader:
         if self._prompt and self._prompt.is_running:
             self._prompt.exit(result=None)
         elif self._line and self._line.app.is_running:
-            self._line.app.exit(exception=KeyboardInterrupt())
+            if not self._is_interrupted:
+                self._is_interrupted = True
+                self._line.app.exit(exception=KeyboardInterrupt())
         elif self._session.app.is_running:
             self._session.app.exit(exception=KeyboardInterrupt())
 

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 Decision = Literal["yes", "no", "always", "reason"]
 DECISIONS: Mapping[str, Decision] = {"y": "yes", "n": "no", "a": "always", "r": "reason"}
@@ -22,6 +22,9 @@ class InputInterrupted(Exception):
 
 class MessageReader(Protocol):
     """Reads messages and answers of the user."""
+
+    hides_input: ClassVar[bool]
+    """Whether a hidden line is not shown while it is typed."""
 
     async def read_message(self, default: str = "") -> str | None:
         """Read a message; return None at the end of input. Raises `InputInterrupted` for Ctrl-C."""
@@ -47,6 +50,8 @@ class MessageReader(Protocol):
 
 class LineReader:
     """Reads lines of stdin in a daemon thread, because a read cannot be cancelled."""
+
+    hides_input: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -107,8 +112,13 @@ class LineReader:
         while not self._lines:
             if self._ended:
                 return None
-            self._line_ready = self._loop.create_future()
-            await self._line_ready
+            self._line_ready = ready = self._loop.create_future()
+            try:
+                await ready
+            except asyncio.CancelledError:
+                if ready.done() and not ready.cancelled():
+                    ready.result()  # Ctrl-C at the same moment: the user wants to stop
+                raise
         return self._lines.popleft()
 
     def _prompt(self, prompt: str) -> None:

@@ -11,8 +11,17 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
+from lango.cli.agent_choice import choose_agent
 from lango.cli.commands.agent.run import Approve, check_tool_names
-from lango.cli.options import Config, Model, SessionIdArgument, settings_from_options, with_shared_options
+from lango.cli.options import (
+    AgentName,
+    AgentPathOption,
+    Config,
+    Model,
+    SessionIdArgument,
+    settings_from_options,
+    with_shared_options,
+)
 from lango.cli.process_setup import fast_imports, run_async, stdout_for_answers
 from lango.cli.progress import Progress, progress_bar
 from lango.cli.store_access import SessionOptions
@@ -74,6 +83,8 @@ def run(
     approve: Approve = "none",
     output_format: Format = "table",
     page: Page = None,
+    path: AgentPathOption = None,
+    agent: AgentName = None,
     config: Config = None,
     store: KeepStore = None,
 ) -> None:
@@ -81,12 +92,12 @@ def run(
 
     Exits with 0 if all pass, 1 if one fails, 2 for wrong usage.
     """
-    settings = settings_from_options(config, store, model)
+    settings = choose_agent(settings_from_options(config, store, model), path, agent)
     approved = [name for part in approve.split(",") if (name := part.strip()) not in ("", "none")]
     folder = nullcontext("") if store else tempfile.TemporaryDirectory(prefix="lango-eval-")
-    with stdout_for_answers(), progress_bar("evaluating", "cases") as advance, folder as path:
-        if path:  # nothing of an evaluation reaches the sessions, the memory and the artifacts of users
-            url = f"sqlite:///{path}/eval.db"
+    with stdout_for_answers(), progress_bar("evaluating", "cases") as advance, folder as temporary:
+        if temporary:  # nothing of an evaluation reaches the sessions, the memory and the artifacts of users
+            url = f"sqlite:///{temporary}/eval.db"
             settings = settings.model_copy(update={"store": settings.store.model_copy(update={"url": url})})
         results = run_async(_evaluate(settings, files, case or (), criteria, judge, parallel, approved, advance))
     _print_report(results, output_format, page)

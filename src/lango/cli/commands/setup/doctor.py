@@ -94,7 +94,8 @@ async def _check_store(settings: "Settings") -> str:
     from lango.store.sessions.sessions import list_sessions
 
     async with Store(settings.store.url) as store:
-        summary = f"schema {await store.schema_version()}, {len(await store.read(list_sessions))} sessions"
+        count = len(await store.read(list_sessions))
+        summary = f"schema {await store.schema_version()}, {count} session{'' if count == 1 else 's'}"
         problems = await store.read(check_database, store.dialect) if store_files(settings.store.url) else []
     if problems:
         found = "; ".join(map(str, problems[:_MAX_PROBLEMS]))

@@ -11,7 +11,7 @@ TEMPLATE = """\
 # Lango's configuration. Every key is also an environment variable: LANGO_SECTION__KEY, such as LANGO_AGENT__MODEL.
 
 [agent]
-name = "lango"                    # letters, digits and _
+# name = "lango"                  # letters, digits and _; without one, an ADK agent of yours gives its own name
 # model = "openai/gpt-5-mini"     # provider/name; without one, a small model that runs in this process
 instruction = "You are a helpful assistant."
 # max_turns = 50                  # model calls in one turn

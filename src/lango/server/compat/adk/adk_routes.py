@@ -6,8 +6,9 @@ a user.
 
 Differences to ADK: turns of a session run one at a time, and continue when their client leaves; a client cannot add
 events; messages are text, files as `inlineData`, answers to `adk_request_confirmation` and `adk_request_input`, or
-results of calls; every session is memory without being added; evaluation is answered with 501, and Live is closed with
-a sentence. An error is in `detail`, and with its type in `error`.
+results of calls; the model reads a refusal's `payload` `{"reason": ...}`; every session is memory without being added;
+evaluation is answered with 501, and Live is closed with a sentence. An error is in `detail`, and with its type in
+`error`.
 """
 
 import json
@@ -338,10 +339,11 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
         await context.turns.submit_approval(
             caller,
             request.session_id,
-            adk_server.call_of_approval_request(stored, request_call_id) or request_call_id,
-            approved=approved,
+            adk_server.call_of_approval_request(stored, answer.request_id) or answer.request_id,
+            approved=answer.approved,
+            reason=answer.reason,
         )
-        for request_call_id, approved in message.answers
+        for answer in message.answers
     ]
     turns += [
         await context.turns.submit_input(caller, request.session_id, call_id, value, key)

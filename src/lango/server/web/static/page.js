@@ -1,7 +1,7 @@
 /** Set up the page: address, scrolling, theme, drawer, keyboard. */
 
 import * as actions from "./conversation/actions.js";
-import { api, chosenAgent, hasKey, openAgent, sessionPath, setKeyPrompt } from "./base/api.js";
+import { api, ApiError, chosenAgent, hasKey, openAgent, sessionPath, setKeyPrompt } from "./base/api.js";
 import { setDraft, restoreDraft, setUpComposer } from "./conversation/composer.js";
 import { Conversation } from "./conversation/conversation.js";
 import { askKey, isDialogOpen, showHelp } from "./base/dialogs.js";
@@ -12,7 +12,6 @@ import { isPanelOpen, openPanel, setUpPanel } from "./panel/panel.js";
 import { findSession, readTitle, refresh, setUpSessionList, titleOf } from "./session-list.js";
 import { setUpSessionOptions } from "./session-options.js";
 import { on, state } from "./base/state.js";
-import { setCardSource } from "./panel/timeline-view.js";
 
 const EXAMPLES = [
   "Explain what makes a good commit message, with an example.",
@@ -39,7 +38,7 @@ const conversation = new Conversation({
   },
 });
 
-/** @typedef {{name: string, model: string, models: string[], may_set_instruction: boolean, demonstration: boolean, has_tools: boolean}} Agent */
+/** @typedef {{name: string, model: string, models: string[], may_set_instruction: boolean, demonstration: boolean, named_model: string, has_tools: boolean}} Agent */
 
 function welcome() {
   return el("div", { class: "welcome" },
@@ -48,7 +47,7 @@ function welcome() {
     el("p", { class: "note", text: "Ask a question, or start with one of these." }),
     el("ul", { class: "examples" }, ...examples().map((text) =>
       el("li", {}, el("button", { type: "button", click: () => setDraft(text) }, text)))),
-    state.about.demonstration && demonstrationNotice(() => void showAbout()));
+    (state.about.demonstration || state.about.named_model) && demonstrationNotice(() => void showAbout()));
 }
 
 /** Return suggestions that the model can answer. */
@@ -242,7 +241,6 @@ function setUp() {
   setUpSessionList(startNewConversation);
   setUpInbox();
   setUpComposer({ send: (text, files) => actions.send(conversation, text, files), stop: () => void actions.stop(), editLast });
-  setCardSource(() => [...conversation.transcript.toolCards.values()]);
   byId("help").prepend(icon("help"));
   byId("help").addEventListener("click", openHelp);
   addEventListener("keydown", onKeydown);
@@ -251,7 +249,9 @@ function setUp() {
   openDrawer(false);
   route();
   void refresh();
-  showAbout().then(setUpChoices).catch(() => {});
+  showAbout().then(setUpChoices).catch((error) => {
+    if (chosenAgent !== null && error instanceof ApiError && error.status === 404) location.replace(location.pathname); // there is no such agent
+  });
 }
 
 setUp();

@@ -236,7 +236,8 @@ export function setUpSessionList(startNewConversation) {
   byId("session-menu").append(icon("more"));
   byId("session-menu").addEventListener("click", () => state.session && openMenu(byId("session-menu"), state.session));
   let refreshTimer = 0;
-  on("sessions", () => {
+  on("sessions", (/** @type {Session | null} */ added) => {
+    if (added && !findSession(added.id)) sessions = [added, ...sessions];
     clearTimeout(refreshTimer);
     refreshTimer = setTimeout(refresh, 150);
   });

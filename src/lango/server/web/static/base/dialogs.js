@@ -97,7 +97,7 @@ const SHORTCUTS = [
   ["↑ in an empty box", "Withdraw the queued message, or edit your last message and send it again"],
   ["Alt + N", "New conversation"],
   ["Alt + K  or  /", "Search"],
-  ["Alt + D", "Details: timeline, trace, usage, state, memory"],
+  ["Alt + D", "Details: trace, usage, state, memory, artifacts"],
   ["Alt + L", "The list of conversations"],
   ["?", "This help"],
 ];

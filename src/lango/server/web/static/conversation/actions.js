@@ -119,6 +119,7 @@ export async function rewind(conversation, message, draft) {
 export async function fork(id, at) {
   await withErrorToast(async () => {
     const forked = await api(sessionPath(id, "/fork"), { method: "POST", body: { at } });
+    emit("sessions", forked);
     location.hash = sessionHash(forked.id);
     toast("A new conversation, with everything up to here. The old one stays as it is.");
   });
@@ -165,6 +166,7 @@ async function resend(conversation, message, text) {
   const id = state.session;
   if (id === null || message.seq === null) throw new ApiError(0, "Unreachable", "This message has not reached the server yet.");
   const forked = await api(sessionPath(id, "/fork"), { method: "POST", body: { at: message.seq - 1 } });
+  emit("sessions", forked);
   history.pushState(null, "", sessionHash(forked.id));
   await conversation.open(forked.id);
   await send(conversation, text, message.files);

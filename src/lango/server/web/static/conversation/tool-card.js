@@ -6,7 +6,7 @@ import { Draft } from "../base/drafts.js";
 
 const MAX_SHOWN_LENGTH = 20_000;
 /** How each status is shown. */
-export const STATUS_LABELS = {
+const STATUS_LABELS = {
   running: "running", done: "done", failed: "failed", awaiting_approval: "waits for you", awaiting_client: "waits for the client", awaiting_result: "waits for its result", refused: "refused", expired: "not run",
 };
 

@@ -9,7 +9,6 @@ import { on, state } from "../base/state.js";
 
 /** @type {Record<string, () => Promise<{show: (host: HTMLElement, session: string | null) => any}>>} */
 const VIEWS = {
-  timeline: () => import("./timeline-view.js"),
   trace: () => import("./trace-view.js"),
   usage: () => import("./usage-view.js"),
   state: () => import("./state-view.js"),
@@ -18,7 +17,8 @@ const VIEWS = {
   grants: () => import("./grants-view.js"),
 };
 
-let currentView = "timeline";
+let currentView = "trace";
+/** whether the panel covers the conversation */ const covers = matchMedia("(max-width: 50rem)");
 
 export function isPanelOpen() {
   return !byId("panel").hidden;
@@ -68,6 +68,16 @@ async function showTrace(seq) {
   selectView("trace");
 }
 
+/** Scroll to a tool call, or to a message, in the conversation. @param {{call_id: string, seq: number}} step */
+function reveal({ call_id, seq }) {
+  if (covers.matches) openPanel(false);
+  const card = call_id && document.querySelector(`.tool-card[data-call="${CSS.escape(call_id)}"] details`);
+  if (!(card instanceof HTMLDetailsElement)) return void (location.hash = `#/s/${encodeURIComponent(state.session ?? "")}/${seq}`);
+  card.open = true;
+  card.scrollIntoView({ block: "center" });
+  card.querySelector("summary")?.focus();
+}
+
 export function setUpPanel() {
   const names = Object.keys(VIEWS);
   for (const name of names) byId(`tab-${name}`).addEventListener("click", () => selectView(name));
@@ -90,4 +100,5 @@ export function setUpPanel() {
   on("turn", draw);
   on("messages", draw);
   on("trace", showTrace);
+  on("reveal", reveal);
 }

@@ -2,6 +2,7 @@
 
 import { api, describeError, sessionPath } from "../base/api.js";
 import { copyButton, el, formatBytes, formatDuration } from "../base/dom.js";
+import { emit } from "../base/state.js";
 
 /** @typedef {import("./trace-view.js").Step} Step */
 
@@ -25,6 +26,9 @@ export function details(session, step, start) {
     el("dl", {}, ...facts.map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value })))),
     step.attempts.length > 0 && el("ol", { class: "trace-attempts", "aria-label": "Requests to the model" },
       ...step.attempts.map((attempt) => attemptItem(session, attempt))),
+    step.seq !== null && el("button", {
+      type: "button", class: "quiet small", click: () => emit("reveal", { call_id: isTool ? step.call_id : "", seq: step.seq }),
+    }, "Show in the conversation"),
     event(step.seq, isTool ? `Message ${step.seq}, with the call, as stored` : `Message ${step.seq} as stored`),
     isTool && event(step.result_seq, `Message ${step.result_seq}, with the result, as stored`));
 }

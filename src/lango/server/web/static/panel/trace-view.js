@@ -142,7 +142,7 @@ function* walk(steps, depth) {
 /** @param {Turn} turn @param {Step} step @param {number} depth @param {number} start @param {number} end */
 function stepRow(turn, step, depth, start, end) {
   const key = `${turn.turn}:${step.id}`;
-  const bar = el("span", { class: `trace-bar ${step.kind}`, "aria-hidden": "true" }, el("span"));
+  const bar = el("span", { class: "trace-bar", "data-kind": step.kind, "aria-hidden": "true" }, el("span"));
   const from = Date.parse(step.started_at);
   const to = step.status === "running" ? end : from + 1000 * (step.duration_s ?? 0);
   const place = /** @type {HTMLElement} */ (bar.firstElementChild).style;
