@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lango import Settings
+from lango.adk.agents import model_registry
 from lango.events import Accepted, ApprovalNeeded, TextDelta, TurnDone, TurnError, TurnEvent
 from lango.messages import Message
 from lango.providers import Request, anthropic, catalog, gemini, openai, openai_responses
@@ -40,6 +41,7 @@ def bring_demonstration_model(monkeypatch: pytest.MonkeyPatch, folder: Path) -> 
     (folder / SMOLLM2.weights.file_name).symlink_to(pull(SMOLLM2))
     monkeypatch.setenv("LANGO_MODELS_DIR", str(folder))
     monkeypatch.setattr(catalog, "_typed_keys", {})  # those that this test types
+    monkeypatch.setattr(model_registry, "_ANSWER_TIMEOUT_S", PATIENCE_S)  # the first request imports an SDK
 
 
 async def collect(stream: AsyncIterator[TurnEvent]) -> list[TurnEvent]:

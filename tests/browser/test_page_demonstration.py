@@ -18,7 +18,7 @@ from tests.browser.site import serving_script
 from tests.support.servers.index_server import index_of
 from tests.support.servers.wire_server import chat_for_key, wire_server
 
-_PULL_MS = 240_000  # a download starts pip, which takes long on a busy machine
+_PULL_MS = 240_000  # a download starts pip, and a first request imports an SDK: both take long on a busy machine
 
 
 def small_weights(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -89,10 +89,10 @@ async def test_a_named_model_answers_with_the_typed_key_without_a_restart(
             await key.fill("a-wrong-key")
             monitor.expect("422")
             await key.press("Enter")
-            await expect(page.get_by_role("alert").filter(has_text="API key")).to_be_visible()
+            await expect(page.get_by_role("alert").filter(has_text="API key")).to_be_visible(timeout=_PULL_MS)
             await key.fill("the-right-key")
             await page.get_by_role("button", name="Use this model").click()
-            await expect(page.locator("#model")).to_contain_text("lab/large")
+            await expect(page.locator("#model")).to_contain_text("lab/large", timeout=_PULL_MS)
             await expect(page.get_by_text("was named on this page")).to_be_visible()
             await expect(page.get_by_text("This is a demonstration model.")).to_have_count(0)
             assert "the-right-key" not in await page.content()

@@ -1,7 +1,7 @@
 """A server that speaks OpenAI's chat API and Gemini's, and answers from a script: for programs in other processes."""
 
 import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -10,14 +10,12 @@ from lango.messages import ToolCall
 from tests.support.servers.thread_server import serving
 
 Answer = str | ToolCall
-Entry = Answer | Callable[[], Answer]
-"""An answer, or what returns it when it is time to answer."""
 
 
 class ScriptedServer:
     """Its requests, and what is left of the script."""
 
-    def __init__(self, url: str, script: Sequence[Entry]) -> None:
+    def __init__(self, url: str, script: Sequence[Answer]) -> None:
         self.url = url
         self.requests: list[dict[str, Any]] = []
         self._left = list(script)
@@ -38,8 +36,7 @@ class ScriptedServer:
     def answer(self, path: str, body: dict[str, Any]) -> tuple[str, str]:
         """Return the type and the text of the next answer."""
         self.requests.append(body)
-        entry = self._left.pop(0)
-        reply = entry() if callable(entry) else entry
+        reply = self._left.pop(0)
         if path.endswith("/chat/completions"):
             return "text/event-stream", "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in _chat(reply))
         whole = json.dumps(_gemini(reply))
@@ -73,7 +70,7 @@ def _gemini(reply: Answer) -> dict[str, Any]:
 
 
 @contextmanager
-def scripted_server(*script: Entry) -> Generator[ScriptedServer]:
+def scripted_server(*script: Answer) -> Generator[ScriptedServer]:
     """Serve a script, one entry per call of the model. What is left of it at the end is a failure."""
 
     class Handler(BaseHTTPRequestHandler):
