@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from prompt_toolkit import PromptSession
@@ -180,10 +180,10 @@ class KeyboardReader:
         clear_typeahead(self._session.input)
         try:
             import termios
-
+        except ImportError:
+            return
+        with suppress(OSError, termios.error):
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-        except (ImportError, OSError):
-            pass
 
     def _is_typing_command(self) -> bool:
         text = self._session.default_buffer.text
