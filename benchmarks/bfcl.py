@@ -50,7 +50,7 @@ INSTRUCTION = "You know the user from the conversation. Answer the last question
 FULL, TRUNCATED, ADK, OURS = "full history", "truncation", "ADK's compaction", "observational memory"
 SYSTEMS = (FULL, TRUNCATED, ADK, OURS)
 _DATA = "bfcl_eval/data/"
-_LINE = re.compile(r"^#(\d+) \S+ \S+ user: (.+)$")
+_LINE = re.compile(r"^#(\d+) (?:\S+ \S+ )?user: (.+)$")
 _ADK_PROMPT = "The following is a conversation history"
 _KEPT_SHARE = 0.25
 

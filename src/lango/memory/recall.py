@@ -7,17 +7,19 @@ provider's prompt cache.
 
 import asyncio
 import math
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 from msgspec import Struct
 
 from lango.history import count_tokens
-from lango.memory.quote import escape_marks, note_line, notes_of, shown_notes
-from lango.memory.superseded import CurrentNote
+from lango.memory.key_terms import asks_for_the_past
+from lango.memory.quote import earlier_values, escape_marks, notes_of, seqs_of, shown_notes
+from lango.memory.superseded import CurrentNote, replaces
 from lango.store import SessionId, Store
 from lango.store.codec.records import as_datetime
-from lango.store.memory.observations import SessionMemory
+from lango.store.memory.observations import Priority, SessionMemory
 from lango.store.search.recall import Memory, has_term, parse_question
 from lango.store.search.session_recall import count_words, find_in_session
 from lango.store.search.terms import Term, find_spans, index_words
@@ -36,8 +38,10 @@ _MIN_SCORE = 0.25  # of the weight of all rare words
 _NEAR_BEST = 0.5
 _MAX_NOTE_MESSAGES = 6  # a note on more messages does not stand for each of them
 _EXCERPT_CHARACTERS = 400
-_EXCERPT_LEAD = 120
+_CUT_CHARACTERS = (200, 100, 50)
 _MAX_CACHED_CHARACTERS = 1_200
+_PRIORITIES: tuple[Priority, ...] = ("low", "medium", "high", "pinned")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 class WeightedTerm(Struct, frozen=True):
@@ -47,20 +51,29 @@ class WeightedTerm(Struct, frozen=True):
     weight: float
 
 
+class Shown(Struct, frozen=True):
+    """What a request shows: the messages from `first_seq` on, and the notes of its memory that fit."""
+
+    first_seq: int
+    messages: Sequence[str] = ()
+
+
 class _Item(Struct, frozen=True):
     score: float
     seq: int
-    line: str
+    rank: int
+    """Of equals, the higher comes first: a note before a message, an important one before others."""
+    head: str
+    text: str
+    end: str = ""
 
 
 async def recall_for(
-    store: Store, name: SessionId, memory: SessionMemory, question: str, *, first_seq: int, max_tokens: int
+    store: Store, name: SessionId, memory: SessionMemory, question: str, *, shown: Shown, max_tokens: int
 ) -> str:
-    """Return what is known for a question beyond what its request shows, as quoted text; "": nothing.
-
-    The request shows the messages from `first_seq` on, and the notes of `memory` that fit.
-    """
+    """Return what is known for a question beyond what its request shows, as quoted text; "": nothing."""
     wanted = parse_question(question[-_QUESTION_CHARACTERS:])
+    first_seq = shown.first_seq
     if not wanted or max_tokens <= 0 or first_seq <= 1:
         return ""
     words = await store.read(count_words, store.dialect, name, wanted, first_seq)
@@ -70,7 +83,10 @@ async def recall_for(
     if words is None or not (rare := rare_terms(wanted, words.counts, first_seq - 1)):
         return ""
     messages = await store.read(find_in_session, store.dialect, words.session, [one.term for one in rare], first_seq)
-    return await asyncio.to_thread(recalled_text, rare, memory, messages, max_tokens)  # there may be many notes
+    past = asks_for_the_past(question)
+    return await asyncio.to_thread(  # there may be many notes
+        recalled_text, rare, memory, messages, max_tokens, shown=shown.messages, past=past
+    )
 
 
 def rare_terms(wanted: Sequence[Term], counts: Sequence[int], messages: int) -> list[WeightedTerm]:
@@ -85,38 +101,69 @@ def rare_terms(wanted: Sequence[Term], counts: Sequence[int], messages: int) -> 
 
 
 def recalled_text(
-    rare: Sequence[WeightedTerm], memory: SessionMemory, messages: Sequence[Memory], max_tokens: int
+    rare: Sequence[WeightedTerm],
+    memory: SessionMemory,
+    messages: Sequence[Memory],
+    max_tokens: int,
+    *,
+    shown: Sequence[str] = (),
+    past: bool = False,
 ) -> str:
-    """Choose and render notes that are not shown and messages; "": none of them has enough of the rare words."""
+    """Choose and render notes that are not shown and messages; "": none of them has enough of the rare words.
+
+    A note with an older value of what one of the `shown` messages says is left out. For a question about the `past`,
+    notes come with the values that they replaced, also those that are shown.
+    """
     notes = notes_of(memory)
-    shown = {current.number for current in shown_notes(memory, notes)}
+    numbers = {current.number for current in shown_notes(memory, notes)}
+    later = [] if past else [one for text in shown for one in _sentences(text) if _score(one, rare)]
     items = [
-        _Item(score, current.note.last_seq, f"{current.note.day} {note_line(current).removeprefix('- ')}")
+        _Item(
+            score,
+            current.note.last_seq,
+            1 + _PRIORITIES.index(current.note.priority),
+            f"{current.note.day} {seqs_of(current.note)} ",
+            escape_marks(current.note.text),
+            earlier_values(current) if past else "",
+        )
         for current in notes
-        if current.number not in shown and (score := _score(_text_of(current), rare))
+        if (current.number not in numbers or (past and current.earlier))
+        and (score := _score(_text_of(current), rare))
+        and not any(replaces(sentence, current.note.text) for sentence in later)
     ]
     items += [
-        _Item(score, message.seq, _message_line(message, rare))
+        _Item(score, message.seq, 0, _message_head(message), escape_marks(_excerpt(message.text, rare)), '"')
         for message in messages
         if (score := _score(message.text, rare)) and not _has_note(message, notes, rare)
     ]
-    return _fit(items, sum(one.weight for one in rare), max_tokens)
+    return _fit(items, rare, max_tokens)
 
 
-def _fit(items: Sequence[_Item], all_weight: float, max_tokens: int) -> str:
-    """Return the best items that fit, the oldest first."""
-    ranked = sorted(items, key=lambda item: (-item.score, -item.seq))
-    if not ranked or ranked[0].score < _MIN_SCORE * all_weight:
+def _fit(items: Sequence[_Item], rare: Sequence[WeightedTerm], max_tokens: int) -> str:
+    """Return the best items that fit, the oldest first; the last one may be shortened."""
+    ranked = sorted(items, key=lambda item: (-item.score, -item.rank, -item.seq))
+    if not ranked or ranked[0].score < _MIN_SCORE * sum(one.weight for one in rare):
         return ""
-    spent = count_tokens(f"{_HEAD}\n{_END}") + 4
-    kept: list[_Item] = []
+    room = max_tokens - count_tokens(f"{_HEAD}\n{_END}") - 4
+    kept: list[tuple[int, str]] = []
     for item in ranked[:_MOST_ITEMS]:
-        spent += count_tokens(item.line) + 3
-        if item.score < _NEAR_BEST * ranked[0].score or spent > max_tokens:
+        line = _fitted(item, rare, room)
+        if item.score < _NEAR_BEST * ranked[0].score or not line:
             break
-        kept.append(item)
-    lines = [f"- {item.line}" for item in sorted(kept, key=lambda item: item.seq)]
+        room -= count_tokens(line) + 3
+        kept.append((item.seq, line))
+    lines = [f"- {line}" for _, line in sorted(kept)]
     return "\n".join([_HEAD, *lines, _END]) if lines else ""
+
+
+def _fitted(item: _Item, rare: Sequence[WeightedTerm], max_tokens: int) -> str:
+    """Return the line of an item, or of its best sentence, or of some words of it; "": even these do not fit."""
+    best = max(_sentences(item.text), key=lambda sentence: _score(sentence, rare))
+    for text in (item.text, best, *(_cut(best, rare, size) for size in _CUT_CHARACTERS if size < len(best))):
+        line = f"{item.head}{text}{item.end}"
+        if count_tokens(line) + 3 <= max_tokens:
+            return line
+    return ""
 
 
 def _has_note(message: Memory, notes: Sequence[CurrentNote], rare: Sequence[WeightedTerm]) -> bool:
@@ -154,16 +201,23 @@ def _text_of(current: CurrentNote) -> str:
     return " ".join(note.text for note in (current.note, *current.earlier))
 
 
-def _message_line(message: Memory, rare: Sequence[WeightedTerm]) -> str:
+def _message_head(message: Memory) -> str:
     day = "" if message.created_at is None else f"{as_datetime(message.created_at):%Y-%m-%d} "
-    return f'{day}#{message.seq} {message.author}: "{escape_marks(_excerpt(message.text, rare))}"'
+    return f'{day}#{message.seq} {message.author}: "'
 
 
 def _excerpt(text: str, rare: Sequence[WeightedTerm]) -> str:
     """Return the part of a message around its rarest word."""
-    if len(text) <= _EXCERPT_CHARACTERS:
-        return text
+    return text if len(text) <= _EXCERPT_CHARACTERS else _cut(text, rare, _EXCERPT_CHARACTERS)
+
+
+def _cut(text: str, rare: Sequence[WeightedTerm], characters: int) -> str:
+    """Return the part of a text around its rarest word."""
     start = next((spans[0][0] for one in rare if (spans := find_spans(text, [one.term]))), 0)
-    start = max(0, min(start - _EXCERPT_LEAD, len(text) - _EXCERPT_CHARACTERS))
-    end = start + _EXCERPT_CHARACTERS
+    start = max(0, min(start - characters // 3, len(text) - characters))
+    end = start + characters
     return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")
+
+
+def _sentences(text: str) -> list[str]:
+    return [one for one in _SENTENCE_END.split(text) if one] or [text]

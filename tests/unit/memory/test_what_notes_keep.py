@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lango.history import count_tokens
 from lango.memory import quote
-from lango.memory.key_terms import asks_to_remember, is_commitment, key_terms, missing_terms
+from lango.memory.key_terms import asks_for_the_past, asks_to_remember, is_commitment, key_terms, missing_terms
 from lango.memory.lost import trace_all, trace_terms
 from lango.memory.note_checks import check_notes
 from lango.memory.note_format import Note
@@ -109,10 +109,15 @@ def test_o1_whatever_a_reflector_writes_no_key_term_commitment_or_pinned_note_is
 
 
 def test_o1_the_newest_of_two_statements_holds_with_its_history_behind_it() -> None:
-    shown = quote(memory(note("My boat is green.", 1), note("The user is a nurse.", 2), note("My boat is red now.", 8)))
-    assert "- #8 My boat is red now. (before: #1 green.)" in shown
-    assert "- #1 " not in shown
+    notes = memory(note("My boat is green.", 1), note("The user is a nurse.", 2), note("My boat is red now.", 8))
+    shown = quote(notes)
+    assert "- #8 My boat is red now." in shown
+    assert "green" not in shown
     assert "The user is a nurse." in shown
+    for question, found in (("What colour was my boat before?", True), ("What colour is my boat?", False)):
+        rare = rare_terms(parse_question(question), [9, 1, 9], 100)
+        text = recalled_text(rare, notes, [], 200, past=asks_for_the_past(question))
+        assert ("#8 My boat is red now. (before: #1 green.)" in text) == found, "the history is for who asks for it"
     two = current_notes([note("The user is a nurse.", 2), note("The user is a mother.", 3)])
     assert len(two) == 2, "nothing is said about one thing"
     apart = current_notes([note("The meeting is on Friday.", 2), note("The meeting is in Bern.", 3)])
@@ -121,6 +126,42 @@ def test_o1_the_newest_of_two_statements_holds_with_its_history_behind_it() -> N
     assert [(one.note.text, one.note.priority, len(one.earlier)) for one in pinned] == [
         ("The code is 4712.", "pinned", 1)
     ]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "same"),
+    [
+        ("Ann lives in Bern.", "Ann lives in Basel now.", True),
+        ("The user lives in Bern.", "The user lives in Basel.", True),
+        ("The ticket costs 30 euros.", "The ticket costs 45 euros.", True),
+        ("Mara Lindt works in room K-3.", "Mara Lindt works in room K-17.", True),
+        ("Mara Lindt works in room K-3.", "Mara Lindt works with care.", False),
+        ("Ann runs version 3.", "Ann runs a shop in Bern.", False),
+        ("Ann paid 30 euros.", "Ann paid 40 euros.", False),
+    ],
+)
+def test_o1_what_holds_at_one_time_only_is_replaced_by_a_later_note(earlier: str, later: str, same: bool) -> None:
+    found = current_notes([note(earlier, 1), note(later, 2)])
+    assert [len(one.earlier) for one in found] == ([1] if same else [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("said_later", "dropped"),
+    [
+        ("Mara Lindt moved, the new room is K-8.", True),
+        ("Mara Lindt works in room K-17.", True),
+        ("Mara Lindt pays 30 euros for the room.", False),
+        ("The invoice looks good, says Mara Lindt.", False),
+        ("Mara Berger moved to room K-9.", False),
+        ("Mara Lindt works in room K-3.", False),
+    ],
+)
+def test_o1_an_old_value_is_not_recalled_beside_a_new_one_in_the_window(said_later: str, dropped: bool) -> None:
+    rare = rare_terms(parse_question("Where do I find Mara Lindt?"), [0, 1, 1], 100)
+    notes = memory(note("Mara Lindt works in room K-3.", 1, number=1), tokens=0)
+    shown = [f"The survey went out. {said_later} The draft can wait."]
+    assert ("K-3" not in recalled_text(rare, notes, [], 200, shown=shown)) == dropped
+    assert "K-3" in recalled_text(rare, notes, [], 200, shown=shown, past=True)
 
 
 # -- what an observer may claim ---------------------------------------------------------------------------------------
@@ -186,6 +227,33 @@ def test_o1_a_recalled_message_is_quoted_with_its_date_and_cannot_close_the_quot
     assert text.count("</recalled>") == 1
     noted = memory(note("The lamp is broken.", 7, number=1), tokens=0)
     assert "#7 user" not in recalled_text(rare, noted, [message], 300), "its note stands for it"
+
+
+def test_o1_what_does_not_fit_is_shortened_to_the_sentence_with_the_words_of_the_question() -> None:
+    rare = rare_terms(parse_question("lamp"), [1], 100)
+    around = "We talked about the weather for a while. " * 4
+    message = Memory("e", "user", f"{around}The lamp is in the cellar. {around}", AT, "s", 7)
+    assert around[:40] in recalled_text(rare, SessionMemory(), [message], 300), "with what stands around it"
+    for most in range(0, 300, 5):
+        text = recalled_text(rare, SessionMemory(), [message], most)
+        assert count_tokens(text) <= most
+        assert ("lamp" in text) == bool(text)
+    sentence = recalled_text(rare, SessionMemory(), [message], 100)
+    assert '#7 user: "The lamp is in the cellar."' in sentence
+    endless = Memory("e", "user", "word " * 50 + "the lamp is in the cellar " + "word " * 50, AT, "s", 7)
+    assert "lamp is in the cellar" in recalled_text(rare, SessionMemory(), [endless], 100)
+
+
+def test_o1_of_equal_matches_notes_come_before_messages_and_important_ones_before_others() -> None:
+    rare = rare_terms(parse_question("lamp"), [3], 100)
+    notes = memory(
+        note("The lamp is broken.", 1, priority="high", number=1), note("A lamp fell.", 2, number=2), tokens=0
+    )
+    messages = [Memory(f"e{seq}", "user", f"{seq}: a lamp, and nothing else of note", AT, "s", seq) for seq in (7, 8)]
+    whole = recalled_text(rare, notes, messages, 1_000)
+    assert [f"#{seq} " in whole for seq in (1, 2, 7, 8)] == [True] * 4
+    least = min(most for most in range(300) if recalled_text(rare, notes, messages, most))
+    assert "#1 The lamp is broken." in recalled_text(rare, notes, messages, least)
 
 
 # -- where a fact was lost --------------------------------------------------------------------------------------------
