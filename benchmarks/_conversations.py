@@ -127,7 +127,7 @@ class _Kind:
     def pattern(self, form: str) -> re.Pattern[str]:
         """Return an expression for the sentences of a form."""
         text = re.escape(form).replace(r"\{name\}", r"(?P<name>[A-Z][a-z]+ [A-Z][a-z]+)")
-        return re.compile(text.replace(r"\{value\}", r"(?P<value>[\w-]+(?:[ .][\w-]+)*?)"))
+        return re.compile(text.replace(r"\{value\}", r"(?P<value>[\w-]+(?:[ .][\w-]+)*?)") + r"(?!\S)")
 
 
 class Office(Conversation):
@@ -235,9 +235,12 @@ class StandIn:
         self.next_answer = ""
         self.memory_calls = 0
         self.memory_tokens = 0
+        self.request_tokens = 0
+        """Its tokens."""
+        self.all_tokens = 0
         self.requests = 0
         self.tokens = 0
-        """Of all requests for answers."""
+        """Of the counted requests for answers."""
         self.unchanged_tokens = 0
         """Of these, the tokens in a common prefix with the request before."""
         self.asking = False
@@ -247,13 +250,18 @@ class StandIn:
         self._talk = talk
         self._before = ""
 
+    def start_counting(self) -> None:
+        """Count requests from the second one on: the first has none to be compared with."""
+        self.requests = self.tokens = self.unchanged_tokens = 0
+        self._before = ""
+
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         began = time.process_time()
         tokens = count_tokens(request.messages) + count_tokens(request.system)
         answer = self._summary(request)
         if answer is None:
             answer = self.next_answer
-            self.request = request
+            self.request, self.request_tokens = request, tokens
             if not self.asking:
                 self._count(request, tokens)
         elif not self.asking:
@@ -267,9 +275,10 @@ class StandIn:
 
     def _count(self, request: Request, tokens: int) -> None:
         text = "\x00".join([request.system, *(f"{message.role}:{message.content}" for message in request.messages)])
-        self.requests += 1
-        self.tokens += tokens
-        self.unchanged_tokens += count_tokens(_common(self._before, text))
+        if self._before:
+            self.requests += 1
+            self.tokens += tokens
+            self.unchanged_tokens += count_tokens(_common(self._before, text))
         self._before = text
 
     def _summary(self, request: Request) -> str | None:

@@ -26,18 +26,20 @@ from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.apps.app import EventsCompactionConfig
 from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
+from google.adk.events import Event
 from google.adk.runners import Runner
 from google.adk.sessions import Session
-from google.adk.sessions.base_session_service import BaseSessionService, ListSessionsResponse
+from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 from google.genai import types
 
 from benchmarks._conversations import Conversation, Office, StandIn, Values
 from benchmarks.table import print_line, quick, table
 from lango import Settings, open_runtime
-from lango.adk import ProviderLlm
+from lango.adk import ProviderLlm, SqlSessionService
 from lango.history import count_tokens
+from lango.memory.lost import trace_text
 from lango.messages import Message
-from lango.providers import Request
+from lango.providers import Provider, Request
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId
 from lango.store.sessions.window import read_session_events
@@ -56,11 +58,11 @@ _LOWEST_SHARE = {100: 0.0, 1_000: 1.0, 5_000: 0.98}
 class System(Protocol):
     """A way to keep a conversation within bounds."""
 
-    async def turn(self, text: str) -> None:
-        """Run a turn of the session."""
+    async def turn(self, text: str, *, measured: bool) -> None:
+        """Run a turn of the session; one that is not `measured` may take a shorter way to the same result."""
         ...
 
-    async def ask(self, text: str) -> None:
+    async def ask(self, text: str) -> object:
         """Run a turn in a copy of the session."""
         ...
 
@@ -73,16 +75,20 @@ class FullHistory:
         self._messages: list[Message] = []
         self._tokens = count_tokens(INSTRUCTION)
 
-    async def turn(self, text: str) -> None:
+    async def turn(self, text: str, *, measured: bool) -> None:
         standin = self._standin
-        standin.requests += 1
-        standin.unchanged_tokens += self._tokens if self._messages else 0
+        if measured:
+            standin.requests += 1
+            standin.unchanged_tokens += self._tokens
         self._add(Message("user", text))
-        standin.tokens += self._tokens
+        standin.tokens += self._tokens if measured else 0
+        standin.all_tokens += self._tokens
         self._add(Message("assistant", standin.next_answer))
 
     async def ask(self, text: str) -> None:
-        self._standin.request = Request("", (*self._messages, Message("user", text)), system=INSTRUCTION)
+        question = Message("user", text)
+        self._standin.request = Request("", (*self._messages, question), system=INSTRUCTION)
+        self._standin.request_tokens = self._tokens + count_tokens(question)
 
     def _add(self, message: Message) -> None:
         self._messages.append(message)
@@ -90,50 +96,98 @@ class FullHistory:
 
 
 class LangoSystem:
-    """Lango, with memory or with truncation to the budget."""
+    """Lango, with memory or with truncation to the budget.
+
+    Turns that are not measured are stored and observed without being run.
+    """
 
     def __init__(self, runtime: Runtime, standin: StandIn) -> None:
         self.runtime = runtime
         self._standin = standin
+        self._name = SessionId(runtime.app_name, "user", "s")
+        self._service = SqlSessionService("", store=runtime.store)
 
-    async def turn(self, text: str) -> None:
-        await self.runtime.run("s", text)
+    async def turn(self, text: str, *, measured: bool) -> None:
+        if measured:
+            await self.runtime.run("s", text)
+        else:
+            await self._store(text, self._standin.next_answer)
+            self.runtime.memory.observe_in_background(self._name)
         await self.runtime.memory.settle()
+
+    async def _store(self, text: str, answer: str) -> None:
+        name = {"app_name": self._name.app_name, "user_id": self._name.user_id, "session_id": "s"}
+        session = await self._service.get_session(**name, config=GetSessionConfig(num_recent_events=1))
+        session = session or await self._service.create_session(**name)
+        for author, role, said in (("user", "user", text), ("lango", "model", answer)):
+            content = types.Content(role=role, parts=[types.Part(text=said)])
+            await self._service.append_event(session, Event(author=author, content=content))
+
+    async def lost(self, value: str) -> str:
+        """Return the step that dropped a value."""
+        return trace_text(value, await self.runtime.memory.history("s"))
 
     async def ask(self, text: str) -> None:
         fork = await self.runtime.sessions.fork("s")
         await self.runtime.run(fork.name.id, text)
         await self.runtime.memory.settle()
-        await self.runtime.sessions.delete(fork.name.id)
 
 
 class AdkSystem:
-    """ADK's Runner with its compaction, over sessions that are kept in memory and never copied: its best case."""
+    """ADK's Runner with its compaction, over sessions that are kept in memory and never copied: its best case.
 
-    def __init__(self, standin: StandIn) -> None:
+    It reads all events in each turn, so that 5,000 turns take an hour. Events that a summary replaced are in no request
+    any more: they are set aside, and put back for the turns that are measured. Questions are not measured.
+    """
+
+    def __init__(self, standin: Provider, budget: int, instruction: str = INSTRUCTION) -> None:
         llm = ProviderLlm(standin, "standin", budget_tokens=10**9, max_messages=None)
         compaction = EventsCompactionConfig(
             summarizer=LlmEventSummarizer(llm=llm),
-            token_threshold=BUDGET_TOKENS * 3 // 4,
+            token_threshold=budget * 3 // 4,
             event_retention_size=2 * KEEP_TURNS,
         )
-        agent = LlmAgent(name="lango", model=llm, instruction=INSTRUCTION)
+        agent = LlmAgent(name="lango", model=llm, instruction=instruction)
         app = App(name="bench", root_agent=agent, events_compaction_config=compaction)
         self._sessions = _SessionsInMemory()
         self._runner = Runner(app=app, session_service=self._sessions)
+        self._aside: list[Event] = []
 
-    async def turn(self, text: str) -> None:
+    async def turn(self, text: str, *, measured: bool) -> None:
+        session = self._sessions.of("s")
+        if measured and self._aside:
+            session.events, self._aside = [*self._aside, *session.events], []
         await self._run("s", text)
+        if not measured:
+            self._set_aside(session)
 
-    async def ask(self, text: str) -> None:
-        events = list(self._sessions.of("s").events)
-        await self._run("s", text)
-        self._sessions.of("s").events = events
+    def _set_aside(self, session: Session) -> None:
+        summaries = [event for event in session.events if event.actions.compaction]
+        if not summaries:
+            return
+        compaction = summaries[-1].actions.compaction
+        assert compaction
+        kept: list[Event] = []
+        for event in session.events:
+            replaced = event.timestamp <= compaction.end_timestamp or event.actions.compaction
+            (self._aside if replaced and event is not summaries[-1] else kept).append(event)
+        session.events = kept
 
-    async def _run(self, session_id: str, text: str) -> None:
+    async def ask(self, text: str) -> str:
+        session, aside = self._sessions.of("s"), list(self._aside)
+        events = list(session.events)
+        self._set_aside(session)
+        answer = await self._run("s", text)
+        session.events, self._aside = events, aside
+        return answer
+
+    async def _run(self, session_id: str, text: str) -> str:
         message = types.Content(role="user", parts=[types.Part(text=text)])
-        async for _ in self._runner.run_async(user_id="u", session_id=session_id, new_message=message):
-            pass
+        answer = ""
+        async for event in self._runner.run_async(user_id="u", session_id=session_id, new_message=message):
+            parts = (event.content and event.content.parts) or []
+            answer = "".join(part.text or "" for part in parts) or answer
+        return answer
 
 
 class _SessionsInMemory(BaseSessionService):
@@ -159,18 +213,18 @@ class _SessionsInMemory(BaseSessionService):
 
 
 @asynccontextmanager
-async def _opened(name: str, standin: StandIn) -> AsyncGenerator[System]:
+async def _opened(name: str, standin: StandIn, budget: int) -> AsyncGenerator[System]:
     if name == FULL:
         yield FullHistory(standin)
     elif name == ADK:
-        yield AdkSystem(standin)
+        yield AdkSystem(standin, budget)
     else:
         with tempfile.TemporaryDirectory() as folder:
             settings = Settings.model_validate(
                 {
                     "store": {"url": f"sqlite:///{folder}/lango.db"},
                     "agent": {"instruction": INSTRUCTION},
-                    "history": {"max_message_token_budget": BUDGET_TOKENS},
+                    "history": {"max_message_token_budget": budget},
                     "memory": {"enabled": name == OURS, "keep_turns": KEEP_TURNS},
                 }
             )
@@ -195,38 +249,42 @@ class Measured:
     requests: int = 0
     request_tokens: int = 0
     unchanged_tokens: int = 0
+    all_tokens: int = 0
+    """Of the requests of all turns; only known for the full history."""
     memory_calls: int = 0
     memory_tokens: int = 0
     cpu_s: float = 0.0
+    """CPU time of a turn, in the last turns."""
     named: tuple[int, int] = (0, 0)
     """The statements in memory whose messages have what they say, and all."""
     lost: list[str] = field(default_factory=list[str])
 
 
 async def measure(
-    name: str, kind: type[Conversation], seed: int, checkpoints: Sequence[int], questions: int = _QUESTIONS
+    name: str, kind: type[Conversation], seed: int, checkpoints: Sequence[int], *, budget: int = BUDGET_TOKENS
 ) -> list[Measured]:
     """Run a conversation with a system."""
     talk = kind(random.Random(seed))
     standin = StandIn(kind)
     rows: list[Measured] = []
-    cpu_s = 0.0
-    async with _opened(name, standin) as system:
+    async with _opened(name, standin, budget) as system:
         for start, end in zip((0, *checkpoints), checkpoints, strict=False):
             row = Measured(name, end)
             asking = range(max(start, end - _ASKED_TURNS) + 1, end + 1)
             dice = random.Random(seed + end)
             for number in range(start + 1, end + 1):
                 text, standin.next_answer = talk.message(number), talk.answer()
+                if number == asking.start:
+                    standin.start_counting()
                 began = time.process_time() - standin.cpu_s
-                await system.turn(text)
-                cpu_s += time.process_time() - standin.cpu_s - began
+                await system.turn(text, measured=number in asking)
                 if number in asking:
-                    share = questions * (number - asking.start + 1) // len(asking) - row.asked
+                    row.cpu_s += (time.process_time() - standin.cpu_s - began) / len(asking)
+                    share = _QUESTIONS * (number - asking.start + 1) // len(asking) - row.asked
                     for fact in dice.choices(sorted(talk.truth), k=share) if talk.truth else ():
                         await _ask(system, standin, talk, fact, row)
             row.requests, row.request_tokens = standin.requests, standin.tokens
-            row.unchanged_tokens, row.cpu_s = standin.unchanged_tokens, cpu_s
+            row.unchanged_tokens, row.all_tokens = standin.unchanged_tokens, standin.all_tokens
             row.memory_calls, row.memory_tokens = standin.memory_calls, standin.memory_tokens
             if name == OURS and isinstance(system, LangoSystem):
                 row.named = await _named(system.runtime, talk)
@@ -247,9 +305,9 @@ async def _ask(system: System, standin: StandIn, talk: Conversation, fact: str, 
     row.found += new
     row.only_old += old and not new
     row.beside_old += old and new
-    row.question_tokens += count_tokens(messages) + count_tokens(standin.request.system)
+    row.question_tokens += standin.request_tokens
     if not new:
-        row.lost.append(fact)
+        row.lost.append(await system.lost(talk.truth[fact]) if isinstance(system, LangoSystem) else "summary")
 
 
 def _has(text: str, value: str) -> bool:
@@ -276,7 +334,7 @@ async def _named(runtime: Runtime, talk: Conversation) -> tuple[int, int]:
 def print_rows(title: str, rows: Sequence[Measured]) -> None:
     """Print what was measured in one conversation, a line for each system and checkpoint."""
     columns = ["turns", "", "facts in the request", "only an old value", "old beside new", "tokens in the request"]
-    columns += ["calls for memory", "tokens of those", "unchanged prefix", "CPU s"]
+    columns += ["calls for memory", "tokens of those", "unchanged prefix", "CPU ms a turn"]
     cells = [
         [
             row.turns,
@@ -288,7 +346,7 @@ def print_rows(title: str, rows: Sequence[Measured]) -> None:
             row.memory_calls,
             row.memory_tokens,
             f"{row.unchanged_tokens / row.request_tokens:.1%}",
-            "-" if row.system == FULL else row.cpu_s,
+            "-" if row.system == FULL else row.cpu_s * 1e3,
         ]
         for row in sorted(rows, key=lambda row: row.turns)
     ]
@@ -309,7 +367,7 @@ def _goals(rows: Sequence[Measured]) -> list[str]:
         ]
         if full := others.get(FULL):
             share = ours.question_tokens / full.question_tokens
-            saved = full.request_tokens - ours.request_tokens
+            saved = full.all_tokens - ours.turns * ours.request_tokens / ours.requests
             cost = ours.memory_tokens / saved if saved > 0 else float("inf")
             checks.append((f"tokens relative to the full history: {share:.1%}", share <= 0.2 or ours.turns < 1_000))
             checks.append((f"tokens for memory relative to what it saves: {cost:.1%}", cost <= 0.15))
@@ -352,15 +410,20 @@ def main() -> None:
 
 def run(checkpoints: Sequence[int], systems: Sequence[str], conversations: Sequence[str] = ()) -> None:
     """Run the benchmark with some systems up to the last of some turns."""
-    logging.getLogger("lango").setLevel(logging.ERROR)
-    logging.getLogger("google_adk").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", message=".*EXPERIMENTAL.*")
+    quiet()
     print_line(f"A budget of {BUDGET_TOKENS:,} tokens, {KEEP_TURNS} turns kept unchanged; default settings otherwise.")
     print_line("ADK's sessions are kept in memory, ours on disk. The full history is computed, not run.")
     for title, kind, seed in CONVERSATIONS:
         if not conversations or title in conversations:
             rows = [row for name in systems for row in asyncio.run(measure(name, kind, seed, checkpoints))]
             print_rows(f'Conversation "{title}"', rows)
+
+
+def quiet() -> None:
+    """Print only the tables."""
+    logging.getLogger("lango").setLevel(logging.ERROR)
+    logging.getLogger("google_adk").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=".*EXPERIMENTAL.*")
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
