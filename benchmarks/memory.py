@@ -116,9 +116,10 @@ class LangoSystem:
         await self.runtime.memory.settle()
 
     async def _store(self, text: str, answer: str) -> None:
-        name = {"app_name": self._name.app_name, "user_id": self._name.user_id, "session_id": "s"}
-        session = await self._service.get_session(**name, config=GetSessionConfig(num_recent_events=1))
-        session = session or await self._service.create_session(**name)
+        app, user = self._name.app_name, self._name.user_id
+        newest = GetSessionConfig(num_recent_events=1)
+        session = await self._service.get_session(app_name=app, user_id=user, session_id="s", config=newest)
+        session = session or await self._service.create_session(app_name=app, user_id=user, session_id="s")
         for author, role, said in (("user", "user", text), ("lango", "model", answer)):
             content = types.Content(role=role, parts=[types.Part(text=said)])
             await self._service.append_event(session, Event(author=author, content=content))

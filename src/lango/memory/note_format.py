@@ -10,6 +10,7 @@ from typing import Literal, cast
 
 from msgspec import Struct
 
+from lango.memory.key_terms import content_words
 from lango.store.memory.observations import Observation
 
 MAX_NOTE_CHARACTERS = 1_000
@@ -110,7 +111,8 @@ def parse_notes(answer: str, span: Span, instructions: str, *, shown: str = "", 
         shown_lines = _transcript_lines(shown)
         copied = [note for line in original_lines if (note := _parse_copied_line(line, span, shown_lines))]
         text = clean_text(" ".join(other_lines))
-        notes = copied or ([Note("low", span.first_seq, span.last_seq, text)] if text else [])
+        related = not shown or not content_words(shown).isdisjoint(content_words(text))  # else it is nonsense
+        notes = copied or ([Note("low", span.first_seq, span.last_seq, text)] if text and related else [])
     return _without_repeats(notes)
 
 
