@@ -241,7 +241,7 @@ class StandIn:
         self.requests = 0
         self.tokens = 0
         """Of the counted requests for answers."""
-        self.unchanged_tokens = 0
+        self.unchanged_tokens = 0.0
         """Of these, the tokens in a common prefix with the request before."""
         self.asking = False
         """Whether a question is asked in a copy of the session: it counts for nothing but its request."""
@@ -252,7 +252,8 @@ class StandIn:
 
     def start_counting(self) -> None:
         """Count requests from the second one on: the first has none to be compared with."""
-        self.requests = self.tokens = self.unchanged_tokens = 0
+        self.requests = self.tokens = 0
+        self.unchanged_tokens = 0.0
         self._before = ""
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
@@ -278,7 +279,7 @@ class StandIn:
         if self._before:
             self.requests += 1
             self.tokens += tokens
-            self.unchanged_tokens += count_tokens(_common(self._before, text))
+            self.unchanged_tokens += tokens * len(_common(self._before, text)) / len(text)
         self._before = text
 
     def _summary(self, request: Request) -> str | None:

@@ -50,7 +50,7 @@ KEEP_TURNS = 2
 INSTRUCTION = "You are a helpful assistant."
 FULL, TRUNCATED, ADK, OURS = "full history", "truncation", "ADK's compaction", "observational memory"
 CONVERSATIONS: tuple[tuple[str, type[Conversation], int], ...] = (("values", Values, 7), ("office", Office, 11))
-_ASKED_TURNS = 60  # before a checkpoint: more than two summaries of any system
+_ASKED_TURNS = 120  # before a checkpoint: several summaries of each system
 _QUESTIONS = 120
 _LOWEST_SHARE = {100: 0.0, 1_000: 1.0, 5_000: 0.98}
 
@@ -249,7 +249,7 @@ class Measured:
     question_tokens: int = 0
     requests: int = 0
     request_tokens: int = 0
-    unchanged_tokens: int = 0
+    unchanged_tokens: float = 0.0
     all_tokens: int = 0
     """Of the requests of all turns; only known for the full history."""
     memory_calls: int = 0
