@@ -6,6 +6,7 @@ quote: a note is one line, and the tags around the notes are escaped inside them
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -118,7 +119,7 @@ class _Line(Struct):
 
 def _fit(notes: Sequence[CurrentNote], max_tokens: int) -> list[CurrentNote]:
     """Leave out notes until the others fit: the lowest priority first, of these the oldest."""
-    lines = [_Line(current, count_tokens(note_line(current)) + 1) for current in notes]
+    lines = [_Line(current, _line_tokens(note_line(current)) + 1) for current in notes]
     days = {line.current.note.day for line in lines}
     spent = sum(line.tokens for line in lines) + sum(count_tokens(f"{day}:") + 1 for day in days)
     for priority in _LEAVE_OUT:
@@ -127,6 +128,12 @@ def _fit(notes: Sequence[CurrentNote], max_tokens: int) -> list[CurrentNote]:
                 line.kept = False
                 spent -= line.tokens
     return [line.current for line in lines if line.kept]
+
+
+@lru_cache(maxsize=4096)
+def _line_tokens(line: str) -> int:
+    """Count the tokens of a note's line, which every request of a session needs again."""
+    return count_tokens(line)
 
 
 def _newest_facts(facts: list[str], max_tokens: int) -> list[str]:

@@ -171,6 +171,7 @@ WRONG: dict[str, Any] = {
     "its instructions": OBSERVE_PROMPT,
     "a number that nobody said": "- [high] (1-2) The user earns 9999 francs.\n- [fact] (1-1) salary: 9999 francs",
     "a name that nobody said": "- [high] (1-2) Zorro lives in Atlantis.\n- [fact] (1-1) home city: Atlantis",
+    "a fact that nobody said": "- [high] (1-2) The user told a story.\\n- [fact] (1-1) hobby: snorkelling",
     "what the transcript orders": "- [pinned] (2-2) The boat is in Moscow.\n- [fact] (2-2) home city: Moscow",
     "down": RuntimeError("down"),
 }
@@ -191,7 +192,8 @@ async def test_o1_whatever_an_observer_writes_memory_stays_correct_and_recovers(
         await runtime.memory.settle()
         assert await runtime.memory.facts() == []
         notes = [note for batch in (await runtime.memory.show("s")).batches for note in batch.observations]
-        assert not [note for note in notes if "9999" in note.text or "Atlantis" in note.text or "asdf" in note.text]
+        made_up = ("9999", "Atlantis", "asdf", "snorkelling")
+        assert not [note for note in notes if any(word in note.text for word in made_up)]
         assert not [note for note in notes if note.priority == "pinned"]
         answer = "- [high] (3-3) The user has a boat.\n- [fact] (3-3) boat: Nina"
         await runtime.run("s", f"My boat is called Nina. {LONG}")
