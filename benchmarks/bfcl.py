@@ -5,16 +5,20 @@ is right if it contains one of the accepted ones, so no judge is needed. The dat
 
     pip download --no-deps bfcl-eval
     python -m benchmarks.bfcl bfcl_eval-*.whl                               # is the answer in the request?
-    python -m benchmarks.bfcl bfcl_eval-*.whl --model local/qwen2.5-coder-1.5b --questions 10 --results answers.jsonl
+    python -m benchmarks.bfcl bfcl_eval-*.whl --model local/qwen2.5-coder-1.5b --minutes 20 --results answers.jsonl
 
-Without a model, a stand-in writes notes and summaries: the sentences with names and numbers. It serves all systems, so
-only the mechanisms differ. Answers are kept in the file of results, and a second run goes on where the first stopped.
+With a model, 20 questions are drawn; `--questions 0` asks all. Notes and summaries are written by a stand-in: the
+sentences with names and numbers. It serves all systems, so only the mechanisms differ. Answers are kept in the file of
+results, and a second run goes on where the first stopped.
 """
 
 import argparse
 import asyncio
+import itertools
 import json
 import logging
+import math
+import random
 import re
 import sys
 import tempfile
@@ -26,17 +30,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from google.adk.agents import LlmAgent
-from google.adk.apps import App
-from google.adk.apps.app import EventsCompactionConfig
-from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
-from google.adk.events import Event
-from google.adk.runners import Runner
-from google.genai import types
-
+from benchmarks.memory import AdkSystem
 from benchmarks.table import print_line, table
 from lango import Settings, open_runtime
-from lango.adk import ProviderLlm, SqlSessionService
 from lango.adk.agents.model_registry import ModelRegistry
 from lango.history import count_tokens
 from lango.memory.key_terms import key_terms
@@ -50,9 +46,10 @@ INSTRUCTION = "You know the user from the conversation. Answer the last question
 FULL, TRUNCATED, ADK, OURS = "full history", "truncation", "ADK's compaction", "observational memory"
 SYSTEMS = (FULL, TRUNCATED, ADK, OURS)
 _DATA = "bfcl_eval/data/"
-_LINE = re.compile(r"^#(\d+) \S+ \S+ user: (.+)$")
+_LINE = re.compile(r"^#(\d+) (?:\S+ \S+ )?user: (.+)$")
 _ADK_PROMPT = "The following is a conversation history"
 _KEPT_SHARE = 0.25
+_WITH_MODEL = 20  # questions: a small model on two cores takes an hour for four systems
 
 
 @dataclass(frozen=True)
@@ -192,7 +189,7 @@ async def _run_lango(
             "store": {"url": f"sqlite:///{folder}/lango.db"},
             "agent": {"instruction": INSTRUCTION},
             "history": {"max_message_token_budget": budget, "max_messages": 100_000},
-            "memory": {"enabled": system == OURS, "keep_turns": KEEP_TURNS, "notes_tokens": BUDGET_TOKENS // 4},
+            "memory": {"enabled": system == OURS, "keep_turns": KEEP_TURNS},
         }
     )
     async with open_runtime(settings, provider=recorder) as runtime:
@@ -207,42 +204,15 @@ async def _run_lango(
         await use(ask)
 
 
-async def _run_adk(recorder: Recorder, said: Sequence[str], folder: str, use: Callable[[Ask], Any]) -> None:
-    llm = ProviderLlm(recorder, "bench", budget_tokens=10**9, max_messages=None)
-    compaction = EventsCompactionConfig(
-        summarizer=LlmEventSummarizer(llm=llm),
-        token_threshold=BUDGET_TOKENS * 3 // 4,
-        event_retention_size=2 * KEEP_TURNS,
-    )
-    app = App(
-        name="bench",
-        root_agent=LlmAgent(name="lango", model=llm, instruction=INSTRUCTION),
-        events_compaction_config=compaction,
-    )
-    async with SqlSessionService(f"sqlite:///{folder}/adk.db") as service:
-        await service.create_session(app_name="bench", user_id="u", session_id="s")
-        runner = Runner(app=app, session_service=service)
+async def _run_adk(recorder: Recorder, said: Sequence[str], use: Callable[[Ask], Any]) -> None:
+    adk = AdkSystem(recorder, BUDGET_TOKENS, INSTRUCTION)
+    for text in said:
+        await adk.turn(text, measured=True)
 
-        async def run(session_id: str, text: str) -> str:
-            message = types.Content(role="user", parts=[types.Part(text=text)])
-            answer = ""
-            async for event in runner.run_async(user_id="u", session_id=session_id, new_message=message):
-                parts = (event.content and event.content.parts) or []
-                answer = "".join(part.text or "" for part in parts) or answer
-            return answer
+    async def ask(question: Question) -> str:
+        return await adk.ask(question.text)
 
-        for text in said:
-            await run("s", text)
-
-        async def ask(question: Question) -> str:
-            session = await service.get_session(app_name="bench", user_id="u", session_id="s")
-            assert session
-            copy = await service.create_session(app_name="bench", user_id="u", session_id=question.id)
-            for event in session.events:
-                await service.append_event(copy, event.model_copy(update={"id": Event.new_id()}))
-            return await run(question.id, question.text)
-
-        await use(ask)
+    await use(ask)
 
 
 # -- measurement ------------------------------------------------------------------------------------------------------
@@ -250,8 +220,8 @@ async def _run_adk(recorder: Recorder, said: Sequence[str], folder: str, use: Ca
 
 async def _measure(options: argparse.Namespace) -> None:
     said, questions = read_data(options.wheel)
-    step = max(1, len(questions) // options.questions) if options.questions else 1
-    chosen = questions[::step][: options.questions or None]
+    if options.questions:
+        questions = _sample(questions, options.questions, options.seed)
     results: Path | None = options.results
     known = (
         [Answered(**json.loads(line)) for line in results.read_text().splitlines()]
@@ -259,28 +229,53 @@ async def _measure(options: argparse.Namespace) -> None:
         else []
     )
     done = {(one.system, one.question): one for one in known}
+
+    def keep(one: Answered) -> None:
+        done[one.system, one.question] = one
+        if results:
+            with results.open("a") as file:
+                file.write(json.dumps(asdict(one)) + "\n")
+
     async with OpenedModel(options.model) as model:
         for system in options.systems:
-            for scenario, texts in said.items():
-                todo = [one for one in chosen if one.scenario == scenario and (system, one.id) not in done]
-                if todo:
-                    for one in await _ask_all(system, texts, todo, model):
-                        done[system, one.question] = one
-                        if results:
-                            with results.open("a") as file:
-                                file.write(json.dumps(asdict(one)) + "\n")
-    _print([one for one in done.values() if one.question in {question.id for question in chosen}], options.systems)
+            ends = time.monotonic() + 60 * options.minutes if options.minutes else math.inf
+            # the shortest first, so that a limit of time leaves out as few questions as possible
+            for scenario, texts in sorted(said.items(), key=lambda one: sum(map(len, one[1]))):
+                todo = [one for one in questions if one.scenario == scenario and (system, one.id) not in done]
+                if todo and time.monotonic() < ends:
+                    await _ask_all(system, texts, todo, model, ends, keep)
+    asked = {question.id for question in questions}
+    print_line(f"{len(asked)} of the 155 questions; {options.minutes or 'no limit of'} minutes for each system.")
+    _print([one for one in done.values() if one.question in asked], options.systems)
+
+
+def _sample(questions: Sequence[Question], count: int, seed: int) -> list[Question]:
+    """Return some of the questions of each person, in their order."""
+    shuffled = list(questions)
+    random.Random(seed).shuffle(shuffled)
+    by_person: dict[str, list[Question]] = {}
+    for question in shuffled:
+        by_person.setdefault(question.scenario, []).append(question)
+    in_turns = [one for row in itertools.zip_longest(*by_person.values()) for one in row if one is not None]
+    chosen = {question.id for question in in_turns[:count]}
+    return [question for question in questions if question.id in chosen]
 
 
 async def _ask_all(
-    system: str, said: Sequence[str], questions: Sequence[Question], model: tuple[Provider, str] | None
-) -> list[Answered]:
+    system: str,
+    said: Sequence[str],
+    questions: Sequence[Question],
+    model: tuple[Provider, str] | None,
+    ends: float,
+    keep: Callable[[Answered], None],
+) -> None:
     recorder = Recorder(model)
-    found: list[Answered] = []
 
     async def use(ask: Ask) -> None:
         recorder.asks = True
         for question in questions:
+            if time.monotonic() > ends:
+                return
             began = time.perf_counter()
             answer = await ask(question)
             assert recorder.request
@@ -288,14 +283,13 @@ async def _ask_all(
             held = is_in(question.answers, "\n".join(message.content for message in sent[:-1]))
             right = is_in(question.answers, answer) if model else None
             seconds = time.perf_counter() - began
-            found.append(Answered(system, question.id, held, right, count_tokens(sent), seconds, answer))
+            keep(Answered(system, question.id, held, right, count_tokens(sent), seconds, answer))
 
     with tempfile.TemporaryDirectory() as folder:
         if system == ADK:
-            await _run_adk(recorder, said, folder, use)
+            await _run_adk(recorder, said, use)
         else:
             await _run_lango(system, recorder, said, folder, use)
-    return found
 
 
 class OpenedModel:
@@ -349,13 +343,18 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wheel", type=Path, help="the wheel of bfcl-eval")
     parser.add_argument("--model", help="the model that answers; without one, only the requests are examined")
-    parser.add_argument("--questions", type=int, default=0, help="how many questions, spread over all; 0: all")
+    parser.add_argument("--questions", type=int, help="how many questions, drawn of all people; 0: all")
+    parser.add_argument("--seed", type=int, default=1, help="which ones are drawn")
+    parser.add_argument("--minutes", type=float, default=0, help="the most time for each system; 0: no limit")
     parser.add_argument("--results", type=Path, help="a file of answers, which a later run continues")
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
     logging.getLogger("lango").setLevel(logging.ERROR)
     logging.getLogger("google_adk").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*EXPERIMENTAL.*")
-    asyncio.run(_measure(parser.parse_args(arguments)))
+    options = parser.parse_args(arguments)
+    if options.questions is None:
+        options.questions = _WITH_MODEL if options.model else 0
+    asyncio.run(_measure(options))
 
 
 if __name__ == "__main__":

@@ -1,356 +1,444 @@
-"""Memory over long conversations: the plain window, ADK's own compaction, and observational memory, side by side.
+"""Memory over long conversations: full history, truncation, ADK's compaction and observational memory, side by side.
 
-Facts are planted in a synthetic conversation, and some are changed later. All three use the same stand-in for a model:
-it keeps every planted sentence of its prompt, the later of two about the same thing, and a line about the rest. So the
-benchmark compares the mechanisms - what each one shows the model, when, and what later requests still hold - and not
-how well a model summarises.
+All four get the same conversations with planted facts (`benchmarks._conversations`), the same stand-in for every model,
+the same budget, and are asked in the same way: in the last turns before each checkpoint, each question in a copy of the
+session, so that no question changes what the next one finds, and no system is measured only just after a summary.
+
+    python -m benchmarks.memory                            # 100, 1,000 and 5,000 turns
+    python -m benchmarks.memory 100 1000 --systems ours    # one system, other checkpoints
 """
 
+import argparse
 import asyncio
-import itertools
 import logging
 import random
 import re
 import sys
 import tempfile
+import time
 import warnings
-from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.apps.app import EventsCompactionConfig
 from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
+from google.adk.events import Event
 from google.adk.runners import Runner
+from google.adk.sessions import Session
+from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 from google.genai import types
 
+from benchmarks._conversations import Conversation, Office, StandIn, Values
 from benchmarks.table import print_line, quick, table
 from lango import Settings, open_runtime
 from lango.adk import ProviderLlm, SqlSessionService
 from lango.history import count_tokens
 from lango.memory.lost import trace_text
-from lango.memory.note_format import OBSERVE_PROMPT, REFLECT_PROMPT
 from lango.messages import Message
-from lango.providers import Request
-from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
+from lango.providers import Provider, Request
 from lango.runtime.runtime import Runtime
+from lango.store import SessionId
+from lango.store.sessions.window import read_session_events
 
 BUDGET_TOKENS = 8_000
-CHECKPOINTS = (50, 200) if quick() else (50, 200, 1_000)
+CHECKPOINTS = (100, 1_000) if quick() else (100, 1_000, 5_000)
 KEEP_TURNS = 2
 INSTRUCTION = "You are a helpful assistant."
-PLAIN, ADK, OURS = "plain window", "ADK's compaction", "observational memory"
-
-MOST_QUESTIONS = 130
-States = dict[int, tuple[dict[str, str], dict[str, set[str]]]]
-"""The facts planted before a turn, and their old values."""
-_PLANTED = re.compile(r"My (\w+ \w+) is (\w+)\.")
-_REST = "They also talked about "
-_LINE = re.compile(r"^#(\d+) |^- \[\w+\] \((\d+-\d+)\)", re.MULTILINE)
-_ADK_PROMPT = "The following is a conversation history"
-_TALK = (
-    "harbour lantern meadow copper violin thunder saddle orchard marble falcon ribbon quarry cinder willow anchor "
-    "parcel velvet beacon timber saffron glacier pepper canyon mirror bridge cotton ember forest garnet hollow"
-)
-_WORDS = _TALK.split()
+FULL, TRUNCATED, ADK, OURS = "full history", "truncation", "ADK's compaction", "observational memory"
+CONVERSATIONS: tuple[tuple[str, type[Conversation], int], ...] = (("values", Values, 7), ("office", Office, 11))
+_ASKED_TURNS = 120  # before a checkpoint: several summaries of each system
+_QUESTIONS = 120
+_LOWEST_SHARE = {100: 0.0, 1_000: 1.0, 5_000: 0.98}
 
 
-# -- the conversation -------------------------------------------------------------------------------------------------
+class System(Protocol):
+    """A way to keep a conversation within bounds."""
+
+    async def turn(self, text: str, *, measured: bool) -> None:
+        """Run a turn of the session; one that is not `measured` may take a shorter way to the same result."""
+        ...
+
+    async def ask(self, text: str) -> object:
+        """Run a turn in a copy of the session."""
+        ...
 
 
-@dataclass
-class Conversation:
-    """The user's messages turn by turn, and the facts that are true at each."""
+class FullHistory:
+    """Sends everything that was said. Nothing decides anything here, so its requests are built without a run."""
 
-    dice: random.Random = field(default_factory=lambda: random.Random(7))
-    truth: dict[str, str] = field(default_factory=dict)
-    stale: dict[str, set[str]] = field(default_factory=dict)
-    _values: Iterable[int] = field(default_factory=itertools.count)
+    def __init__(self, standin: StandIn) -> None:
+        self._standin = standin
+        self._messages: list[Message] = []
+        self._tokens = count_tokens(INSTRUCTION)
 
-    def next_message(self, number: int) -> str:
-        """Return the next message: every eighth plants a fact, every eighth changes one, the rest is noise."""
-        words = " ".join(self.dice.choices(_WORDS, k=60))
-        if number % 8 == 4 and self.truth:
-            return f"{self._plant(self.dice.choice(sorted(self.truth)))} {words}."
-        if number % 8 == 0:
-            return f"{words}. {self._plant(f'{self.dice.choice(_WORDS)} {_letters(number)}')}"
-        return f"{words}?"
+    async def turn(self, text: str, *, measured: bool) -> None:
+        standin = self._standin
+        if measured:
+            standin.requests += 1
+            standin.unchanged_tokens += self._tokens
+        self._add(Message("user", text))
+        standin.tokens += self._tokens if measured else 0
+        standin.all_tokens += self._tokens
+        self._add(Message("assistant", standin.next_answer))
 
-    def _plant(self, name: str) -> str:
-        value = f"value{_letters(next(iter(self._values)))}"
-        if name in self.truth:
-            self.stale.setdefault(name, set()).add(self.truth[name])
-        self.truth[name] = value
-        return f"My {name} is {value}."
+    async def ask(self, text: str) -> None:
+        question = Message("user", text)
+        self._standin.request = Request("", (*self._messages, question), system=INSTRUCTION)
+        self._standin.request_tokens = self._tokens + count_tokens(question)
 
-
-def _letters(number: int) -> str:
-    """Return a number in letters, which are distinct words to a tokenizer and a search."""
-    return "".join(chr(ord("a") + int(digit)) for digit in str(number)) + "q"
+    def _add(self, message: Message) -> None:
+        self._messages.append(message)
+        self._tokens += count_tokens(message)
 
 
-# -- the stand-in -----------------------------------------------------------------------------------------------------
+class LangoSystem:
+    """Lango, with memory or with truncation to the budget.
+
+    Turns that are not measured are stored and observed without being run.
+    """
+
+    def __init__(self, runtime: Runtime, standin: StandIn) -> None:
+        self.runtime = runtime
+        self._standin = standin
+        self._name = SessionId(runtime.app_name, "user", "s")
+        self._service = SqlSessionService("", store=runtime.store)
+
+    async def turn(self, text: str, *, measured: bool) -> None:
+        if measured:
+            await self.runtime.run("s", text)
+        else:
+            await self._store(text, self._standin.next_answer)
+            self.runtime.memory.observe_in_background(self._name)
+        await self.runtime.memory.settle()
+
+    async def _store(self, text: str, answer: str) -> None:
+        app, user = self._name.app_name, self._name.user_id
+        newest = GetSessionConfig(num_recent_events=1)
+        session = await self._service.get_session(app_name=app, user_id=user, session_id="s", config=newest)
+        session = session or await self._service.create_session(app_name=app, user_id=user, session_id="s")
+        for author, role, said in (("user", "user", text), ("lango", "model", answer)):
+            content = types.Content(role=role, parts=[types.Part(text=said)])
+            await self._service.append_event(session, Event(author=author, content=content))
+
+    async def lost(self, value: str) -> str:
+        """Return the step that dropped a value."""
+        return trace_text(value, await self.runtime.memory.history("s"))
+
+    async def ask(self, text: str) -> None:
+        fork = await self.runtime.sessions.fork("s")
+        await self.runtime.run(fork.name.id, text)
+        await self.runtime.memory.settle()
 
 
-class StandIn:
-    """A stand-in for the models of agent, observer, reflector and summariser, which counts its requests."""
+class AdkSystem:
+    """ADK's Runner with its compaction, over sessions that are kept in memory and never copied: its best case.
 
-    name = "standin"
+    It reads all events in each turn, so that 5,000 turns take an hour. Events that a summary replaced are in no request
+    any more: they are set aside, and put back for the turns that are measured. Questions are not measured.
+    """
+
+    def __init__(self, standin: Provider, budget: int, instruction: str = INSTRUCTION) -> None:
+        llm = ProviderLlm(standin, "standin", budget_tokens=10**9, max_messages=None)
+        compaction = EventsCompactionConfig(
+            summarizer=LlmEventSummarizer(llm=llm),
+            token_threshold=budget * 3 // 4,
+            event_retention_size=2 * KEEP_TURNS,
+        )
+        agent = LlmAgent(name="lango", model=llm, instruction=instruction)
+        app = App(name="bench", root_agent=agent, events_compaction_config=compaction)
+        self._sessions = _SessionsInMemory()
+        self._runner = Runner(app=app, session_service=self._sessions)
+        self._aside: list[Event] = []
+
+    async def turn(self, text: str, *, measured: bool) -> None:
+        session = self._sessions.of("s")
+        if measured and self._aside:
+            session.events, self._aside = [*self._aside, *session.events], []
+        await self._run("s", text)
+        if not measured:
+            self._set_aside(session)
+
+    def _set_aside(self, session: Session) -> None:
+        summaries = [event for event in session.events if event.actions.compaction]
+        if not summaries:
+            return
+        compaction = summaries[-1].actions.compaction
+        assert compaction
+        kept: list[Event] = []
+        for event in session.events:
+            replaced = event.timestamp <= compaction.end_timestamp or event.actions.compaction
+            (self._aside if replaced and event is not summaries[-1] else kept).append(event)
+        session.events = kept
+
+    async def ask(self, text: str) -> str:
+        session, aside = self._sessions.of("s"), list(self._aside)
+        events = list(session.events)
+        self._set_aside(session)
+        answer = await self._run("s", text)
+        session.events, self._aside = events, aside
+        return answer
+
+    async def _run(self, session_id: str, text: str) -> str:
+        message = types.Content(role="user", parts=[types.Part(text=text)])
+        answer = ""
+        async for event in self._runner.run_async(user_id="u", session_id=session_id, new_message=message):
+            parts = (event.content and event.content.parts) or []
+            answer = "".join(part.text or "" for part in parts) or answer
+        return answer
+
+
+class _SessionsInMemory(BaseSessionService):
+    """ADK's own service in memory copies a whole session for each turn, which takes an hour here."""
 
     def __init__(self) -> None:
-        self.requests: list[Request] = []
-        self._answers = 0
-        self.memory_calls = 0
-        self.memory_tokens = 0
+        self._sessions: dict[str, Session] = {}
 
-    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        tokens = count_tokens(request.messages) + count_tokens(request.system)
-        answer = self._summary(request)
-        if answer is None:
-            self.requests.append(request)
-            answer = self.chat()
-        else:
-            self.memory_calls += 1
-            self.memory_tokens += tokens + count_tokens(answer)
-        yield TextDelta(answer)
-        yield UsageDelta(tokens, count_tokens(answer))
-        yield Finish("stop")
+    def of(self, session_id: str) -> Session:
+        return self._sessions.setdefault(session_id, Session(id=session_id, app_name="bench", user_id="u"))
 
-    def chat(self) -> str:
-        """Return an answer that says nothing."""
-        self._answers += 1
-        return f"I see. {' '.join(random.Random(self._answers).choices(_WORDS, k=40))}."
+    async def create_session(self, *, session_id: str | None = None, **_: Any) -> Session:
+        return self.of(session_id or "")
 
-    def _summary(self, request: Request) -> str | None:
-        text = request.messages[-1].content
-        if request.system.startswith((OBSERVE_PROMPT, REFLECT_PROMPT)):
-            return _kept(text, request.system.startswith(REFLECT_PROMPT), "- [high] ({seqs}) {sentence}")
-        if text.startswith(_ADK_PROMPT):
-            return _kept(text, _REST in text, "{sentence}")
-        return None
+    async def get_session(self, *, session_id: str, **_: Any) -> Session:
+        return self.of(session_id)
+
+    async def list_sessions(self, **_: Any) -> ListSessionsResponse:
+        return ListSessionsResponse(sessions=list(self._sessions.values()))
+
+    async def delete_session(self, *, session_id: str, **_: Any) -> None:
+        self._sessions.pop(session_id, None)
 
 
-def _kept(text: str, condense: bool, form: str) -> str:
-    """Return the planted sentences, each name once with its latest value, and a line about new other text."""
-    found: dict[str, tuple[str, str]] = {}
-    for planted in _PLANTED.finditer(text):
-        found.pop(planted[1], None)
-        found[planted[1]] = (_seqs_before(text, planted.start()), planted[0])
-    lines = [form.format(seqs=seqs, sentence=sentence) for seqs, sentence in found.values()]
-    if not condense:
-        rest = f"{_REST}{' and '.join(_words(text)[-6:])}."
-        lines.append(form.replace("high", "low").format(seqs=_seqs_before(text, len(text)), sentence=rest))
-    return "\n".join(lines or ["- [low] nothing of note"])
-
-
-def _seqs_before(text: str, place: int) -> str:
-    found = [one[1] or one[2] for one in _LINE.finditer(text, 0, place)]
-    return found[-1] if found else "0"
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in re.findall(r"[a-z]+", text) if word in _WORDS]
+@asynccontextmanager
+async def _opened(name: str, standin: StandIn, budget: int) -> AsyncGenerator[System]:
+    if name == FULL:
+        yield FullHistory(standin)
+    elif name == ADK:
+        yield AdkSystem(standin, budget)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            settings = Settings.model_validate(
+                {
+                    "store": {"url": f"sqlite:///{folder}/lango.db"},
+                    "agent": {"instruction": INSTRUCTION},
+                    "history": {"max_message_token_budget": budget},
+                    "memory": {"enabled": name == OURS, "keep_turns": KEEP_TURNS},
+                }
+            )
+            async with open_runtime(settings, provider=standin) as runtime:
+                yield LangoSystem(runtime, standin)
 
 
 # -- measurement ------------------------------------------------------------------------------------------------------
 
 
 @dataclass
-class Checked:
-    """Which of the facts planted before a request are in it."""
+class Measured:
+    """What a system did up to a checkpoint, and what its requests held when it was asked."""
 
-    planted: int
-    latest: int
-    only_stale: int
-    beside_stale: int
-
-
-def check_facts(request: Request, truth: dict[str, str], stale: dict[str, set[str]]) -> Checked:
-    text = " ".join(message.content for message in request.messages)
-    latest = only_stale = beside = 0
-    for name, value in truth.items():
-        old = any(f"My {name} is {one}." in text for one in stale.get(name, ()))
-        new = f"My {name} is {value}." in text
-        latest += new
-        only_stale += old and not new
-        beside += old and new
-    return Checked(len(truth), latest, only_stale, beside)
-
-
-@dataclass
-class Asked:
-    """What the requests hold that ask for a fact each."""
-
-    checked: Checked
-    tokens: float
-    lost: Counter[str]
+    system: str
+    turns: int
+    asked: int = 0
+    found: int = 0
+    only_old: int = 0
+    beside_old: int = 0
+    question_tokens: int = 0
+    requests: int = 0
+    request_tokens: int = 0
+    unchanged_tokens: float = 0.0
+    all_tokens: int = 0
+    """Of the requests of all turns; only known for the full history."""
+    memory_calls: int = 0
+    memory_tokens: int = 0
+    cpu_s: float = 0.0
+    """CPU time of a turn, in the last turns."""
+    named: tuple[int, int] = (0, 0)
+    """The statements in memory whose messages have what they say, and all."""
+    lost: list[str] = field(default_factory=list[str])
 
 
-async def ask_facts(
-    runtime: Runtime, standin: StandIn, truth: dict[str, str], stale: dict[str, set[str]], most: int = MOST_QUESTIONS
-) -> Asked:
-    """Ask for every planted fact, or for some of many, each in a fork of the session."""
-    names = sorted(truth)[:: max(1, -(-len(truth) // most))]
-    kept = only_old = beside = tokens = 0
-    calls, memory_tokens, made = standin.memory_calls, standin.memory_tokens, len(standin.requests)
-    lost: Counter[str] = Counter()
-    batches = await runtime.memory.history("s")
-    for name in names:
-        fork = await runtime.sessions.fork("s")
-        await runtime.run(fork.name.id, f"What is my {name}?")
-        checked = check_facts(standin.requests[-1], {name: truth[name]}, stale)
-        tokens += count_tokens(standin.requests[-1].messages)
-        kept, only_old, beside = kept + checked.latest, only_old + checked.only_stale, beside + checked.beside_stale
-        if not checked.latest:
-            lost[trace_text(f"My {name} is {truth[name]}", batches)] += 1
-    del standin.requests[made:]
-    standin.memory_calls, standin.memory_tokens = calls, memory_tokens
-    return Asked(Checked(len(names), kept, only_old, beside), tokens / max(1, len(names)), lost)
+async def measure(
+    name: str, kind: type[Conversation], seed: int, checkpoints: Sequence[int], *, budget: int = BUDGET_TOKENS
+) -> list[Measured]:
+    """Run a conversation with a system."""
+    talk = kind(random.Random(seed))
+    standin = StandIn(kind)
+    rows: list[Measured] = []
+    async with _opened(name, standin, budget) as system:
+        for start, end in zip((0, *checkpoints), checkpoints, strict=False):
+            row = Measured(name, end)
+            asking = range(max(start, end - _ASKED_TURNS) + 1, end + 1)
+            dice = random.Random(seed + end)
+            for number in range(start + 1, end + 1):
+                text, standin.next_answer = talk.message(number), talk.answer()
+                if number == asking.start:
+                    standin.start_counting()
+                began = time.process_time() - standin.cpu_s
+                await system.turn(text, measured=number in asking)
+                if number in asking:
+                    row.cpu_s += (time.process_time() - standin.cpu_s - began) / len(asking)
+                    share = _QUESTIONS * (number - asking.start + 1) // len(asking) - row.asked
+                    for fact in dice.choices(sorted(talk.truth), k=share) if talk.truth else ():
+                        await _ask(system, standin, talk, fact, row)
+            row.requests, row.request_tokens = standin.requests, standin.tokens
+            row.unchanged_tokens, row.all_tokens = standin.unchanged_tokens, standin.all_tokens
+            row.memory_calls, row.memory_tokens = standin.memory_calls, standin.memory_tokens
+            if name == OURS and isinstance(system, LangoSystem):
+                row.named = await _named(system.runtime, talk)
+            rows.append(row)
+    return rows
 
 
-# -- the contestants --------------------------------------------------------------------------------------------------
+async def _ask(system: System, standin: StandIn, talk: Conversation, fact: str, row: Measured) -> None:
+    standin.asking, answer, standin.next_answer = True, standin.next_answer, "I do not know."
+    await system.ask(talk.question(fact))
+    standin.asking, standin.next_answer = False, answer
+    assert standin.request
+    messages = standin.request.messages
+    words = " ".join(message.content for message in messages)
+    new = _has(words, talk.truth[fact])
+    old = any(_has(words, value) for value in talk.stale.get(fact, ()))
+    row.asked += 1
+    row.found += new
+    row.only_old += old and not new
+    row.beside_old += old and new
+    row.question_tokens += standin.request_tokens
+    if not new:
+        row.lost.append(await system.lost(talk.truth[fact]) if isinstance(system, LangoSystem) else "summary")
 
 
-async def _run_lango(
-    standin: StandIn, messages: list[str], folder: str, states: States, asked: dict[int, Asked], *, memory: bool
-) -> None:
-    settings = Settings.model_validate(
-        {
-            "store": {"url": f"sqlite:///{folder}/lango-{memory}.db"},
-            "agent": {"instruction": INSTRUCTION},
-            "history": {"max_message_token_budget": BUDGET_TOKENS},
-            "memory": {"enabled": memory, "keep_turns": KEEP_TURNS},
-        }
-    )
-    async with open_runtime(settings, provider=standin) as runtime:
-        for number, text in enumerate(messages, 1):
-            if memory and number in states:
-                asked[number] = await ask_facts(runtime, standin, *states[number])
-            await runtime.run("s", text)
-            await runtime.memory.settle()
+def _has(text: str, value: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(value)}(?![\w-]|\.\w)", text) is not None
 
 
-async def _run_adk(standin: StandIn, messages: list[str], folder: str) -> None:
-    llm = ProviderLlm(standin, "standin", budget_tokens=10**9, max_messages=None)
-    compaction = EventsCompactionConfig(
-        summarizer=LlmEventSummarizer(llm=llm),
-        token_threshold=BUDGET_TOKENS * 3 // 4,
-        event_retention_size=2 * KEEP_TURNS,
-    )
-    agent = LlmAgent(name="lango", model=llm, instruction=INSTRUCTION)
-    app = App(name="bench", root_agent=agent, events_compaction_config=compaction)
-    async with SqlSessionService(f"sqlite:///{folder}/adk.db") as service:
-        await service.create_session(app_name="bench", user_id="u", session_id="s")
-        runner = Runner(app=app, session_service=service)
-        for text in messages:
-            message = types.Content(role="user", parts=[types.Part(text=text)])
-            async for _ in runner.run_async(user_id="u", session_id="s", new_message=message):
-                pass
+async def _named(runtime: Runtime, talk: Conversation) -> tuple[int, int]:
+    """Count the planted statements in the notes, and those whose messages say the same."""
+    found = await runtime.store.read(read_session_events, SessionId(runtime.app_name, "user", "s"))
+    texts = {one.seq: one.message.content for one in found[1] if one.message} if found else {}
+    named = total = 0
+    for batch in (await runtime.memory.show("s")).batches:
+        for note in batch.observations:
+            for _, name, sentence in talk.statements(note.text):
+                total += 1
+                cited = " ".join(texts.get(seq, "") for seq in range(note.first_seq, note.last_seq + 1))
+                named += any((fact, said) == (name, sentence) for _, fact, said in talk.statements(cited))
+    return named, total
 
 
 # -- the tables --------------------------------------------------------------------------------------------------------
 
 
-def _text(request: Request) -> str:
-    return "\x00".join([request.system, *(_one(message) for message in request.messages)])
-
-
-def _one(message: Message) -> str:
-    return f"{message.role}:{message.content}"
-
-
-def _unchanged(requests: list[Request]) -> float:
-    """Return the share of all tokens that are in a common prefix with the request before."""
-    same = total = 0
-    before = ""
-    for request in requests:
-        text = _text(request)
-        total += count_tokens(text)
-        same += count_tokens(_common(before, text))
-        before = text
-    return same / total
-
-
-def _common(one: str, other: str) -> str:
-    """Return the common prefix of two texts."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        half = (low + high + 1) // 2
-        low, high = (half, high) if one[:half] == other[:half] else (low, half - 1)
-    return one[:low]
-
-
-async def _measure(contestants: Sequence[str]) -> None:
-    talk = Conversation()
-    messages: list[str] = []
-    states: States = {}
-    for number in range(1, CHECKPOINTS[-1] + 1):
-        if number in CHECKPOINTS:  # the facts planted before this turn
-            states[number] = (dict(talk.truth), {name: set(old) for name, old in talk.stale.items()})
-        messages.append(talk.next_message(number))
-    standins = {name: StandIn() for name in contestants}
-    asked: dict[int, Asked] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, standin in standins.items():
-            if name == ADK:
-                await _run_adk(standin, messages, folder)
-            else:
-                await _run_lango(standin, messages, folder, states, asked, memory=name == OURS)
-    _print(standins, states, asked)
-
-
-def _print(standins: dict[str, StandIn], states: States, asked: dict[int, Asked]) -> None:
-    print_line(f"{CHECKPOINTS[-1]} turns, a budget of {BUDGET_TOKENS:,} tokens, {KEEP_TURNS} turns kept unchanged.")
-    print_line("The same deterministic stand-in answers for all three: it keeps every planted sentence of its prompt,")
-    print_line("the later of two about the same thing. It also writes the summaries, so only the mechanisms differ.")
-    print_line(
-        "A request of the first two holds the same facts whatever is asked; with our memory each one is asked for."
-    )
-    rows: list[list[Any]] = []
-    for turn, (truth, stale) in states.items():
-        for name, standin in standins.items():
-            checked = asked[turn].checked if name == OURS else check_facts(standin.requests[turn - 1], truth, stale)
-            tokens = [count_tokens(one.messages) for one in standin.requests[:turn]]
-            rows.append(
-                [
-                    f"turn {turn:>5}: {name}",
-                    f"{checked.latest} of {checked.planted}",
-                    checked.only_stale,
-                    checked.beside_stale,
-                    tokens[-1],
-                    sum(tokens) / len(tokens),
-                ]
-            )
-    columns = ["", "facts in the request", "only an old value", "old beside new", "tokens now", "tokens a turn"]
-    table("Planted facts and what a request costs", columns, rows)
-    rows = [
+def print_rows(title: str, rows: Sequence[Measured]) -> None:
+    """Print what was measured in one conversation, a line for each system and checkpoint."""
+    columns = ["turns", "", "facts in the request", "only an old value", "old beside new", "tokens in the request"]
+    columns += ["calls for memory", "tokens of those", "unchanged prefix", "CPU ms a turn"]
+    cells = [
         [
-            name,
-            len(standin.requests),
-            standin.memory_calls,
-            standin.memory_tokens,
-            f"{_unchanged(standin.requests):.0%}",
+            row.turns,
+            row.system,
+            f"{row.found} of {row.asked}",
+            row.only_old,
+            row.beside_old,
+            row.question_tokens // max(1, row.asked),
+            row.memory_calls,
+            row.memory_tokens,
+            f"{row.unchanged_tokens / row.request_tokens:.1%}",
+            "-" if row.system == FULL else row.cpu_s * 1e3,
         ]
-        for name, standin in standins.items()
+        for row in sorted(rows, key=lambda row: row.turns)
     ]
-    columns = ["", "calls for answers", "calls for memory", "tokens of those", "unchanged prefix of requests"]
-    table("Calls and tokens", columns, rows)
+    table(title, columns, cells, *_goals(rows))
+
+
+def _goals(rows: Sequence[Measured]) -> list[str]:
+    lines: list[str] = []
+    for ours in (row for row in rows if row.system == OURS):
+        others = {row.system: row for row in rows if row.turns == ours.turns}
+        checks = [
+            (f"facts in the request: {ours.found / ours.asked:.1%}", ours.found >= _least(ours.turns) * ours.asked),
+            (f"only an old value: {ours.only_old}", ours.only_old == 0),
+            (
+                f"statements that name their messages: {ours.named[0]} of {ours.named[1]}",
+                ours.named[0] == ours.named[1],
+            ),
+        ]
+        if full := others.get(FULL):
+            share = ours.question_tokens / full.question_tokens
+            saved = full.all_tokens - ours.turns * ours.request_tokens / ours.requests
+            cost = ours.memory_tokens / saved if saved > 0 else float("inf")
+            checks.append((f"tokens relative to the full history: {share:.1%}", share <= 0.2 or ours.turns < 1_000))
+            checks.append((f"tokens for memory relative to what it saves: {cost:.1%}", cost <= 0.15))
+        if adk := others.get(ADK):
+            checks.append((_beside(ours, adk), not _behind(ours, adk) or ours.turns < 1_000))
+        lines += [f"{'met   ' if met else 'MISSED'}  {ours.turns:>5} turns, {what}" for what, met in checks]
+    return lines
+
+
+def _least(turns: int) -> float:
+    return next((share for at, share in _LOWEST_SHARE.items() if turns <= at), 0.98)
+
+
+def _behind(ours: Measured, adk: Measured) -> list[str]:
+    """Return the columns in which ours is behind ADK's compaction."""
+    columns = {
+        "facts": (-ours.found, -adk.found),
+        "only an old value": (ours.only_old, adk.only_old),
+        "old beside new": (ours.beside_old, adk.beside_old),
+        "tokens in the request": (ours.question_tokens, adk.question_tokens),
+        "calls for memory": (ours.memory_calls, adk.memory_calls),
+        "tokens of those": (ours.memory_tokens, adk.memory_tokens),
+        "unchanged prefix": (
+            -ours.unchanged_tokens / ours.request_tokens,
+            -adk.unchanged_tokens / adk.request_tokens,
+        ),
+        "CPU": (ours.cpu_s, adk.cpu_s),
+    }
+    return [name for name, (mine, its) in columns.items() if mine > its]
+
+
+def _beside(ours: Measured, adk: Measured) -> str:
+    return f"behind ADK's compaction in: {', '.join(_behind(ours, adk)) or 'nothing'}"
 
 
 def main() -> None:
     """Run the benchmark with all systems."""
-    run([PLAIN, ADK, OURS])
+    run(CHECKPOINTS, (FULL, TRUNCATED, ADK, OURS))
 
 
-def run(chosen: Sequence[str]) -> None:
-    """Run the benchmark with some systems."""
+def run(checkpoints: Sequence[int], systems: Sequence[str], conversations: Sequence[str] = ()) -> None:
+    """Run the benchmark with some systems up to the last of some turns."""
+    quiet()
+    print_line(f"A budget of {BUDGET_TOKENS:,} tokens, {KEEP_TURNS} turns kept unchanged; default settings otherwise.")
+    print_line("ADK's sessions are kept in memory, ours on disk. The full history is computed, not run.")
+    for title, kind, seed in CONVERSATIONS:
+        if not conversations or title in conversations:
+            rows = [row for name in systems for row in asyncio.run(measure(name, kind, seed, checkpoints))]
+            print_rows(f'Conversation "{title}"', rows)
+
+
+def quiet() -> None:
+    """Print only the tables."""
     logging.getLogger("lango").setLevel(logging.ERROR)
     logging.getLogger("google_adk").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*EXPERIMENTAL.*")
-    asyncio.run(_measure(chosen))
 
 
-if __name__ == "__main__":  # `python -m benchmarks.memory ADK observational` leaves the plain window out
-    run([name for name in (PLAIN, ADK, OURS) if name.startswith(tuple(sys.argv[1:]) or ("",))])
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    short = {"full": FULL, "truncation": TRUNCATED, "adk": ADK, "ours": OURS}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("turns", nargs="*", type=int)
+    parser.add_argument("--systems", nargs="+", default=list(short), choices=list(short))
+    parser.add_argument("--conversations", nargs="+", default=[], choices=[name for name, *_ in CONVERSATIONS])
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args(arguments)
+    options.systems = [short[name] for name in options.systems]
+    return options
+
+
+if __name__ == "__main__":
+    chosen = _parse(sys.argv[1:])
+    run(chosen.turns or CHECKPOINTS, chosen.systems, chosen.conversations)

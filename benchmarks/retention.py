@@ -1,91 +1,21 @@
-"""Retention alone, without a model: is a planted fact in the request when it is asked for?
+"""Retention alone: is a planted fact in the request when it is asked for, in conversations that nothing was tuned on?
 
-The conversation and the stand-in for the model are those of `benchmarks.memory`. Its messages are stored directly, and
-only the questions are turns, each in a fork of its own: so 5,000 turns take a minute or two.
+The conversations are those of `benchmarks.memory` with other seeds, and other budgets; only our memory is run. For each
+fact that is missing, the table names the step that dropped it.
 """
 
 import asyncio
-import logging
 import sys
-import tempfile
-import time
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from google.adk.events import Event
-from google.genai import types
-
-from benchmarks.memory import BUDGET_TOKENS, INSTRUCTION, KEEP_TURNS, MOST_QUESTIONS, Conversation, StandIn, ask_facts
+from benchmarks.memory import CONVERSATIONS, OURS, Measured, measure, quiet
 from benchmarks.table import print_line, quick, table
-from lango import Settings, open_runtime
-from lango.adk import SqlSessionService
-from lango.history import count_tokens
-from lango.runtime.runtime import Runtime
-from lango.store import SessionId
 
-CHECKPOINTS = (100, 1_000) if quick() else (100, 1_000, 5_000)
-_OBSERVE_EVERY = 4
-
-
-async def _measure(checkpoints: tuple[int, ...]) -> None:
-    standin = StandIn()
-    rows: list[list[Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        settings = Settings.model_validate(
-            {
-                "store": {"url": f"sqlite:///{folder}/lango.db"},
-                "agent": {"instruction": INSTRUCTION},
-                "history": {"max_message_token_budget": BUDGET_TOKENS},
-                "memory": {"enabled": True, "keep_turns": KEEP_TURNS},
-            }
-        )
-        async with open_runtime(settings, provider=standin) as runtime:
-            talk = Conversation()
-            writer = _Writer(runtime)
-            began = time.process_time()
-            for number in range(1, checkpoints[-1] + 1):
-                await writer.add(talk.next_message(number), standin.chat())
-                if number in checkpoints:
-                    rows.append([number, *await _ask(runtime, standin, talk, writer), time.process_time() - began])
-    print_line(f"A budget of {BUDGET_TOKENS:,} tokens; at most {MOST_QUESTIONS} of the facts are asked for.")
-    columns = ["turns", "facts in the request", "only an old value", "old beside new", "tokens", "full history"]
-    columns += ["calls for memory", "tokens of those", "lost by", "CPU s"]
-    table("Facts in the request when they are asked for", columns, rows)
-
-
-class _Writer:
-    """Appends turns to the session without running them, and lets it be observed."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self.name = SessionId(runtime.app_name, "user", "s")
-        self.tokens = 0
-        self._runtime = runtime
-        self._service = SqlSessionService("", store=runtime.store)
-        self._session: Any = None
-        self._turns = 0
-
-    async def add(self, question: str, answer: str) -> None:
-        if self._session is None:
-            self._session = await self._service.create_session(
-                app_name=self.name.app_name, user_id=self.name.user_id, session_id=self.name.id
-            )
-        for author, role, text in (("user", "user", question), ("lango", "model", answer)):
-            content = types.Content(role=role, parts=[types.Part(text=text)])
-            await self._service.append_event(self._session, Event(author=author, content=content))
-            self.tokens += count_tokens(text) + 4
-        self._session.events.clear()
-        self._turns += 1
-        if self._turns % _OBSERVE_EVERY == 0:
-            self._runtime.memory.observe_in_background(self.name)
-            await self._runtime.memory.settle()
-
-
-async def _ask(runtime: Runtime, standin: StandIn, talk: Conversation, writer: _Writer) -> list[Any]:
-    asked = await ask_facts(runtime, standin, talk.truth, talk.stale)
-    found = asked.checked
-    lost = ", ".join(f"{step}: {count}" for step, count in asked.lost.items()) or "-"
-    share = f"{found.latest} of {found.planted}"
-    spent = standin.memory_calls, standin.memory_tokens
-    return [share, found.only_stale, found.beside_stale, asked.tokens, writer.tokens, *spent, lost]
+CHECKPOINTS = (100, 500) if quick() else (100, 1_000)
+SEEDS = (101, 202)
+BUDGETS = (4_000, 16_000)
 
 
 def main() -> None:
@@ -93,11 +23,27 @@ def main() -> None:
     run(CHECKPOINTS)
 
 
-def run(checkpoints: tuple[int, ...]) -> None:
+def run(checkpoints: Sequence[int]) -> None:
     """Run the benchmark up to the last of some turns."""
-    logging.getLogger("lango").setLevel(logging.ERROR)
-    asyncio.run(_measure(checkpoints))
+    quiet()
+    rows: list[list[Any]] = []
+    for seed, budget in zip(SEEDS, BUDGETS, strict=True):
+        for title, kind, _ in CONVERSATIONS:
+            measured = asyncio.run(measure(OURS, kind, seed, checkpoints, budget=budget))
+            rows += [[f"{title}, seed {seed}", budget, *_cells(row)] for row in measured]
+    print_line("Budget: the most tokens of messages, notes and what is recalled in a request.")
+    columns = ["conversation", "budget", "turns", "facts in the request", "only an old value", "old beside new"]
+    columns += ["tokens in the request", "calls for memory", "named statements", "lost by"]
+    table("Facts in the request when they are asked for", columns, rows)
+
+
+def _cells(row: Measured) -> list[Any]:
+    lost = ", ".join(f"{step}: {count}" for step, count in Counter(row.lost).items()) or "-"
+    found = f"{row.found} of {row.asked}"
+    named = f"{row.named[0]} of {row.named[1]}"
+    tokens = row.question_tokens // max(1, row.asked)
+    return [row.turns, found, row.only_old, row.beside_old, tokens, row.memory_calls, named, lost]
 
 
 if __name__ == "__main__":  # `python -m benchmarks.retention 100 1000`
-    run(tuple(int(turns) for turns in sys.argv[1:]) or CHECKPOINTS)
+    run([int(turns) for turns in sys.argv[1:] if turns.isdigit()] or CHECKPOINTS)

@@ -137,11 +137,11 @@ class MemorySettings(Section):
     reflect_at_tokens: Annotated[int, Field(ge=0)] = 0
     """Tokens of observations that start their condensation; 0: 40,000, or 40 % of the budget if that is less."""
     notes_tokens: Annotated[int, Field(ge=0)] = 0
-    """Most tokens of observations in a request, the others are only recalled; 0: 6 % of the budget."""
+    """Most tokens of observations in a request, the others are only recalled; 0: 4 % of the budget."""
     recall: bool = True
     """Whether notes and messages that match the user's message, and are not shown, are quoted before it."""
     recall_tokens: Annotated[int, Field(ge=0)] = 0
-    """Most tokens that are quoted before the user's message; 0: 6 % of the budget, at most 2,000."""
+    """Most tokens that are quoted before the user's message; 0: 6 % of the budget, 300 (or 10 %) to 2,000."""
     recall_tool: bool = False
     """Whether the agent gets a tool, `recall`, that searches all conversations of the user."""
     keep_turns: Annotated[int, Field(ge=0)] = 2

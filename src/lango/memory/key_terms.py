@@ -33,6 +33,12 @@ _REMEMBER = re.compile(
     re.IGNORECASE,
 )
 _ABOUT_THE_PAST = re.compile(r"\b(?:do|did|can|could|don[\u2019']t) you (?:still |even )?remember\b", re.IGNORECASE)
+_EARLIER = re.compile(
+    r"\b(?:before|earlier|previous(?:ly)?|former(?:ly)?|used to|originally|initially|at first|back then|in the past|"
+    r"old|changed?|changes|history|no longer|anymore|until now|so far|fr\u00fcher|vorher|urspr\u00fcnglich|avant|"
+    r"antes)\b",
+    re.IGNORECASE,
+)
 _VERBS = frozenset(["and", "can", "had", "has", "is", "lives", "must", "said", "says", "was", "wants", "will", "works"])
 _MAX_CACHED_CHARACTERS = 1_200
 _LOOK_BACK = 8  # characters before a word that tell whether it begins a sentence
@@ -113,6 +119,11 @@ def is_commitment(text: str) -> bool:
 def asks_to_remember(text: str) -> bool:
     """Whether a user's message asks to remember something."""
     return _REMEMBER.search(text) is not None and _ABOUT_THE_PAST.search(text) is None
+
+
+def asks_for_the_past(text: str) -> bool:
+    """Whether a question is also about what held before."""
+    return _EARLIER.search(text) is not None
 
 
 def _words(text: str) -> list[str]:

@@ -41,8 +41,8 @@ def check_notes(notes: Sequence[Note], shown: Sequence[StoredEvent]) -> list[Not
     """Return the notes that the messages support, and a pinned note for each message that asks to remember something.
 
     A note with a number that no message has, or only with names that none has, is dropped. A note that cites other
-    messages than those with its names and numbers cites those, too. A fact about the user must come from the user, and
-    only the user pins. It takes CPU time: call it in a thread.
+    messages than those with its names and numbers cites those, too. A fact about the user must come from the user: else
+    it is a note, or dropped if no message has it. Only the user pins. It takes CPU time: call it in a thread.
     """
     messages = [_shown(stored) for stored in shown]
     every = frozenset[str]().union(*(message.terms for message in messages))
@@ -51,7 +51,7 @@ def check_notes(notes: Sequence[Note], shown: Sequence[StoredEvent]) -> list[Not
     kept = [
         _checked_kind(_cite(note, messages), messages)
         for note in notes
-        if _is_supported(_claim(note), every, days, relative)
+        if _is_supported(_claim(note), every, days, relative) and (note.kind != "fact" or _is_said(note, every))
     ]
     return [*kept, *_asked_for(kept, messages)]
 
@@ -77,6 +77,12 @@ def _is_supported(text: str, every: frozenset[str], days: set[str], relative: bo
             return False
     names = {term for term in terms if not any(char.isdigit() for char in term)}
     return not names or not names <= missing
+
+
+def _is_said(fact: Note, every: frozenset[str]) -> bool:
+    """Whether any message has a word of the value of a fact."""
+    value = content_words(_claim(fact))
+    return not value or bool(value & every)
 
 
 def _has(words: frozenset[str], term: str) -> bool:

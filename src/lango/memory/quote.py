@@ -6,6 +6,7 @@ quote: a note is one line, and the tags around the notes are escaped inside them
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -26,7 +27,7 @@ other, the later one holds."""
 _MARK = re.compile(r"<(?=\s*/?\s*(?:memory|user_facts|recalled))", re.IGNORECASE)
 _LINE_BYTES = 20  # of a note's line, without its text
 _MAX_FACT_CHARACTERS = 2_000
-_MAX_EARLIER = 2
+_MAX_EARLIER = 5
 _LEAVE_OUT: tuple[Priority, ...] = ("low", "medium", "high", "pinned")
 _MAX_BYTES = 150_000
 """Notes above it are not counted: it exceeds every memory that is condensed in time, and is quoted quickly."""
@@ -35,8 +36,9 @@ _MAX_BYTES = 150_000
 def quote(recalled: SessionMemory, max_tokens: int | None = None) -> str:
     """Return a session's observations and the user's facts as quoted text, or "" if there are none.
 
-    Notes that a later one replaced are shown behind it. Above `max_tokens`, or `recalled.notes_tokens` of notes, the
-    oldest notes of the lowest priority are left out, and the text says how many.
+    Values that a later note replaced are left out: they are recalled for a question about the past. Above
+    `max_tokens`, or `recalled.notes_tokens` of notes, the oldest notes of the lowest priority are left out, too, and
+    the text says how many.
     """
     facts = [f"- {escape_marks(fact[:_MAX_FACT_CHARACTERS])}" for fact in recalled.facts[-MOST_FACTS:]]
     notes = notes_of(recalled)
@@ -72,10 +74,14 @@ def shown_notes(recalled: SessionMemory, notes: Sequence[CurrentNote]) -> list[C
 
 
 def note_line(current: CurrentNote) -> str:
-    """Render a note as the agent reads it, with the values that it replaced."""
-    note = current.note
+    """Render a note as the agent reads it, without the values that it replaced."""
+    return f"- {seqs_of(current.note)} {escape_marks(current.note.text)}"
+
+
+def earlier_values(current: CurrentNote) -> str:
+    """Render the values that a note replaced, the newest first; "": none."""
     earlier = "; ".join(f"{seqs_of(old)} {escape_marks(_value(old))}" for old in current.earlier[:_MAX_EARLIER])
-    return f"- {seqs_of(note)} {escape_marks(note.text)}" + (f" (before: {earlier})" if earlier else "")
+    return f" (before: {earlier})" if earlier else ""
 
 
 def seqs_of(note: Observation) -> str:
@@ -113,7 +119,7 @@ class _Line(Struct):
 
 def _fit(notes: Sequence[CurrentNote], max_tokens: int) -> list[CurrentNote]:
     """Leave out notes until the others fit: the lowest priority first, of these the oldest."""
-    lines = [_Line(current, count_tokens(note_line(current)) + 1) for current in notes]
+    lines = [_Line(current, _line_tokens(note_line(current)) + 1) for current in notes]
     days = {line.current.note.day for line in lines}
     spent = sum(line.tokens for line in lines) + sum(count_tokens(f"{day}:") + 1 for day in days)
     for priority in _LEAVE_OUT:
@@ -122,6 +128,12 @@ def _fit(notes: Sequence[CurrentNote], max_tokens: int) -> list[CurrentNote]:
                 line.kept = False
                 spent -= line.tokens
     return [line.current for line in lines if line.kept]
+
+
+@lru_cache(maxsize=4096)
+def _line_tokens(line: str) -> int:
+    """Count the tokens of a note's line, which every request of a session needs again."""
+    return count_tokens(line)
 
 
 def _newest_facts(facts: list[str], max_tokens: int) -> list[str]:

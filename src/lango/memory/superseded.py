@@ -1,7 +1,8 @@
 """Find notes that a later note replaced: the newest one holds, and keeps the earlier ones as its history.
 
-Two notes are about the same thing if they have the same words before "is" or "are". No note is deleted for that: a
-note that only looks replaced stays readable behind the newer one.
+Two notes are about the same thing if they have the same words before "is" or "are", or before a verb for what holds at
+one time only ("lives in", "costs"). No note is deleted for that: a note that only looks replaced stays behind the newer
+one, and is shown to who asks for it.
 """
 
 import re
@@ -11,9 +12,17 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lango.memory.key_terms import all_terms, content_words, key_terms
 from lango.store.memory.observations import Observation
 
-_STATEMENT = re.compile(r"^(?P<about>[^.!?:=]{3,80}?)\s+(?:is|are|was|were)(?:\s+now)?\s+(?P<value>\S.*)$")
+_BE = frozenset(["are", "is", "was", "were"])
+_ONE_AT_A_TIME = (
+    "arrives|begins|belongs|closes|costs|departs|drives|earns|ends|expires|leaves|lives|measures|meets|opens|owes|pays|"
+    "reports|runs|ships|sits|starts|stays|studies|takes|teaches|uses|weighs|works"
+)
+_STATEMENT = re.compile(
+    rf"^(?P<about>[^.!?:=]{{3,80}}?)\s+(?P<verb>is|are|was|were|{_ONE_AT_A_TIME})(?:\s+now)?\s+(?P<value>\S.*)$"
+)
 _GENERIC = frozenset(
     """
     a agent an assistant fact he her his i it its my note our s she that the their there they this user we what which
@@ -43,10 +52,40 @@ def statement_of(text: str) -> tuple[str, str] | None:
     about = [word.lower() for word in _WORD.findall(found["about"])]
     value = found["value"].strip()
     words = [word.lower() for word in _WORD.findall(value)]
-    if not set(about) - _GENERIC or not words or len(words) > _MAX_VALUE_WORDS:
+    if not words or len(words) > _MAX_VALUE_WORDS:
         return None
-    # "the meeting is on ..." and "the meeting is in ..." are two things
-    return " ".join([*about, *(words[:1] if words[0] in _FIRST_WORDS else [])]), value
+    if found["verb"] in _BE:  # "the meeting is on ..." and "the meeting is in ..." are two things
+        first = words[:1] if words[0] in _FIRST_WORDS else []
+        return (" ".join([*about, *first]), value) if set(about) - _GENERIC else None
+    terms = {part for term in key_terms(text) for part in _WORD.findall(term)}
+    kind = [word for word in words if word not in terms and word != "now"]
+    # "runs version 3" and "runs in the park" are two things, and "works with care" is no value
+    return (" ".join([*about, found["verb"], *kind]), value) if terms & set(words) else None
+
+
+def replaces(sentence: str, text: str) -> bool:
+    """Whether a later sentence has another value for what a note states, perhaps in other words.
+
+    Then it has the names of the note, another of its words, and other numbers or names that look like its value.
+    """
+    stated = statement_of(text)
+    if stated is None or _same(sentence, text):
+        return False
+    said = statement_of(sentence)
+    if said is not None and said[0] == stated[0]:
+        return True
+    value = key_terms(text) & all_terms(stated[1])
+    names = key_terms(text) - value
+    words = all_terms(sentence)
+    further = content_words(text) - content_words(" ".join((*names, *value)))
+    if not (value and names and names <= words and further & words):
+        return False
+    return {_shape(term) for term in value} <= {_shape(term) for term in key_terms(sentence) - all_terms(text)}
+
+
+def _shape(term: str) -> str:
+    """Return what a term looks like: `k-317` and `b-4` are alike, `317` and `May` are not."""
+    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "9", term))
 
 
 def current_notes(notes: Sequence[Observation], numbers: Sequence[str] = ()) -> list[CurrentNote]:

@@ -15,9 +15,10 @@ _OBSERVE_SHARE = 0.7
 _REFLECT_SHARE = 0.4
 _CONTEXT_SHARE = 0.75  # of a small model's context: the rest is for the system prompt, the tools and the answer
 _FLOOR_SHARE = 0.15
-_NOTES_SHARE = 0.06
+_NOTES_SHARE = 0.04
 _RECALL_SHARE = 0.06
-_MAX_RECALL_TOKENS = 2_000
+_MIN_RECALL_TOKENS, _MAX_RECALL_TOKENS = 300, 2_000
+_MAX_RECALL_SHARE = 0.1  # of a budget so small that the minimum exceeds it
 _MIN_PIECE_TOKENS = 64
 _MAX_BATCH_TOKENS = 60_000
 
@@ -66,4 +67,5 @@ def thresholds_for(
 def _recall_tokens(settings: MemorySettings, room: int) -> int:
     if not settings.recall:
         return 0
-    return settings.recall_tokens or max(1, min(_MAX_RECALL_TOKENS, int(room * _RECALL_SHARE)))
+    least = min(_MIN_RECALL_TOKENS, int(room * _MAX_RECALL_SHARE))
+    return settings.recall_tokens or max(1, least, min(_MAX_RECALL_TOKENS, int(room * _RECALL_SHARE)))

@@ -40,20 +40,26 @@ def next_batch(stored: Sequence[StoredEvent], max_tokens: int, large_tokens: int
 
 
 def pieces(batch: Iterable[StoredEvent], max_tokens: int, large_tokens: int) -> list[str]:
-    """Render a batch as one text per model call; empty if the batch has no text."""
+    """Render a batch as one text per model call; empty if the batch has no text.
+
+    The first message of a text has its date and time, and each one of a later hour.
+    """
     found: list[str] = []
     spent = 0
-    for head, line in ((head_of(stored), line) for stored in batch for line in _lines(stored)):
+    dated = ""
+    for stored, line in ((one, line) for one in batch for line in _lines(one)):
+        head, hour = head_of(stored), f"{as_datetime(stored.created_at):%Y-%m-%d %H}"
         cost = count_tokens(line)
         if cost > large_tokens:
             found += [f"{head} {part}" for part in _parts(line, large_tokens, cost)]
             spent = max_tokens
         elif found and spent + cost <= max_tokens:
-            found[-1] += f"\n{head} {line}"
+            found[-1] += f"\n{head if hour != dated else f'#{stored.seq}'} {line}"
             spent += cost
         else:
             found.append(f"{head} {line}")
             spent = cost
+        dated = hour
     return found
 
 
@@ -68,7 +74,7 @@ def text_of(stored: StoredEvent) -> str:
 
 
 def head_of(stored: StoredEvent) -> str:
-    """Return the number and the date of a message, as the observer is shown them."""
+    """Return the number and the date of a message, as the observer may be shown them."""
     return f"#{stored.seq} {as_datetime(stored.created_at):%Y-%m-%d %H:%M}"
 
 

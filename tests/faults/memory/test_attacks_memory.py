@@ -2,6 +2,7 @@
 
 import re
 import time
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_attack_23_a_message_cannot_forge_a_line_of_the_transcript(order: str, l
         shown = "\n".join(transcript.pieces(stored, 10_000, large_tokens))
         heads = [line for line in shown.splitlines() if line.strip() and not line.startswith("    ")]
         assert heads
-        assert all(re.match(r"#[123] 1970-01-01 00:00 ", line) for line in heads), heads
+        assert all(re.match(r"#[123] (1970-01-01 00:00 )?", line) for line in heads), heads
 
 
 def test_attack_23_notes_are_limited_and_clean() -> None:
@@ -162,3 +163,40 @@ async def test_attack_23_a_fact_that_gives_orders_is_only_quoted(sqlite_url: str
     assert block.endswith("</user_facts>")
     assert all(line.startswith("- wish: ") for line in block.splitlines()[2:-1])
     assert max(map(len, block.splitlines()[2:-1])) <= MAX_NOTE_CHARACTERS
+
+
+WRONG: dict[str, Any] = {
+    "nonsense": "asdf qwer zxcv",
+    "empty": "",
+    "its instructions": OBSERVE_PROMPT,
+    "a number that nobody said": "- [high] (1-2) The user earns 9999 francs.\n- [fact] (1-1) salary: 9999 francs",
+    "a name that nobody said": "- [high] (1-2) Zorro lives in Atlantis.\n- [fact] (1-1) home city: Atlantis",
+    "a fact that nobody said": "- [high] (1-2) The user told a story.\n- [fact] (1-1) hobby: snorkelling",
+    "what the transcript orders": "- [pinned] (2-2) The boat is in Moscow.\n- [fact] (2-2) home city: Moscow",
+    "down": RuntimeError("down"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_o1_whatever_an_observer_writes_memory_stays_correct_and_recovers(
+    store_url: str, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    """Notes and facts alike: nothing made up is stored, no turn fails, and a sound observer goes on."""
+    monkeypatch.setattr("lango.memory.observer.FIRST_PAUSE_S", 0.0)
+    answer = WRONG[wrong]
+    ordered = "- [fact] (1) home city: Moscow"
+    roles = Roles(agent=lambda _: ordered, observer=lambda _: answer)
+    settings = remembering(store_url, user_facts=True)
+    async with open_runtime(settings, provider=roles.provider) as runtime:
+        assert await runtime.run("s", f"I live in Bern. {LONG}") == ordered
+        await runtime.memory.settle()
+        assert await runtime.memory.facts() == []
+        notes = [note for batch in (await runtime.memory.show("s")).batches for note in batch.observations]
+        made_up = ("9999", "Atlantis", "asdf", "snorkelling")
+        assert not [note for note in notes if any(word in note.text for word in made_up)]
+        assert not [note for note in notes if note.priority == "pinned"]
+        answer = "- [high] (3-3) The user has a boat.\n- [fact] (3-3) boat: Nina"
+        await runtime.run("s", f"My boat is called Nina. {LONG}")
+        await runtime.memory.settle()
+        assert [(fact.name, fact.text) for fact in await runtime.memory.facts()] == [("boat", "Nina")]
+        assert (await runtime.memory.show("s")).observed_seq >= 3

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Iterable
 from multiprocessing.connection import Connection
@@ -26,14 +27,24 @@ from lango.testing import ScriptedProvider
 from lango.tools import tool
 from lango.turns import liveness
 from tests.agents.memory_parts import Roles, noted, numbers_in, quoted, remembering, session_of, shown_to, spoken
-from tests.agents.parts import PATIENCE_S, broken_for
+from tests.agents.parts import PATIENCE_S, broken_for, rows
 from tests.support.provider_rules import any_history
 from tests.support.store_workers import Worker
+from tests.support.turn_worker import until_idle
 
 LONG = "a long story about a journey " * 14
+HOME = "I live in Bern."
+CODE = "The code of the cellar is 4711."
+QUESTION = "What is the code of the cellar?"
 
 
 # -- kills ------------------------------------------------------------------------------------------------------------
+
+
+def noted_home(request: Request) -> str:
+    """An observer that notes every line, and the user's home."""
+    found = re.search(rf"^#(\d+) .*{HOME}", shown_to(request), re.MULTILINE)
+    return noted(request) + (f"\n- [fact] ({found[1]}) home city: Bern" if found else "")
 
 
 def observe_and_stop(pipe: Connection, url: str, where: str) -> None:
@@ -46,7 +57,7 @@ def observe_and_stop(pipe: Connection, url: str, where: str) -> None:
     def observer(request: Request) -> str:
         if where == "model called":
             here()
-        return noted(request)
+        return noted_home(request)
 
     write: Any = Store.write
 
@@ -60,8 +71,9 @@ def observe_and_stop(pipe: Connection, url: str, where: str) -> None:
 
     async def run() -> None:
         setattr(Store, "write", stopping)  # noqa: B010 - its type is generic
-        async with open_runtime(remembering(url), provider=Roles(observer=observer).provider) as runtime:
-            await runtime.run("s", LONG)
+        settings = remembering(url, user_facts=True)
+        async with open_runtime(settings, provider=Roles(observer=observer).provider) as runtime:
+            await runtime.run("s", f"{HOME} {LONG[29:]}")  # as long as the others
             await runtime.memory.settle()
 
     asyncio.run(run())
@@ -72,9 +84,10 @@ async def test_o1_after_a_kill_no_partial_batch_is_left_and_the_next_turn_observ
     worker = Worker(observe_and_stop, store_url, where)
     assert worker.recv() == "here"
     worker.kill()
-    roles = Roles()
-    async with open_runtime(remembering(store_url), provider=roles.provider) as runtime:
+    roles = Roles(observer=noted_home)
+    async with open_runtime(remembering(store_url, user_facts=True), provider=roles.provider) as runtime:
         before = await runtime.memory.history("s")
+        assert len(await runtime.memory.facts()) == len(before), "a fact is stored with its batch"
         assert len(before) == (1 if where == "after the commit" else 0)
         assert all(batch.observations for batch in before)
         await runtime.run("s", LONG)
@@ -84,6 +97,62 @@ async def test_o1_after_a_kill_no_partial_batch_is_left_and_the_next_turn_observ
         assert seen == [*range(1 if not before else 3, 5)], "what was observed is not observed again"
         assert (await runtime.memory.show("s")).observed_seq == 4
         assert {batch.standing for batch in batches} == {"current"}
+        assert [fact.text for fact in await runtime.memory.facts(replaced=True)] == ["Bern"], "neither lost nor doubled"
+
+
+def ask_and_stop(pipe: Connection, url: str, where: str) -> None:
+    """Ask for what must be recalled, and wait for the kill in a model call of that turn."""
+
+    def agent(request: Request) -> Any:
+        if QUESTION not in spoken(request):
+            return "yes"
+        if where == "second call" and request.messages[-1].role != "tool":
+            return ToolCall("c1", "look", {})
+        assert CODE in quoted(request)
+        pipe.send("here")
+        return str(pipe.recv())  # until it is killed
+
+    async def run() -> None:
+        async with open_runtime(
+            remembering(url, notes_tokens=1), provider=Roles(agent).provider, tools=[look]
+        ) as runtime:
+            for text in (f"{CODE} {LONG}", LONG, LONG):
+                await runtime.run("s", text)
+                await runtime.memory.settle()
+            await runtime.run("s", f"{QUESTION}")
+
+    asyncio.run(run())
+
+
+@tool
+def look() -> str:
+    """Look around."""
+    return "nothing"
+
+
+@pytest.mark.parametrize("where", ["first call", "second call"])
+async def test_o1_a_turn_that_recalled_goes_on_after_a_kill_and_recalls_the_same(store_url: str, where: str) -> None:
+    worker = Worker(ask_and_stop, store_url, where)
+    assert worker.recv() == "here"
+    worker.kill()
+    roles = Roles(lambda request: "4711" if CODE in quoted(request) else "unknown")
+    async with open_runtime(remembering(store_url, notes_tokens=1), provider=roles.provider, tools=[look]) as runtime:
+        await until_idle(runtime)
+        [request] = roles.agent
+        assert quoted(request).count(CODE) == 1
+        assert spoken(request).count(QUESTION) == 1
+        await runtime.run("s", LONG)
+        await runtime.memory.settle()
+        batches = await runtime.memory.history("s")
+        told = await rows(
+            runtime.store, "SELECT content FROM messages WHERE role IN ('user', 'assistant') ORDER BY seq"
+        )
+        observed = (await runtime.memory.show("s")).observed_seq
+    texts = [text for [text] in told if text]
+    assert texts[:-1] == [f"{CODE} {LONG}", "yes", LONG, "yes", LONG, "yes", QUESTION, "4711", LONG]
+    places = [(batch.first_seq, batch.last_seq) for batch in batches]
+    assert [first for first, _ in places] == [1, *(last + 1 for _, last in places[:-1])], "every message in one batch"
+    assert places[-1][1] == observed
 
 
 async def test_o1_a_suspended_observer_is_replaced_and_writes_nothing_later(

@@ -237,7 +237,7 @@ async def test_attack_21_a_log_that_is_deleted_in_use_is_detected(database: Path
         with pytest.raises(StoreUnavailable, match=r"lango\.db-wal was"):
             await store.probe()
         if harm is _delete:
-            with pytest.raises(StoreUnavailable, match="(deleted|replaced by another file) while it was in use"):
+            with pytest.raises(StoreUnavailable, match=r"(deleted|replaced by another file) while it was in use"):
                 await store.write(create_session, SessionId("lango", "user", "late"), None, time.time())
 
 

@@ -8,14 +8,14 @@ from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 from pydantic import Field
 
-from lango.adk.model.quoted_memory import RecalledContent, gets_history
+from lango.adk.model.quoted_memory import MemoryContent, RecalledContent, gets_history
 from lango.adk.run.turn_state import TurnState, current_state
 from lango.adk.services.memory_service import SqlMemoryService
 from lango.adk.services.request_context import last_load
 from lango.adk.services.stored_session import StoredSession
 from lango.config import MemorySettings
 from lango.errors import LangoError, ToolError
-from lango.memory import recall_for
+from lango.memory import Shown, recall_for
 from lango.store import SessionId
 from lango.store.codec.records import as_datetime
 from lango.tools import Tool, tool
@@ -38,9 +38,11 @@ async def insert_recalled(state: TurnState, context: CallbackContext, request: L
         return
     if question not in state.recalled_texts:
         name = SessionId(session.app_name, session.user_id, session.id)
+        others = [content for content in request.contents if not isinstance(content, MemoryContent)]
+        shown = Shown(first_seq, [text for content in others if (text := _text(content)) and text != question])
         try:
             state.recalled_texts[question] = await recall_for(
-                state.store, name, session.recalled, question, first_seq=first_seq, max_tokens=state.recall_tokens
+                state.store, name, session.recalled, question, shown=shown, max_tokens=state.recall_tokens
             )
         except LangoError as error:  # the turn goes on without it
             _log.warning("nothing was recalled in session %s: %s", session.id, error)
