@@ -69,6 +69,17 @@ def _within(places: Sequence[RowRange]) -> str:
     return " OR ".join(f"(m.session_key = {key} AND m.seq BETWEEN {first} AND {last})" for key, first, last in places)
 
 
+def _newest_matches(number: int) -> str:
+    """Select the newest messages of a user with a word, in SQLite.
+
+    The limit makes SQLite search once. Without it, it would search again for each message of the session.
+    """
+    newest = (
+        f"SELECT rowid FROM search_words WHERE search_words MATCH ${number} ORDER BY rowid DESC LIMIT {_MOST_MATCHES}"  # noqa: S608 - numbers
+    )
+    return f"({newest}) f JOIN search_messages m ON m.id = f.rowid"
+
+
 def _count_statement(
     dialect: Dialect, owner: str, wanted: Sequence[terms.Term], places: Sequence[RowRange]
 ) -> Statement:
@@ -78,11 +89,7 @@ def _count_statement(
         if dialect == "postgres":
             found = f"search_messages m WHERE m.words @@ CAST(CAST(${number + 1} AS TEXT) AS tsquery) AND ({within})"
         else:
-            newest = f"SELECT rowid FROM search_words WHERE search_words MATCH ${number + 1}"  # noqa: S608 - a number
-            found = (
-                f"({newest} ORDER BY rowid DESC LIMIT {_MOST_MATCHES}) f JOIN search_messages m ON m.id = f.rowid "
-                f"WHERE {within}"
-            )
+            found = f"{_newest_matches(number + 1)} WHERE {within}"
         counted = f"SELECT 1 FROM {found} LIMIT {_MOST_COUNTED}"  # noqa: S608 - numbers
         parts.append(f"SELECT {number}, COUNT(*) FROM ({counted}) c{number}")  # noqa: S608 - numbers
     return " UNION ALL ".join(parts), tuple(match_keys(dialect, owner, wanted))
@@ -101,10 +108,7 @@ def _find_statement(
                 f"WHERE m.words @@ CAST(CAST(${number} AS TEXT) AS tsquery) AND ({within})"
             )
         else:
-            parts.append(
-                f"SELECT m.session_key, m.seq FROM search_words f JOIN search_messages m ON m.id = f.rowid "  # noqa: S608 - numbers
-                f"WHERE search_words MATCH ${number} AND ({within})"
-            )
+            parts.append(f"SELECT m.session_key, m.seq FROM {_newest_matches(number)} WHERE {within}")  # noqa: S608 - numbers
     sql = f"""
     SELECT w.session_key, w.seq, x.author, SUBSTR(x.content, 1, {INDEXED_CHARACTERS}), x.created_at, x.event_id FROM (
         SELECT session_key, seq, COUNT(*) AS matched FROM ({" UNION ALL ".join(parts)}) f GROUP BY session_key, seq
