@@ -372,8 +372,9 @@ def _goals(rows: Sequence[Measured]) -> list[str]:
             cost = ours.memory_tokens / saved if saved > 0 else float("inf")
             checks.append((f"tokens relative to the full history: {share:.1%}", share <= 0.2 or ours.turns < 1_000))
             checks.append((f"tokens for memory relative to what it saves: {cost:.1%}", cost <= 0.15))
-        if adk := others.get(ADK):
-            checks.append((_beside(ours, adk), not _behind(ours, adk) or ours.turns < 1_000))
+        if (adk := others.get(ADK)) and ours.turns >= 1_000:
+            behind = _behind(ours, adk)
+            checks.append((f"behind ADK's compaction in: {', '.join(behind) or 'nothing'}", not behind))
         lines += [f"{'met   ' if met else 'MISSED'}  {ours.turns:>5} turns, {what}" for what, met in checks]
     return lines
 
@@ -398,10 +399,6 @@ def _behind(ours: Measured, adk: Measured) -> list[str]:
         "CPU": (ours.cpu_s, adk.cpu_s),
     }
     return [name for name, (mine, its) in columns.items() if mine > its]
-
-
-def _beside(ours: Measured, adk: Measured) -> str:
-    return f"behind ADK's compaction in: {', '.join(_behind(ours, adk)) or 'nothing'}"
 
 
 def main() -> None:
