@@ -14,8 +14,8 @@ from lango.store.search.recall import Memory, match_keys
 from lango.store.sessions.lineage import RowRange, live_ranges, row_ranges
 from lango.store.sessions.sessions import find_session
 
-_MOST_COUNTED = 101
-_MOST_MATCHES = 500  # looked at for one word; the newest first
+_MOST_COUNTED = 1_001
+_MOST_MATCHES = 2_000  # looked at for one word; the newest first
 _CANDIDATES = 60
 _INDEXED = "SELECT indexed_seq FROM search_progress WHERE session_key = $1"
 
@@ -25,7 +25,7 @@ class SessionWords(Struct, frozen=True):
 
     session: SessionRecord
     counts: tuple[int, ...]
-    """Up to 101."""
+    """Up to 1,001."""
     indexed_seq: int
     """The newest message of the session itself that is in the index."""
 
