@@ -17,6 +17,7 @@ from lango.messages import Message
 from lango.store import StoredEvent
 from lango.store.memory.observations import Batch, BatchStatus, Observation, Priority, SessionMemory
 from lango.store.search.recall import Memory
+from lango.store.search.terms import Term
 
 AT = 1_794_702_400.0  # 2026-11-15
 
@@ -319,3 +320,9 @@ def test_lost_names_the_step_that_dropped_a_text() -> None:
     assert step("Carl called") == ("not observed", "")
     every = {(one.seq, one.text, one.step) for one in trace_all(messages, [source, top], current, 7)}
     assert {(2, "4711", "condensed away"), (1, "ann, bern", "noted"), (6, "carl", "not observed")} <= every
+
+
+def test_a_name_that_hundreds_of_messages_have_is_rare_in_a_long_session() -> None:
+    [weighted] = weigh_terms([Term("greta")], [700], 10_000)
+    assert weighted.rare
+    assert weigh_terms([Term("greta")], [700], 2_000) == []
