@@ -220,6 +220,7 @@ async def _run_adk(recorder: Recorder, said: Sequence[str], use: Callable[[Ask],
 
 async def _measure(options: argparse.Namespace) -> None:
     said, questions = read_data(options.wheel)
+    questions = [one for one in questions if not options.people or one.scenario in options.people]
     if options.questions:
         questions = _sample(questions, options.questions, options.seed)
     results: Path | None = options.results
@@ -280,7 +281,8 @@ async def _ask_all(
             answer = await ask(question)
             assert recorder.request
             sent = recorder.request.messages
-            held = is_in(question.answers, "\n".join(message.content for message in sent[:-1]))
+            shown = "\n".join(message.content for message in sent if message.content != question.text)
+            held = is_in(question.answers, shown)
             right = is_in(question.answers, answer) if model else None
             seconds = time.perf_counter() - began
             keep(Answered(system, question.id, held, right, count_tokens(sent), seconds, answer))
@@ -344,6 +346,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("wheel", type=Path, help="the wheel of bfcl-eval")
     parser.add_argument("--model", help="the model that answers; without one, only the requests are examined")
     parser.add_argument("--questions", type=int, help="how many questions, drawn of all people; 0: all")
+    parser.add_argument("--people", nargs="+", help="ask only about these: customer, finance, healthcare ...")
     parser.add_argument("--seed", type=int, default=1, help="which ones are drawn")
     parser.add_argument("--minutes", type=float, default=0, help="the most time for each system; 0: no limit")
     parser.add_argument("--results", type=Path, help="a file of answers, which a later run continues")

@@ -50,7 +50,7 @@ KEEP_TURNS = 2
 INSTRUCTION = "You are a helpful assistant."
 FULL, TRUNCATED, ADK, OURS = "full history", "truncation", "ADK's compaction", "observational memory"
 CONVERSATIONS: tuple[tuple[str, type[Conversation], int], ...] = (("values", Values, 7), ("office", Office, 11))
-_ASKED_TURNS = 120  # before a checkpoint: several summaries of each system
+_ASKED_TURNS = 480  # before a checkpoint: several summaries of each system
 _QUESTIONS = 120
 _LOWEST_SHARE = {100: 0.0, 1_000: 1.0, 5_000: 0.98}
 
@@ -346,7 +346,7 @@ def print_rows(title: str, rows: Sequence[Measured]) -> None:
             row.question_tokens // max(1, row.asked),
             row.memory_calls,
             row.memory_tokens,
-            f"{row.unchanged_tokens / row.request_tokens:.1%}",
+            f"{row.unchanged_tokens / row.request_tokens:.2%}",
             "-" if row.system == FULL else row.cpu_s * 1e3,
         ]
         for row in sorted(rows, key=lambda row: row.turns)

@@ -133,7 +133,7 @@ class MemorySettings(Section):
     enabled: bool = False
     """Whether sessions are observed."""
     observe_at_tokens: Annotated[int, Field(ge=0)] = 0
-    """Tokens of unobserved messages that start an observation; 0: 30,000, or 70 % of the budget if that is less."""
+    """Tokens of unobserved messages that start an observation; 0: 30,000, or 75 % of the budget if that is less."""
     reflect_at_tokens: Annotated[int, Field(ge=0)] = 0
     """Tokens of observations that start their condensation; 0: 40,000, or 40 % of the budget if that is less."""
     notes_tokens: Annotated[int, Field(ge=0)] = 0

@@ -10,7 +10,7 @@ from lango.memory.key_terms import asks_for_the_past, asks_to_remember, is_commi
 from lango.memory.lost import trace_all, trace_terms
 from lango.memory.note_checks import check_notes
 from lango.memory.note_format import Note
-from lango.memory.recall import question_terms, recalled_text, weigh_terms
+from lango.memory.recall import FOR_STATEMENTS, may_ask, question_terms, recalled_text, weigh_terms
 from lango.memory.reflector import keep_what_matters
 from lango.memory.superseded import current_notes
 from lango.messages import Message
@@ -278,6 +278,35 @@ def test_o1_of_equal_matches_notes_come_before_messages_and_important_ones_befor
     assert [f"#{seq} " in whole for seq in (1, 2, 7, 8)] == [True] * 4
     least = min(most for most in range(300) if recalled_text(rare, notes, messages, most))
     assert "#1 The lamp is broken." in recalled_text(rare, notes, messages, least)
+
+
+@pytest.mark.parametrize(
+    ("message", "asks"),
+    [
+        ("Where is the lamp?", True),
+        ("It was dark. Where is the lamp? I fell.", True),
+        ("\u30e9\u30f3\u30d7\u306f\u3069\u3053\u3067\u3059\u304b\uff1f\u6697\u3044\u3067\u3059\u3002", True),
+        ("Bring the lamp", True),
+        ("The lamp fell. I was in the cellar.", False),
+    ],
+)
+def test_o1_a_question_mark_or_a_single_sentence_may_ask_for_something(message: str, asks: bool) -> None:
+    assert may_ask(message) == asks
+
+
+def test_o1_a_statement_recalls_one_line_that_has_most_of_its_words() -> None:
+    rare = weigh_terms(question_terms("The lamp of Ines fell. The cellar is dark."), [1] * 5, 100)
+    close = Memory("e1", "user", "Rain. Ines put the lamp into the cellar. More rain.", AT, "s", 7)
+    other = Memory("e2", "user", "The lamp of Ines is in the cellar, where it is cold.", AT, "s", 8)
+    far = Memory("e3", "user", "A lamp is a light.", AT, "s", 9)
+    found = recalled_text(rare, SessionMemory(), [close, other, far], 300, bounds=FOR_STATEMENTS)
+    assert [line for line in found.splitlines() if line.startswith("- ")] == [
+        '- 2026-11-15 #8 user: "The lamp of Ines is in the cellar, where it is cold."'
+    ]
+    sentence = recalled_text(rare, SessionMemory(), [close], 300, bounds=FOR_STATEMENTS)
+    assert '#7 user: "Ines put the lamp into the cellar."' in sentence
+    assert recalled_text(rare, SessionMemory(), [far], 300, bounds=FOR_STATEMENTS) == ""
+    assert "#9" in recalled_text(rare[:1], SessionMemory(), [far], 300)
 
 
 # -- where a fact was lost --------------------------------------------------------------------------------------------
