@@ -47,7 +47,7 @@ async def open_memory(page: Page, site: Site) -> None:
     await page.get_by_role("tab", name="Memory").click()
 
 
-async def test_notes_show_their_origin_and_link_to_their_messages(page: Page, site: Site) -> None:
+async def test_notes_show_their_origin_and_cost_and_link_to_their_messages(page: Page, site: Site) -> None:
     await open_memory(page, site)
     panel = page.get_by_role("tabpanel", name="Memory")
     notes = panel.get_by_role("list", name="Notes").get_by_role("listitem")
@@ -60,6 +60,13 @@ async def test_notes_show_their_origin_and_link_to_their_messages(page: Page, si
     await expect(first).to_contain_text("observation · scripted/")
     await expect(first).to_contain_text(re.compile(r"batch 1: [\d,]+ tokens in, \d+ out"))
     await expect(panel.get_by_text(f"Messages up to {remembered.observed_seq} were observed.")).to_be_visible()
+    spent = (await site.runtime.sessions.usage("s")).memory
+    await page.get_by_role("tab", name="Usage").click()
+    totals = page.get_by_role("tabpanel", name="Usage").locator(".totals")
+    await expect(totals.locator("div", has_text="Memory calls")).to_contain_text(str(spent.model_calls))
+    thousands = f"{round((spent.input_tokens + spent.output_tokens) / 1000, 1):g}k"
+    await expect(totals.locator("div", has_text="Tokens for memory")).to_contain_text(thousands)
+    await page.get_by_role("tab", name="Memory").click()
     source = page.get_by_role("article", name="You").filter(has_text="I live in Bern")
     await expect(source).to_have_count(0)  # not loaded yet
     await first.get_by_role("link", name="message 1", exact=True).click()

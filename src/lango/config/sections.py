@@ -133,7 +133,7 @@ class MemorySettings(Section):
     enabled: bool = False
     """Whether sessions are observed."""
     observe_at_tokens: Annotated[int, Field(ge=0)] = 0
-    """Tokens of unobserved messages that start an observation; 0: 30,000, or 75 % of the budget if that is less."""
+    """Tokens of unobserved messages that start an observation; 0: 30,000, or 70 % of the budget if that is less."""
     reflect_at_tokens: Annotated[int, Field(ge=0)] = 0
     """Tokens of observations that start their condensation; 0: 40,000, or 40 % of the budget if that is less."""
     notes_tokens: Annotated[int, Field(ge=0)] = 0
@@ -141,7 +141,7 @@ class MemorySettings(Section):
     recall: bool = True
     """Whether notes and messages that match the user's message, and are not shown, are quoted before it."""
     recall_tokens: Annotated[int, Field(ge=0)] = 0
-    """Most tokens that are quoted before the user's message; 0: 6 % of the budget, 300 (or 10 %) to 2,000."""
+    """Most tokens that are quoted after the user's message; 0: 6 % of the budget, 300 (or 10 %) to 2,000."""
     recall_tool: bool = False
     """Whether the agent gets a tool, `recall`, that searches all conversations of the user."""
     keep_turns: Annotated[int, Field(ge=0)] = 2

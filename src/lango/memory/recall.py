@@ -1,7 +1,7 @@
 """Choose the few notes and messages that matter for a question, and render them as quoted data.
 
 Words that few messages have decide: they are looked up in the search index. What the request shows anyway is left out.
-The text goes before the user's message, at the end of a request, so that everything before it stays the same for a
+The text goes after the user's message, at the end of a request, so that everything before it stays the same for a
 provider's prompt cache.
 """
 

@@ -11,7 +11,7 @@ from lango.config import MemorySettings
 
 OBSERVE_AT_TOKENS = 30_000
 REFLECT_AT_TOKENS = 40_000
-_OBSERVE_SHARE = 0.75
+_OBSERVE_SHARE = 0.7
 _REFLECT_SHARE = 0.4
 _CONTEXT_SHARE = 0.75  # of a small model's context: the rest is for the system prompt, the tools and the answer
 _FLOOR_SHARE = 0.15

@@ -190,7 +190,7 @@ def test_o1_the_defaults_are_the_published_ones_scaled_to_the_budget() -> None:
     large = thresholds_for(settings, 200_000)
     assert (large.observe_at_tokens, large.reflect_at_tokens) == (30_000, 40_000)
     usual = thresholds_for(settings, 32_000)
-    assert (usual.observe_at_tokens, usual.reflect_at_tokens) == (24_000, 12_800)
+    assert (usual.observe_at_tokens, usual.reflect_at_tokens) == (22_400, 12_800)
     assert usual.observe_at_tokens + usual.notes_tokens + usual.recall_tokens + usual.floor_tokens <= 32_000
     small = thresholds_for(settings, 32_000, context_tokens=8_192, observer_context_tokens=8_192)
     assert small.observe_at_tokens + small.notes_tokens + small.recall_tokens + small.floor_tokens <= 6_144

@@ -263,10 +263,10 @@ class ProviderLlm(BaseLlm):
 
 
 def _with_quotes(window: Sequence[Message], memory: Sequence[Message], found: Sequence[Message]) -> tuple[Message, ...]:
-    """Put the memory before all messages, and what was recalled before the last message of the user."""
+    """Put the memory before all messages, and what was recalled after the last message of the user."""
     heads = sum(1 for _ in takewhile(lambda message: message.role == "system", window))
     said = [at for at, message in enumerate(window) if message.role == "user" and message.author != CONTEXT_AUTHOR]
-    place = max([heads, *said[-1:]])
+    place = said[-1] + 1 if said else heads
     return (*window[:heads], *memory, *window[heads:place], *found, *window[place:])
 
 

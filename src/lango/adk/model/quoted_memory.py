@@ -34,7 +34,7 @@ class MemoryContent(types.Content):
 
 
 class RecalledContent(types.Content):
-    """What was recalled for the user's message. `ProviderLlm` recognises the type, and puts it before the message."""
+    """What was recalled for the user's message. `ProviderLlm` recognises the type, and puts it after the message."""
 
 
 def gets_history(context: CallbackContext) -> bool:

@@ -1,4 +1,4 @@
-"""Recall what a request does not show: before the user's message, and by the tool `recall`."""
+"""Recall what a request does not show: after the user's message, and by the tool `recall`."""
 
 import logging
 from typing import Annotated, Any
@@ -25,7 +25,7 @@ _log = logging.getLogger("lango.memory")
 
 
 async def insert_recalled(state: TurnState, context: CallbackContext, request: LlmRequest) -> None:
-    """Insert what is recalled before the user's message, the same for every model call of a turn."""
+    """Insert what is recalled after the user's message, the same for every model call of a turn."""
     session = context.session
     first_seq = last_load.get().first_seq
     if isinstance(session, StoredSession) and first_seq > session.recalled.floor_seq:
@@ -48,7 +48,7 @@ async def insert_recalled(state: TurnState, context: CallbackContext, request: L
             _log.warning("nothing was recalled in session %s: %s", session.id, error)
             state.recalled_texts[question] = ""
     if text := state.recalled_texts[question]:
-        request.contents.insert(places[-1], RecalledContent(role="user", parts=[types.Part(text=text)]))
+        request.contents.insert(places[-1] + 1, RecalledContent(role="user", parts=[types.Part(text=text)]))
 
 
 def _text(content: types.Content | None) -> str:

@@ -12,7 +12,7 @@ import { legend, Plot, formatShort } from "./plots.js";
  *   last_seq: number | null, tokens: number, taken_back: boolean, usage: TokenUsage, model_calls: Call[], tools: Tool[],
  *   resumptions?: {at: string, reason: string}[]}} Turn
  * @typedef {{budget_tokens: number, max_messages: number | null, window: {first_seq: number | null, messages: number, tokens: number,
- *   left_out_messages: number, left_out_tokens: number, observed_seq: number, memory_tokens: number}, turns: Turn[], before: number | null, total: {turns: number, usage: TokenUsage}}} Usage
+ *   left_out_messages: number, left_out_tokens: number, observed_seq: number, memory_tokens: number}, turns: Turn[], before: number | null, total: {turns: number, usage: TokenUsage}, memory: TokenUsage}} Usage
  */
 
 const STYLES = ["/page/vendor/uplot.css", "/page/panel.css"];
@@ -73,12 +73,14 @@ function formatCost(dollars) {
 }
 
 /** @param {Usage} usage */
-function totals({ total }) {
+function totals({ total, memory }) {
   const { usage } = total;
   const pairs = [
     ["Turns", total.turns.toLocaleString()], ["Model calls", usage.model_calls.toLocaleString()],
     ["Tokens read", formatShort(usage.input_tokens)], ["Tokens written", formatShort(usage.output_tokens)], ["Cost", formatCost(usage.cost_usd)],
   ];
+  // what the observer and the reflector took is no part of a turn
+  if (memory.model_calls) pairs.push(["Memory calls", memory.model_calls.toLocaleString()], ["Tokens for memory", formatShort(memory.input_tokens + memory.output_tokens)]);
   return el("dl", { class: "totals" }, ...pairs.map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value }))));
 }
 
