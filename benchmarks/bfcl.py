@@ -187,7 +187,7 @@ async def _run_lango(
     settings = Settings.model_validate(
         {
             "store": {"url": f"sqlite:///{folder}/lango.db"},
-            "agent": {"instruction": INSTRUCTION},
+            "agent": {"instruction": INSTRUCTION, "request_timeout_s": 7_200, "idle_timeout_s": 7_200},
             "history": {"max_message_token_budget": budget, "max_messages": 100_000},
             "memory": {"enabled": system == OURS, "keep_turns": KEEP_TURNS},
         }

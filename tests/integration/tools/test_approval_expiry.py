@@ -11,8 +11,9 @@ from lango import open_runtime
 from lango.errors import ApprovalExpired
 from lango.events import ToolEnd, TurnDone
 from lango.messages import ToolCall
+from lango.runtime.requests.expiry import ApprovalExpiry
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId
+from lango.store import SessionId, Store
 from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_message_page
 from lango.store.tool_calls.approvals import expire_approvals, read_approval_requests
@@ -160,7 +161,7 @@ async def test_replicas_close_a_question_once(store_url: str) -> None:
         vars(other)["_expiry"].check_soon()
         await closed(one)
         inside: list[Any] = [vars(runtime)["_expiry"] for runtime in (one, other)]
-        await asyncio.gather(*(expiry._expire_due() for expiry in inside * 3))
+        await asyncio.gather(*(one._expire_due() for one in inside * 3))
         outputs = [
             call for message in await messages(other) for call in message.tool_calls if call.id == "c1" and call.output
         ]
@@ -228,6 +229,31 @@ async def test_expiry_does_not_write_beside_a_running_turn(store_url: str) -> No
         assert await runtime.run("s", "well?") == "one done"
     assert sent.to == []
     assert broken_for(provider.requests[1]) == []
+
+
+async def test_a_request_that_is_due_while_its_turn_still_ends_is_closed_soon(sqlite_url: str) -> None:
+    async with open_runtime(
+        settings_for(sqlite_url), provider=ScriptedProvider([send("bob")]), tools=[Sent().tool]
+    ) as runtime:
+        await collect(runtime.stream("s", "send it"))
+        name = SessionId(runtime.app_name, "user", "s")
+    async with Store(sqlite_url) as store:
+
+        def ending() -> Any:
+            yield "UPDATE turns SET status = 'running'", ()
+            yield "UPDATE open_calls SET expires_at = 1.0", ()
+
+        def ended() -> Any:
+            yield "UPDATE turns SET status = 'done'", ()
+
+        await store.write(ending)
+        expiry = ApprovalExpiry(store)
+        await expiry.expire_session(name)
+        assert await rows(store, "SELECT COUNT(*) FROM open_calls") == [(1,)]
+        assert vars(expiry)["_wake"].is_set(), "it is tried again soon"
+        await store.write(ended)
+        await expiry.expire_session(name)
+        assert await rows(store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
 
 
 async def test_the_journal_records_who_answered_and_how_long_it_took(sqlite_url: str) -> None:
