@@ -3,11 +3,15 @@
 from typing import Any
 
 from lango import open_runtime
+from lango.memory import Shown, recall_for
 from lango.messages import ToolCall
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
+from lango.store import SessionId, Store
+from lango.store.memory.observations import SessionMemory
 from tests.agents.memory_parts import Roles, noted, quoted, remembering, shown_to, spoken
 from tests.agents.parts import broken_for
+from tests.contract.test_search import write_messages
 
 LONG = "a long story about a journey " * 14
 CODE = "The code of the cellar is 4711."
@@ -38,6 +42,22 @@ async def test_o1_a_question_recalls_what_its_request_does_not_show(store_url: s
     same = len(asked.messages) - 1
     assert after.messages[:same] == asked.messages[:same], "everything before it stays the same, also the question"
     assert all(broken_for(request) == [] for request in roles.agent)
+
+
+async def test_o1_words_that_many_messages_have_are_recalled_where_they_stand_together(store: Store) -> None:
+    texts = [f"The lamp number {number} is old." for number in range(12)]
+    texts += [f"In the cellar it is cold, {number}." for number in range(12)]
+    texts.insert(5, "The lamp from Bern is in the cellar.")
+    await write_messages(store, "s", *texts)
+
+    async def recalled(question: str) -> str:
+        shown = Shown(len(texts) + 1)
+        name = SessionId("app", "user", "s")
+        return await recall_for(store, name, SessionMemory(), question, shown=shown, max_tokens=300)
+
+    assert '#6 : "The lamp from Bern is in the cellar."' in await recalled("Which lamp is in the cellar?")
+    assert "#6 " not in await recalled("Which lamp?"), "on its own it says too little"
+    assert await recalled("The lamp in the cellar fell.") == "", "only for a question"
 
 
 async def test_o1_while_the_observer_is_down_messages_that_left_the_window_are_recalled(sqlite_url: str) -> None:

@@ -45,10 +45,15 @@ class Term(Struct, frozen=True):
     text: str
     prefix: bool = False
     run: bool = False
+    beside: tuple[tuple[str, bool], ...] = ()
+    """The keys of another term that a text must have, too."""
 
     @property
     def keys(self) -> list[tuple[str, bool]]:
         """The words to look up in the index; True: as prefixes."""
+        return [*self._own_keys(), *self.beside]
+
+    def _own_keys(self) -> list[tuple[str, bool]]:
         if not self.run:
             return [(self.text, self.prefix)]
         if len(self.text) == 1:
