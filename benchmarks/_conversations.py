@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from lango.history import count_tokens
-from lango.memory.note_format import OBSERVE_PROMPT, REFLECT_PROMPT
+from lango.memory.notes.note_format import OBSERVE_PROMPT, REFLECT_PROMPT
 from lango.providers import Request
 from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
 

@@ -35,8 +35,8 @@ from benchmarks.table import print_line, table
 from lango import Settings, open_runtime
 from lango.adk.agents.model_registry import ModelRegistry
 from lango.history import count_tokens
-from lango.memory.key_terms import key_terms
-from lango.memory.note_format import OBSERVE_PROMPT, REFLECT_PROMPT
+from lango.memory.notes.key_terms import key_terms
+from lango.memory.notes.note_format import OBSERVE_PROMPT, REFLECT_PROMPT
 from lango.providers import Provider, Request
 from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from lango import Settings
-from lango.memory.note_format import OBSERVE_PROMPT, REFLECT_PROMPT
+from lango.memory.notes.note_format import OBSERVE_PROMPT, REFLECT_PROMPT
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId, SessionRecord

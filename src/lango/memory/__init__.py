@@ -1,6 +1,6 @@
 """Observational memory: an observer writes notes on old messages, a reflector condenses them, the agent reads them."""
 
-from lango.memory.note_model import MemoryModel
+from lango.memory.notes.note_model import MemoryModel
 from lango.memory.observer import Observer
 from lango.memory.quote import quote
 from lango.memory.recall import Shown, recall_for

@@ -11,7 +11,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from lango.history import count_tokens
-from lango.memory.superseded import CurrentNote, current_notes, statement_of
+from lango.memory.notes.superseded import CurrentNote, current_notes, statement_of
 from lango.store.memory.observations import Observation, Priority, SessionMemory
 from lango.store.memory.user_facts import MOST_FACTS
 

@@ -15,9 +15,9 @@ from functools import lru_cache
 from msgspec import Struct
 
 from lango.history import count_tokens
-from lango.memory.key_terms import asks_for_the_past
+from lango.memory.notes.key_terms import asks_for_the_past
+from lango.memory.notes.superseded import CurrentNote, replaces
 from lango.memory.quote import earlier_values, escape_marks, notes_of, seqs_of, shown_notes
-from lango.memory.superseded import CurrentNote, replaces
 from lango.store import SessionId, Store
 from lango.store.codec.records import as_datetime
 from lango.store.memory.observations import Priority, SessionMemory

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Sequence
 
 from lango.errors import NothingNoted
-from lango.memory import note_format
-from lango.memory.key_terms import is_commitment, keeps_words, missing_terms
-from lango.memory.note_model import MemoryModel, TokensUsed
+from lango.memory.notes import note_format
+from lango.memory.notes.key_terms import is_commitment, keeps_words, missing_terms
+from lango.memory.notes.note_model import MemoryModel, TokensUsed
+from lango.memory.notes.superseded import current_notes
 from lango.memory.quote import observation_tokens
-from lango.memory.superseded import current_notes
 from lango.store.memory.observations import Batch, Observation, UnobservedMessages
 
 _MAX_SHARE = 0.9  # a reflection that saves less than a tenth is rejected

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lango import open_runtime
-from lango.memory import transcript
-from lango.memory.note_format import (
+from lango.memory.notes import transcript
+from lango.memory.notes.note_format import (
     MAX_FACTS,
     MAX_NOTE_CHARACTERS,
     MAX_NOTES,

@@ -8,7 +8,7 @@ import pytest
 from lango import open_runtime
 from lango.events import TurnDone
 from lango.history import count_tokens
-from lango.memory.note_format import OBSERVE_PROMPT
+from lango.memory.notes.note_format import OBSERVE_PROMPT
 from lango.messages import Attachment, ToolCall
 from lango.providers import Request
 from lango.tools import tool

@@ -26,7 +26,7 @@ from typing import Any
 from google.adk.agents import LlmAgent
 
 from lango.adk import AdkTool, ProviderLlm
-from lango.memory.note_format import OBSERVE_PROMPT
+from lango.memory.notes.note_format import OBSERVE_PROMPT
 from lango.providers import Request
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, UsageDelta
 from lango.store.engine import sqlite

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lango.config import MemorySettings
 from lango.history import count_tokens
 from lango.memory import quote, thresholds_for
-from lango.memory.note_format import (
+from lango.memory.notes.note_format import (
     FACTS_PROMPT,
     OBSERVE_PROMPT,
     REFLECT_PROMPT,
@@ -17,9 +17,9 @@ from lango.memory.note_format import (
     parse_notes,
     split_fact,
 )
+from lango.memory.notes.superseded import CurrentNote
+from lango.memory.notes.transcript import next_batch, pieces
 from lango.memory.quote import note_line, observation_tokens
-from lango.memory.superseded import CurrentNote
-from lango.memory.transcript import next_batch, pieces
 from lango.messages import Message, ToolCall
 from lango.store import StoredEvent
 from lango.store.memory.observations import Batch, Observation, SessionMemory

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from lango.history import count_tokens
 from lango.memory import quote
-from lango.memory.key_terms import asks_for_the_past, asks_to_remember, is_commitment, key_terms, missing_terms
 from lango.memory.lost import trace_all, trace_terms
-from lango.memory.note_checks import check_notes
-from lango.memory.note_format import Note
+from lango.memory.notes.key_terms import asks_for_the_past, asks_to_remember, is_commitment, key_terms, missing_terms
+from lango.memory.notes.note_checks import check_notes
+from lango.memory.notes.note_format import Note
+from lango.memory.notes.superseded import current_notes
 from lango.memory.recall import FOR_STATEMENTS, may_ask, question_terms, recalled_text, weigh_terms
 from lango.memory.reflector import keep_what_matters
-from lango.memory.superseded import current_notes
 from lango.messages import Message
 from lango.store import StoredEvent
 from lango.store.memory.observations import Batch, BatchStatus, Observation, Priority, SessionMemory

@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 from msgspec import Struct
 
-from lango.memory.key_terms import content_words
+from lango.memory.notes.key_terms import content_words
 from lango.store.memory.observations import Observation
 
 MAX_NOTE_CHARACTERS = 1_000

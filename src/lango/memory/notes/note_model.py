@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from lango.errors import ProviderProtocolError
 from lango.history import count_tokens
-from lango.memory.note_format import MAX_ANSWER_CHARACTERS, PROMPT_END, RETRY_PROMPT, Note, Span, parse_notes
+from lango.memory.notes.note_format import MAX_ANSWER_CHARACTERS, PROMPT_END, RETRY_PROMPT, Note, Span, parse_notes
 from lango.messages import Message
 from lango.providers.protocol import Finish, Provider, Request, TextDelta, ThoughtDelta, closing_stream
 from lango.providers.reply_assembly import Reply, ReplyAssembler

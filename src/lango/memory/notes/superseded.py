@@ -12,7 +12,7 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lango.memory.key_terms import all_terms, content_words, key_terms
+from lango.memory.notes.key_terms import all_terms, content_words, key_terms
 from lango.store.memory.observations import Observation
 
 _BE = frozenset(["are", "is", "was", "were"])

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lango.memory import transcript
-from lango.memory.key_terms import asks_to_remember, content_words, key_terms
-from lango.memory.note_format import Note, clean_text
+from lango.memory.notes import transcript
+from lango.memory.notes.key_terms import asks_to_remember, content_words, key_terms
+from lango.memory.notes.note_format import Note, clean_text
 from lango.store import StoredEvent
 
 _SMALL_NUMBER = 12  # smaller numbers may count things
