@@ -80,9 +80,9 @@ def postgres_databases(postgres_server: str) -> Iterator["PostgresDatabases"]:
 @pytest.fixture
 def postgres_url(postgres_databases: "PostgresDatabases") -> Iterator[str]:
     """A database of its own for each test."""
-    url = postgres_databases.create()
+    url = postgres_databases.take()
     yield url
-    postgres_databases.drop(url)
+    postgres_databases.give_back(url)
 
 
 @pytest.fixture(scope="session")
