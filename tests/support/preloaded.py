@@ -25,10 +25,13 @@ _IMPORTED_LATE = (
     "google.adk.tools.mcp_tool.mcp_toolset",
     "uvicorn.protocols.http.h11_impl",
     "uvicorn.protocols.websockets.websockets_sansio_impl",
+    "multiprocessing.popen_forkserver",
+    "tests.support.held_turns",
+    "tests.support.paused_turns",
     "tests.support.processes",
-    "tests.support.turn_worker",
 )
 
+gc.disable()  # until everything is imported
 for _module in pkgutil.walk_packages(lango.__path__, "lango."):
     if not _module.name.endswith("__main__"):
         importlib.import_module(_module.name)
@@ -52,4 +55,5 @@ async def _run_turn() -> None:
 asyncio.run(_run_turn())
 assert threading.active_count() == 1, "a fork copies no thread"
 gc.collect()
+gc.enable()
 gc.freeze()  # the collector of a forked process leaves these pages alone, so that they stay shared

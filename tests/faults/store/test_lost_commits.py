@@ -224,8 +224,8 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-APART = 5
-"""Every fifth commit is lost: the outcome of one is known before the next."""
+LOSSES: dict[Loss, int] = {"answer": 2, "commit": 3, "late": 3}
+"""One commit in so many is lost."""
 
 
 @pytest.fixture
@@ -247,28 +247,14 @@ async def staged(proxy: Proxy, name: str) -> AsyncGenerator[Stage]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-async def test_the_outcome_of_each_commit_with_a_lost_answer_is_looked_up(proxy: Proxy, name: str) -> None:
-    async with staged(proxy, name) as stage:
-        expected = await SCENARIOS[name](stage, "expected")
-        for first in range(1, APART + 1):  # together they lose each commit once
-            proxy.lose(first, "answer", every=APART)
-            async with asyncio.timeout(PATIENCE_S):
-                assert await SCENARIOS[name](stage, f"s{first}") == expected, f"from commit {first} on"
-            assert proxy.lost
-            proxy.lose(0, "answer")
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-@pytest.mark.parametrize(("how", "every"), [("answer", 2), ("commit", 3), ("late", 3)])
-async def test_commits_that_are_lost_again_and_again_take_effect_once(
-    proxy: Proxy, name: str, how: Loss, every: int
-) -> None:
+async def test_commits_that_are_lost_again_and_again_take_effect_once(proxy: Proxy, name: str) -> None:
     """Also COMMITs that never arrive, and those that arrive while another connection looks for them."""
     async with staged(proxy, name) as stage:
         expected = await SCENARIOS[name](stage, "expected")
-        for first in range(1, every + 1):
-            proxy.lose(first, how, every=every)
-            async with asyncio.timeout(PATIENCE_S):
-                assert await SCENARIOS[name](stage, f"s{first}") == expected, f"from commit {first} on"
-            assert proxy.lost > 1
-            proxy.lose(0, how)
+        for how, every in LOSSES.items():
+            for first in range(1, every + 1):  # together they lose each commit once
+                proxy.lose(first, how, every=every)
+                async with asyncio.timeout(PATIENCE_S):
+                    assert await SCENARIOS[name](stage, f"{how}-{first}") == expected, f"{how}, from commit {first} on"
+                assert proxy.lost > 1
+                proxy.lose(0, how)

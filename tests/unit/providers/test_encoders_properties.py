@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -45,26 +44,31 @@ def _own(request: Request, name: str) -> frozenset[bytes]:
     return wire_rules.own_signatures(request.messages, name, request.model)
 
 
-every_provider = pytest.mark.parametrize("check", [_gemini, _chat, _responses, _anthropic, _thinking])
+CHECKS: tuple[Check, ...] = (_gemini, _chat, _responses, _anthropic, _thinking)
+
+
+def broken_rules(request: Request, name: str) -> dict[str, list[str]]:
+    """Return what every provider's checker finds in its encoding of a request."""
+    return {check.__name__: found for check in CHECKS if (found := check(request, name))}
+
+
 names = st.sampled_from(["gemini", "openai"])  # the providers whose signatures the histories carry
 
 
-@every_provider
 @given(any_history(), names, st.booleans())
-def test_m8_any_history_is_encoded_as_a_valid_request(check: Check, history: Any, name: str, cut: bool) -> None:
-    assert check(Request(MODEL, tuple(history), "be brief", cut=cut), name) == []
+def test_m8_any_history_is_encoded_as_a_valid_request(history: Any, name: str, cut: bool) -> None:
+    assert broken_rules(Request(MODEL, tuple(history), "be brief", cut=cut), name) == {}
 
 
-@every_provider
 @given(any_history(), names, st.integers(1, 2_000))
 def test_m8_any_history_and_any_budget_are_encoded_as_a_valid_request(
-    check: Check, history: list[Message], name: str, budget: int
+    history: list[Message], name: str, budget: int
 ) -> None:
     try:
         window = fit_to_budget(history, budget)
     except BudgetTooSmall:
         return
-    assert check(Request(MODEL, tuple(window), cut=len(window) < len(history)), name) == []
+    assert broken_rules(Request(MODEL, tuple(window), cut=len(window) < len(history)), name) == {}
 
 
 # What the vendors' own answers look like once they are stored: signed thoughts, signed calls, signed text.
@@ -98,10 +102,9 @@ def signed_histories(draw: st.DrawFn) -> list[Message]:
     return history
 
 
-@every_provider
 @given(signed_histories(), st.sampled_from(["gemini", "anthropic", "openai"]), st.booleans())
-def test_m8_signatures_go_only_to_their_own_model(check: Check, history: list[Message], name: str, cut: bool) -> None:
-    assert check(Request(MODEL, tuple(history), cut=cut), name) == []
+def test_m8_signatures_go_only_to_their_own_model(history: list[Message], name: str, cut: bool) -> None:
+    assert broken_rules(Request(MODEL, tuple(history), cut=cut), name) == {}
 
 
 @given(signed_histories())
