@@ -2,7 +2,7 @@
 
 import re
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, WebError
@@ -51,8 +51,13 @@ class PageMonitor:
             self.errors.append(f"request to another host: {request.method} {request.url}")
 
 
-async def check_accessibility(page: Page) -> None:
-    """Raise the violations that axe finds, after all animations have finished."""
+async def check_accessibility(page: Page, *schemes: Literal["light", "dark"]) -> None:
+    """Raise the violations that axe finds, in the page's colours or in each scheme, after animations have finished."""
+    for scheme in schemes:
+        await page.emulate_media(color_scheme=scheme)
+        await check_accessibility(page)
+    if schemes:
+        return
     await page.evaluate(_ANIMATIONS_FINISHED)
     if await page.evaluate("typeof axe === 'undefined'"):  # half a megabyte, once for each document
         await page.evaluate(_AXE)
