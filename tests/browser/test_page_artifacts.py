@@ -7,7 +7,6 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from tests.browser.conftest import OpenPage
 from tests.browser.page_monitor import PageMonitor, check_accessibility
 from tests.browser.site import Site, serving_script
 
@@ -51,6 +50,7 @@ async def test_artifacts_and_their_versions_are_listed_and_saved(page: Page, sit
     await expect(items.first).to_contain_text("charts/2026/sales 1.png")
     await expect(items.first).to_contain_text("version 1 · image/png")
     await expect(items.last).to_contain_text("in all your conversations")
+    await check_accessibility(page, "light", "dark")
     assert await saved(page, "Save version 1 of charts/2026/sales 1.png", tmp_path) == ("sales 1.png", LARGE)
     await items.first.get_by_role("button", name="All versions").click()
     versions = page.get_by_role("list", name="Versions of charts/2026/sales 1.png").get_by_role("listitem")
@@ -114,11 +114,3 @@ async def test_a_new_conversation_shows_the_files_of_the_user(page: Page, site: 
     await page.get_by_role("button", name="Delete user:mine.txt").click()
     await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     await expect(page.get_by_text("No artifacts yet.")).to_be_visible()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_the_files_view_is_accessible(open_page: OpenPage, site: Site, scheme: str) -> None:
-    page = await open_page(color_scheme=scheme)
-    await open_files(page, site)
-    await expect(page.get_by_role("list", name="Artifacts")).to_be_visible()
-    await check_accessibility(page)

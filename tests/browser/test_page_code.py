@@ -1,10 +1,8 @@
 """Code on the page: coloured once it is complete, with unchanged text, and never run."""
 
-import pytest
 from playwright.async_api import Page, Request, expect
 
 from lango.providers import Finish, TextDelta
-from tests.browser.conftest import OpenPage
 from tests.browser.page_actions import answer, ask, send, wait_until_finished
 from tests.browser.page_monitor import check_accessibility
 from tests.browser.site import PAUSE, Site
@@ -65,9 +63,7 @@ async def test_complete_code_is_coloured_and_the_library_is_loaded_with_the_firs
     assert await code.text_content() == PYTHON
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_code_colours_have_enough_contrast(open_page: OpenPage, site: Site, scheme: str) -> None:
-    page = await open_page(color_scheme=scheme, reduced_motion="reduce")
+async def test_code_colours_have_enough_contrast(page: Page, site: Site) -> None:
     site.script.add("\n\n".join(fenced(language, code) for language, code in MANY.items()) + "\n\nThe end.")
     await page.goto(site.url)
     await ask(page, "many", "The end.")
@@ -77,10 +73,11 @@ async def test_code_colours_have_enough_contrast(open_page: OpenPage, site: Site
     )
     shown = await page.evaluate(f"{BLOCKS}.map((element) => element.textContent)")
     assert shown == list(MANY.values())
-    ink = await page.evaluate("getComputedStyle(document.querySelector('pre code')).color")
     word = page.locator("code.language-python .hljs-keyword").first
-    assert await word.evaluate("(element) => getComputedStyle(element).color") != ink
-    await check_accessibility(page)
+    for scheme in ("light", "dark"):
+        await check_accessibility(page, scheme)
+        ink = await page.evaluate("getComputedStyle(document.querySelector('pre code')).color")
+        assert await word.evaluate("(element) => getComputedStyle(element).color") != ink
 
 
 ATTACKS = {

@@ -20,16 +20,14 @@ from lango import Settings, Tool, open_runtime
 from lango.errors import ProviderRejected
 from lango.events import TextDelta as AnswerDelta
 from lango.events import ToolStart, TurnDone, TurnEvent
-from lango.messages import Message, ToolCall
+from lango.messages import Message
 from lango.providers.local import SMOLLM2, LocalProvider, model_engine, pull
-from lango.providers.protocol import CallDelta, Delta, Finish, Request, TextDelta, ToolSpec, UsageDelta
+from lango.providers.protocol import Delta, Finish, Request, TextDelta, UsageDelta
 from lango.tools import client_tool
 from lango.turns.turn_input import ModelOptions
-from tests.support.deltas import call_of, deltas_of, text_of, usage_of
+from tests.support.deltas import deltas_of, text_of, usage_of
 
 CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 30}}, "required": ["city"]}
-WEATHER = ToolSpec("get_weather", "Current weather of a city", CITY)
-NOTES = ToolSpec("read_note", "Read one of the user's notes", {"type": "object", "properties": {}})
 
 
 @pytest.fixture(scope="module")
@@ -163,23 +161,6 @@ async def test_m9_what_a_request_sets_for_its_turn_really_holds_the_model(
         assert (call.name, type(call.arguments["city"])) == ("pick_city", str)
 
 
-async def test_m9_smollm2_calls_a_tool_and_speaks_about_its_result(smollm2: LocalProvider) -> None:
-    asked = ask("What is the weather in Paris?", tools=(WEATHER, NOTES), temperature=0.0)
-    deltas = await deltas_of(smollm2, asked)
-    call = call_of(deltas)
-    assert (call.name, call.input) == ("get_weather", {"city": "Paris"})
-    assert call.id
-    assert isinstance(deltas[-1], Finish)
-    assert deltas[-1].reason == "tool_calls"
-    result = ToolCall(call.id, call.name, output={"sky": "clear", "temp_c": 31})
-    history = (*asked.messages, Message("assistant", tool_calls=(call,)), Message("tool", tool_calls=(result,)))
-    deltas = await deltas_of(
-        smollm2, Request("smollm2", history, tools=(WEATHER, NOTES), max_tokens=8, temperature=0.0)
-    )
-    assert text_of(deltas)
-    assert not [delta for delta in deltas if isinstance(delta, CallDelta)]
-
-
 class BriefModel(LocalProvider):
     """The model with short answers, without randomness, and the requests that it got."""
 
@@ -205,8 +186,12 @@ async def test_m9_a_turn_of_the_runtime_calls_a_tool_and_speaks_about_its_result
     settings = Settings.model_validate(
         {"agent": {"model": f"local/{SMOLLM2.name}"}, "store": {"url": f"sqlite:///{tmp_path}/lango.db"}}
     )
-    model, tool = BriefModel(), Tool("get_weather", "Get the current weather of a city.", CITY, weather)
-    async with open_runtime(settings, tools=[tool], provider=model) as runtime:
+    tools = [
+        Tool("get_weather", "Get the current weather of a city.", CITY, weather),
+        Tool("read_note", "Read one of the user's notes.", {"type": "object", "properties": {}}, weather),
+    ]
+    model = BriefModel()
+    async with open_runtime(settings, tools=tools, provider=model) as runtime:
         events = [event async for event in runtime.stream("s", "What is the weather in Lisbon right now?")]
     assert cities == ["Lisbon"]
     assert [event.type for event in events if not isinstance(event, AnswerDelta)] == [

@@ -26,8 +26,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-def by_python(server: Server, client: str) -> Any:
-    return packages.run_python(SCRIPTS / "python_clients.py", url=server.url, clients=[client])[client]
+@pytest.fixture(scope="module")
+def by_python(server: Server) -> Any:
+    return packages.run_python(SCRIPTS / "python_clients.py", url=server.url)
 
 
 def check_resumed(found: dict[str, Any]) -> None:
@@ -35,8 +36,8 @@ def check_resumed(found: dict[str, Any]) -> None:
     assert [text for _, [text, *_] in json.loads(found.pop("resume"))] == ["remember me", "remember me", "recite"]
 
 
-def test_langchain_chats_streams_calls_tools_and_gets_structured_output_by_every_method(server: Server) -> None:
-    found = by_python(server, "langchain")
+def test_langchain_chats_streams_calls_tools_and_gets_structured_output_by_every_method(by_python: Any) -> None:
+    found = by_python["langchain"]
     assert REFUSED_N in found.pop("error")
     check_resumed(found)
     assert found == {
@@ -53,14 +54,14 @@ def test_langchain_chats_streams_calls_tools_and_gets_structured_output_by_every
     }
 
 
-def test_instructor_gets_structured_output_by_its_default_mode(server: Server) -> None:
-    found = by_python(server, "instructor")
+def test_instructor_gets_structured_output_by_its_default_mode(by_python: Any) -> None:
+    found = by_python["instructor"]
     assert found.pop("error").startswith("instructor.InstructorRetryException: ")
     assert found == {"forced": ROME, "structured": ROME, "streamed": ROME, "pictures": ["image/png"]}
 
 
-def test_litellm_chats_streams_calls_tools_and_gets_structured_output(server: Server) -> None:
-    found = by_python(server, "litellm")
+def test_litellm_chats_streams_calls_tools_and_gets_structured_output(by_python: Any) -> None:
+    found = by_python["litellm"]
     error = found.pop("error")
     assert (error.startswith("litellm.BadRequestError: "), REFUSED_N in error) == (True, True)
     check_resumed(found)
@@ -75,8 +76,8 @@ def test_litellm_chats_streams_calls_tools_and_gets_structured_output(server: Se
     }
 
 
-def test_llm_chats_streams_and_gets_structured_output(server: Server) -> None:
-    found = by_python(server, "llm")
+def test_llm_chats_streams_and_gets_structured_output(by_python: Any) -> None:
+    found = by_python["llm"]
     assert "logit_bias: the agent's model is not steered by it" in found.pop("error")
     check_resumed(found)
     assert found == {
