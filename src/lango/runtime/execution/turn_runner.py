@@ -78,16 +78,7 @@ class TurnRunner:
         message of its input, if the turn was run before: it goes on from what is stored after that.
         """
         recorded = await self._engine.read_record(running.turn, first_seq) if first_seq is not None else None
-        state = self._engine.begin(
-            running.session.name,
-            running.turn,
-            turn_input,
-            running.next_id,
-            running.emit,
-            recorded,
-            first_seq,
-            running.step_gate,
-        )
+        state = self._engine.begin(running, turn_input, recorded, first_seq)
         earlier = running.model_calls()
         running.model_calls = lambda: merge_runs(
             earlier, [call.to_row(is_over=running.is_ending) for call in state.model_call_stats]

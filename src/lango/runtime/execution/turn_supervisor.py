@@ -65,7 +65,7 @@ class TurnSupervisor:
         )
         self._take_over_loop = TakeOverLoop(
             store,
-            engine.app_name,
+            engine.app.name,
             self.owner.name,
             self._liveness.is_gone,
             settings.agent.on_crash,

@@ -48,8 +48,9 @@ from lango.store.tool_calls.input_requests import InputAnswer, InputRequest, rea
 from lango.store.tool_calls.long_running import read_long_running_calls
 from lango.store.tool_calls.tool_journal import DECIDED_BY_POLICY, read_journal_entry
 from lango.store.turns.turns import TurnRecord, find_by_idempotency_key, read_request
-from lango.tools import Tool, client_tool
+from lango.tools import client_tool
 from lango.tools.client_tool_definitions import tools_by_name
+from lango.turns.submissions import TurnRequest
 from lango.turns.turn_input import ModelOptions, TurnInput
 
 ClientResults = Mapping[str, Mapping[str, Any]]
@@ -92,19 +93,14 @@ class InputBuilder:
             turn_input.event.actions.state_delta.update(state_delta)
             turn_input.entry = replace(turn_input.entry, state_delta=dict(turn_input.event.actions.state_delta))
 
-    async def add_settings(
-        self,
-        name: SessionId,
-        turn_input: TurnInput,
-        options: ModelOptions | None = None,
-        client_tools: Sequence[Tool] | None = None,
-    ) -> None:
+    async def add_settings(self, name: SessionId, turn_input: TurnInput, request: TurnRequest) -> None:
         """Set what a request brings for its turn: options for the model calls, and the client's tools.
 
         None: a turn that goes on after a pause has those of the turn that paused, without tools whose names the agents
         have taken since. Raise `ModelOptionsRefused` if the agents cannot follow the options, `ClientToolRefused` for a
         tool with a name that is already used or reserved.
         """
+        options, client_tools = request.options, request.client_tools
         paused: Mapping[str, Any] = {}
         if turn_input.continues_invocation and (options is None or client_tools is None):
             session = await self._store.read(find_session, name)

@@ -10,6 +10,14 @@ from lango.server.schemas import RequestBody
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store.tool_calls.approvals import MAX_REASON_CHARACTERS
+from lango.turns.submissions import (
+    Submission,
+    SubmittedApproval,
+    SubmittedCredential,
+    SubmittedInput,
+    SubmittedResults,
+    TurnRequest,
+)
 
 
 class GrantBody(RequestBody):
@@ -97,18 +105,18 @@ async def submit_answer(
     """Submit an answer to what a call in a session of the caller waits for, as a turn that continues with it."""
     await context.authenticator.check_token_quota(caller)
     await context.get_session(caller, session_id)
-    turns = context.turns
+    return await context.turns.submit(caller, session_id, _submission(call_id, answer, TurnRequest(key)))
+
+
+def _submission(call_id: str, answer: Answer, request: TurnRequest) -> Submission:
     match answer:
         case ApprovalAnswer(approved=approved, reason=reason):
-            grant = answer.new_grant
-            return await turns.submit_approval(
-                caller, session_id, call_id, approved=approved, grant=grant, reason=reason
-            )
+            return SubmittedApproval(call_id, approved, answer.new_grant, reason)
         case InputAnswer(value=value, decline=decline):
-            return await turns.submit_input(caller, session_id, call_id, value, key, decline=decline)
+            return SubmittedInput(call_id, value, decline, request)
         case CredentialAnswer(value=value):
-            return await turns.submit_credential(caller, session_id, call_id, value, key)
+            return SubmittedCredential(call_id, value, request)
         case ToolResult(result=result, will_continue=will_continue):
-            return await turns.submit_results(caller, session_id, {call_id: result}, key, will_continue=will_continue)
+            return SubmittedResults({call_id: result}, will_continue, request=request)
         case _ as unexpected:
             assert_never(unexpected)

@@ -24,6 +24,7 @@ from lango.server.schemas import (
 from lango.server.security.auth import AuthenticatedRoute, Caller, CurrentCaller
 from lango.server.streaming.sse import EventStreamResponse
 from lango.store.tool_calls.credential_requests import read_credential_requests
+from lango.turns.submissions import SubmittedCredential
 
 _INVALID = error_responses({422: "The answer cannot be used: the message says why; nothing is stored."})
 _PAGE_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -180,7 +181,7 @@ async def take_back(
         return _page("The access was not allowed", "You can close this page. The agent goes on without it.", 200)
     try:
         answer = {"code": code, "state": state}
-        await context.turns.submit_credential(Caller(name.user_id), name.id, call_id, answer)
+        await context.turns.submit(Caller(name.user_id), name.id, SubmittedCredential(call_id, answer))
     except LangoError as failure:
         return _page("The access could not be stored", str(failure), 409)
     whose = f"the agent {name.app_name} may use it for the user {name.user_id}"

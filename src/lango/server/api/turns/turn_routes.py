@@ -35,6 +35,7 @@ from lango.store.tool_calls.approvals import read_approval_requests
 from lango.store.tool_calls.input_requests import read_input_requests
 from lango.store.tool_calls.long_running import read_awaited_results
 from lango.store.tool_calls.tool_questions import read_tool_questions
+from lango.turns.submissions import SubmittedMessage, TurnRequest
 
 CallIdPath = Annotated[str, Path(max_length=512, examples=["call_1"])]
 LastEventId = Annotated[
@@ -86,7 +87,7 @@ async def send_message(
     """Send a message and follow its turn. The same Idempotency-Key with the same message gives the same turn."""
     await context.check_may_write(caller, session_id)
     files = await context.load_files(caller, session_id, new.files)
-    turn = await context.turns.submit(caller, session_id, new.text, key, files)
+    turn = await context.turns.submit(caller, session_id, SubmittedMessage(new.text, files, request=TurnRequest(key)))
     return context.event_response(context.turns.follow(turn))
 
 
@@ -126,7 +127,7 @@ async def list_approval_requests(
     )
     shown = [ApprovalRequest.model_validate(request) for request in requests]
     for request in shown:
-        diff = await context.runtime.diff_of_call(request.name, request.arguments)
+        diff = await context.runtime.app.diff_of_call(request.name, request.arguments)
         request.diff = to_client_json(diff)
     return ApprovalRequests(approvals=shown)
 

@@ -68,6 +68,13 @@ from lango.store.tool_calls.long_running import read_awaited_results
 from lango.store.turns.turns import find_by_idempotency_key
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
+from lango.turns.submissions import (
+    SubmittedApproval,
+    SubmittedCredential,
+    SubmittedInput,
+    SubmittedResults,
+    TurnRequest,
+)
 
 _MAX_PROBLEMS = 10
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
@@ -131,9 +138,9 @@ async def _submit(
         return await _submit_answers(context, caller, run_input, tools, results)
     last = thread_messages[-1] if thread_messages else None
     if isinstance(last, ToolMessage):
-        new = calls_answered_at_end(calls)
+        new, request = calls_answered_at_end(calls), TurnRequest(client_tools=tools)
         await store_state(context, session, state_delta)
-        return [await submit_results(context, caller, run_input.thread_id, results, new, tools, run_input.run_id)]
+        return [await submit_results(context, caller, run_input.thread_id, results, new, request, run_input.run_id)]
     user_message = _to_user_message(last, last=True) if isinstance(last, UserMessage) else LangoMessage("user")
     if not isinstance(last, UserMessage) or not (user_message.content or user_message.media):
         raise ApiError(
@@ -151,7 +158,14 @@ async def _submit(
     read = [*map(_to_user_message, users[:-1]), user_message]
     return [
         await submit_user_messages(
-            context, caller, run_input.thread_id, read, newest, key, tools, results, state_delta=state_delta
+            context,
+            caller,
+            run_input.thread_id,
+            read,
+            newest,
+            results,
+            TurnRequest(key, tools),
+            state_delta,
         )
     ]
 
@@ -163,8 +177,10 @@ async def _submit_answers(
     session = await context.get_session(caller, run_input.thread_id)
     open_calls = {waiting.call.id for waiting in await context.store.read(read_client_calls, session)}
     turns: list[TurnRef] = []
+    request = TurnRequest(client_tools=tools)
     if new := open_calls & results.keys():
-        turns.append(await submit_results(context, caller, run_input.thread_id, results, new, tools, run_input.run_id))
+        thread_id, run_id = run_input.thread_id, run_input.run_id
+        turns.append(await submit_results(context, caller, thread_id, results, new, request, run_id))
     inputs = {request.call_id for request in await context.store.read(read_input_requests, session)}
     credentials = {request.call_id for request in await context.store.read(read_credential_requests, session)}
     awaited = {call.call_id for call in await context.store.read(read_awaited_results, session)}
@@ -175,32 +191,21 @@ async def _submit_answers(
         if answer.interrupt_id in awaited:
             if answer.status == "resolved":
                 result = _to_result(answer.payload)
-                turns.append(
-                    await context.turns.submit_results(
-                        caller, run_input.thread_id, {answer.interrupt_id: result}, None, tools
-                    )
-                )
+                results_of_call = SubmittedResults({answer.interrupt_id: result}, request=request)
+                turns.append(await context.turns.submit(caller, run_input.thread_id, results_of_call))
             continue
         if answer.interrupt_id in inputs and answer.status == "resolved":
-            turns.append(
-                await context.turns.submit_input(caller, run_input.thread_id, answer.interrupt_id, answer.payload)
-            )
+            value = SubmittedInput(answer.interrupt_id, answer.payload)
+            turns.append(await context.turns.submit(caller, run_input.thread_id, value))
             continue
         if answer.interrupt_id in inputs:
             await context.runtime.cancel(run_input.thread_id, user_id=caller.user_id)
             continue
         approved = answer.status == "resolved" and _is_approved(answer.payload)
         grant = _grant_of(answer.payload) if approved else None
-        turn = await context.turns.submit_approval(
-            caller,
-            run_input.thread_id,
-            answer.interrupt_id,
-            approved=approved,
-            grant=grant,
-            reason="" if approved else _reason_of(answer.payload),
-            client_tools=tools,
-        )
-        turns.append(turn)
+        reason = "" if approved else _reason_of(answer.payload)
+        decision = SubmittedApproval(answer.interrupt_id, approved, grant, reason, request)
+        turns.append(await context.turns.submit(caller, run_input.thread_id, decision))
     return turns
 
 
@@ -209,7 +214,8 @@ async def _submit_credential(
 ) -> list[TurnRef]:
     """Submit an answer to a credential request, or close the request without one."""
     if answer.status == "resolved":
-        return [await context.turns.submit_credential(caller, session_id, answer.interrupt_id, answer.payload)]
+        credential = SubmittedCredential(answer.interrupt_id, answer.payload)
+        return [await context.turns.submit(caller, session_id, credential)]
     await context.runtime.credentials.decline(session_id, answer.interrupt_id, user_id=caller.user_id)
     return []
 

@@ -84,10 +84,10 @@ class Completion:
         self._turn = turn
         self._tool_calls = _ToolCalls(client_tools)
         # text before a tool call cannot be taken back from a stream
-        holds_text = only_json and context.runtime.may_call_tools
+        holds_text = only_json and context.runtime.app.may_call_tools
         self._final_text = LastText() if holds_text else FinalText()
         self._session_id = turn.session.name.id
-        self._root_name: str = context.runtime.agents()["name"]
+        self._root_name: str = context.runtime.app.agents()["name"]
         self._speakers = Speakers(self._root_name)
         self._no_usage: dict[str, Any] = {}
         """Part of every chunk but the last of a stream that ends with the usage."""
