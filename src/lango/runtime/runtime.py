@@ -218,7 +218,7 @@ class Runtime:
                 running.stop(TurnCancelled("the turn was stopped"))
         return found or turn is not None or await self._store.write(stop_waiting, session.key, time.time())
 
-    async def take_back(self, session_id: str, turn: int, *, user_id: str = "user") -> bool:
+    async def withdraw(self, session_id: str, turn: int, *, user_id: str = "user") -> bool:
         """Withdraw a queued message; False: it is not queued (any more)."""
         session = await self._store.read(find_session, SessionId(self.app_name, user_id, session_id))
         if session is None or not await self._store.withdraw_turn(Turn(session.key, turn)):

@@ -82,7 +82,7 @@ class Submissions:
             await self._expiry.expire_session(name)
             turn_input = await self._inputs.message_or_input_answer(name, text, attachments, request.idempotency_key)
         self._inputs.add_state(turn_input, submitted.state_delta)
-        await self._inputs.add_settings(name, turn_input, request)
+        await self._inputs.apply_request(name, turn_input, request)
         turn_input.digest = request.digest
         if submitted.results:
             await self._inputs.add_results(name, turn_input, submitted.results)
@@ -99,7 +99,7 @@ class Submissions:
                 name, results, request.idempotency_key, will_continue=submitted.will_continue
             )
         turn_input.digest = request.digest or request_digest("results", results)
-        await self._inputs.add_settings(name, turn_input, request)
+        await self._inputs.apply_request(name, turn_input, request)
         return turn_input
 
     async def _approval(self, name: SessionId, submitted: SubmittedApproval) -> TurnInput:
@@ -113,7 +113,7 @@ class Submissions:
         turn_input = await self._inputs.approval_answer(
             name, submitted.call_id, approved=approved, grant=limited, reason=submitted.reason.strip()
         )
-        await self._inputs.add_settings(name, turn_input, submitted.request)
+        await self._inputs.apply_request(name, turn_input, submitted.request)
         return turn_input
 
     async def _input(self, name: SessionId, submitted: SubmittedInput) -> TurnInput:
@@ -121,7 +121,7 @@ class Submissions:
         await self._expiry.expire_session(name)
         turn_input = await self._inputs.input_answer(name, call_id, value, request.idempotency_key)
         turn_input.digest = request_digest("input", call_id, value)
-        await self._inputs.add_settings(name, turn_input, request)
+        await self._inputs.apply_request(name, turn_input, request)
         return turn_input
 
     async def _credential(self, name: SessionId, submitted: SubmittedCredential) -> TurnInput:
@@ -129,7 +129,7 @@ class Submissions:
         await self._expiry.expire_session(name)
         turn_input = await self._inputs.credential_answer(name, call_id, submitted.value, request.idempotency_key)
         turn_input.digest = request_digest("credential", call_id)  # the value is secret
-        await self._inputs.add_settings(name, turn_input, request)
+        await self._inputs.apply_request(name, turn_input, request)
         return turn_input
 
     async def _start(self, name: SessionId, turn_input: TurnInput, request: TurnRequest) -> RunningTurn:

@@ -12,7 +12,7 @@ from google.genai import types
 from lango.adk.agents.transfers import missing_transfer_target, transfer_correction
 from lango.adk.agents.tree import walk_agents
 from lango.adk.run.input.input_builder import InputBuilder
-from lango.adk.run.pauses.unanswered_calls import await_own_calls, note_calls, request_event
+from lango.adk.run.pauses.unanswered_calls import await_node_calls, note_calls, request_event
 from lango.adk.run.record import workflow_nodes
 from lango.adk.run.runner import require_answer, run_adk, to_agent_error, to_turn_events, transfer_failure
 from lango.adk.run.turn_state import TurnState
@@ -76,7 +76,7 @@ class LegRunner:
         if state.recorded is not None:
             state.recorded.check_complete()
         state.awaits_client = state.awaits_client or bool(state.client_calls)
-        await await_own_calls(state)
+        await await_node_calls(state)
         if continues and not state.awaits_input:  # other nodes may still wait
             state.awaits_input = bool(await self._inputs.open_input_requests(name))
         if continues and not state.awaits_credential:
@@ -144,15 +144,15 @@ class LegRunner:
     async def _request_credentials(self, name: SessionId, state: TurnState) -> AsyncGenerator[TurnEvent, None]:
         """Request the credentials that tools asked for and ADK did not request."""
         service = self._runner.session_service
-        for unmade in state.unmade_requests:
+        for missing in state.missing_requests:
             session = await service.get_session(app_name=name.app_name, user_id=name.user_id, session_id=name.id)
             if session is None:
                 return
-            event = await service.append_event(session, request_event(unmade))
+            event = await service.append_event(session, request_event(missing))
             await self._read_requests(name, state)
             for turn_event in to_turn_events(event, state):
                 yield turn_event
-        state.unmade_requests.clear()
+        state.missing_requests.clear()
 
     async def _read_requests(self, name: SessionId, progress: TurnProgress) -> None:
         """Read the open requests to a person into the progress of a turn."""

@@ -13,7 +13,7 @@ from google.genai import types
 from lango.adk.agents.transfers import TRANSFER_TOOL
 from lango.adk.events.events_to_rows import output_text
 from lango.adk.model.direct_text import TextSink
-from lango.adk.run.model_call_stats import usage_counts
+from lango.adk.run.model_call_stats import usage_of_response
 from lango.adk.run.turn_state import TurnState
 from lango.errors import AgentFailed, AgentNotFound, EmptyAnswer, LangoError
 from lango.events import ApprovalNeeded, ToolEnd, TurnError, TurnEvent, to_plain_values
@@ -183,10 +183,8 @@ def _add_usage(event: Event, progress: TurnProgress) -> None:
         return
     if event.finish_reason:
         progress.finish_reason = str(event.finish_reason.value).lower()
-    usage = event.usage_metadata
-    if usage is None:
-        return
-    progress.add_tokens(event.model_version or "", *usage_counts(usage))
+    if event.usage_metadata is not None:
+        progress.add_usage(event.model_version or "", usage_of_response(event.usage_metadata))
 
 
 def transfer_failure(state: TurnState) -> AgentNotFound | None:

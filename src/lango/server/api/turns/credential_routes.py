@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse
 
 from lango.errors import LangoError
-from lango.server.api.turns.answers import CredentialAnswer, submit_answer
-from lango.server.api.turns.turn_routes import STREAM_RESPONSES, CallIdPath
+from lango.server.api.turns.answers import AnsweredCall, CallIdPath, CredentialAnswer
+from lango.server.api.turns.turn_routes import STREAM_RESPONSES
 from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.schemas import (
@@ -103,16 +103,10 @@ async def list_credential_requests(
     responses=STREAM_RESPONSES | CONFLICT | _INVALID,
 )
 async def answer_credential_request(
-    session_id: SessionIdPath,
-    call_id: CallIdPath,
-    answer: CredentialAnswer,
-    caller: CurrentCaller,
-    context: Context,
-    key: IdempotencyKey = None,
+    call: AnsweredCall, answer: CredentialAnswer, key: IdempotencyKey = None
 ) -> EventStreamResponse:
     """Answer a credential request, and follow the turn. The credential is stored encrypted, and never shown."""
-    turn = await submit_answer(context, caller, session_id, call_id, answer, key)
-    return context.event_response(context.turns.follow(turn))
+    return await call.answer(answer, key)
 
 
 @router.delete("/sessions/{session_id}/credentials/{call_id}", status_code=204)
@@ -157,13 +151,13 @@ async def delete_credential(
         409: {"description": "The credential could not be used.", "content": {"text/html": {}}},
     },
 )
-async def take_back(
+async def finish_authorization(
     context: Context,
     state: Annotated[str, Query(max_length=1000)] = "",
     code: Annotated[str, Query(max_length=4000)] = "",
     error: Annotated[str, Query(max_length=1000)] = "",
 ) -> HTMLResponse:
-    """Take a user back who allowed an access at an OAuth server, and go on with the turn that waits for it.
+    """Receive the user whom an OAuth server sends back, and go on with the turn that waits for the access.
 
     It needs no API key: the state is known only to the user who was shown the address, is bound to one request of one
     session, and counts once.
