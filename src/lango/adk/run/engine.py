@@ -17,10 +17,10 @@ from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.model.direct_text import TextSink, agents_with_direct_text
 from lango.adk.run.agent_app import AgentApp
 from lango.adk.run.context_limits import ContextLimits
+from lango.adk.run.event_conversion import text_sink
 from lango.adk.run.input.input_builder import InputBuilder
 from lango.adk.run.leg import LegRunner
 from lango.adk.run.record import workflow_nodes
-from lango.adk.run.runner import text_sink
 from lango.adk.run.turn_state import TurnState, count_summary
 from lango.adk.services.artifact_references import load_reference
 from lango.adk.services.artifact_service import SqlArtifactService

@@ -6,26 +6,34 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
+from google.adk.agents.run_config import RunConfig
+from google.adk.events import Event
 from google.adk.runners import Runner
+from google.adk.telemetry import ContentCapturingMode, TelemetryConfig
 from google.genai import types
 
 from lango.adk.agents.transfers import missing_transfer_target, transfer_correction
 from lango.adk.agents.tree import walk_agents
+from lango.adk.run.event_conversion import require_answer, to_agent_error, to_turn_events, transfer_failure
 from lango.adk.run.input.input_builder import InputBuilder
 from lango.adk.run.pauses.unanswered_calls import await_node_calls, note_calls, request_event
 from lango.adk.run.record import workflow_nodes
-from lango.adk.run.runner import require_answer, run_adk, to_agent_error, to_turn_events, transfer_failure
 from lango.adk.run.turn_state import TurnState
 from lango.errors import ApprovalExpired, LangoError
 from lango.events import TurnEvent
 from lango.store import SessionId, Store
+from lango.store.codec.records import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL
 from lango.store.engine.database import LARGEST
 from lango.store.sessions.sessions import find_session
 from lango.store.tool_calls.approvals import read_approval_requests
 from lango.store.tool_calls.credential_requests import read_credential_requests
 from lango.store.tool_calls.input_requests import read_input_requests
+from lango.telemetry.traces import is_tracing
 from lango.turns.turn_input import TurnInput
-from lango.turns.turn_progress import TurnProgress
+
+_MAX_LLM_CALLS = 1_000_000
+_TOOL_THREADS = 32
+_REQUESTS = (CONFIRMATION_CALL, INPUT_CALL, CREDENTIAL_CALL)
 
 
 class LegRunner:
@@ -116,20 +124,13 @@ class LegRunner:
         self, name: SessionId, message: types.Content, invocation_id: str | None, state: TurnState
     ) -> AsyncGenerator[TurnEvent, None]:
         try:
-            async with aclosing(
-                run_adk(
-                    self._runner,
-                    name,
-                    message,
-                    invocation_id,
-                    state,
-                    functools.partial(self._read_requests, name),
-                    on_event=functools.partial(note_calls, state),
-                    capture_content=self._capture_content,
-                )
-            ) as events:
+            async with aclosing(self._run_adk(name, message, invocation_id)) as events:
                 async for event in events:
-                    yield event
+                    if not event.partial and any(call.name in _REQUESTS for call in event.get_function_calls()):
+                        await self._read_requests(name, state)
+                    note_calls(state, event)
+                    for turn_event in to_turn_events(event, state):
+                        yield turn_event
         except (LangoError, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:  # a panic of a native library is not an Exception
@@ -140,6 +141,29 @@ class LegRunner:
             state.bad_transfer, state.valid_agents = wanted, valid
         if state.failure is not None:
             raise state.failure
+
+    def _run_adk(
+        self, name: SessionId, message: types.Content, invocation_id: str | None
+    ) -> AsyncGenerator[Event, None]:
+        """Run the agent on a message that is already stored, and yield ADK's events."""
+        config = RunConfig.model_validate(
+            {
+                "streaming_mode": "sse",
+                # the plugin limits model calls: ADK's own limit would end the turn without an answer
+                "max_llm_calls": _MAX_LLM_CALLS,
+                # a user's blocking function must not stop the other turns of this process
+                "tool_thread_pool_config": {"max_workers": _TOOL_THREADS},
+                # by default, ADK puts messages on its spans
+                "telemetry": _telemetry(self._capture_content, is_tracing()),
+            }
+        )
+        return self._runner.run_async(
+            user_id=name.user_id,
+            session_id=name.id,
+            invocation_id=invocation_id,
+            new_message=message,
+            run_config=config,
+        )
 
     async def _request_credentials(self, name: SessionId, state: TurnState) -> AsyncGenerator[TurnEvent, None]:
         """Request the credentials that tools asked for and ADK did not request."""
@@ -154,12 +178,19 @@ class LegRunner:
                 yield turn_event
         state.missing_requests.clear()
 
-    async def _read_requests(self, name: SessionId, progress: TurnProgress) -> None:
-        """Read the open requests to a person into the progress of a turn."""
+    async def _read_requests(self, name: SessionId, state: TurnState) -> None:
+        """Read the open requests to a person into the state of a turn."""
         session = await self._store.read(find_session, name)
         approvals = await self._store.read(read_approval_requests, session) if session else []
-        progress.approval_requests = {request.call_id: request for request in approvals}
+        state.approval_requests = {request.call_id: request for request in approvals}
         inputs = await self._store.read(read_input_requests, session) if session else []
-        progress.input_requests = {request.call_id: request for request in inputs}
+        state.input_requests = {request.call_id: request for request in inputs}
         credentials = await self._store.read(read_credential_requests, session) if session else []
-        progress.credential_requests = {request.call_id: request for request in credentials}
+        state.credential_requests = {request.call_id: request for request in credentials}
+
+
+@functools.cache
+def _telemetry(capture_content: bool, is_traced: bool) -> TelemetryConfig:
+    mode = ContentCapturingMode.SPAN_ONLY if capture_content else ContentCapturingMode.NO_CONTENT
+    # ADK copies every value of a request for its newer attributes, even where no span is recorded: 50 ms for 40,000
+    return TelemetryConfig(capture_message_content=mode, genai_semconv_stability_opt_in=None if is_traced else "stable")
