@@ -27,7 +27,7 @@ class TurnRequest(Struct, frozen=True):
 
 
 class SubmittedMessage(Struct, frozen=True):
-    """A message of the user; if a workflow waits for input, its text is the answer, unless more comes with it."""
+    """A message of the user. A workflow that waits for input gets its text, unless results or a history are with it."""
 
     text: str
     attachments: Sequence[Attachment] = ()
