@@ -15,7 +15,7 @@ from lango.errors import Unstorable
 
 
 class Usage(Struct, frozen=True):
-    """Tokens and cost of all model calls of a turn."""
+    """Tokens and cost of model calls: of one, of a turn, or of a session."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -25,6 +25,18 @@ class Usage(Struct, frozen=True):
     """None where the price of the model is not known."""
     thought_tokens: int = 0
     """How many of the output tokens were thoughts, where the provider counts them."""
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Add tokens, calls and known costs."""
+        costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.model_calls + other.model_calls,
+            sum(costs) if costs else None,
+            self.thought_tokens + other.thought_tokens,
+        )
 
 
 class Accepted(Struct, frozen=True, tag_field="type", tag="accepted"):

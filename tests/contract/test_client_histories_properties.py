@@ -18,7 +18,7 @@ from lango.server.security.auth import Caller
 from lango.store import SessionId
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.sessions import list_sessions
-from lango.turns.turn_input import ModelOptions
+from lango.turns.submissions import TurnRequest
 from tests.agents.parts import PATIENCE_S, settings_for
 
 Said = list[tuple[str, str]]
@@ -68,7 +68,7 @@ class Chat:
     async def _follow(self) -> None:
         messages: list[dict[str, Any]] = [{"role": role, "content": text} for role, text in self.messages]
         parsed = ChatRequest.model_validate({"messages": messages})
-        turn = await submit_carried_history(self.here, Caller(), parsed, (), ModelOptions(), None, None)
+        turn = await submit_carried_history(self.here, Caller(), parsed, TurnRequest(client_tools=()))
         async for _ in self.here.turns.follow(turn):
             pass
 

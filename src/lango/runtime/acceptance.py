@@ -64,7 +64,7 @@ class TurnAcceptance:
                     )
                 )
             except OutcomeUnknown:
-                self._turns.end_unknown_turn(session, turn_input)
+                self._turns.end_turn_of_unknown_outcome(session, turn_input)
                 raise
             record = (
                 await self._store.read(read_turn, turn.session_key, turn.turn)
@@ -73,7 +73,7 @@ class TurnAcceptance:
             )
         if caller_left or self.closed:
             if not turn.repeated:
-                await self._turns.end_unrun_turn(session, turn)
+                await self._turns.end_unstarted_turn(session, turn)
             raise asyncio.CancelledError if caller_left else TurnCancelled("the runtime was closed")
         for known in self._turns.running_turns(session.key):
             if turn.repeated and known.turn.turn == turn.turn:

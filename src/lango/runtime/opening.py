@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lango.adk.run.agent_app import AgentApp
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.runtime_tools import read_full_result
 from lango.config import Settings
@@ -111,7 +112,8 @@ async def _run_agent(
     built_in = builtin_tools(
         settings.tools, protected=protected_files(settings), read_result=read_full_result if has_tools else None
     )
-    engine = AdkEngine(settings, store, [*built_in, *tools], provider, root_agent)
+    app = AgentApp.build(settings, [*built_in, *tools], provider, root_agent)
+    engine = AdkEngine(settings, store, app)
     await engine.load()
     runtime = Runtime(settings, store, engine, every_session=every_session)
     try:

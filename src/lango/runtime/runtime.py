@@ -1,50 +1,82 @@
 """Accept messages, approvals and results, and run their turns: the public API."""
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lango.adk.run.agent_app import AgentApp
 from lango.adk.run.engine import AdkEngine
-from lango.adk.run.input.input_builder import is_answer_address
 from lango.adk.services.artifact_service import SqlArtifactService
 from lango.config import Settings
 from lango.errors import TurnCancelled
-from lango.events import TurnEvent, Usage
+from lango.events import TurnEvent
+from lango.grants import NewGrant
 from lango.memory import Memory
-from lango.messages import Attachment, Message
+from lango.messages import Attachment
 from lango.providers.catalog import using_key
+from lango.runtime.acceptance import TurnAcceptance
 from lango.runtime.artifacts import Artifacts
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.requests.credentials import Credentials
+from lango.runtime.requests.expiry import ApprovalExpiry
 from lango.runtime.requests.grants import Grants
 from lango.runtime.requests.inbox import Inbox
-from lango.runtime.requests.request_answers import RequestAnswers
+from lango.runtime.requests.tool_questions import ToolQuestions
+from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.sessions import Sessions
+from lango.runtime.submissions import Submissions
 from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace, session_trace, traced_request
 from lango.store import SessionId, Store, Turn
 from lango.store.sessions.sessions import find_session
+from lango.store.tool_calls.input_requests import InputRequest
+from lango.store.tool_calls.long_running import AwaitedResult, read_awaited_results
 from lango.store.turns.model_requests import RequestBodies
 from lango.store.turns.recovery import stop_waiting
 from lango.store.turns.turns import request_cancel
 from lango.tools import Tool
 from lango.turns.running_turn import RunningTurn, collect_answer, follow_until_left
-from lango.turns.turn_input import ModelOptions, TurnInput, check_attachments
+from lango.turns.submissions import (
+    Submission,
+    SubmittedApproval,
+    SubmittedCredential,
+    SubmittedInput,
+    SubmittedMessage,
+    SubmittedResults,
+    TurnRequest,
+)
+from lango.turns.turn_input import ModelOptions
 
-if TYPE_CHECKING:
-    from lango.adk.agents.tools.tool_names import ToolNames
 
-
-class Runtime(RequestAnswers):
+class Runtime:
     """Runs the turns of one agent on one store. Made by `open_runtime`."""
 
     def __init__(self, settings: Settings, store: Store, engine: AdkEngine, *, every_session: bool = True) -> None:
         """`every_session`: see `open_runtime`."""
-        super().__init__(settings, store, engine, every_session=every_session)
-        self._sessions = Sessions(store, engine.app_name, lambda: engine.window_rules)
-        self._artifacts = Artifacts(store, engine.app_name, settings.store.max_artifact_bytes)
-        self._credentials = Credentials(store, engine.app_name, self._expiry)
+        self._settings = settings
+        self._store = store
+        self._engine = engine
+        self._expiry = ApprovalExpiry(store)
+        self._turns = TurnSupervisor(settings, store, engine, self._expiry.check_soon, every_session=every_session)
+        self._turns.spawn(self._expiry.run())
+        self._questions = ToolQuestions(store, self._turns)
+        self.options = AllowedOptions(store, engine.app.name, settings)
+        """The model and the instruction of sessions, where the settings let users choose them."""
+        self._acceptance = TurnAcceptance(store, self._turns, self.options, settings.agent.when_busy)
+        self._submissions = Submissions(settings, engine, self._acceptance, self._expiry, self._questions)
+        self._sessions = Sessions(store, engine.app.name, lambda: engine.window_rules)
+        self._artifacts = Artifacts(store, engine.app.name, settings.store.max_artifact_bytes)
+        self._credentials = Credentials(store, engine.app.name, self._expiry)
+
+    @property
+    def app_name(self) -> str:
+        """The name of the app that sessions belong to."""
+        return self._engine.app.name
+
+    @property
+    def app(self) -> AgentApp:
+        """The app that runs: its agents, models and tools."""
+        return self._engine.app
 
     @property
     def store(self) -> Store:
@@ -96,18 +128,6 @@ class Runtime(RequestAnswers):
         """How many turns wait for a slot in this process."""
         return self._turns.admission.queued
 
-    async def summarize(self, messages: Sequence[Message], instructions: str = "") -> tuple[str, Usage]:
-        """Return a summary of a conversation by the agent's model, and the tokens that it took; nothing is stored.
-
-        Raise `UsageError` if the agent has no model, and `EmptyAnswer` if the model writes nothing.
-        """
-        return await self._engine.summarize(messages, instructions)
-
-    @property
-    def model_name(self) -> str:
-        """The name of the root agent's model; empty: it has none, as a workflow."""
-        return self._engine.model_name
-
     async def use_model(self, model: str, key: str = "") -> None:
         """Answer with another model `provider/name` from now on, for all sessions, until this runtime is closed.
 
@@ -116,42 +136,6 @@ class Runtime(RequestAnswers):
         """
         with using_key(model.partition("/")[0], key):
             await self._engine.use_model(model)
-
-    def agents(self) -> dict[str, Any]:
-        """Describe the agent tree."""
-        return self._engine.agents()
-
-    async def app_info(self) -> dict[str, Any]:
-        """Describe the app, its agents and their tools as ADK's server does.
-
-        Raise `UsageError` if the root is not an `LlmAgent`. Toolsets are asked for their tools.
-        """
-        return await self._engine.app_info()
-
-    @property
-    def may_call_tools(self) -> bool:
-        """Whether an agent has tools, or may transfer to another one."""
-        return self._engine.may_call_tools
-
-    async def tool_names(self, *, ask_toolsets: bool = False, require_all: bool = True) -> "ToolNames":
-        """List the names of the agents' tools; with `ask_toolsets` also those of toolsets.
-
-        That starts or connects to MCP servers. Raise `ConfigError` if one of them does not answer; without
-        `require_all`, that is one of the reasons in `unusable`.
-        """
-        return await self._engine.tool_names(ask_toolsets=ask_toolsets, require_all=require_all)
-
-    async def diff_of_call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return what a call that waits for approval would change in a file now, as a unified diff.
-
-        Empty: the tool changes no file, or the file cannot be compared.
-        """
-        return await self._engine.diff_of_call(name, arguments)
-
-    @property
-    def unusable_tools(self) -> tuple[str, ...]:
-        """Which tools of MCP servers cannot be offered, each with its reason; known once their server was asked."""
-        return self._engine.unusable_tools
 
     async def stream(
         self,
@@ -166,7 +150,9 @@ class Runtime(RequestAnswers):
 
         Leaving the stream before its end cancels the turn; `submit` does not.
         """
-        turn = await self._accept_message(session_id, text, user_id, idempotency_key, attachments)
+        request = TurnRequest(idempotency_key)
+        message = SubmittedMessage(text, attachments, request=request)
+        turn = await self.accept(session_id, message, user_id=user_id, detached=False)
         async with aclosing(follow_until_left(turn)) as events:
             async for event in events:
                 yield event
@@ -181,7 +167,9 @@ class Runtime(RequestAnswers):
         attachments: Sequence[Attachment] = (),
     ) -> str:
         """Send a message and return the complete answer, or raise the error of the turn."""
-        return await collect_answer(await self._accept_message(session_id, text, user_id, idempotency_key, attachments))
+        request = TurnRequest(idempotency_key)
+        message = SubmittedMessage(text, attachments, request=request)
+        return await collect_answer(await self.accept(session_id, message, user_id=user_id, detached=False))
 
     async def trace(
         self,
@@ -230,7 +218,7 @@ class Runtime(RequestAnswers):
                 running.stop(TurnCancelled("the turn was stopped"))
         return found or turn is not None or await self._store.write(stop_waiting, session.key, time.time())
 
-    async def take_back(self, session_id: str, turn: int, *, user_id: str = "user") -> bool:
+    async def withdraw(self, session_id: str, turn: int, *, user_id: str = "user") -> bool:
         """Withdraw a queued message; False: it is not queued (any more)."""
         session = await self._store.read(find_session, SessionId(self.app_name, user_id, session_id))
         if session is None or not await self._store.withdraw_turn(Turn(session.key, turn)):
@@ -240,6 +228,23 @@ class Runtime(RequestAnswers):
                 running.stop(TurnCancelled("the message was taken back before its turn came"))
         return True
 
+    async def accept(
+        self,
+        session_id: str,
+        submission: Submission,
+        *,
+        user_id: str = "user",
+        quota_id: str | None = None,
+        detached: bool = True,
+    ) -> RunningTurn:
+        """Store what a client submits, and run its turn in the background; `follow` it from anywhere in this process.
+
+        The methods below make the usual submissions. The tokens of the turn are counted against `quota_id`, the id of
+        an API key, by the process that ends the turn. A turn that is not `detached` stops when its last reader leaves.
+        """
+        name = SessionId(self.app_name, user_id, session_id)
+        return await self._submissions.accept(name, submission, quota_id, detached=detached)
+
     async def submit(
         self,
         session_id: str,
@@ -248,63 +253,128 @@ class Runtime(RequestAnswers):
         user_id: str = "user",
         idempotency_key: str | None = None,
         attachments: Sequence[Attachment] = (),
-        state_delta: Mapping[str, Any] | None = None,
         client_tools: Sequence[Tool] | None = None,
-        results: Mapping[str, Mapping[str, Any]] | None = None,
-        history: Sequence[Message] = (),
-        at_revision: int | None = None,
-        quota_id: str | None = None,
         options: ModelOptions | None = None,
-        digest: str | None = None,
     ) -> RunningTurn:
         """Store a message and run its turn in the background; `follow` it from anywhere in this process.
 
         The same `idempotency_key` again returns the same turn; with another message it raises `IdempotencyKeyReused`.
-        `state_delta` changes the session's state when the turn starts. `client_tools` are offered to the model in this
-        turn: a call of such a tool ends the turn, and waits for `submit_results`. A message closes open client calls;
-        `results`, by the calls' ids, gives results for some of them. If a workflow waits for input, the text of the
-        message is the answer, unless results or a history come with it; see `submit_input`.
-
-        `history` holds earlier messages of the client: they are stored right before this message, in the same
-        transaction, and marked as the client's. With `at_revision`, raise `StaleSession` and store nothing unless the
-        session has exactly that revision and no turn of it runs or is queued. The tokens of the turn are counted
-        against `quota_id`, the id of an API key, by the process that ends the turn. `options` hold for the model calls
-        of this turn; raise `ModelOptionsRefused` if the agent cannot follow them. A repeated idempotency key must come
-        with the same `digest`, if there is one, and else with the same message.
+        `client_tools` are offered to the model in this turn: a call of such a tool ends the turn, and waits for
+        `submit_results`. A message closes open client calls. If a workflow waits for input, the text of the message is
+        the answer; see `submit_input`. `options` hold for the model calls of this turn; raise `ModelOptionsRefused` if
+        the agent cannot follow them.
         """
-        name = SessionId(self.app_name, user_id, session_id)
-        check_attachments(attachments, self._settings.server)
-        if results or history:
-            turn_input = self._engine.inputs.message(text, attachments)
-        else:
-            turn_input = await self._message_or_answer(name, text, attachments, idempotency_key)
-        self._engine.inputs.add_state(turn_input, state_delta or {})
-        await self._engine.inputs.add_settings(name, turn_input, options, client_tools)
-        turn_input.digest = digest
-        if results:
-            await self._engine.inputs.add_results(name, turn_input, results)
-        if history:
-            await asyncio.to_thread(self._engine.inputs.add_history, turn_input, history)
-        return await self._start_in_background(name, turn_input, idempotency_key, quota_id, at_revision)
+        request = TurnRequest(idempotency_key, client_tools, options)
+        return await self.accept(session_id, SubmittedMessage(text, attachments, request=request), user_id=user_id)
 
-    # -- accepting ------------------------------------------------------------------------------------------------
-
-    async def _accept_message(
-        self, session_id: str, text: str, user_id: str, idempotency_key: str | None, attachments: Sequence[Attachment]
+    async def submit_results(
+        self,
+        session_id: str,
+        results: Mapping[str, Mapping[str, Any]],
+        *,
+        user_id: str = "user",
+        idempotency_key: str | None = None,
+        client_tools: Sequence[Tool] | None = None,
+        options: ModelOptions | None = None,
+        will_continue: bool | None = False,
     ) -> RunningTurn:
-        check_attachments(attachments, self._settings.server)
-        name = SessionId(self.app_name, user_id, session_id)
-        turn_input = await self._message_or_answer(name, text, attachments, idempotency_key)
-        return await self._acceptance.accept(name, turn_input, idempotency_key)
+        """Bring results of client calls and long-running tools, by the calls' ids, in any process.
 
-    async def _message_or_answer(
-        self, name: SessionId, text: str, attachments: Sequence[Attachment], idempotency_key: str | None
-    ) -> TurnInput:
-        """Build the input of a message, which answers a workflow's input request, or a credential request."""
-        if not (self._engine.may_request_input or is_answer_address(text)):
-            return self._engine.inputs.message(text, attachments)
+        The model continues when all calls of its answer have a result. With `will_continue`, these are updates of
+        long-running tools, and more results follow; None: they may. Results of calls that wait for none are left out.
+        Raise `CallNotWaiting` if none is left. Without `options` or `client_tools`, those of the turn that paused hold.
+        """
+        request = TurnRequest(idempotency_key, client_tools, options)
+        return await self.accept(session_id, SubmittedResults(results, will_continue, request=request), user_id=user_id)
+
+    async def submit_approval(
+        self,
+        session_id: str,
+        call_id: str,
+        *,
+        approved: bool,
+        user_id: str = "user",
+        grant: NewGrant | None = None,
+        reason: str = "",
+        client_tools: Sequence[Tool] | None = None,
+    ) -> RunningTurn:
+        """Answer an approval request in the background, as `submit` does; `grant` and `reason` are as in `approve`."""
+        answer = SubmittedApproval(call_id, approved, grant, reason, TurnRequest(client_tools=client_tools))
+        return await self.accept(session_id, answer, user_id=user_id)
+
+    async def approve(
+        self,
+        session_id: str,
+        call_id: str,
+        *,
+        approved: bool,
+        user_id: str = "user",
+        grant: NewGrant | None = None,
+        reason: str = "",
+    ) -> AsyncGenerator[TurnEvent, None]:
+        """Answer an approval request and follow the turn. The answer is only valid for the arguments shown.
+
+        With a `grant`, later calls of the tool in this session that fit it run without asking. The model reads the
+        `reason` of a refusal as the result of the call.
+        """
+        answer = SubmittedApproval(call_id, approved, grant, reason)
+        turn = await self.accept(session_id, answer, user_id=user_id, detached=False)
+        async with aclosing(follow_until_left(turn)) as events:
+            async for event in events:
+                yield event
+
+    async def submit_input(
+        self,
+        session_id: str,
+        call_id: str,
+        value: Any,
+        *,
+        user_id: str = "user",
+        idempotency_key: str | None = None,
+        decline: bool = False,
+    ) -> RunningTurn:
+        """Answer an input request of a workflow in the background, as `submit` does, or of a running tool.
+
+        A text is read as JSON where the schema of the request does not accept a text. Raise `InvalidInput`, and store
+        nothing, if the value does not fit the schema; `InputExpired` if no such request is open (any more). The turn of
+        a running tool goes on with the answer; with `decline`, the tool learns that the user gives none.
+        """
+        answer = SubmittedInput(call_id, value, decline, TurnRequest(idempotency_key))
+        return await self.accept(session_id, answer, user_id=user_id)
+
+    async def open_input_requests(self, session_id: str, *, user_id: str = "user") -> list[InputRequest]:
+        """Return the input requests of a session that can still be answered, in order."""
+        name = SessionId(self.app_name, user_id, session_id)
         await self._expiry.expire_session(name)
-        return await self._engine.inputs.message_or_input_answer(name, text, attachments, idempotency_key)
+        asked = await self._questions.open_questions(name)
+        return [*await self._engine.inputs.open_input_requests(name), *(request for request, _ in asked)]
+
+    async def submit_credential(
+        self,
+        session_id: str,
+        call_id: str,
+        value: Any,
+        *,
+        user_id: str = "user",
+        idempotency_key: str | None = None,
+    ) -> RunningTurn:
+        """Answer a credential request in the background, as `submit` does.
+
+        `value` is the address that the user was sent to after allowing the access, a key, or ADK's own JSON. Raise
+        `InvalidCredential`, and store nothing, if it cannot be used; `CredentialExpired` if no such request is open
+        (any more).
+        """
+        answer = SubmittedCredential(call_id, value, TurnRequest(idempotency_key))
+        return await self.accept(session_id, answer, user_id=user_id)
+
+    async def awaited_results(self, session_id: str, *, user_id: str = "user") -> list[AwaitedResult]:
+        """Return the calls of long-running tools in a session that wait for a result, or for a further one."""
+        session = await self._store.read(find_session, SessionId(self.app_name, user_id, session_id))
+        return await self._store.read(read_awaited_results, session) if session else []
+
+    def shown_results(self, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+        """Return results of client tools as they are stored and the model reads them."""
+        return {call_id: result.output for call_id, result in self._engine.inputs.results_to_store(results).items()}
 
     async def hand_over(self, limit_s: float) -> None:
         """Accept no more turns, let the steps under way end within a limit, and release the turns.

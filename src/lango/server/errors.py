@@ -11,88 +11,49 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
-from lango.errors import (
-    ApprovalExpired,
-    ArtifactNotFound,
-    ArtifactRefused,
-    AttachmentRefused,
-    BudgetTooSmall,
-    CallNotWaiting,
-    ClientToolRefused,
-    Conflict,
-    CredentialExpired,
-    EventsGone,
-    GrantNotFound,
-    GrantRefused,
-    IdempotencyKeyReused,
-    InputExpired,
-    InvalidCredential,
-    InvalidExport,
-    InvalidInput,
-    IssuerUnavailable,
-    LangoError,
-    MessageNotFound,
-    ModelOptionsRefused,
-    ProviderAuthError,
-    ProviderRejected,
-    ProviderUnavailable,
-    ReferenceRefused,
-    SessionExists,
-    SessionNotFound,
-    SessionOptionsRefused,
-    Stopping,
-    StoreUnavailable,
-    TraceNotFound,
-    TurnCancelled,
-    TurnFailed,
-    TurnReleased,
-    TurnTimeout,
-    UnknownModel,
-    Unstorable,
-    error_type,
-)
+from lango import errors
 from lango.events import TurnError
 from lango.server.json_body import JsonResponse
 
 _log = logging.getLogger("lango.server")
 
-STATUS_BY_ERROR: tuple[tuple[type[LangoError], int], ...] = (  # the first class that matches
-    (SessionNotFound, 404),
-    (TraceNotFound, 404),
-    (MessageNotFound, 404),
-    (ArtifactNotFound, 404),
-    (GrantNotFound, 404),
-    (EventsGone, 410),
-    (SessionExists, 409),
-    (Conflict, 409),
-    (ApprovalExpired, 409),
-    (InputExpired, 409),
-    (CredentialExpired, 409),
-    (InvalidInput, 422),
-    (GrantRefused, 422),
-    (CallNotWaiting, 409),
-    (TurnCancelled, 409),
-    (TurnReleased, 503),
-    (Unstorable, 400),
-    (AttachmentRefused, 413),
-    (ArtifactRefused, 413),
-    (ReferenceRefused, 403),
-    (ClientToolRefused, 400),
-    (ModelOptionsRefused, 400),
-    (SessionOptionsRefused, 422),
-    (InvalidCredential, 422),
-    (IdempotencyKeyReused, 422),  # not 409: some clients repeat such a request by themselves
-    (InvalidExport, 400),
-    (BudgetTooSmall, 400),  # the message is too long: a retry does not help
-    (Stopping, 503),
-    (StoreUnavailable, 503),
-    (ProviderUnavailable, 503),
-    (ProviderAuthError, 500),  # these two are for who runs the server to fix
-    (UnknownModel, 500),
-    (ProviderRejected, 400),  # a schema or an option of the request, or its length: a retry does not help
-    (IssuerUnavailable, 503),
-    (TurnTimeout, 504),
-    (LangoError, 500),
+STATUS_BY_ERROR: tuple[tuple[type[errors.LangoError], int], ...] = (  # the first class that matches
+    (errors.SessionNotFound, 404),
+    (errors.TraceNotFound, 404),
+    (errors.MessageNotFound, 404),
+    (errors.ArtifactNotFound, 404),
+    (errors.GrantNotFound, 404),
+    (errors.EventsGone, 410),
+    (errors.SessionExists, 409),
+    (errors.Conflict, 409),
+    (errors.ApprovalExpired, 409),
+    (errors.InputExpired, 409),
+    (errors.CredentialExpired, 409),
+    (errors.InvalidInput, 422),
+    (errors.GrantRefused, 422),
+    (errors.CallNotWaiting, 409),
+    (errors.TurnCancelled, 409),
+    (errors.TurnReleased, 503),
+    (errors.Unstorable, 400),
+    (errors.AttachmentRefused, 413),
+    (errors.ArtifactRefused, 413),
+    (errors.ReferenceRefused, 403),
+    (errors.ClientToolRefused, 400),
+    (errors.ModelOptionsRefused, 400),
+    (errors.SessionOptionsRefused, 422),
+    (errors.InvalidCredential, 422),
+    (errors.IdempotencyKeyReused, 422),  # not 409: some clients repeat such a request by themselves
+    (errors.InvalidExport, 400),
+    (errors.BudgetTooSmall, 400),  # the message is too long: a retry does not help
+    (errors.Stopping, 503),
+    (errors.StoreUnavailable, 503),
+    (errors.ProviderUnavailable, 503),
+    (errors.ProviderAuthError, 500),  # these two are for who runs the server to fix
+    (errors.UnknownModel, 500),
+    (errors.ProviderRejected, 400),  # a schema or an option of the request, or its length: a retry does not help
+    (errors.IssuerUnavailable, 503),
+    (errors.TurnTimeout, 504),
+    (errors.LangoError, 500),
 )
 _TYPE_BY_STATUS = {400: "BadRequest", 404: "NotFound", 405: "MethodNotAllowed", 413: "TooLarge"}
 _RETRY_AFTER_S = 1.0
@@ -119,7 +80,7 @@ class ApiError(Exception):
             self.headers["Retry-After"] = str(math.ceil(retry_after_s))
 
 
-def status_of(kind: type[LangoError]) -> int:
+def status_of(kind: type[errors.LangoError]) -> int:
     """Return the HTTP status of an error class."""
     return next(status for base, status in STATUS_BY_ERROR if issubclass(kind, base))
 
@@ -129,7 +90,7 @@ def to_api_error(error: Exception) -> ApiError:
     match error:
         case ApiError():
             return error
-        case LangoError():
+        case errors.LangoError():
             return _lango_api_error(
                 type(error), type(error).__name__, str(error), getattr(error, "retry_after_s", None)
             )
@@ -144,10 +105,12 @@ def to_api_error(error: Exception) -> ApiError:
 
 def turn_api_error(event: TurnError) -> ApiError:
     """Return the error response to a turn that failed after it was accepted."""
-    return _lango_api_error(error_type(event.error) or TurnFailed, event.error, event.message)
+    return _lango_api_error(errors.error_type(event.error) or errors.TurnFailed, event.error, event.message)
 
 
-def _lango_api_error(kind: type[LangoError], name: str, message: str, retry_after_s: float | None = None) -> ApiError:
+def _lango_api_error(
+    kind: type[errors.LangoError], name: str, message: str, retry_after_s: float | None = None
+) -> ApiError:
     status = status_of(kind)
     return ApiError(status, name, message, retry_after_s=(retry_after_s or _RETRY_AFTER_S) if status == 503 else None)
 
@@ -203,5 +166,5 @@ def _allowed_methods(request: Request) -> Iterator[str]:
 
 def install_error_handlers(app: FastAPI) -> None:
     """Respond to every exception of an app with its status and body."""
-    for kind in (ApiError, LangoError, RequestValidationError, HTTPException, Exception):
+    for kind in (ApiError, errors.LangoError, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, _handle)

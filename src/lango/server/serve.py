@@ -70,8 +70,8 @@ async def serve(
 async def _report_unusable_tools(settings: Settings, runtimes: Sequence[Runtime]) -> None:
     """Ask the MCP servers for their tools: the log says which of them cannot be offered, and which does not answer."""
     for runtime in runtimes if settings.mcp else ():
-        found = await runtime.tool_names(ask_toolsets=True, require_all=False)
-        for failure in set(found.unusable).difference(runtime.unusable_tools):
+        found = await runtime.app.tool_names(ask_toolsets=True, require_all=False)
+        for failure in set(found.unusable).difference(runtime.app.unusable_tools):
             _log.warning("%s", failure)
 
 

@@ -19,7 +19,7 @@ from lango.tools import Tool
 
 
 class ModelOptions(Struct, frozen=True, omit_defaults=True):
-    """What a request sets for the model calls of its turn; None, or what a field has by default: as configured."""
+    """What a request sets for the model calls of its turn; a field that it does not set is as configured."""
 
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of a tool; a call is only forced in the first model call of the turn."""

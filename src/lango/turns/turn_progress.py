@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from lango.events import TextDelta, ThoughtDelta
+from lango.events import TextDelta, ThoughtDelta, Usage
 from lango.store.tool_calls.approvals import ApprovalRequest
 from lango.store.tool_calls.credential_requests import CredentialRequest
 from lango.store.tool_calls.input_requests import InputRequest
@@ -20,11 +20,8 @@ class TurnProgress(Struct, kw_only=True):
     next_id: NextId
     blocks: TextBlocks
     has_text_since_tool: bool = False
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    thought_tokens: int = 0
-    tokens_by_model: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    usage_by_model: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    """The tokens of the model calls so far; their cost is not known yet."""
     finish_reason: str = ""
     awaits_approval: bool = False
     """An approval request is open."""
@@ -56,18 +53,9 @@ class TurnProgress(Struct, kw_only=True):
     summaries: int = 0
     """How many summaries of earlier events were made."""
 
-    def add_tokens(
-        self, model: str, input_tokens: int, output_tokens: int, cached_tokens: int, thought_tokens: int
-    ) -> None:
+    def add_usage(self, model: str, usage: Usage) -> None:
         """Count the tokens of a model call."""
-        self.input_tokens += input_tokens
-        self.output_tokens += output_tokens
-        self.cached_tokens += cached_tokens
-        self.thought_tokens += thought_tokens
-        by_model = self.tokens_by_model.setdefault(model, [0, 0, 0])
-        by_model[0] += input_tokens
-        by_model[1] += output_tokens
-        by_model[2] += cached_tokens
+        self.usage_by_model[model] = self.usage_by_model.get(model, Usage()) + usage
 
     @property
     def is_pending(self) -> bool:

@@ -139,7 +139,7 @@ async def queued_messages(stage: Stage, session: str) -> list[Any]:
     second = await runtime.submit(session, "hello")
     third = await runtime.submit(session, "bye", idempotency_key="a key")
     fourth = await runtime.submit(session, "no")
-    assert await runtime.take_back(session, fourth.turn.turn)
+    assert await runtime.withdraw(session, fourth.turn.turn)
     await began.wait()
     may_end.set()
     shown = [stage.shown(await collect(one.follow())) for one in (first, second, third, fourth)]

@@ -139,7 +139,7 @@ async def test_the_key_of_a_withdrawn_message_is_refused(store_url: str) -> None
         running = await runtime.submit("s", "first")
         await gate.wait()
         waits = await runtime.submit("s", "go", idempotency_key="k")
-        assert await runtime.take_back("s", waits.turn.turn)
+        assert await runtime.withdraw("s", waits.turn.turn)
         await waits.wait()
         for one in (runtime, other):
             with pytest.raises(IdempotencyKeyReused, match="use another key"):

@@ -56,7 +56,7 @@ async def test_a_named_model_answers_once_its_key_is_right(
             ]
             assert [answer.status_code for answer in answers] == [422, 422, 422, 422, 400]
             assert "KEY_OF_THE_LAB" in answers[0].text
-            assert runtime.model_name == "local/default", "nothing has changed"
+            assert runtime.app.model_name == "local/default", "nothing has changed"
             with pytest.raises(UsageError, match="KEY_OF_THE_LAB"):
                 resolve("lab/large", settings.providers)
             named = await client.post(_PATH, json={"model": "lab/large", "key": f" {KEY}\n"})
@@ -68,7 +68,7 @@ async def test_a_named_model_answers_once_its_key_is_right(
             }
             assert await runtime.run("s", "who are you?") == "from the lab"
             again = await client.post(_PATH, json={"model": "lab/larger", "key": KEY})
-            assert (again.status_code, runtime.model_name) == (200, "lab/larger")
+            assert (again.status_code, runtime.app.model_name) == (200, "lab/larger")
             texts = " ".join(answer.text for answer in (*answers, named, again))
             texts += str(await runtime.trace("s"))
     files = [file for file in tmp_path.rglob("*") if file.is_file() and file.parent != models]

@@ -24,6 +24,7 @@ from lango.runtime.runtime import Runtime
 from lango.store.tool_calls.client_calls import NO_RESULT_TEXT, read_client_calls
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
+from lango.turns.submissions import SubmittedMessage, TurnRequest
 from tests.agents.parts import (
     Gate,
     approvals,
@@ -128,7 +129,8 @@ async def test_results_that_come_with_a_message_are_its_calls_own(sqlite_url: st
     async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         await send(runtime)
         given = {"c1": {"color": "red"}, "of an older call": {"color": "green"}}
-        assert status(await send(runtime, "and more", results=given)) == "done"
+        message = SubmittedMessage("and more", results=given, request=TurnRequest(client_tools=[PICK]))
+        assert status(await collect((await runtime.accept("s", message)).follow())) == "done"
         shown = results_in(provider.requests[1])
         assert shown["c1"] == {"color": "red"}
         assert shown["c2"]["error"] == NO_RESULT_TEXT

@@ -7,17 +7,24 @@ from typing import Any
 from google.genai import types
 from msgspec import Struct, field, structs
 
+from lango.events import Usage
 from lango.providers.call_log import CallLog
 
 SUMMARY = "compaction"
 """Stands for an agent in the model calls of ADK's compaction."""
 
 
-def usage_counts(usage: types.GenerateContentResponseUsageMetadata) -> tuple[int, int, int, int]:
-    """Return the input, output, cached and thought tokens of a response; thoughts count as output, too."""
-    thoughts = usage.thoughts_token_count or 0
-    output_tokens = (usage.candidates_token_count or 0) + thoughts
-    return usage.prompt_token_count or 0, output_tokens, usage.cached_content_token_count or 0, thoughts
+def usage_of_response(counted: types.GenerateContentResponseUsageMetadata | None) -> Usage:
+    """Return the tokens of a response; thoughts count as output, too."""
+    if counted is None:
+        return Usage()
+    thoughts = counted.thoughts_token_count or 0
+    return Usage(
+        counted.prompt_token_count or 0,
+        (counted.candidates_token_count or 0) + thoughts,
+        counted.cached_content_token_count or 0,
+        thought_tokens=thoughts,
+    )
 
 
 class ModelCallStats(Struct):
@@ -27,10 +34,7 @@ class ModelCallStats(Struct):
     agent: str = ""
     started_at: float = field(default_factory=time.time)
     duration_s: float | None = None
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    thought_tokens: int = 0
+    usage: Usage = Usage()
     step: str = ""
     """The agent, its branch and the number of its model call, after the calls that it runs inside of."""
     branch: str = ""
@@ -50,7 +54,7 @@ class ModelCallStats(Struct):
         self.model = model or self.model
         self.stop()
         if usage is not None:
-            self.input_tokens, self.output_tokens, self.cached_tokens, self.thought_tokens = usage_counts(usage)
+            self.usage = usage_of_response(usage)
 
     def stop(self) -> None:
         """Record the duration up to now."""
@@ -64,11 +68,11 @@ class ModelCallStats(Struct):
             "agent": self.agent,
             "started_at": round(self.started_at, 3),
             "duration_s": round(time.monotonic() - self._started if self.duration_s is None else self.duration_s, 4),
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
+            "input_tokens": self.usage.input_tokens,
+            "output_tokens": self.usage.output_tokens,
         }
         optional: dict[str, Any] = {
-            "cached_tokens": self.cached_tokens,
+            "cached_tokens": self.usage.cached_tokens,
             "step": self.step,
             "branch": self.branch,
             "inside": self.inside,
@@ -82,8 +86,8 @@ class ModelCallStats(Struct):
         return row | {name: value for name, value in optional.items() if value}
 
 
-def merge_runs(earlier: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Join the calls of two runs of a turn in one process: one that the second only replayed is that of the first."""
+def merge_model_calls(earlier: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Join the model calls of two runs of a turn; a call that the second run only replayed is listed once."""
     if not earlier:
         return list(rows)
     known = {row["step"] for row in earlier if row.get("step") and (row.get("seq") or row.get("inside"))}

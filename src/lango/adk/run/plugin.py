@@ -112,7 +112,7 @@ class RuntimePlugin(BasePlugin):
             last_load.set(LoadSummary())
         agent: Any = callback_context.get_invocation_context().agent
         if not isinstance(model := agent.canonical_model, ProviderLlm):
-            _prepare_foreign_request(model, llm_request, callback_context)
+            _prepare_request_of_user_model(model, llm_request, callback_context)
             keep_adk_request(call, llm_request)
         return None
 
@@ -308,7 +308,7 @@ async def _journal_and_admit(
     return None
 
 
-def _prepare_foreign_request(model: BaseLlm, request: LlmRequest, context: CallbackContext) -> None:
+def _prepare_request_of_user_model(model: BaseLlm, request: LlmRequest, context: CallbackContext) -> None:
     """Remove signatures that a model of the user's own cannot read, and log what the load left out.
 
     `ProviderLlm` does both itself.

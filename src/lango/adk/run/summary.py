@@ -9,7 +9,7 @@ from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 
 from lango.adk.agents.tree import walk_agents
-from lango.adk.run.model_call_stats import usage_counts
+from lango.adk.run.model_call_stats import usage_of_response
 from lango.errors import EmptyAnswer, UsageError
 from lango.events import Usage
 from lango.history.tokens import compact_json
@@ -47,8 +47,7 @@ async def summarize(root: Any, messages: Iterable[Message], instructions: str) -
     if last is None or not text:
         why = last.error_message if last else None
         raise EmptyAnswer(f"the model wrote no summary{f': {why}' if why else ''}")
-    counts = usage_counts(last.usage_metadata) if last.usage_metadata else (0, 0, 0, 0)
-    return text, Usage(*counts[:3], model_calls=1, thought_tokens=counts[3])
+    return text, usage_of_response(last.usage_metadata) + Usage(model_calls=1)
 
 
 def _contents(messages: Iterable[Message]) -> Iterator[types.Content]:

@@ -96,7 +96,7 @@ class TurnState(TurnContext, kw_only=True):
     """The calls of tools for which a credential was requested in this run."""
     requested_keys: set[str] = field(default_factory=set[str])
     """The names of the requested credentials: ADK requests one of each."""
-    unmade_requests: list[Any] = field(default_factory=list[Any])
+    missing_requests: list[Any] = field(default_factory=list[Any])
     """The credentials that tools asked for, and ADK did not request; see `lango.adk.run.pauses.unanswered_calls`."""
     node_call_ids: set[str] = field(default_factory=set[str])
     """The long-running calls in a workflow's nodes; see `lango.adk.run.pauses.unanswered_calls`."""
@@ -154,4 +154,4 @@ def count_summary(state: TurnState, model: str, event: Event) -> None:
     call.duration_s = 0.0  # not known: only its end is seen
     state.model_call_stats.append(call)
     state.summaries += 1
-    state.add_tokens(call.model, call.input_tokens, call.output_tokens, call.cached_tokens, call.thought_tokens)
+    state.add_usage(call.model, call.usage)

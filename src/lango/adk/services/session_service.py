@@ -13,6 +13,7 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events import Event
 from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+from msgspec import Struct
 from msgspec.structs import replace
 from typing_extensions import override
 
@@ -57,60 +58,59 @@ class StoredSessionExists(SessionExists, AlreadyExistsError):
     """A session of that id exists: an error of both ADK's and Lango's type."""
 
 
+class SessionRules(Struct, frozen=True):
+    """What a Lango runtime asks of its sessions beyond ADK's contract."""
+
+    box: SecretBox | None = None
+    """Encrypts the secrets of credentials, each in a row of its own; None: they are stored in messages.
+
+    Only a Lango runtime can bring the answer to a request for such a credential.
+    """
+    ends_turn: Callable[[Event], bool] = lambda event: False
+    """Returns whether an event ends its turn."""
+    approval_expires_s: float | None = None
+    """After how many seconds an approval request expires; None: never."""
+    input_expires_s: float | None = None
+    credential_expires_s: float | None = None
+    memory: bool = False
+    """Whether the window starts after the observed messages, and the session holds their notes."""
+    user_facts: bool = False
+    """Whether it holds the facts about its user, too."""
+    notes_tokens: int | None = None
+
+
 class SqlSessionService(StoredService, BaseSessionService):
     """Stores sessions in SQL for any ADK `Runner`: in order, exactly once, across processes.
 
     Without `budget_tokens`, a session comes with every event, as ADK's contract says. With it, `get_session` returns
     the newest messages that fit the budget, however long the session is; events that only change state are applied but
-    not returned. `max_messages` is a further limit. Each load logs one warning about messages that it leaves out; with
-    `warn=False` the model logs it, together with what it leaves out of the request.
-
-    With `memory`, and a budget, the window starts after the observed messages, and the session holds their notes; with
-    `user_facts` also the facts about its user.
+    not returned. `max_messages` is a further limit. Each load logs one warning about messages that it leaves out.
 
     With `load_files=False`, the files of messages are not loaded: their `data` is a `StoredBytes`, and
     `lango.adk.services.stored_files` loads them into a request.
 
-    `root_agent_name` is the author of stored messages that have none; empty: `lango-agent`. An approval request
-    expires after `approval_expires_s` seconds, an input request of a workflow after `input_expires_s`, a credential
-    request after `credential_expires_s`; None: never. With a `box`, no secret of a credential is stored in a message:
-    it is encrypted, in a row of its own, and only a Lango runtime can bring the answer. `ends_turn` returns whether an
-    event ends its turn.
+    `root_agent_name` is the author of stored messages that have none; empty: `lango-agent`. `rules` are those of a
+    Lango runtime.
     """
 
     def __init__(
         self,
         url: str,
         *,
+        store: Store | None = None,
         budget_tokens: int | None = None,
         max_messages: int | None = None,
         root_agent_name: str | None = DEFAULT_AGENT_NAME,
-        approval_expires_s: float | None = None,
-        input_expires_s: float | None = None,
-        credential_expires_s: float | None = None,
-        box: SecretBox | None = None,
-        ends_turn: Callable[[Event], bool] | None = None,
-        store: Store | None = None,
-        memory: bool = False,
-        user_facts: bool = False,
-        notes_tokens: int | None = None,
-        warn: bool = True,
         load_files: bool = True,
+        rules: SessionRules | None = None,
     ) -> None:
         self._store = store or Store(url)
-        self._warn = warn
-        self._load_files = load_files
         self._budget_tokens = budget_tokens or None
         self._max_messages = max_messages
         self._root_agent_name = root_agent_name
-        self._memory = memory
-        self._user_facts = user_facts
-        self._notes_tokens = notes_tokens
-        self._approval_expires_s = approval_expires_s
-        self._input_expires_s = input_expires_s
-        self._credential_expires_s = credential_expires_s
-        self._box = box
-        self._ends_turn = ends_turn
+        self._load_files = load_files
+        self._warn = rules is None  # the model of a runtime logs it, together with what it leaves out of the request
+        self._rules = rules or SessionRules()
         self._appending: dict[tuple[int, int], deque[asyncio.Future[None]] | None] = {}
 
     @override
@@ -147,13 +147,13 @@ class SqlSessionService(StoredService, BaseSessionService):
         until = turn.first_seq if turn else None  # a turn that is run again starts from the events before it
         if self._budget_tokens is None:
             found = await self._store.read(read_session_events, name, newest, since)
-        elif self._memory:
+        elif self._rules.memory:
             remembered = await self._store.read(
                 read_window_with_memory,
                 name,
                 self._budget_tokens,
-                with_facts=self._user_facts,
-                notes_tokens=self._notes_tokens,
+                with_facts=self._rules.user_facts,
+                notes_tokens=self._rules.notes_tokens,
                 until=until,
             )
             found = remembered and remembered[:2]
@@ -176,8 +176,8 @@ class SqlSessionService(StoredService, BaseSessionService):
         session = session_from_record(record, stored_to_events(stored, self._root_agent_name), recalled)
         if turn is not None and turn.brings_credential:
             _show_credential(turn, session)
-        if turn is not None and self._box is not None:
-            await show_state_credentials(self._store, self._box, session)
+        if turn is not None and self._rules.box is not None:
+            await show_state_credentials(self._store, self._rules.box, session)
         if until is not None and (newest_record := await self._store.read(find_session, name)):
             set_version(session, version_of_record(newest_record))
         return session
@@ -238,7 +238,7 @@ class SqlSessionService(StoredService, BaseSessionService):
             entry = await self._to_entry(event, version.name)
             if turn is not None and (marks := _marks(turn, event)):
                 entry = replace(entry, extra={**(entry.extra or {}), **marks})
-            ends_turn = self._ends_turn is not None and self._ends_turn(event)
+            ends_turn = self._rules.ends_turn(event)
             key, name, revision, last_seq = version
             appended = await self._store.append(
                 key,
@@ -266,12 +266,12 @@ class SqlSessionService(StoredService, BaseSessionService):
         return event
 
     async def _to_entry(self, event: Event, name: SessionId) -> NewEvent:
-        if self._box is None or not holds_credentials(event):
-            return event_to_entry(event, self._approval_expires_s, self._input_expires_s)
-        kept_in_state = await keep_state_credentials(self._store, self._box, name, event)
-        stored, kept = without_secrets(event, name, self._box, kept_in_state)
-        entry = event_to_entry(stored, self._approval_expires_s, self._input_expires_s)
-        return replace(entry, request_secrets=kept, credential_timeout_s=self._credential_expires_s)
+        if self._rules.box is None or not holds_credentials(event):
+            return event_to_entry(event, self._rules.approval_expires_s, self._rules.input_expires_s)
+        kept_in_state = await keep_state_credentials(self._store, self._rules.box, name, event)
+        stored, kept = without_secrets(event, name, self._rules.box, kept_in_state)
+        entry = event_to_entry(stored, self._rules.approval_expires_s, self._rules.input_expires_s)
+        return replace(entry, request_secrets=kept, credential_timeout_s=self._rules.credential_expires_s)
 
     async def _wait_to_append(self, lock_key: tuple[int, int]) -> None:
         """Wait until earlier appends to the same session object are done."""

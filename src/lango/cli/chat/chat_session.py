@@ -81,7 +81,7 @@ class ChatSession:
     @property
     def model(self) -> str:
         """The name of the root agent's model."""
-        return self.runtime.model_name or "no model of its own"
+        return self.runtime.app.model_name or "no model of its own"
 
     @property
     def session_id(self) -> SessionId:
@@ -111,7 +111,7 @@ class ChatSession:
             request = requests.pop(0)
             self.screen.print_line(f"{request.name} asks to run with", "bold")
             self.screen.print_line(exact_arguments(request.arguments))
-            if diff := await self.runtime.diff_of_call(request.name, request.arguments):
+            if diff := await self.runtime.app.diff_of_call(request.name, request.arguments):
                 show_diff(self.screen, diff)
             if request.expires_at:
                 self.screen.print_line(f"denied if not answered by {format_cell(request.expires_at)}", "dim")
@@ -181,7 +181,7 @@ class ChatSession:
         steps = await store.read(read_node_steps, session, messages[0].seq, session.last_seq) if messages else []
         if last_seq:
             steps = [step for step in steps if step.seq < last_seq]
-        root_agent = self.runtime.agents()["name"]
+        root_agent = self.runtime.app.agents()["name"]
         resumed_session.show_last_turns(self.screen, self.sections, session, messages, steps, root_agent)
 
     async def _show_open_requests(self) -> None:
@@ -224,7 +224,7 @@ class ChatSession:
     async def _show_turn(self, turn: RunningTurn) -> list[ApprovalNeeded]:
         """Show a turn to its end; return its approval requests."""
         requests: list[ApprovalNeeded] = []
-        view = TurnView(self.screen, self.sections, self.runtime.agents()["name"])
+        view = TurnView(self.screen, self.sections, self.runtime.app.agents()["name"])
         self._running = (turn, view)
         try:
             with self.reader.without_echo():

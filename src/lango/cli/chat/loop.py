@@ -61,10 +61,10 @@ async def _show_unusable_tools(chat: ChatSession) -> None:
     """
     if not chat.settings.mcp:
         return
-    asking = asyncio.ensure_future(chat.runtime.tool_names(ask_toolsets=True, require_all=False))
+    asking = asyncio.ensure_future(chat.runtime.app.tool_names(ask_toolsets=True, require_all=False))
     await asyncio.wait({asking}, timeout=_MCP_START_S)
     if asking.done():
-        for failure in set(asking.result().unusable).difference(chat.runtime.unusable_tools):
+        for failure in set(asking.result().unusable).difference(chat.runtime.app.unusable_tools):
             chat.screen.print_line(failure, "yellow")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 from rich.padding import Padding
 from rich.text import Text
 
+from lango import events
 from lango.cli.chat.collapsed_sections import (
     CollapsedSection,
     CollapsedSections,
@@ -24,24 +25,6 @@ from lango.cli.chat.workflow_view import (
     show_node,
 )
 from lango.cli.terminal_text import describe_resumption, one_line, printable
-from lango.events import (
-    Accepted,
-    ApprovalNeeded,
-    CredentialNeeded,
-    InputNeeded,
-    NodeProgress,
-    Queued,
-    Resumed,
-    TextDelta,
-    TextWithdrawn,
-    ThoughtDelta,
-    ToolEnd,
-    ToolProgress,
-    ToolStart,
-    TurnDone,
-    TurnError,
-    TurnEvent,
-)
 from lango.turns.streamed_text import is_withdrawn
 
 if TYPE_CHECKING:
@@ -63,13 +46,13 @@ class TurnView:
         self._blocks = MarkdownBlocks()
         self._author = root_agent
         self._thought = ""
-        self._streamed: list[tuple[TextDelta, int]] = []
+        self._streamed: list[tuple[events.TextDelta, int]] = []
         """The pieces of text so far, and their lengths as they are shown."""
         self._queue_place = 0
-        self._calls: dict[str, tuple[ToolStart, float]] = {}
+        self._calls: dict[str, tuple[events.ToolStart, float]] = {}
         self._progress: dict[str, str] = {}
         """How far running calls are, in words."""
-        self._nodes: dict[str, tuple[NodeProgress, float]] = {}
+        self._nodes: dict[str, tuple[events.NodeProgress, float]] = {}
         """The nodes of a workflow that run, and since when."""
         self._began = time.monotonic()
         self._last_line_empty = False  # of the permanent lines
@@ -78,34 +61,34 @@ class TurnView:
         self._timer: asyncio.TimerHandle | None = None
         self._schedule_draw(_TICK_S)
 
-    def show(self, event: TurnEvent) -> None:
+    def show(self, event: events.TurnEvent) -> None:
         """Show an event."""
         match event:
-            case Accepted() | Queued():
+            case events.Accepted() | events.Queued():
                 self._show_waiting(event)
-            case TextDelta():
+            case events.TextDelta():
                 self._add_text(event)
-            case ThoughtDelta():
+            case events.ThoughtDelta():
                 self._thought += event.text
-            case ToolStart() | ToolProgress():
+            case events.ToolStart() | events.ToolProgress():
                 self._show_running_call(event)
-            case ToolEnd():
+            case events.ToolEnd():
                 self._progress.pop(event.call_id, None)
                 self._add_tool_call(event)
-            case ApprovalNeeded() | TurnDone():
+            case events.ApprovalNeeded() | events.TurnDone():
                 self._show_end(event)
-            case InputNeeded() | CredentialNeeded() | NodeProgress():
+            case events.InputNeeded() | events.CredentialNeeded() | events.NodeProgress():
                 self._show_workflow(event)
-            case TurnError():
+            case events.TurnError():
                 self._show_error(event)
-            case Resumed() | TextWithdrawn():
+            case events.Resumed() | events.TextWithdrawn():
                 self._show_resumption(event)
             case _:
                 assert_never(event)
         self._schedule_draw(0.0)
 
-    def _show_running_call(self, event: ToolStart | ToolProgress) -> None:
-        if isinstance(event, ToolProgress):
+    def _show_running_call(self, event: events.ToolStart | events.ToolProgress) -> None:
+        if isinstance(event, events.ToolProgress):
             self._progress[event.call_id] = describe_progress(event)
         else:
             self._end_text()
@@ -138,15 +121,15 @@ class TurnView:
         self._calls.clear()
         self._nodes.clear()
 
-    def _show_waiting(self, event: Accepted | Queued) -> None:
-        if isinstance(event, Queued):
+    def _show_waiting(self, event: events.Accepted | events.Queued) -> None:
+        if isinstance(event, events.Queued):
             self._queue_place = event.place
         elif event.waiting:
             self._line("the session is busy: this message is queued", "dim")
 
     # -- text -----------------------------------------------------------------------------------------------------
 
-    def _add_text(self, event: TextDelta) -> None:
+    def _add_text(self, event: events.TextDelta) -> None:
         text, author = printable(event.text), event.author
         self._end_thought()
         if author and author != self._author:
@@ -160,7 +143,7 @@ class TurnView:
         else:
             self._screen.stream(text)
 
-    def _withdraw(self, withdrawal: TextWithdrawn) -> None:
+    def _withdraw(self, withdrawal: events.TextWithdrawn) -> None:
         """Remove withdrawn text from the tail; if it is written permanently, say that it does not count."""
         size = sum(length for event, length in self._streamed if is_withdrawn(event, withdrawal))
         self._streamed = [(event, size) for event, size in self._streamed if not is_withdrawn(event, withdrawal)]
@@ -193,7 +176,7 @@ class TurnView:
 
     # -- tools ----------------------------------------------------------------------------------------------------
 
-    def _add_tool_call(self, event: ToolEnd) -> None:
+    def _add_tool_call(self, event: events.ToolEnd) -> None:
         started = self._calls.pop(event.call_id, None)
         took_s = time.monotonic() - started[1] if started and event.duration_s is None else event.duration_s
         self._end_text()
@@ -205,24 +188,24 @@ class TurnView:
         show_section(self._screen, self._sections, section)
         self._last_line_empty = False
 
-    def _show_error(self, event: TurnError) -> None:
+    def _show_error(self, event: events.TurnError) -> None:
         self._end_text()
         if event.fatal and event.error != "TurnCancelled":  # the line of a tool shows its failure
             self._line(event.message, "red")
 
-    def _show_resumption(self, event: Resumed | TextWithdrawn) -> None:
-        if isinstance(event, TextWithdrawn):
+    def _show_resumption(self, event: events.Resumed | events.TextWithdrawn) -> None:
+        if isinstance(event, events.TextWithdrawn):
             self._withdraw(event)
         else:
             self._line(f"resumed: {describe_resumption(event.reason)}", "yellow")
 
-    def _show_workflow(self, event: InputNeeded | CredentialNeeded | NodeProgress) -> None:
+    def _show_workflow(self, event: events.InputNeeded | events.CredentialNeeded | events.NodeProgress) -> None:
         """Show a request to the user, or that a node of a workflow ended; while it runs, it is in the tail."""
-        if isinstance(event, InputNeeded):
+        if isinstance(event, events.InputNeeded):
             self._end_text()
             show_input_request(self._screen, event)
             return
-        if isinstance(event, CredentialNeeded):
+        if isinstance(event, events.CredentialNeeded):
             self._end_text()
             show_credential_request(self._screen, event)
             return
@@ -234,12 +217,12 @@ class TurnView:
         show_node(self._screen, event)
         self._last_line_empty = False
 
-    def _show_end(self, event: ApprovalNeeded | TurnDone) -> None:
+    def _show_end(self, event: events.ApprovalNeeded | events.TurnDone) -> None:
         """End the text, and show which calls have no result: it comes later, or from a client."""
         self._end_text()
-        if isinstance(event, ApprovalNeeded):
+        if isinstance(event, events.ApprovalNeeded):
             self._calls.pop(event.call_id, None)  # it has not run: the question comes next
-        if isinstance(event, TurnDone) and event.status in ("waiting_for_result", "waiting_for_client"):
+        if isinstance(event, events.TurnDone) and event.status in ("waiting_for_result", "waiting_for_client"):
             for started, _ in self._calls.values():
                 title = call_title(started.name, started.arguments)
                 self._line(f"{self._screen.symbol('…', '~')} {title} waits for its result ({started.call_id})", "dim")

@@ -9,23 +9,11 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from lango.events import (
-    ApprovalNeeded,
-    CredentialNeeded,
-    InputNeeded,
-    NodeProgress,
-    TextDelta,
-    TextWithdrawn,
-    ThoughtDelta,
-    ToolEnd,
-    ToolStart,
-    TurnError,
-    TurnEvent,
-)
+from lango import events
 from lango.turns.running_turn import RunningTurn
 
-_KINDS: tuple[type[TextDelta] | type[ThoughtDelta], ...] = (TextDelta, ThoughtDelta)
-_Speaker = tuple[type[TextDelta] | type[ThoughtDelta], str]
+_KINDS: tuple[type[events.TextDelta] | type[events.ThoughtDelta], ...] = (events.TextDelta, events.ThoughtDelta)
+_Speaker = tuple[type[events.TextDelta] | type[events.ThoughtDelta], str]
 
 
 class _SentText(Struct):
@@ -36,7 +24,7 @@ class _SentText(Struct):
     """Where each event ends in the text, and its id."""
     position: int = 0
 
-    def add(self, event: TextDelta | ThoughtDelta, *, follows_own: bool) -> None:
+    def add(self, event: events.TextDelta | events.ThoughtDelta, *, follows_own: bool) -> None:
         """Add a piece of text. Readers may have it as one event with the piece before it, so both end together."""
         self.text += event.text
         if follows_own:
@@ -60,7 +48,7 @@ class _SentText(Struct):
 class ResumedEvents:
     """Emits the events of a second run to the readers of a turn."""
 
-    def __init__(self, running: RunningTurn, sent: Sequence[TurnEvent]) -> None:
+    def __init__(self, running: RunningTurn, sent: Sequence[events.TurnEvent]) -> None:
         """`sent` are the events that readers may have."""
         self._running = running
         self._first_id = sent[0].id if sent else 0
@@ -68,46 +56,59 @@ class ResumedEvents:
         self._steps: set[tuple[type, str | None]] = set()
         previous: _Speaker | None = None
         for event in sent:
-            speaker = (type(event), event.author) if isinstance(event, TextDelta | ThoughtDelta) else None
+            speaker = (type(event), event.author) if isinstance(event, events.TextDelta | events.ThoughtDelta) else None
             self._note(event, follows_own=speaker is not None and speaker == previous)
             previous = speaker
 
-    def _note(self, event: TurnEvent, *, follows_own: bool) -> None:
+    def _note(self, event: events.TurnEvent, *, follows_own: bool) -> None:
         match event:
-            case TextDelta() | ThoughtDelta():
+            case events.TextDelta() | events.ThoughtDelta():
                 self._texts.setdefault((type(event), event.author), _SentText()).add(event, follows_own=follows_own)
-            case TextWithdrawn():
+            case events.TextWithdrawn():
                 for kind in _KINDS:
                     if sent := self._texts.get((kind, event.author)):
                         sent.drop_after(event.after_id)
-            case ToolStart() | ToolEnd() | ApprovalNeeded() | InputNeeded() | CredentialNeeded() | TurnError():
+            case (
+                events.ToolStart()
+                | events.ToolEnd()
+                | events.ApprovalNeeded()
+                | events.InputNeeded()
+                | events.CredentialNeeded()
+                | events.TurnError()
+            ):
                 self._steps.add((type(event), event.call_id))
-            case NodeProgress():
+            case events.NodeProgress():
                 self._steps.add((type(event), _node_step(event)))
             case _:
                 pass
 
-    def emit(self, event: TurnEvent) -> None:
+    def emit(self, event: events.TurnEvent) -> None:
         """Emit an event, or the part of it that readers do not have."""
         match event:
-            case TextDelta() | ThoughtDelta():
+            case events.TextDelta() | events.ThoughtDelta():
                 if (rest := self._unsent(event)) is not None:
                     self._running.emit(rest)
-            case InputNeeded() if event.tool_call_id:  # a tool that runs again asks again
+            case events.InputNeeded() if event.tool_call_id:  # a tool that runs again asks again
                 self._running.emit(event)
-            case ToolStart() | ToolEnd() | ApprovalNeeded() | InputNeeded() | CredentialNeeded():
+            case (
+                events.ToolStart()
+                | events.ToolEnd()
+                | events.ApprovalNeeded()
+                | events.InputNeeded()
+                | events.CredentialNeeded()
+            ):
                 if (type(event), event.call_id) not in self._steps:
                     self._running.emit(event)
-            case NodeProgress():
+            case events.NodeProgress():
                 if (type(event), _node_step(event)) not in self._steps:
                     self._running.emit(event)
-            case TurnError() if not event.fatal:
+            case events.TurnError() if not event.fatal:
                 if (type(event), event.call_id) not in self._steps:
                     self._running.emit(event)
             case _:
                 self._running.emit(event)
 
-    def _unsent(self, event: TextDelta | ThoughtDelta) -> TextDelta | ThoughtDelta | None:
+    def _unsent(self, event: events.TextDelta | events.ThoughtDelta) -> events.TextDelta | events.ThoughtDelta | None:
         sent = self._texts.get((type(event), event.author))
         if sent is None:
             return event
@@ -128,16 +129,16 @@ class ResumedEvents:
             if text:
                 self._running.emit(kind(self._running.next_id(), text, author))
 
-    def _withdraw(self, author: str) -> dict[type[TextDelta] | type[ThoughtDelta], str]:
+    def _withdraw(self, author: str) -> dict[type[events.TextDelta] | type[events.ThoughtDelta], str]:
         """Withdraw what was not produced again; return the produced text of events that had to be withdrawn whole."""
         sent = {kind: self._texts.pop((kind, author)) for kind in _KINDS if (kind, author) in self._texts}
         unfinished = [text for text in sent.values() if text.position < len(text.text)]
         if not unfinished:
             return {}
         after_id = max(min(text.last_valid_id for text in unfinished), self._first_id)
-        self._running.emit(TextWithdrawn(self._running.next_id(), after_id, author))
+        self._running.emit(events.TextWithdrawn(self._running.next_id(), after_id, author))
         return {kind: text.text[text.end_of(after_id) : text.position] for kind, text in sent.items()}
 
 
-def _node_step(event: NodeProgress) -> str:
+def _node_step(event: events.NodeProgress) -> str:
     return f"{event.path}#{event.attempt} {event.status}"

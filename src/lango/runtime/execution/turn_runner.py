@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any, Literal
 
 from lango.adk.run.engine import AdkEngine
-from lango.adk.run.model_call_stats import merge_runs
+from lango.adk.run.model_call_stats import merge_model_calls
 from lango.adk.run.record.model_calls import store_last_requests
 from lango.adk.run.turn_state import TurnState
 from lango.config import AgentSettings
@@ -72,24 +72,15 @@ class TurnRunner:
         self._keeps_requests = engine.keeps_requests
 
     async def run(self, running: RunningTurn, turn_input: TurnInput, first_seq: int | None = None) -> bool:
-        """Run a leased turn. Return False if it failed for a while, and is to be run again.
+        """Run a leased turn. Return False after a temporary failure: the caller runs it again.
 
         Otherwise its end is stored and emitted, or its lease is released because the process stops. `first_seq` is the
         message of its input, if the turn was run before: it goes on from what is stored after that.
         """
         recorded = await self._engine.read_record(running.turn, first_seq) if first_seq is not None else None
-        state = self._engine.begin(
-            running.session.name,
-            running.turn,
-            turn_input,
-            running.next_id,
-            running.emit,
-            recorded,
-            first_seq,
-            running.step_gate,
-        )
+        state = self._engine.begin(running, turn_input, recorded, first_seq)
         earlier = running.model_calls()
-        running.model_calls = lambda: merge_runs(
+        running.model_calls = lambda: merge_model_calls(
             earlier, [call.to_row(is_over=running.is_ending) for call in state.model_call_stats]
         )
         outcome: Outcome = "failed"
@@ -122,7 +113,7 @@ class TurnRunner:
             return True
         if error is not None and self._may_run_again(running, error):
             _log.info("turn %s of session %s is run again: %s", running.turn.turn, running.session.name.id, error)
-            calls = merge_runs(earlier, [call.to_row() for call in state.model_call_stats])
+            calls = merge_model_calls(earlier, [call.to_row() for call in state.model_call_stats])
             running.model_calls = lambda: calls
             return False
         running.is_ending = True
@@ -130,7 +121,7 @@ class TurnRunner:
         return True
 
     def _may_run_again(self, running: RunningTurn, error: LangoError) -> bool:
-        """Whether a turn failed for a while, after something was done: what is stored need not be done again."""
+        """Whether the failure is temporary, and the turn emitted text or ran tools: the next run continues there."""
         if not isinstance(error, _TRANSIENT) or running.attempts + 1 >= self._agent.max_attempts:
             return False
         if isinstance(error, StoreUnavailable) and self._store.outages.is_away:
@@ -188,7 +179,7 @@ class TurnRunner:
         self, running: RunningTurn, state: TurnState, outcome: Outcome, error: LangoError | None
     ) -> None:
         status = _status(state)
-        usage = await turn_usage(state, state.model_calls + state.summaries)
+        usage = await turn_usage(state.usage_by_model, state.model_calls + state.summaries)
         extra: dict[str, Any] = {
             "usage": {
                 "input": usage.input_tokens,

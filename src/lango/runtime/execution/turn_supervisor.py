@@ -1,4 +1,4 @@
-"""Keep the turns of a runtime: run them to their end, go on with those of other processes, hand them over.
+"""Supervise the turns of a runtime: run them to their end, resume those of dead processes, hand them over.
 
 One path runs a turn: its first run, the runs after a failure, and the ones that other processes began.
 """
@@ -65,7 +65,7 @@ class TurnSupervisor:
         )
         self._take_over_loop = TakeOverLoop(
             store,
-            engine.app_name,
+            engine.app.name,
             self.owner.name,
             self._liveness.is_gone,
             settings.agent.on_crash,
@@ -121,7 +121,7 @@ class TurnSupervisor:
             running.finish()
 
     async def _run_attempts(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
-        """Run a leased turn, and run it again if it fails for a while: each time from what is stored."""
+        """Run a leased turn; after a temporary failure, run it again from what is stored."""
         while True:
             first_seq: int | None = None
             if running.resumed or turn_input is None:
@@ -203,7 +203,7 @@ class TurnSupervisor:
 
     # -- ending turns ---------------------------------------------------------------------------------------------
 
-    def end_unknown_turn(self, session: SessionRecord, turn_input: TurnInput) -> None:
+    def end_turn_of_unknown_outcome(self, session: SessionRecord, turn_input: TurnInput) -> None:
         """End a turn that may have been stored or leased, as soon as the store is available."""
         abandoned = (session.key, session.name, self.owner.name, turn_input.entry.invocation_id, time.time())
         self.spawn(
@@ -215,7 +215,7 @@ class TurnSupervisor:
     def _give_up(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
         """End or release a turn whose store was away for too long, as soon as it is available."""
         if turn_input is not None:
-            return self.end_unknown_turn(running.session, turn_input)
+            return self.end_turn_of_unknown_outcome(running.session, turn_input)
         turn, owner = running.turn, self.owner.name
         self.spawn(
             retry_until_stored(
@@ -224,7 +224,7 @@ class TurnSupervisor:
         )
         return None
 
-    async def end_unrun_turn(self, session: SessionRecord, turn: Turn) -> None:
+    async def end_unstarted_turn(self, session: SessionRecord, turn: Turn) -> None:
         """End a turn that will not run, now or as soon as the store is available."""
 
         async def end() -> None:
@@ -246,7 +246,7 @@ class TurnSupervisor:
             await self._turn_runner.release(running)
             return
         if not running.turn.repeated:
-            await self.end_unrun_turn(running.session, running.turn)
+            await self.end_unstarted_turn(running.session, running.turn)
         running.fail(running.stop_reason or TurnCancelled("the message was taken back before its turn came"))
 
     def _remove_running(self, running: RunningTurn) -> None:

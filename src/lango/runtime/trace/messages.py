@@ -1,4 +1,4 @@
-"""Tell what the stored messages of a turn are: responses of models, or made by code, and when each began."""
+"""Classify the stored messages of a turn: responses of models, or made by code, and when each began."""
 
 from collections.abc import Sequence
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from lango.errors import MessageNotFound, TraceNotFound
+from lango.events import Usage
 from lango.messages import Message, StoredBytes
 from lango.runtime.prices import cost_usd
 from lango.runtime.trace.steps import TurnTrace
@@ -90,7 +91,7 @@ def _read(
 def _build(rows: Sequence[_TurnRows], running: Sequence[Sequence[Mapping[str, Any]]]) -> list[TurnTrace]:
     @cache
     def price(model: str, input_tokens: int, output_tokens: int, cached_tokens: int) -> float | None:
-        return cost_usd({model: (input_tokens, output_tokens, cached_tokens)}) if model else None
+        return cost_usd({model: Usage(input_tokens, output_tokens, cached_tokens)}) if model else None
 
     return [
         turn_trace(of_turn.turn, of_turn.messages, of_turn.requests, calls, price)

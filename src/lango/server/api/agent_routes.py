@@ -33,8 +33,8 @@ async def list_agents(caller: CurrentCaller, context: Context) -> AgentList:
 
 
 def _view(context: ServerContext) -> AgentView:
-    runtime = context.runtime
-    return AgentView(name=runtime.app_name, description=runtime.agents()["description"] or "", model=runtime.model_name)
+    app = context.runtime.app
+    return AgentView(name=app.name, description=app.agents()["description"] or "", model=app.model_name)
 
 
 class ToolList(BaseModel):
@@ -56,5 +56,5 @@ class ToolList(BaseModel):
 async def list_tools(caller: CurrentCaller, context: Context) -> ToolList:
     """List the names of the tools; MCP servers are asked for theirs."""
     del caller
-    found = await context.runtime.tool_names(ask_toolsets=True, require_all=False)
+    found = await context.runtime.app.tool_names(ask_toolsets=True, require_all=False)
     return ToolList(tools=sorted(found.names), complete=found.complete, unusable=list(found.unusable))

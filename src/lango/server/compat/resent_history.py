@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.messages import Message
 from lango.server.compat.client_view import VisibleMessage, visible_stored, visible_user_message
@@ -24,8 +25,7 @@ from lango.store.sessions.window import read_message_page
 from lango.store.tool_calls.client_calls import read_client_calls
 from lango.store.turns.queue import read_queued_messages
 from lango.store.turns.turns import find_by_idempotency_key, read_turn
-from lango.tools import Tool
-from lango.turns.turn_input import ModelOptions
+from lango.turns.submissions import SubmittedMessage, SubmittedResults, TurnRequest
 
 Results = Mapping[str, Mapping[str, Any]]
 FILE_LEFT_OUT = "[a file stood here: of a result, only text is taken]"
@@ -70,11 +70,10 @@ async def submit_results(
     session_id: str,
     results: Results,
     new: Collection[str],
-    tools: Sequence[Tool],
+    request: TurnRequest,
     attempt: str,
     *,
     require_all: bool = False,
-    options: ModelOptions | None = None,
 ) -> TurnRef:
     """Submit results of client tool calls as a turn.
 
@@ -95,7 +94,8 @@ async def submit_results(
     if require_all:
         check_all_answered(open_calls, results.keys())
     taken = {call_id: result for call_id, result in results.items() if call_id in open_calls or call_id in new}
-    return await context.turns.submit_results(caller, session_id, taken, key, tools, options=options)
+    submitted = SubmittedResults(taken, request=replace(request, idempotency_key=key))
+    return await context.turns.submit(caller, session_id, submitted)
 
 
 def check_all_answered(calls: Collection[str], answered: Collection[str]) -> None:
@@ -138,28 +138,16 @@ async def submit_user_messages(
     session_id: str,
     user_messages: Sequence[Message],
     newest: int,
-    key: str | None,
-    tools: Sequence[Tool],
     results: Results,
-    options: ModelOptions | None = None,
+    request: TurnRequest,
     state_delta: Mapping[str, Any] | None = None,
 ) -> TurnRef:
     """Submit the user's last message as a turn, after those that the session does not hold yet."""
     last = user_messages[-1]
     history = await _unstored_messages(context, caller, session_id, user_messages, newest)
     files = attachments_of_message(last)
-    return await context.turns.submit(
-        caller,
-        session_id,
-        last.content,
-        key,
-        files,
-        client_tools=tools,
-        results=results,
-        history=history,
-        options=options,
-        state_delta=state_delta,
-    )
+    message = SubmittedMessage(last.content, files, state_delta or {}, results, history, request)
+    return await context.turns.submit(caller, session_id, message)
 
 
 async def _unstored_messages(

@@ -3,15 +3,12 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
 
 from msgspec import Struct
 
 from lango.errors import SessionNotFound, Stopping, StoreError
-from lango.grants import NewGrant
-from lango.messages import Attachment, Message
 from lango.runtime.runtime import Runtime
 from lango.server.security.auth import Caller
 from lango.server.streaming.metrics import Metrics
@@ -22,10 +19,9 @@ from lango.store.codec.event_ids import turn_of_event
 from lango.store.turns.event_log import LoggedEvent, LogPage, append_final_events, read_event_log
 from lango.store.turns.queue import find_newest_turn, find_next_turn
 from lango.store.turns.turns import TurnRecord, read_turn
-from lango.tools import Tool
 from lango.turns.liveness import LivenessMonitor
 from lango.turns.running_turn import RunningTurn
-from lango.turns.turn_input import ModelOptions
+from lango.turns.submissions import Submission
 
 _log = logging.getLogger("lango.server")
 
@@ -61,139 +57,13 @@ class TurnStreams:
 
     # -- accepting ------------------------------------------------------------------------------------------------
 
-    async def submit(
-        self,
-        caller: Caller,
-        session_id: str,
-        text: str,
-        idempotency_key: str | None = None,
-        files: Sequence[Attachment] = (),
-        state_delta: Mapping[str, Any] | None = None,
-        client_tools: Sequence[Tool] | None = None,
-        results: Mapping[str, Mapping[str, Any]] | None = None,
-        history: Sequence[Message] = (),
-        at_revision: int | None = None,
-        options: ModelOptions | None = None,
-        digest: str | None = None,
-    ) -> TurnRef:
-        """Store a message and run its turn, whether or not a client follows it."""
-        self._check_accepting()
-        running = await self._runtime.submit(
-            session_id,
-            text,
-            user_id=caller.user_id,
-            idempotency_key=idempotency_key,
-            attachments=files,
-            state_delta=state_delta,
-            client_tools=client_tools,
-            results=results,
-            history=history,
-            at_revision=at_revision,
-            quota_id=_quota_id(caller),
-            options=options,
-            digest=digest,
-        )
-        return self._start_recording(running)
-
-    async def submit_results(
-        self,
-        caller: Caller,
-        session_id: str,
-        results: Mapping[str, Mapping[str, Any]],
-        idempotency_key: str | None,
-        client_tools: Sequence[Tool] | None = None,
-        history: Sequence[Message] = (),
-        at_revision: int | None = None,
-        *,
-        will_continue: bool | None = False,
-        options: ModelOptions | None = None,
-        digest: str | None = None,
-    ) -> TurnRef:
-        """Store the results of client calls or long-running tools, and run the turn that continues with them."""
-        self._check_accepting()
-        running = await self._runtime.submit_results(
-            session_id,
-            results,
-            user_id=caller.user_id,
-            idempotency_key=idempotency_key,
-            client_tools=client_tools,
-            history=history,
-            at_revision=at_revision,
-            quota_id=_quota_id(caller),
-            will_continue=will_continue,
-            options=options,
-            digest=digest,
-        )
-        return self._start_recording(running)
-
-    async def submit_approval(
-        self,
-        caller: Caller,
-        session_id: str,
-        call_id: str,
-        *,
-        approved: bool,
-        grant: NewGrant | None = None,
-        reason: str = "",
-        client_tools: Sequence[Tool] | None = None,
-        options: ModelOptions | None = None,
-    ) -> TurnRef:
-        """Answer an approval request, and run the turn that continues with it."""
-        self._check_accepting()
-        running = await self._runtime.submit_approval(
-            session_id,
-            call_id,
-            approved=approved,
-            user_id=caller.user_id,
-            grant=grant,
-            reason=reason,
-            client_tools=client_tools,
-            quota_id=_quota_id(caller),
-            options=options,
-        )
-        return self._start_recording(running)
-
-    async def submit_input(
-        self,
-        caller: Caller,
-        session_id: str,
-        call_id: str,
-        value: Any,
-        idempotency_key: str | None = None,
-        *,
-        decline: bool = False,
-    ) -> TurnRef:
-        """Answer an input request of a workflow or of a running tool, and run the turn that continues with it."""
-        self._check_accepting()
-        running = await self._runtime.submit_input(
-            session_id,
-            call_id,
-            value,
-            user_id=caller.user_id,
-            idempotency_key=idempotency_key,
-            quota_id=_quota_id(caller),
-            decline=decline,
-        )
-        return self._start_recording(running)
-
-    async def submit_credential(
-        self, caller: Caller, session_id: str, call_id: str, value: Any, idempotency_key: str | None = None
-    ) -> TurnRef:
-        """Answer a credential request, and run the turn that continues with it."""
-        self._check_accepting()
-        running = await self._runtime.submit_credential(
-            session_id,
-            call_id,
-            value,
-            user_id=caller.user_id,
-            idempotency_key=idempotency_key,
-            quota_id=_quota_id(caller),
-        )
-        return self._start_recording(running)
-
-    def _check_accepting(self) -> None:
+    async def submit(self, caller: Caller, session_id: str, submission: Submission) -> TurnRef:
+        """Store what the caller submits to a session and run its turn, whether or not a client follows it."""
         if self.is_closing:
             raise Stopping("the server is about to stop: try again in a moment")
+        quota_id = caller.quota.id if caller.quota else None
+        running = await self._runtime.accept(session_id, submission, user_id=caller.user_id, quota_id=quota_id)
+        return self._start_recording(running)
 
     def _start_recording(self, running: RunningTurn) -> TurnRef:
         key = running.session.key, running.turn.turn
@@ -344,7 +214,3 @@ class TurnStreams:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLEANUP_S)
         self._stopping.set()
-
-
-def _quota_id(caller: Caller) -> str | None:
-    return caller.quota.id if caller.quota else None

@@ -68,7 +68,7 @@ def _download() -> Download:
 @router.get("/demonstration")
 async def read_demonstration(caller: CurrentCaller, context: Context) -> dict[str, Any]:
     """Say whether the model is for a demonstration only, how far a download is, and what the caller may do."""
-    model, weights = context.runtime.model_name, QWEN.weights
+    model, weights = context.runtime.app.model_name, QWEN.weights
     is_operator = context.authenticator.is_operator(caller)
     return {
         "demonstration": is_demonstration(model),
@@ -85,7 +85,7 @@ async def read_demonstration(caller: CurrentCaller, context: Context) -> dict[st
 async def download_better_model(caller: CurrentCaller, context: Context) -> dict[str, Any]:
     """Start the download of the small model that calls tools."""
     _check_operator(caller, context, "download a model")
-    if context.runtime.model_name != _DEFAULT_MODEL:
+    if context.runtime.app.model_name != _DEFAULT_MODEL:
         raise _named_elsewhere()
     _download().start()
     return await read_demonstration(caller, context)
@@ -111,7 +111,7 @@ async def use_named_model(caller: CurrentCaller, context: Context, body: NamedMo
 
 def _is_replaceable(context: ServerContext) -> bool:
     """Whether no configuration names the model: it is the demonstration model, or was named on the page."""
-    model = context.runtime.model_name
+    model = context.runtime.app.model_name
     return model == context.named_model or (model == _DEFAULT_MODEL and is_demonstration(model))
 
 

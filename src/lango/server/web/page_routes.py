@@ -52,7 +52,7 @@ async def read_about(context: Context) -> dict[str, Any]:
 
 def _describe_agent(context: ServerContext) -> dict[str, Any]:
     """Name an agent and its model, a local model with its description, and what a user may choose."""
-    model, allowed = context.runtime.model_name, context.runtime.options
+    model, allowed = context.runtime.app.model_name, context.runtime.options
     return {
         "name": context.runtime.app_name,
         "model": label(model),
@@ -60,7 +60,7 @@ def _describe_agent(context: ServerContext) -> dict[str, Any]:
         "may_set_instruction": allowed.with_instruction,
         "demonstration": is_demonstration(model),
         "named_model": context.named_model,
-        "has_tools": context.runtime.may_call_tools,
+        "has_tools": context.runtime.app.may_call_tools,
     }
 
 

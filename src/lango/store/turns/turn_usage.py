@@ -180,11 +180,8 @@ def _add_up(session: SessionRecord, known: Totals, last: int) -> Operation[Total
     if last == known.turn:
         return known
     [[count, *tokens, cost_usd]] = yield _TOTALS, (session.key, known.turn, last)
-    known_usage = known.spent
-    costs = [cost for cost in (known_usage.cost_usd, cost_usd) if cost is not None]
-    before = known_usage.input_tokens, known_usage.output_tokens, known_usage.cached_tokens, known_usage.model_calls
-    sums = (count + int(more or 0) for count, more in zip(before, tokens, strict=True))
-    return Totals(last, known.count + count, Usage(*sums, cost_usd=sum(costs) if costs else None))
+    spent = Usage(*(int(summed or 0) for summed in tokens), cost_usd=cost_usd)
+    return Totals(last, known.count + count, known.spent + spent)
 
 
 def read_live(session: SessionRecord) -> Operation[LiveTotals]:

@@ -48,8 +48,9 @@ from lango.store.tool_calls.input_requests import InputAnswer, InputRequest, rea
 from lango.store.tool_calls.long_running import read_long_running_calls
 from lango.store.tool_calls.tool_journal import DECIDED_BY_POLICY, read_journal_entry
 from lango.store.turns.turns import TurnRecord, find_by_idempotency_key, read_request
-from lango.tools import Tool, client_tool
+from lango.tools import client_tool
 from lango.tools.client_tool_definitions import tools_by_name
+from lango.turns.submissions import TurnRequest
 from lango.turns.turn_input import ModelOptions, TurnInput
 
 ClientResults = Mapping[str, Mapping[str, Any]]
@@ -92,19 +93,14 @@ class InputBuilder:
             turn_input.event.actions.state_delta.update(state_delta)
             turn_input.entry = replace(turn_input.entry, state_delta=dict(turn_input.event.actions.state_delta))
 
-    async def add_settings(
-        self,
-        name: SessionId,
-        turn_input: TurnInput,
-        options: ModelOptions | None = None,
-        client_tools: Sequence[Tool] | None = None,
-    ) -> None:
-        """Set what a request brings for its turn: options for the model calls, and the client's tools.
+    async def apply_request(self, name: SessionId, turn_input: TurnInput, request: TurnRequest) -> None:
+        """Apply the client's request to its turn: the options of the model calls, and the client's tools.
 
         None: a turn that goes on after a pause has those of the turn that paused, without tools whose names the agents
         have taken since. Raise `ModelOptionsRefused` if the agents cannot follow the options, `ClientToolRefused` for a
         tool with a name that is already used or reserved.
         """
+        options, client_tools = request.options, request.client_tools
         paused: Mapping[str, Any] = {}
         if turn_input.continues_invocation and (options is None or client_tools is None):
             session = await self._store.read(find_session, name)
@@ -148,7 +144,7 @@ class InputBuilder:
         open_calls = [open_call for open_call in waiting if open_call.call.id in results]
         if not open_calls:
             if idempotency_key is not None and await self._is_stored(name, idempotency_key):
-                return self._build_mark(f"e-{uuid.uuid4()}")
+                return self._input_without_content(f"e-{uuid.uuid4()}")
             return await self.retry_results(name, results)
         if will_continue and any((open_call.made_by.extra or {}).get("from_code") for open_call in open_calls):
             raise InvalidInput("a node of a workflow waits for the result itself: it takes no updates")
@@ -185,9 +181,9 @@ class InputBuilder:
         if results_event is None:
             ids = ", ".join(sorted(call_ids))
             raise CallNotWaiting(f"no call {ids} waits for a result in session {name.id!r} (any more)")
-        return self._build_mark(results_event.invocation_id, results_event)
+        return self._input_without_content(results_event.invocation_id, results_event)
 
-    def _build_mark(self, invocation_id: str, continued: Event | None = None) -> TurnInput:
+    def _input_without_content(self, invocation_id: str, continued: Event | None = None) -> TurnInput:
         """Build an input without content: it continues from an event that is stored."""
         mark = Event(author=self._root.name, invocation_id=invocation_id)
         complete_event(mark, self._root.name)
@@ -252,7 +248,7 @@ class InputBuilder:
         with this idempotency key is stored, the request is repeated, and needs no open call.
         """
         if idempotency_key is not None and await self._is_stored(name, idempotency_key):
-            return self._build_mark(f"e-{uuid.uuid4()}")
+            return self._input_without_content(f"e-{uuid.uuid4()}")
         for request in await self.open_input_requests(name):
             if request.call_id == call_id:
                 return self._answer(request, value)
@@ -297,7 +293,7 @@ class InputBuilder:
         used. If a turn with this idempotency key is stored, the request is repeated, and needs no open call.
         """
         if idempotency_key is not None and await self._is_stored(name, idempotency_key):
-            return self._build_mark(f"e-{uuid.uuid4()}")
+            return self._input_without_content(f"e-{uuid.uuid4()}")
         for request in await self.open_credential_requests(name):
             if request.call_id == call_id:
                 purpose = request_purpose(name, call_id)
@@ -315,7 +311,7 @@ class InputBuilder:
     async def _pasted_credential(
         self, name: SessionId, text: str, attachments: Sequence[Attachment], idempotency_key: str | None
     ) -> TurnInput | None:
-        """Build the answer to the credential request whose OAuth state is in an address; None: the text is none."""
+        """Build the answer to the credential request whose OAuth state the text carries; None: it carries none."""
         state = credential_answers.state_of_address(text.strip()) if is_answer_address(text) else None
         if attachments or not state:
             return None

@@ -33,18 +33,18 @@ ARGUMENTS_CHANGED = "not run: these are not the arguments that were approved"
 async def journal_intent(
     state: TurnState, call_id: str, tool: BaseTool, arguments: dict[str, Any], fingerprint: str, context: ToolContext
 ) -> dict[str, Any] | None:
-    """Journal that a tool is about to run, and who lets it; return the result of a call that may not run (yet)."""
+    """Journal that a tool is about to run, and who approved it; return the result of a call that may not run (yet)."""
     call = state.turn, call_id, tool.name, state.effect(tool), fingerprint, time.time()
     if restored := await _restore_approval(state, call_id, fingerprint, context):
         await state.store.write(record_intent, *call, restored)
         return require_approval(state, tool, context)
-    asks_itself = await _asks_itself(state, tool, arguments, context)
-    if not asks_itself and (state.decide(tool) != "ask" or not _can_ask(state, context)):
+    adk_asks = await _needs_adk_confirmation(state, tool, arguments, context)
+    if not adk_asks and (state.decide(tool) != "ask" or not _can_ask(state, context)):
         await state.store.write(record_intent, *call, approval_decision(state, tool, context))
         return require_approval(state, tool, context)
     grant = await state.store.write(record_intent_by_grant, *call, arguments, confirmation_id_of_tool_node(context))
     if grant is None:
-        return None if asks_itself else require_approval(state, tool, context)
+        return None if adk_asks else require_approval(state, tool, context)
     context.tool_confirmation = ToolConfirmation(confirmed=True)  # the tool may have a gate of its own
     return None
 
@@ -54,7 +54,9 @@ def _can_ask(state: TurnState, context: ToolContext) -> bool:
     return context.tool_confirmation is None and context.session.id == state.session_id
 
 
-async def _asks_itself(state: TurnState, tool: BaseTool, arguments: dict[str, Any], context: ToolContext) -> bool:
+async def _needs_adk_confirmation(
+    state: TurnState, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
+) -> bool:
     """Whether an ADK tool that needs no approval of ours requires ADK's confirmation for these arguments."""
     if state.decide(tool) != "run" or not _can_ask(state, context):
         return False

@@ -61,7 +61,7 @@ def state_of_address(address: str) -> str | None:
 def _credential(kind: str, config: AuthConfig, value: Any, kept: Mapping[str, Any]) -> AuthCredential:
     members = cast("dict[str, Any]", value) if isinstance(value, dict) else None
     if kind not in _KINDS:
-        return _allowed(config, members, value)
+        return _access_allowed(config, members, value)
     if members is not None and (shaped := _in_adk_shape(members)) is not None:
         if kind in _OAUTH2:
             return _from_adk_oauth2(config, shaped, kept)
@@ -107,10 +107,11 @@ def _in_adk_shape(members: dict[str, Any]) -> AuthCredential | None:
     return None
 
 
-def _allowed(config: AuthConfig, members: dict[str, Any] | None, value: Any) -> AuthCredential:
-    """Return that the user allowed the access, for a scheme of one's own: its provider then gets the credential.
+def _access_allowed(config: AuthConfig, members: dict[str, Any] | None, value: Any) -> AuthCredential:
+    """Return a credential that says that the user allowed the access, for an auth scheme that the user's code defines.
 
-    Any text says so. If the answer has a state, it must be that of the request.
+    The scheme's provider then fetches the real one. Any text says so. If the answer has a state, it must be that of
+    the request.
     """
     requested = _requested(config)
     shaped = _in_adk_shape(members) if members is not None else None

@@ -28,7 +28,7 @@ def checked_value(request: InputRequest, value: Any) -> Any:
     if checker is None:
         return value
     problems = _problems(checker, value)
-    for other in _readings(request, value) if problems else ():
+    for other in _possible_values(request, value) if problems else ():
         if not _problems(checker, other):
             return other
     if problems:
@@ -62,7 +62,7 @@ def _problems(checker: SchemaChecker, value: Any) -> str:
         return str(error)
 
 
-def _readings(request: InputRequest, value: Any) -> list[Any]:
+def _possible_values(request: InputRequest, value: Any) -> list[Any]:
     """Return the values that a text, or a yes or no, may stand for."""
     word = value.strip() if isinstance(value, str) else ""
     readings: list[Any] = [json.loads(word)] if _is_json(word) else []

@@ -1,4 +1,4 @@
-"""Await what ADK does not: credentials that a tool asks for again, and calls that a node of a workflow makes itself.
+"""Request credentials and await calls that ADK leaves out: a tool that runs again asks, a workflow node calls.
 
 ADK requests a credential after a model's call of a tool. A tool that runs again, because it was approved or because its
 credential came, may need a credential as well: the access was denied meanwhile, or the code was used up.
@@ -24,8 +24,8 @@ from lango.store.tool_calls.tool_journal import read_journal_entry
 _REQUEST_PREFIX = "adk_request_"  # these are awaited as requests to a person
 
 
-class UnmadeRequest(Struct, frozen=True):
-    """A request of a tool that ADK did not make."""
+class MissingRequest(Struct, frozen=True):
+    """A credential request that a tool needs, and that ADK did not make."""
 
     call_id: str
     """The tool's call."""
@@ -37,11 +37,11 @@ class UnmadeRequest(Struct, frozen=True):
 def note_calls(state: TurnState, event: Event) -> None:
     """Note the credentials that tools asked for, and the long-running calls of nodes."""
     _note_requests(state, event)
-    _note_own_calls(state, event)
+    _note_node_calls(state, event)
 
 
 def _note_requests(state: TurnState, event: Event) -> None:
-    """Note which credentials tools asked for, and for which of them ADK made a request: it does so first."""
+    """Note the credentials that tools asked for and ADK did not request; ADK makes its requests first."""
     if event.partial:
         return
     for call in event.get_function_calls():
@@ -51,12 +51,12 @@ def _note_requests(state: TurnState, event: Event) -> None:
             state.requested_keys.add(_credential_key(arguments))
     for call_id, config in event.actions.requested_auth_configs.items():
         if call_id not in state.requested_for and (config.credential_key or "") not in state.requested_keys:
-            state.unmade_requests.append(UnmadeRequest(call_id, config, event))
+            state.missing_requests.append(MissingRequest(call_id, config, event))
             state.requested_for.add(call_id)
 
 
-def _note_own_calls(state: TurnState, event: Event) -> None:
-    """Note the long-running calls of nodes, those of agents included: only the journal has those of tools."""
+def _note_node_calls(state: TurnState, event: Event) -> None:
+    """Note the long-running calls of workflow nodes; those that a tool runs for are told apart by the journal."""
     if event.partial or "/" not in event.node_info.path:
         return
     awaited = event.long_running_tool_ids or ()
@@ -65,15 +65,15 @@ def _note_own_calls(state: TurnState, event: Event) -> None:
             state.node_call_ids.add(call.id or "")
 
 
-def request_event(unmade: UnmadeRequest) -> Event:
+def request_event(missing: MissingRequest) -> Event:
     """Build the event that requests a credential, as ADK builds it."""
-    arguments = AuthToolArguments(function_call_id=unmade.call_id, auth_config=unmade.config)
+    arguments = AuthToolArguments(function_call_id=missing.call_id, auth_config=missing.config)
     call = types.FunctionCall(
         id=f"adk-{uuid.uuid4()}",
         name=CREDENTIAL_CALL,
         args=arguments.model_dump(mode="json", exclude_none=True, by_alias=True),
     )
-    result = unmade.event
+    result = missing.event
     return Event(
         invocation_id=result.invocation_id,
         author=result.author,
@@ -84,7 +84,7 @@ def request_event(unmade: UnmadeRequest) -> Event:
     )
 
 
-async def await_own_calls(state: TurnState) -> None:
+async def await_node_calls(state: TurnState) -> None:
     """Await the results of noted calls that no tool ran for, and no client runs."""
     for call_id in sorted(state.node_call_ids - state.client_calls):
         if await state.store.read(read_journal_entry, state.turn.session_key, call_id) is None:

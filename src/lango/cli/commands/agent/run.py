@@ -301,8 +301,8 @@ async def _run_prompt(
         target = await choose_session(runtime, resume, continue_newest)
         if resume and target.new:
             print(f"lango: there was no session {printable(resume)!r}: this is a new one", file=sys.stderr)
-        printer.session_id, printer.speaker = target.session_id, runtime.agents()["name"]
-        _mention_demonstration(runtime.model_name)
+        printer.session_id, printer.speaker = target.session_id, runtime.app.agents()["name"]
+        _mention_demonstration(runtime.app.model_name)
         try:
             return await _run_turns(runtime, target, prompt, printer)
         except BrokenPipeError:
@@ -319,9 +319,9 @@ def _mention_demonstration(model: str) -> None:
 
 async def check_tool_names(runtime: "Runtime", wanted: set[str]) -> None:
     """Raise for unknown tools; if the turn may add tools that are not known yet, only print a notice."""
-    known = await runtime.tool_names() if wanted else None
+    known = await runtime.app.tool_names() if wanted else None
     if known and wanted - known.names and not known.complete:
-        known = await runtime.tool_names(ask_toolsets=True)
+        known = await runtime.app.tool_names(ask_toolsets=True)
     if not known or not (unknown := sorted(wanted - known.names)):
         return
     tool_names = ", ".join(sorted(known.names)) or "none"

@@ -138,7 +138,7 @@ async def withdraw_queued_message(
 ) -> None:
     """Withdraw a queued message. If its turn has started, the answer is 409: cancel the turn instead."""
     session = await context.get_session(caller, session_id)
-    if await context.runtime.take_back(session_id, turn, user_id=caller.user_id):
+    if await context.runtime.withdraw(session_id, turn, user_id=caller.user_id):
         context.turns.session_watch.notify(session, queued=True)
         return
     record = await context.store.read(read_turn, session.key, turn)

@@ -58,7 +58,7 @@ def _view(context: ServerContext, chosen: SessionOptions) -> OptionsView:
     return OptionsView(
         model=chosen.model,
         instruction=chosen.instruction,
-        default_model=context.runtime.model_name,
+        default_model=context.runtime.app.model_name,
         models=[*allowed.models],
         may_set_instruction=allowed.with_instruction,
     )

@@ -2,14 +2,26 @@
 
 from typing import Annotated, Any, Self, assert_never
 
+from fastapi import Depends, Path
 from pydantic import ConfigDict, Field, model_validator
 
 from lango.grants import NewGrant
-from lango.server.context import ServerContext
-from lango.server.schemas import RequestBody
-from lango.server.security.auth import Caller
+from lango.server.context import Context, ServerContext
+from lango.server.schemas import RequestBody, SessionIdPath
+from lango.server.security.auth import Caller, CurrentCaller
+from lango.server.streaming.sse import EventStreamResponse
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store.tool_calls.approvals import MAX_REASON_CHARACTERS
+from lango.turns.submissions import (
+    Submission,
+    SubmittedApproval,
+    SubmittedCredential,
+    SubmittedInput,
+    SubmittedResults,
+    TurnRequest,
+)
+
+CallIdPath = Annotated[str, Path(max_length=512, examples=["call_1"])]
 
 
 class GrantBody(RequestBody):
@@ -97,18 +109,36 @@ async def submit_answer(
     """Submit an answer to what a call in a session of the caller waits for, as a turn that continues with it."""
     await context.authenticator.check_token_quota(caller)
     await context.get_session(caller, session_id)
-    turns = context.turns
+    return await context.turns.submit(caller, session_id, _submission(call_id, answer, TurnRequest(key)))
+
+
+def _submission(call_id: str, answer: Answer, request: TurnRequest) -> Submission:
     match answer:
         case ApprovalAnswer(approved=approved, reason=reason):
-            grant = answer.new_grant
-            return await turns.submit_approval(
-                caller, session_id, call_id, approved=approved, grant=grant, reason=reason
-            )
+            return SubmittedApproval(call_id, approved, answer.new_grant, reason)
         case InputAnswer(value=value, decline=decline):
-            return await turns.submit_input(caller, session_id, call_id, value, key, decline=decline)
+            return SubmittedInput(call_id, value, decline, request)
         case CredentialAnswer(value=value):
-            return await turns.submit_credential(caller, session_id, call_id, value, key)
+            return SubmittedCredential(call_id, value, request)
         case ToolResult(result=result, will_continue=will_continue):
-            return await turns.submit_results(caller, session_id, {call_id: result}, key, will_continue=will_continue)
+            return SubmittedResults({call_id: result}, will_continue, request=request)
         case _ as unexpected:
             assert_never(unexpected)
+
+
+class _AnsweredCall:
+    """The call that the path of a route names, and who answers what it waits for."""
+
+    def __init__(self, session_id: SessionIdPath, call_id: CallIdPath, caller: CurrentCaller, context: Context) -> None:
+        self._session_id = session_id
+        self._call_id = call_id
+        self._caller = caller
+        self._context = context
+
+    async def answer(self, answer: Answer, key: str | None = None) -> EventStreamResponse:
+        """Submit an answer, and stream the turn that continues with it."""
+        turn = await submit_answer(self._context, self._caller, self._session_id, self._call_id, answer, key)
+        return self._context.event_response(self._context.turns.follow(turn))
+
+
+AnsweredCall = Annotated[_AnsweredCall, Depends()]

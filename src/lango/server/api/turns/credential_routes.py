@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse
 
 from lango.errors import LangoError
-from lango.server.api.turns.answers import CredentialAnswer, submit_answer
-from lango.server.api.turns.turn_routes import STREAM_RESPONSES, CallIdPath
+from lango.server.api.turns.answers import AnsweredCall, CallIdPath, CredentialAnswer
+from lango.server.api.turns.turn_routes import STREAM_RESPONSES
 from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.schemas import (
@@ -24,6 +24,7 @@ from lango.server.schemas import (
 from lango.server.security.auth import AuthenticatedRoute, Caller, CurrentCaller
 from lango.server.streaming.sse import EventStreamResponse
 from lango.store.tool_calls.credential_requests import read_credential_requests
+from lango.turns.submissions import SubmittedCredential
 
 _INVALID = error_responses({422: "The answer cannot be used: the message says why; nothing is stored."})
 _PAGE_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -102,16 +103,10 @@ async def list_credential_requests(
     responses=STREAM_RESPONSES | CONFLICT | _INVALID,
 )
 async def answer_credential_request(
-    session_id: SessionIdPath,
-    call_id: CallIdPath,
-    answer: CredentialAnswer,
-    caller: CurrentCaller,
-    context: Context,
-    key: IdempotencyKey = None,
+    call: AnsweredCall, answer: CredentialAnswer, key: IdempotencyKey = None
 ) -> EventStreamResponse:
     """Answer a credential request, and follow the turn. The credential is stored encrypted, and never shown."""
-    turn = await submit_answer(context, caller, session_id, call_id, answer, key)
-    return context.event_response(context.turns.follow(turn))
+    return await call.answer(answer, key)
 
 
 @router.delete("/sessions/{session_id}/credentials/{call_id}", status_code=204)
@@ -156,13 +151,13 @@ async def delete_credential(
         409: {"description": "The credential could not be used.", "content": {"text/html": {}}},
     },
 )
-async def take_back(
+async def finish_authorization(
     context: Context,
     state: Annotated[str, Query(max_length=1000)] = "",
     code: Annotated[str, Query(max_length=4000)] = "",
     error: Annotated[str, Query(max_length=1000)] = "",
 ) -> HTMLResponse:
-    """Take a user back who allowed an access at an OAuth server, and go on with the turn that waits for it.
+    """Receive the user whom an OAuth server sends back, and go on with the turn that waits for the access.
 
     It needs no API key: the state is known only to the user who was shown the address, is bound to one request of one
     session, and counts once.
@@ -180,7 +175,7 @@ async def take_back(
         return _page("The access was not allowed", "You can close this page. The agent goes on without it.", 200)
     try:
         answer = {"code": code, "state": state}
-        await context.turns.submit_credential(Caller(name.user_id), name.id, call_id, answer)
+        await context.turns.submit(Caller(name.user_id), name.id, SubmittedCredential(call_id, answer))
     except LangoError as failure:
         return _page("The access could not be stored", str(failure), 409)
     whose = f"the agent {name.app_name} may use it for the user {name.user_id}"

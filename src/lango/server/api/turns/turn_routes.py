@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel
 
-from lango.server.api.turns.answers import ApprovalAnswer, InputAnswer, ToolResult, submit_answer
+from lango.server.api.turns.answers import AnsweredCall, ApprovalAnswer, InputAnswer, ToolResult
 from lango.server.api.turns.pending_schemas import (
     ApprovalRequest,
     ApprovalRequests,
@@ -35,8 +35,8 @@ from lango.store.tool_calls.approvals import read_approval_requests
 from lango.store.tool_calls.input_requests import read_input_requests
 from lango.store.tool_calls.long_running import read_awaited_results
 from lango.store.tool_calls.tool_questions import read_tool_questions
+from lango.turns.submissions import SubmittedMessage, TurnRequest
 
-CallIdPath = Annotated[str, Path(max_length=512, examples=["call_1"])]
 LastEventId = Annotated[
     str | None,
     Header(alias="Last-Event-ID", json_schema_extra={"pattern": "^[0-9]{1,18}$"}),
@@ -86,7 +86,7 @@ async def send_message(
     """Send a message and follow its turn. The same Idempotency-Key with the same message gives the same turn."""
     await context.check_may_write(caller, session_id)
     files = await context.load_files(caller, session_id, new.files)
-    turn = await context.turns.submit(caller, session_id, new.text, key, files)
+    turn = await context.turns.submit(caller, session_id, SubmittedMessage(new.text, files, request=TurnRequest(key)))
     return context.event_response(context.turns.follow(turn))
 
 
@@ -126,7 +126,7 @@ async def list_approval_requests(
     )
     shown = [ApprovalRequest.model_validate(request) for request in requests]
     for request in shown:
-        diff = await context.runtime.diff_of_call(request.name, request.arguments)
+        diff = await context.runtime.app.diff_of_call(request.name, request.arguments)
         request.diff = to_client_json(diff)
     return ApprovalRequests(approvals=shown)
 
@@ -136,16 +136,13 @@ async def list_approval_requests(
     response_class=EventStreamResponse,
     responses=STREAM_RESPONSES | CONFLICT | _GRANT_REFUSED,
 )
-async def answer_approval(
-    session_id: SessionIdPath, call_id: CallIdPath, answer: ApprovalAnswer, caller: CurrentCaller, context: Context
-) -> EventStreamResponse:
+async def answer_approval(call: AnsweredCall, answer: ApprovalAnswer) -> EventStreamResponse:
     """Answer an approval request, and follow the turn. The answer applies to the arguments that were shown.
 
     With a `grant`, later calls of the tool in this session that fit it run without asking. The model reads the `reason`
     of a refusal as the result of the call.
     """
-    turn = await submit_answer(context, caller, session_id, call_id, answer)
-    return context.event_response(context.turns.follow(turn))
+    return await call.answer(answer)
 
 
 @router.get("/sessions/{session_id}/inputs")
@@ -162,20 +159,12 @@ async def list_input_requests(session_id: SessionIdPath, caller: CurrentCaller, 
     response_class=EventStreamResponse,
     responses=STREAM_RESPONSES | CONFLICT | _INVALID_INPUT,
 )
-async def answer_input(
-    session_id: SessionIdPath,
-    call_id: CallIdPath,
-    answer: InputAnswer,
-    caller: CurrentCaller,
-    context: Context,
-    key: IdempotencyKey = None,
-) -> EventStreamResponse:
+async def answer_input(call: AnsweredCall, answer: InputAnswer, key: IdempotencyKey = None) -> EventStreamResponse:
     """Answer an input request, and follow the turn. A value that does not fit is refused.
 
     The turn of a running tool that asks goes on with the answer; its request may also be declined.
     """
-    turn = await submit_answer(context, caller, session_id, call_id, answer, key)
-    return context.event_response(context.turns.follow(turn))
+    return await call.answer(answer, key)
 
 
 @router.get("/sessions/{session_id}/results")
@@ -190,17 +179,9 @@ async def list_awaited_results(session_id: SessionIdPath, caller: CurrentCaller,
     response_class=EventStreamResponse,
     responses=STREAM_RESPONSES | CONFLICT | _KEY_REUSED,
 )
-async def bring_result(
-    session_id: SessionIdPath,
-    call_id: CallIdPath,
-    given: ToolResult,
-    caller: CurrentCaller,
-    context: Context,
-    key: IdempotencyKey = None,
-) -> EventStreamResponse:
+async def bring_result(call: AnsweredCall, given: ToolResult, key: IdempotencyKey = None) -> EventStreamResponse:
     """Bring a result of a client tool or a long-running tool, and follow the turn that continues with it."""
-    turn = await submit_answer(context, caller, session_id, call_id, given, key)
-    return context.event_response(context.turns.follow(turn))
+    return await call.answer(given, key)
 
 
 @router.get("/live", response_class=EventStreamResponse, responses=_LIVE_RESPONSES | _EVENTS_GONE)

@@ -27,6 +27,7 @@ from lango.server.schemas import MAX_INTEGER, SESSION_ID, IdempotencyKeyText, Ne
 from lango.server.sockets import CONNECTION_ERRORS, SocketConnection, read_message
 from lango.store import SessionRecord
 from lango.store.turns.event_log import LoggedEvent
+from lango.turns.submissions import SubmittedMessage, TurnRequest
 
 router = APIRouter()
 
@@ -149,7 +150,11 @@ class _TurnSocket(SocketConnection):
             case SendMessage():
                 await context.check_may_write(caller, message.session)
                 files = await context.load_files(caller, message.session, message.files)
-                turn = await context.turns.submit(caller, message.session, message.text, message.idempotency_key, files)
+                turn = await context.turns.submit(
+                    caller,
+                    message.session,
+                    SubmittedMessage(message.text, files, request=TurnRequest(message.idempotency_key)),
+                )
                 self._start_stream(message.session, context.turns.follow(turn))
             case Approval() | Input() | Credential() | Result():
                 key = None if isinstance(message, Approval) else message.idempotency_key

@@ -50,6 +50,15 @@ from lango.store import SessionId, SessionRecord, StoredEvent
 from lango.store.sessions import sessions
 from lango.store.sessions.window import read_session_events
 from lango.store.tool_calls.input_requests import read_input_requests
+from lango.turns.submissions import (
+    Submission,
+    SubmittedApproval,
+    SubmittedCredential,
+    SubmittedInput,
+    SubmittedMessage,
+    SubmittedResults,
+    TurnRequest,
+)
 
 router = APIRouter(include_in_schema=False, route_class=AdkRoute)
 
@@ -116,7 +125,7 @@ async def list_apps(context: Context, detailed: bool = False) -> Any:
 
 
 def _describe_app(context: ServerContext) -> dict[str, Any]:
-    root = context.runtime.agents()
+    root = context.runtime.app.agents()
     app = {"name": context.runtime.app_name, "rootAgentName": root["name"], "description": root["description"]}
     return app | {"language": "python", "isComputerUse": False, "agents": None}
 
@@ -139,7 +148,7 @@ async def read_app_info(app: str, caller: CurrentCaller, context: Context) -> Re
         message = "app-info shows the agent's instructions: only the users in the setting server.operators may read it"
         raise ApiError(403, "NotAnOperator", message)
     try:
-        info = await context.runtime.app_info()
+        info = await context.runtime.app.app_info()
     except UsageError as error:
         raise ApiError(400, "BadRequest", str(error)) from error
     return await large_response(lambda: info)
@@ -321,36 +330,28 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
     if message.text or message.files:
         answers_input = bool(await context.store.read(read_input_requests, session))
         files = await context.load_files(caller, request.session_id, message.files)
-        turn = await context.turns.submit(caller, request.session_id, message.text, key, files, request.state_delta)
+        submitted = SubmittedMessage(message.text, files, request.state_delta or {}, request=TurnRequest(key))
+        turn = await context.turns.submit(caller, request.session_id, submitted)
         return RunEvents(context, [turn], known if answers_input else ())
     if request.state_delta:
         raise ApiError(400, "BadRequest", "stateDelta: send it with a text, or by PATCH between two turns")
     if message.results:
         will_continue = {result.will_continue for result in message.results}
-        turn = await context.turns.submit_results(
-            caller,
-            request.session_id,
+        results = SubmittedResults(
             {result.call_id: result.result for result in message.results},
-            key,
-            will_continue=will_continue.pop() if len(will_continue) == 1 else None,
+            will_continue.pop() if len(will_continue) == 1 else None,
+            request=TurnRequest(key),
         )
-        return RunEvents(context, [turn], known)
-    turns = [
-        await context.turns.submit_approval(
-            caller,
-            request.session_id,
+        return RunEvents(context, [await context.turns.submit(caller, request.session_id, results)], known)
+    answers: list[Submission] = [
+        SubmittedApproval(
             adk_server.call_of_approval_request(stored, answer.request_id) or answer.request_id,
-            approved=answer.approved,
+            answer.approved,
             reason=answer.reason,
         )
         for answer in message.answers
     ]
-    turns += [
-        await context.turns.submit_input(caller, request.session_id, call_id, value, key)
-        for call_id, value in message.inputs
-    ]
-    turns += [
-        await context.turns.submit_credential(caller, request.session_id, call_id, value, key)
-        for call_id, value in message.credentials
-    ]
+    answers += [SubmittedInput(*answer, request=TurnRequest(key)) for answer in message.inputs]
+    answers += [SubmittedCredential(*answer, request=TurnRequest(key)) for answer in message.credentials]
+    turns = [await context.turns.submit(caller, request.session_id, answer) for answer in answers]
     return RunEvents(context, turns, known)

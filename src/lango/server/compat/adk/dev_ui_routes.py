@@ -119,14 +119,14 @@ async def telemetry_consent() -> dict[str, bool]:
 async def build_graph(app: str, caller: CurrentCaller, context: Context) -> dict[str, Any]:
     """Return the tree of agents."""
     check_app(context, app)
-    return {"name": app, "root_agent": context.runtime.agents()}
+    return {"name": app, "root_agent": context.runtime.app.agents()}
 
 
 @router.get("/dev/apps/{app}/build_graph_image")
 async def build_graph_image(app: str, caller: CurrentCaller, context: Context) -> dict[str, Any]:
     """Return the agents and their tools as a Graphviz graph."""
     check_app(context, app)
-    lines = "\n".join(_graph_lines(context.runtime.agents()))
+    lines = "\n".join(_graph_lines(context.runtime.app.agents()))
     return {"": {"dotSrc": f"digraph {{\nrankdir=TB\nnode [shape=box, style=rounded]\n{lines}\n}}"}}
 
 

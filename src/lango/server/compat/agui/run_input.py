@@ -13,23 +13,7 @@ from itertools import count, takewhile
 from typing import Any, cast
 
 import msgspec
-from ag_ui.core import (
-    ActivityMessage,
-    AssistantMessage,
-    AudioPart,
-    DataSource,
-    DocumentPart,
-    FileSource,
-    ImagePart,
-    Message,
-    ReasoningMessage,
-    ResumeEntry,
-    RunAgentInput,
-    TextPart,
-    ToolMessage,
-    UserMessage,
-    VideoPart,
-)
+from ag_ui import core as agui
 from pydantic import TypeAdapter, ValidationError
 
 from lango.errors import GrantRefused
@@ -68,25 +52,32 @@ from lango.store.tool_calls.long_running import read_awaited_results
 from lango.store.turns.turns import find_by_idempotency_key
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
+from lango.turns.submissions import (
+    SubmittedApproval,
+    SubmittedCredential,
+    SubmittedInput,
+    SubmittedResults,
+    TurnRequest,
+)
 
 _MAX_PROBLEMS = 10
-_MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
+_MESSAGE: TypeAdapter[agui.Message] = TypeAdapter(agui.Message)
 
 
-def parse_run_input(body: Mapping[str, Any]) -> RunAgentInput:
+def parse_run_input(body: Mapping[str, Any]) -> agui.RunAgentInput:
     """Parse a request; raise `ApiError` if it is not AG-UI. Call it in a thread.
 
     Messages are parsed one by one: a whole conversation in one call would hold the interpreter's lock for too long.
     """
     try:
-        run_input = RunAgentInput.model_validate({**body, "messages": []})
+        run_input = agui.RunAgentInput.model_validate({**body, "messages": []})
     except ValidationError as error:
         raise _not_agui(error) from error
     run_input.messages = [_parse_message(number, message) for number, message in enumerate(body["messages"])]
     return run_input
 
 
-def _parse_message(number: int, message: Mapping[str, Any]) -> Message:
+def _parse_message(number: int, message: Mapping[str, Any]) -> agui.Message:
     try:
         return _MESSAGE.validate_python(_upgrade_message(message))
     except ValidationError as error:
@@ -100,7 +91,7 @@ def _not_agui(error: ValidationError, *place: str) -> ApiError:
 
 
 async def submit_run(
-    context: ServerContext, caller: Caller, run_input: RunAgentInput
+    context: ServerContext, caller: Caller, run_input: agui.RunAgentInput
 ) -> tuple[list[TurnRef], dict[str, Any]]:
     """Submit a run. Return its turns, and what it changes in the state of the session."""
     sent = read_client_state(run_input.state)
@@ -113,7 +104,7 @@ async def submit_run(
 async def _submit(
     context: ServerContext,
     caller: Caller,
-    run_input: RunAgentInput,
+    run_input: agui.RunAgentInput,
     session: SessionRecord | None,
     state_delta: Mapping[str, Any],
 ) -> list[TurnRef]:
@@ -121,7 +112,9 @@ async def _submit(
     tools = await read_client_tools([(tool.name, tool.description, tool.parameters) for tool in run_input.tools or ()])
     await context.authenticator.check_token_quota(caller)
     thread_messages = [
-        message for message in run_input.messages if not isinstance(message, ActivityMessage | ReasoningMessage)
+        message
+        for message in run_input.messages
+        if not isinstance(message, agui.ActivityMessage | agui.ReasoningMessage)
     ]
     # in a thread: there may be thousands of results
     calls = await asyncio.to_thread(lambda: [_calls_in(message) for message in thread_messages])
@@ -130,12 +123,12 @@ async def _submit(
         await store_state(context, session, state_delta)
         return await _submit_answers(context, caller, run_input, tools, results)
     last = thread_messages[-1] if thread_messages else None
-    if isinstance(last, ToolMessage):
-        new = calls_answered_at_end(calls)
+    if isinstance(last, agui.ToolMessage):
+        new, request = calls_answered_at_end(calls), TurnRequest(client_tools=tools)
         await store_state(context, session, state_delta)
-        return [await submit_results(context, caller, run_input.thread_id, results, new, tools, run_input.run_id)]
-    user_message = _to_user_message(last, last=True) if isinstance(last, UserMessage) else LangoMessage("user")
-    if not isinstance(last, UserMessage) or not (user_message.content or user_message.media):
+        return [await submit_results(context, caller, run_input.thread_id, results, new, request, run_input.run_id)]
+    user_message = _to_user_message(last, last=True) if isinstance(last, agui.UserMessage) else LangoMessage("user")
+    if not isinstance(last, agui.UserMessage) or not (user_message.content or user_message.media):
         raise ApiError(
             400,
             "BadRequest",
@@ -146,25 +139,36 @@ async def _submit(
     key = idempotency_key("agui", run_input.run_id, last.id, user_message.content, *files)
     if session and (turn := await context.store.read(find_by_idempotency_key, session.key, key)):
         return [TurnRef(session, turn)]  # the state that came with it is stored
-    newest = sum(1 for _ in takewhile(lambda message: isinstance(message, UserMessage), reversed(thread_messages)))
-    users = [message for message in (thread_messages if newest > 1 else [last]) if isinstance(message, UserMessage)]
+    newest = sum(1 for _ in takewhile(lambda message: isinstance(message, agui.UserMessage), reversed(thread_messages)))
+    users = [
+        message for message in (thread_messages if newest > 1 else [last]) if isinstance(message, agui.UserMessage)
+    ]
     read = [*map(_to_user_message, users[:-1]), user_message]
     return [
         await submit_user_messages(
-            context, caller, run_input.thread_id, read, newest, key, tools, results, state_delta=state_delta
+            context,
+            caller,
+            run_input.thread_id,
+            read,
+            newest,
+            results,
+            TurnRequest(key, tools),
+            state_delta,
         )
     ]
 
 
 async def _submit_answers(
-    context: ServerContext, caller: Caller, run_input: RunAgentInput, tools: Sequence[Tool], results: Results
+    context: ServerContext, caller: Caller, run_input: agui.RunAgentInput, tools: Sequence[Tool], results: Results
 ) -> list[TurnRef]:
     """Submit answers to requests for approval or input, after any results in the same run."""
     session = await context.get_session(caller, run_input.thread_id)
     open_calls = {waiting.call.id for waiting in await context.store.read(read_client_calls, session)}
     turns: list[TurnRef] = []
+    request = TurnRequest(client_tools=tools)
     if new := open_calls & results.keys():
-        turns.append(await submit_results(context, caller, run_input.thread_id, results, new, tools, run_input.run_id))
+        thread_id, run_id = run_input.thread_id, run_input.run_id
+        turns.append(await submit_results(context, caller, thread_id, results, new, request, run_id))
     inputs = {request.call_id for request in await context.store.read(read_input_requests, session)}
     credentials = {request.call_id for request in await context.store.read(read_credential_requests, session)}
     awaited = {call.call_id for call in await context.store.read(read_awaited_results, session)}
@@ -175,56 +179,46 @@ async def _submit_answers(
         if answer.interrupt_id in awaited:
             if answer.status == "resolved":
                 result = _to_result(answer.payload)
-                turns.append(
-                    await context.turns.submit_results(
-                        caller, run_input.thread_id, {answer.interrupt_id: result}, None, tools
-                    )
-                )
+                results_of_call = SubmittedResults({answer.interrupt_id: result}, request=request)
+                turns.append(await context.turns.submit(caller, run_input.thread_id, results_of_call))
             continue
         if answer.interrupt_id in inputs and answer.status == "resolved":
-            turns.append(
-                await context.turns.submit_input(caller, run_input.thread_id, answer.interrupt_id, answer.payload)
-            )
+            value = SubmittedInput(answer.interrupt_id, answer.payload)
+            turns.append(await context.turns.submit(caller, run_input.thread_id, value))
             continue
         if answer.interrupt_id in inputs:
             await context.runtime.cancel(run_input.thread_id, user_id=caller.user_id)
             continue
         approved = answer.status == "resolved" and _is_approved(answer.payload)
         grant = _grant_of(answer.payload) if approved else None
-        turn = await context.turns.submit_approval(
-            caller,
-            run_input.thread_id,
-            answer.interrupt_id,
-            approved=approved,
-            grant=grant,
-            reason="" if approved else _reason_of(answer.payload),
-            client_tools=tools,
-        )
-        turns.append(turn)
+        reason = "" if approved else _reason_of(answer.payload)
+        decision = SubmittedApproval(answer.interrupt_id, approved, grant, reason, request)
+        turns.append(await context.turns.submit(caller, run_input.thread_id, decision))
     return turns
 
 
 async def _submit_credential(
-    context: ServerContext, caller: Caller, session_id: str, answer: ResumeEntry
+    context: ServerContext, caller: Caller, session_id: str, answer: agui.ResumeEntry
 ) -> list[TurnRef]:
     """Submit an answer to a credential request, or close the request without one."""
     if answer.status == "resolved":
-        return [await context.turns.submit_credential(caller, session_id, answer.interrupt_id, answer.payload)]
+        credential = SubmittedCredential(answer.interrupt_id, answer.payload)
+        return [await context.turns.submit(caller, session_id, credential)]
     await context.runtime.credentials.decline(session_id, answer.interrupt_id, user_id=caller.user_id)
     return []
 
 
-def _calls_in(message: Message) -> CallsInMessage:
+def _calls_in(message: agui.Message) -> CallsInMessage:
     match message:
-        case ToolMessage():
+        case agui.ToolMessage():
             return CallsInMessage(answered_call_id=message.tool_call_id, result=_result(message))
-        case AssistantMessage():
+        case agui.AssistantMessage():
             return CallsInMessage(call_ids=tuple(call.id for call in message.tool_calls or ()))
         case _:
             return CallsInMessage()
 
 
-def _result(message: ToolMessage) -> dict[str, Any]:
+def _result(message: agui.ToolMessage) -> dict[str, Any]:
     """Return the result of a client's tool, with its error if it failed."""
     content = message.content
     parts = (
@@ -251,25 +245,25 @@ def _is_approved(payload: Any) -> bool:
             return False
 
 
-def _to_user_message(message: UserMessage, *, last: bool = False) -> LangoMessage:
+def _to_user_message(message: agui.UserMessage, *, last: bool = False) -> LangoMessage:
     """Return a user's message. Raise `ApiError` for an unreadable file in the last one."""
     if isinstance(message.content, str):
         return LangoMessage("user", message.content)
-    text = "".join(part.text for part in message.content if isinstance(part, TextPart))
-    media = [part for part in message.content if not isinstance(part, TextPart)]
+    text = "".join(part.text for part in message.content if isinstance(part, agui.TextPart))
+    media = [part for part in message.content if not isinstance(part, agui.TextPart)]
     return read_user_message(text, lambda: list(map(_file, count(1), media)), len(media), last=last)
 
 
-def _file(number: int, part: ImagePart | AudioPart | VideoPart | DocumentPart) -> Attachment:
+def _file(number: int, part: agui.ImagePart | agui.AudioPart | agui.VideoPart | agui.DocumentPart) -> Attachment:
     match part.metadata:
         case {"filename": str(name)}:
             pass
         case _:
             name = None
     match part.source:
-        case DataSource() as source:
+        case agui.DataSource() as source:
             return read_base64_file(number, name, source.mime_type, source.value)
-        case FileSource():
+        case agui.FileSource():
             raise ApiError(
                 400, "BadRequest", f"messages: no files are kept here by an id; send file {number} in base64, as data"
             )

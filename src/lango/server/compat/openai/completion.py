@@ -10,26 +10,8 @@ from typing import Any, assert_never
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from lango import events
 from lango.errors import LangoError
-from lango.events import (
-    Accepted,
-    ApprovalNeeded,
-    CredentialNeeded,
-    InputNeeded,
-    NodeProgress,
-    Queued,
-    Resumed,
-    TextDelta,
-    TextWithdrawn,
-    ThoughtDelta,
-    ToolEnd,
-    ToolProgress,
-    ToolStart,
-    TurnDone,
-    TurnError,
-    TurnEvent,
-    Usage,
-)
 from lango.server.compat.client_view import pause_note
 from lango.server.context import ServerContext
 from lango.server.errors import ApiError, to_api_error, turn_api_error
@@ -69,7 +51,7 @@ def openai_error_body(error: ApiError) -> dict[str, Any]:
     return {"error": {"message": str(error), "type": kind, "param": named and named[1], "code": error.type}}
 
 
-_Visible = TextDelta | ApprovalNeeded | InputNeeded | CredentialNeeded
+_Visible = events.TextDelta | events.ApprovalNeeded | events.InputNeeded | events.CredentialNeeded
 
 
 class Completion:
@@ -84,10 +66,10 @@ class Completion:
         self._turn = turn
         self._tool_calls = _ToolCalls(client_tools)
         # text before a tool call cannot be taken back from a stream
-        holds_text = only_json and context.runtime.may_call_tools
+        holds_text = only_json and context.runtime.app.may_call_tools
         self._final_text = LastText() if holds_text else FinalText()
         self._session_id = turn.session.name.id
-        self._root_name: str = context.runtime.agents()["name"]
+        self._root_name: str = context.runtime.app.agents()["name"]
         self._speakers = Speakers(self._root_name)
         self._no_usage: dict[str, Any] = {}
         """Part of every chunk but the last of a stream that ends with the usage."""
@@ -113,21 +95,34 @@ class Completion:
         async with aclosing(self._context.turns.follow(self._turn)) as items:
             async for item in items:
                 match item and item.event:
-                    case TextDelta() | ApprovalNeeded() | InputNeeded() | CredentialNeeded() as event:
+                    case (
+                        events.TextDelta()
+                        | events.ApprovalNeeded()
+                        | events.InputNeeded()
+                        | events.CredentialNeeded() as event
+                    ):
                         visible.append(event)
-                    case TextWithdrawn() as event:
+                    case events.TextWithdrawn() as event:
                         visible = without_withdrawn(visible, event)
-                    case ToolStart() | ToolEnd() as event:
+                    case events.ToolStart() | events.ToolEnd() as event:
                         self._tool_calls.add(event)
-                        if self._only_json and isinstance(event, ToolStart):
-                            visible = [shown for shown in visible if not isinstance(shown, TextDelta)]
-                    case TurnError(fatal=True) as event:
+                        if self._only_json and isinstance(event, events.ToolStart):
+                            visible = [shown for shown in visible if not isinstance(shown, events.TextDelta)]
+                    case events.TurnError(fatal=True) as event:
                         raise turn_api_error(event)
-                    case TurnDone() as event:
+                    case events.TurnDone() as event:
                         return self._body(visible, event)
-                    case None | Accepted() | Queued() | ThoughtDelta() | TurnError() | Resumed() | NodeProgress():
+                    case (
+                        None
+                        | events.Accepted()
+                        | events.Queued()
+                        | events.ThoughtDelta()
+                        | events.TurnError()
+                        | events.Resumed()
+                        | events.NodeProgress()
+                    ):
                         pass
-                    case ToolProgress():
+                    case events.ToolProgress():
                         pass
                     case _ as unexpected:
                         assert_never(unexpected)
@@ -145,34 +140,42 @@ class Completion:
                 for frame in self._frames(item.event):
                     yield frame
 
-    def _frames(self, event: TurnEvent) -> Iterator[str]:
+    def _frames(self, event: events.TurnEvent) -> Iterator[str]:
         yield from self._text_frames(event)
         match event:
-            case Queued(place=place):
+            case events.Queued(place=place):
                 yield f": queued, place {place}\n\n"
-            case ApprovalNeeded() | InputNeeded() | CredentialNeeded():
+            case events.ApprovalNeeded() | events.InputNeeded() | events.CredentialNeeded():
                 yield self._chunk({"content": self._visible_text(event)})
-            case ToolStart() | ToolEnd():
+            case events.ToolStart() | events.ToolEnd():
                 if executed := self._tool_calls.add(event):
                     yield self._chunk({"executed_tools": executed})
-            case TurnError(fatal=True):
+            case events.TurnError(fatal=True):
                 yield encode_error(turn_api_error(event))
-            case TurnDone():
+            case events.TurnDone():
                 yield from self._last_frames(event)
-            case Accepted() | TextDelta() | ThoughtDelta() | TurnError() | Resumed() | TextWithdrawn() | NodeProgress():
+            case (
+                events.Accepted()
+                | events.TextDelta()
+                | events.ThoughtDelta()
+                | events.TurnError()
+                | events.Resumed()
+                | events.TextWithdrawn()
+                | events.NodeProgress()
+            ):
                 pass
-            case ToolProgress():
+            case events.ToolProgress():
                 pass
             case _ as unexpected:
                 assert_never(unexpected)
 
-    def _text_frames(self, event: TurnEvent) -> Iterator[str]:
-        if isinstance(event, TextDelta) and (named := self._speakers.add(event)):
+    def _text_frames(self, event: events.TurnEvent) -> Iterator[str]:
+        if isinstance(event, events.TextDelta) and (named := self._speakers.add(event)):
             yield self._chunk({"speakers": named})
         if text := self._final_text.add(event):
             yield self._chunk({"content": text})
 
-    def _last_frames(self, done: TurnDone) -> Iterator[str]:
+    def _last_frames(self, done: events.TurnDone) -> Iterator[str]:
         if calls := self._tool_calls.client_calls:
             yield self._chunk({"tool_calls": [{"index": index} | call for index, call in enumerate(calls)]})
         yield self._chunk({}, self._finish_reason(done))
@@ -181,7 +184,7 @@ class Completion:
             yield _frame(self._head | kind | {"choices": [], "usage": _usage(done.usage)})
         yield "data: [DONE]\n\n"
 
-    def _body(self, visible: list[_Visible], done: TurnDone) -> dict[str, Any]:
+    def _body(self, visible: list[_Visible], done: events.TurnDone) -> dict[str, Any]:
         speakers = Speakers(self._root_name)
         for shown in visible:
             speakers.add(shown)
@@ -196,9 +199,9 @@ class Completion:
         return self._head | {"object": "chat.completion", "choices": [choice], "usage": _usage(done.usage)}
 
     def _visible_text(self, event: _Visible) -> str:
-        return event.text if isinstance(event, TextDelta) else pause_note(event, self._session_id)
+        return event.text if isinstance(event, events.TextDelta) else pause_note(event, self._session_id)
 
-    def _finish_reason(self, done: TurnDone) -> str:
+    def _finish_reason(self, done: events.TurnDone) -> str:
         return "tool_calls" if self._tool_calls.client_calls else finish_reason(done)
 
     def _chunk(self, delta: Mapping[str, Any], finish: str | None = None) -> str:
@@ -206,7 +209,7 @@ class Completion:
         return _frame(self._head | {"object": "chat.completion.chunk", "choices": [choice], **self._no_usage})
 
 
-def finish_reason(done: TurnDone) -> str:
+def finish_reason(done: events.TurnDone) -> str:
     """Return why the model ended its answer, in OpenAI's words."""
     return _FINISH_REASONS.get(done.finish_reason, "stop")
 
@@ -222,7 +225,7 @@ class Speakers:
 
     def add(self, event: _Visible) -> list[dict[str, Any]]:
         """Add what is shown; return its change to `named`, which a client merges by `index`."""
-        author = event.author if isinstance(event, TextDelta) else ""
+        author = event.author if isinstance(event, events.TextDelta) else ""
         changed = bool(author) and author != self._last
         self._last = author or self._last
         self.spoken.append((self._last, event))
@@ -238,17 +241,17 @@ class _ToolCalls:
         self.executed: list[dict[str, Any]] = []
         self._client_tools = client_tools
         self._index_by_call: dict[str, int] = {}
-        self._client_calls: dict[str, ToolStart] = {}
+        self._client_calls: dict[str, events.ToolStart] = {}
 
     @property
     def client_calls(self) -> list[dict[str, Any]]:
         """The calls that the client is to run, complete once the turn ended: an invalid one got its result here."""
         return [_client_call(start) for start in self._client_calls.values()]
 
-    def add(self, event: ToolStart | ToolEnd) -> list[dict[str, Any]]:
+    def add(self, event: events.ToolStart | events.ToolEnd) -> list[dict[str, Any]]:
         """Add an event; return its changes to `executed`."""
         call_id = event.call_id
-        if isinstance(event, ToolStart) and event.name in self._client_tools:
+        if isinstance(event, events.ToolStart) and event.name in self._client_tools:
             self._client_calls[call_id] = event
             return []
         index = self._index_by_call.setdefault(call_id, len(self._index_by_call))
@@ -256,15 +259,15 @@ class _ToolCalls:
         if index == len(self.executed):  # an approved call continues without a start
             piece |= {"id": call_id, "type": "function", "name": event.name}
             self.executed.append({})
-        if start := event if isinstance(event, ToolStart) else self._client_calls.pop(call_id, None):
+        if start := event if isinstance(event, events.ToolStart) else self._client_calls.pop(call_id, None):
             piece["arguments"] = tool_value_text(start.arguments)
-        if isinstance(event, ToolEnd):
+        if isinstance(event, events.ToolEnd):
             piece |= {"output": tool_value_text(event.result), "ok": event.ok}
         self.executed[index] |= piece
         return [piece]
 
 
-def _client_call(start: ToolStart) -> dict[str, Any]:
+def _client_call(start: events.ToolStart) -> dict[str, Any]:
     function = {"name": start.name, "arguments": tool_value_text(start.arguments)}
     return {"id": start.call_id, "type": "function", "function": function}
 
@@ -278,7 +281,7 @@ def encode_error(error: ApiError) -> str:
     return _frame(openai_error_body(error))
 
 
-def _usage(used: Usage) -> dict[str, Any]:
+def _usage(used: events.Usage) -> dict[str, Any]:
     return {
         "prompt_tokens": used.input_tokens,
         "completion_tokens": used.output_tokens,

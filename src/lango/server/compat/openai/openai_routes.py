@@ -55,6 +55,7 @@ from lango.server.openapi import EVENT_STREAM
 from lango.server.schemas import COMMON_ERRORS, SESSION_ID, IdempotencyKey, Responses
 from lango.server.security.auth import CurrentCaller, route_with_error_body
 from lango.server.streaming.sse import FrameStreamResponse
+from lango.turns.submissions import TurnRequest
 
 # an accepted turn is stored: a client that retries the request would send the message twice
 NO_RETRY = {"x-should-retry": "false"}
@@ -120,17 +121,18 @@ async def create_completion(
     context = context.agents.of_model(request_body.model, context)
     request_body.check_supported()
     tools, options = await request_body.read_turn()
+    turn_request = TurnRequest(key, tools, options)
     if session_id is not None:
         await context.check_may_write(caller, session_id)
-        turn = await submit_to_named_session(context, caller, session_id, request_body, tools, options, key)
+        turn = await submit_to_named_session(context, caller, session_id, request_body, turn_request)
     else:
         await context.authenticator.check_token_quota(caller)
         conversation = named_conversation(request_body, request.headers)
         if conversation and not conversation.has_several_sessions:
             session_id = conversation.session_id
-            turn = await submit_to_named_session(context, caller, session_id, request_body, tools, options, key)
+            turn = await submit_to_named_session(context, caller, session_id, request_body, turn_request)
         else:
-            turn = await submit_carried_history(context, caller, request_body, tools, options, key, conversation)
+            turn = await submit_carried_history(context, caller, request_body, turn_request, conversation)
     session_id = turn.session.name.id
     # headers are Latin-1; the client that sent another id knows it
     headers = {"X-Session-Id": session_id} | NO_RETRY if session_id.isascii() else NO_RETRY

@@ -49,8 +49,7 @@ from lango.store.sessions.client_history import find_by_input
 from lango.store.sessions.sessions import find_session_by_key
 from lango.store.sessions.window import read_message_page
 from lango.store.turns.client_requests import find_key_of_user
-from lango.tools import Tool
-from lango.turns.turn_input import ModelOptions
+from lango.turns.submissions import SubmittedMessage, SubmittedResults, TurnRequest
 
 _MAX_COMPARED = 20
 """How many sessions with the same newest user message are compared."""
@@ -68,45 +67,31 @@ async def submit_to_named_session(
     context: ServerContext,
     caller: Caller,
     session_id: str,
-    request: ChatRequest,
-    tools: Sequence[Tool],
-    options: ModelOptions,
-    key: str | None,
+    chat: ChatRequest,
+    request: TurnRequest,
 ) -> TurnRef:
     """Submit a turn to a session that the client names. Only new parts of the resent history are read.
 
     These are the user's messages at the end, and results of calls that still wait, anywhere in the history.
     """
     # in a thread: there may be thousands of results
-    calls = await asyncio.to_thread(lambda: [message.calls for message in request.messages])
+    calls = await asyncio.to_thread(lambda: [message.calls for message in chat.messages])
     results = collect_results(calls)
-    if request.ends_with_results:
-        attempt = key or uuid.uuid4().hex
-        return await submit_results(
-            context,
-            caller,
-            session_id,
-            results,
-            calls_answered_at_end(calls),
-            tools,
-            attempt,
-            require_all=True,
-            options=options,
-        )
-    sent = [message for message in request.messages if message.role not in ("system", "developer")]
+    if chat.ends_with_results:
+        new, attempt = calls_answered_at_end(calls), request.idempotency_key or uuid.uuid4().hex
+        return await submit_results(context, caller, session_id, results, new, request, attempt, require_all=True)
+    sent = [message for message in chat.messages if message.role not in ("system", "developer")]
     newest = sum(1 for _ in takewhile(lambda message: message.role == "user", reversed(sent)))
     users = [message for message in (sent if newest > 1 else sent[-1:]) if message.role == "user"]
     read = [message.to_user_message(context.settings.server, last=message is sent[-1]) for message in users]
-    return await submit_user_messages(context, caller, session_id, read, newest, key, tools, results, options)
+    return await submit_user_messages(context, caller, session_id, read, newest, results, request)
 
 
 async def submit_carried_history(
     context: ServerContext,
     caller: Caller,
-    request: ChatRequest,
-    tools: Sequence[Tool],
-    options: ModelOptions,
-    key: str | None,
+    chat: ChatRequest,
+    request: TurnRequest,
     conversation: NamedConversation | None = None,
     new_session_id: str | None = None,
     preferred_key: int | None = None,
@@ -115,10 +100,12 @@ async def submit_carried_history(
 
     `preferred_key` is the session that the client has the history from: it comes first, if it holds that history.
     """
-    messages = await asyncio.to_thread(read_history, request.messages, context.settings.server)
-    if request.ends_with_results:
+    messages = await asyncio.to_thread(read_history, chat.messages, context.settings.server)
+    if chat.ends_with_results:
         _check_all_results(messages)
-    once = None if key is None else await asyncio.to_thread(_OneTime.of, key, messages, tools, options)
+    once = None if request.idempotency_key is None else await asyncio.to_thread(_OneTime.of, request, messages)
+    if once:
+        request = replace(request, idempotency_key=once.key, digest=once.digest)
     if once and (turn := await once.find(context, caller)) is not None:
         return turn
     match = await _find_session(
@@ -126,31 +113,20 @@ async def submit_carried_history(
     )
     if match is not None:
         try:
-            return await _continue_session(context, caller, messages, match, tools, options, once)
+            return await _continue_session(context, caller, messages, match, request)
         except (StaleSession, CallNotWaiting):
             pass  # another request was faster: this one continues in a new session
     if once and (turn := await once.find(context, caller)) is not None:
         return turn  # the faster one was the same
     unique = once.key.rpartition(" ")[2][:32] if once else uuid.uuid4().hex
     session_id = new_session_id or (conversation.session_id if conversation else "chat-") + unique
-    stored_key, digest = (once.key, once.digest) if once else (None, None)
     *history, last = messages
     if last.role == "tool":
         results = {call.id: call.output or {} for call in last.tool_calls}
-        return await context.turns.submit_results(
-            caller, session_id, results, stored_key, tools, history=history, options=options, digest=digest
-        )
-    return await context.turns.submit(
-        caller,
-        session_id,
-        last.content,
-        stored_key,
-        attachments_of_message(last),
-        client_tools=tools,
-        history=history,
-        options=options,
-        digest=digest,
-    )
+        submission = SubmittedResults(results, history=history, request=request)
+    else:
+        submission = SubmittedMessage(last.content, attachments_of_message(last), history=history, request=request)
+    return await context.turns.submit(caller, session_id, submission)
 
 
 def _check_all_results(messages: Sequence[Message]) -> None:
@@ -168,39 +144,20 @@ async def _continue_session(
     caller: Caller,
     messages: Sequence[Message],
     match: _MatchingSession,
-    tools: Sequence[Tool],
-    options: ModelOptions,
-    once: "_OneTime | None",
+    request: TurnRequest,
 ) -> TurnRef:
     """Submit the turn to a session that holds the messages before it, if it still does."""
-    session_id, revision, last = match.session.name.id, match.session.revision, messages[-1]
+    last, request = messages[-1], replace(request, at_revision=match.session.revision)
     new = messages[match.message_count :]
     results = {item.id: item.output or {} for message in new for item in message.tool_calls}
     if last.role == "tool":
-        key = once.key if once else await results_key(context, match.session, results)
-        return await context.turns.submit_results(
-            caller,
-            session_id,
-            results,
-            key,
-            tools,
-            at_revision=revision,
-            options=options,
-            digest=once and once.digest,
-        )
-    return await context.turns.submit(
-        caller,
-        session_id,
-        last.content,
-        once and once.key,
-        attachments_of_message(last),
-        client_tools=tools,
-        results=results,
-        history=[item for item in new[:-1] if item.role == "user"],
-        at_revision=revision,
-        options=options,
-        digest=once and once.digest,
-    )
+        key = request.idempotency_key or await results_key(context, match.session, results)
+        submission = SubmittedResults(results, request=replace(request, idempotency_key=key))
+    else:
+        history = [item for item in new[:-1] if item.role == "user"]
+        files = attachments_of_message(last)
+        submission = SubmittedMessage(last.content, files, results=results, history=history, request=request)
+    return await context.turns.submit(caller, match.session.name.id, submission)
 
 
 class _OneTime(Struct, frozen=True):
@@ -211,14 +168,15 @@ class _OneTime(Struct, frozen=True):
     digest: str
 
     @classmethod
-    def of(cls, key: str, messages: Sequence[Message], tools: Sequence[Tool], options: ModelOptions) -> Self:
+    def of(cls, request: TurnRequest, messages: Sequence[Message]) -> Self:
         """Return the request of a client's idempotency key."""
+        key = request.idempotency_key or ""
         files = [file_fingerprint(file) for message in messages for file in attachments_of_message(message)]
         said = [repr(replace(message, media=())) for message in messages]
-        offered = [repr((tool.name, tool.description, tool.parameters)) for tool in tools]
+        offered = [repr((tool.name, tool.description, tool.parameters)) for tool in request.client_tools or ()]
         return cls(
             f"history {hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}",
-            idempotency_key("history", *said, *files, *offered, repr(options)),
+            idempotency_key("history", *said, *files, *offered, repr(request.options)),
         )
 
     async def find(self, context: ServerContext, caller: Caller) -> TurnRef | None:

@@ -62,7 +62,7 @@ async def compact(context: ServerContext, caller: Caller, body: CompactRequest) 
     messages = await asyncio.to_thread(read_history, read.messages, context.settings.server)
     instructions = "\n\n".join([*filter(None, [body.instructions]), *read.instructions])
     try:
-        summary, usage = await context.runtime.summarize(messages, instructions)
+        summary, usage = await context.runtime.app.summarize(messages, instructions)
     except UsageError as error:
         raise bad_request(str(error)) from error
     if caller.quota is not None:

@@ -13,24 +13,7 @@ from typing import Any, assert_never
 
 from msgspec import Struct, field
 
-from lango.events import (
-    Accepted,
-    ApprovalNeeded,
-    CredentialNeeded,
-    InputNeeded,
-    NodeProgress,
-    Queued,
-    Resumed,
-    TextDelta,
-    TextWithdrawn,
-    ThoughtDelta,
-    ToolEnd,
-    ToolProgress,
-    ToolStart,
-    TurnDone,
-    TurnError,
-    TurnEvent,
-)
+from lango import events
 from lango.server.compat.client_view import pause_note
 from lango.server.compat.openai.responses.response_ids import approval_request_id, item_id
 from lango.server.json_body import tool_value_text
@@ -76,7 +59,7 @@ class OutputItems:
         self._final_text = LastText() if only_last_text else FinalText()
         self._own_calls: dict[str, int] = {}
         """The indexes of the agent's own calls that run."""
-        self._client_calls: dict[str, ToolStart] = {}
+        self._client_calls: dict[str, events.ToolStart] = {}
 
     @property
     def items(self) -> list[Item]:
@@ -87,37 +70,37 @@ class OutputItems:
         items[self._open.index] = _with_text(self._open, "in_progress")
         return items
 
-    def add(self, event: TurnEvent) -> Iterator[StreamEvent]:
+    def add(self, event: events.TurnEvent) -> Iterator[StreamEvent]:
         """Add the next event of the turn; yield the events that stream its changes."""
         if text := self._final_text.add(event):
             yield from self._add_text("message", text)
         match event:
-            case ThoughtDelta():
+            case events.ThoughtDelta():
                 yield from self._add_text("reasoning", event.text)
-            case ToolStart() | ToolEnd():
+            case events.ToolStart() | events.ToolEnd():
                 yield from self._add_call_event(event)
-            case ApprovalNeeded():
+            case events.ApprovalNeeded():
                 yield from self._add_approval_request(event)
-            case InputNeeded() | CredentialNeeded():
+            case events.InputNeeded() | events.CredentialNeeded():
                 yield from self._add_text("message", pause_note(event, self._session_id))
-            case TurnDone() | TurnError(fatal=True):
+            case events.TurnDone() | events.TurnError(fatal=True):
                 yield from self._end(event)
             case (
-                Accepted()
-                | Queued()
-                | TextDelta()
-                | TextWithdrawn()
-                | TurnError()
-                | Resumed()
-                | NodeProgress()
-                | ToolProgress()
+                events.Accepted()
+                | events.Queued()
+                | events.TextDelta()
+                | events.TextWithdrawn()
+                | events.TurnError()
+                | events.Resumed()
+                | events.NodeProgress()
+                | events.ToolProgress()
             ):
                 pass
             case _ as unexpected:
                 assert_never(unexpected)
 
-    def _end(self, event: TurnDone | TurnError) -> Iterator[StreamEvent]:
-        if isinstance(event, TurnDone):
+    def _end(self, event: events.TurnDone | events.TurnError) -> Iterator[StreamEvent]:
+        if isinstance(event, events.TurnDone):
             yield from self._close_text("completed")
             for start in self._client_calls.values():
                 yield from self._add_client_call(start)
@@ -166,8 +149,8 @@ class OutputItems:
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
-    def _add_call_event(self, event: ToolStart | ToolEnd) -> Iterator[StreamEvent]:
-        if isinstance(event, ToolEnd):
+    def _add_call_event(self, event: events.ToolStart | events.ToolEnd) -> Iterator[StreamEvent]:
+        if isinstance(event, events.ToolEnd):
             yield from self._end_own_call(event)
         elif event.name in self._client_tools:
             self._client_calls[event.call_id] = event
@@ -196,7 +179,7 @@ class OutputItems:
             yield {"type": "response.mcp_call_arguments.delta", **place, "delta": arguments}
         yield {"type": "response.mcp_call_arguments.done", **place, "arguments": arguments}
 
-    def _end_own_call(self, end: ToolEnd) -> Iterator[StreamEvent]:
+    def _end_own_call(self, end: events.ToolEnd) -> Iterator[StreamEvent]:
         if start := self._client_calls.pop(end.call_id, None):  # an invalid call, which the agent answered itself
             yield from self._start_own_call(start.call_id, start.name, tool_value_text(start.arguments))
         elif end.call_id not in self._own_calls:  # a call that was approved continues without a start
@@ -216,7 +199,7 @@ class OutputItems:
             yield _done(index, item)
         self._own_calls.clear()
 
-    def _add_approval_request(self, needed: ApprovalNeeded) -> Iterator[StreamEvent]:
+    def _add_approval_request(self, needed: events.ApprovalNeeded) -> Iterator[StreamEvent]:
         yield from self._close_text("completed")
         item: Item = {
             "id": approval_request_id(self._response_id, needed.call_id),
@@ -228,7 +211,7 @@ class OutputItems:
         yield self._added(item)
         yield _done(len(self._items) - 1, item)
 
-    def _add_client_call(self, start: ToolStart) -> Iterator[StreamEvent]:
+    def _add_client_call(self, start: events.ToolStart) -> Iterator[StreamEvent]:
         index, arguments = len(self._items), tool_value_text(start.arguments)
         item = self._new_item(
             "function_call", "fc", status="in_progress", call_id=start.call_id, name=start.name, arguments=""

@@ -9,7 +9,6 @@ from lango.server.compat.openai.responses.response_ids import StoredResponse, fi
 from lango.server.compat.openai.responses.response_request import ResponseRequest
 from lango.server.compat.openai.responses.response_view import ResponseView
 from lango.server.compat.openai.responses.submission import (
-    TurnRequest,
     submit_after,
     submit_approvals,
     submit_history,
@@ -20,6 +19,7 @@ from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store.turns.turns import read_turn
+from lango.turns.submissions import TurnRequest
 
 
 async def submit_response(
@@ -58,12 +58,12 @@ async def _submit(
     parameters = body.parameters() | ({"_developer_messages": developer_messages} if developer_messages else {})
     instruction = "\n\n".join([*filter(None, [body.instructions]), *developer_messages])
     tools, options = await body.read_turn(context.runtime.app_name)
-    request = TurnRequest(tools, replace(options, instruction=instruction, client_request=parameters), key, unstored_id)
+    request = TurnRequest(key, tools, replace(options, instruction=instruction, client_request=parameters))
     is_all_new = previous is not None or body.conversation is not None
     if is_all_new and (read.earlier_approvals or (read.approvals and read.messages)):
         raise ApiError(400, "BadRequest", "input: an mcp_approval_response comes alone; send messages after its answer")
     if read.approvals:
-        return await submit_approvals(context, caller, read.approvals, request)
+        return await submit_approvals(context, caller, read.approvals, request, unstored_id)
     if previous is not None:
         return await submit_after(context, caller, previous, read, request)
     if body.conversation_id is not None:

@@ -158,7 +158,7 @@ async def cancel_response(response_id: ResponseIdPath, caller: CurrentCaller, co
         raise ApiError(400, "BadRequest", "only a response with background: true can be cancelled; leave others alone")
     if response.is_open:
         session_id = response.session.name.id
-        if not await context.runtime.take_back(session_id, response.turn, user_id=caller.user_id):
+        if not await context.runtime.withdraw(session_id, response.turn, user_id=caller.user_id):
             await context.runtime.cancel(session_id, user_id=caller.user_id, turn=response.turn)
     view = ResponseView(context, response)
     with suppress(ApiError):  # the body says that it was cancelled, or why it failed

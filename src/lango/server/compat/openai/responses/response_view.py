@@ -41,7 +41,7 @@ class ResponseView:
             response.session.name.id,
             self._model,
             {str(tool["name"]) for tool in tools},
-            only_last_text=options.shapes_answer and context.runtime.may_call_tools,
+            only_last_text=options.shapes_answer and context.runtime.app.may_call_tools,
         )
         self._status = "queued"
         self._usage: Usage | None = None

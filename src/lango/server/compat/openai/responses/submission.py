@@ -38,52 +38,38 @@ from lango.store.tool_calls.client_calls import read_client_calls
 from lango.store.turns.client_requests import find_key_of_session, last_message_of_turn
 from lango.store.turns.queue import find_newest_turn
 from lango.store.turns.turns import find_by_idempotency_key
-from lango.tools import Tool
+from lango.turns.submissions import SubmittedApproval, SubmittedMessage, SubmittedResults, TurnRequest
 from lango.turns.turn_input import ModelOptions
 
 APPROVAL = "_approval"
 """Where the stored parameters of a response name the approval request that it answers."""
 
 
-class TurnRequest(Struct, frozen=True):
-    """What a request brings besides its input."""
-
-    tools: Sequence[Tool]
-    options: ModelOptions
-    key: str | None = None
-    """The idempotency key."""
-    unstored_id: str | None = None
-    """A response that can be continued although it has `store: false`."""
-
-    @property
-    def new_session_id(self) -> str:
-        """The id of a new session for this request: the same for a repeated one."""
-        if self.key is None:
-            return f"resp-{uuid.uuid4().hex}"
-        return f"resp-{hashlib.sha256(self.key.encode()).hexdigest()[:32]}"
-
-
 async def submit_approvals(
-    context: ServerContext, caller: Caller, approvals: Sequence[Approval], request: TurnRequest
+    context: ServerContext,
+    caller: Caller,
+    approvals: Sequence[Approval],
+    request: TurnRequest,
+    unstored_id: str | None,
 ) -> TurnRef:
-    """Submit answers to approval requests, one turn after the other; return the last turn."""
+    """Submit answers to approval requests, one turn after the other; return the last turn.
+
+    `unstored_id` is a response that can be continued although it has `store: false`.
+    """
     turn: TurnRef | None = None
+    options = request.options or ModelOptions()
     for approval in approvals:
-        asked = await find_response(context, caller, approval.response_id, request.unstored_id)
+        asked = await find_response(context, caller, approval.response_id, unstored_id)
         if asked is None:
             raise ApiError(404, "NotFound", f"input: there is no approval request of {approval.response_id!r}")
-        turn = await context.turns.submit_approval(
-            caller,
-            asked.session.name.id,
+        parameters = {**(options.client_request or {}), APPROVAL: to_builtins(approval)}
+        answer = SubmittedApproval(
             approval.call_id,
-            approved=approval.approved,
+            approval.approved,
             reason=approval.reason,
-            client_tools=request.tools,
-            options=replace(
-                request.options,
-                client_request={**(request.options.client_request or {}), APPROVAL: to_builtins(approval)},
-            ),
+            request=replace(request, options=replace(options, client_request=parameters)),
         )
+        turn = await context.turns.submit(caller, asked.session.name.id, answer)
     assert turn
     return turn
 
@@ -98,7 +84,7 @@ async def submit_after(
             "BadRequest",
             "previous_response_id: that response is still in progress; wait for its end, or cancel it",
         )
-    session, key = previous.session, request.key
+    session, key = previous.session, request.idempotency_key
     if key is not None and await context.store.read(find_by_idempotency_key, session.key, key) is not None:
         return await _submit_new(context, caller, session, read, request)
     if await context.store.read(find_newest_turn, session) == previous.turn:
@@ -111,15 +97,7 @@ async def submit_to_session(
     context: ServerContext, caller: Caller, session_id: str, read: ReadInput, request: TurnRequest
 ) -> TurnRef:
     """Submit a turn to a session that the client names; of a resent history, only the new parts are read."""
-    return await submit_to_named_session(
-        context,
-        caller,
-        session_id,
-        _as_chat_request(read.messages),
-        request.tools,
-        request.options,
-        request.key,
-    )
+    return await submit_to_named_session(context, caller, session_id, _as_chat_request(read.messages), request)
 
 
 async def submit_history(context: ServerContext, caller: Caller, read: ReadInput, request: TurnRequest) -> TurnRef:
@@ -128,12 +106,17 @@ async def submit_history(context: ServerContext, caller: Caller, read: ReadInput
         context,
         caller,
         _as_chat_request(read.messages),
-        request.tools,
-        request.options,
-        request.key,
-        new_session_id=request.new_session_id,
+        request,
+        new_session_id=_new_session_id(request),
         preferred_key=session_key_of_response(read.response_ids[-1]) if read.response_ids else None,
     )
+
+
+def _new_session_id(request: TurnRequest) -> str:
+    """Return the id of a new session for a request: the same for a repeated one."""
+    if request.idempotency_key is None:
+        return f"resp-{uuid.uuid4().hex}"
+    return f"resp-{hashlib.sha256(request.idempotency_key.encode()).hexdigest()[:32]}"
 
 
 def _as_chat_request(messages: list[ChatMessage]) -> ChatRequest:
@@ -148,7 +131,7 @@ async def _fork(
     context: ServerContext, caller: Caller, previous: StoredResponse, request: TurnRequest
 ) -> SessionRecord:
     """Return a fork of a session at the end of a response; a repeated request gets the same one."""
-    source, new_id = previous.session.name.id, request.new_session_id
+    source, new_id = previous.session.name.id, _new_session_id(request)
     last = await context.store.read(last_message_of_turn, previous.session.key, previous.turn, previous.record)
     try:
         return await context.sessions.fork(source, user_id=caller.user_id, at=last, new_id=new_id)
@@ -165,40 +148,23 @@ async def _submit_new(
     at_revision: int | None = None,
 ) -> TurnRef:
     """Submit input that is all new to a session; a repeated request returns its turn."""
-    digest: str | None = None
-    if request.key is not None:
+    request = replace(request, at_revision=at_revision)
+    if (key := request.idempotency_key) is not None:
         digest = idempotency_key("input", *map(repr, read.messages))
-        known = await context.store.read(find_key_of_session, session.key, request.key)
+        request = replace(request, digest=digest)
+        known = await context.store.read(find_key_of_session, session.key, key)
         if known is not None:
             known.check(digest)
             return TurnRef(session, known.turn)
     open_calls = {waiting.call.id for waiting in await context.store.read(read_client_calls, session)}
     new = await asyncio.to_thread(_new_input, read.messages, open_calls, context.settings.server)
     if not new.messages:
-        return await context.turns.submit_results(
-            caller,
-            session.name.id,
-            new.results,
-            request.key,
-            request.tools,
-            at_revision=at_revision,
-            options=request.options,
-            digest=digest,
-        )
-    *history, last = new.messages
-    return await context.turns.submit(
-        caller,
-        session.name.id,
-        last.content,
-        request.key,
-        attachments_of_message(last),
-        client_tools=request.tools,
-        results=new.results,
-        history=history,
-        at_revision=at_revision,
-        options=request.options,
-        digest=digest,
-    )
+        submission = SubmittedResults(new.results, request=request)
+    else:
+        *history, last = new.messages
+        files = attachments_of_message(last)
+        submission = SubmittedMessage(last.content, files, results=new.results, history=history, request=request)
+    return await context.turns.submit(caller, session.name.id, submission)
 
 
 class _NewInput(Struct, frozen=True):

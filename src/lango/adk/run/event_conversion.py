@@ -1,82 +1,26 @@
-"""Run ADK's Runner once, convert its events to turn events, and check how it ended."""
+"""Convert the events of ADK's Runner to turn events, and check how its run ended."""
 
-import functools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import aclosing
+from collections.abc import Iterator
 
-from google.adk.agents.run_config import RunConfig
 from google.adk.events import Event
-from google.adk.runners import Runner
-from google.adk.telemetry import ContentCapturingMode, TelemetryConfig
 from google.genai import types
 
 from lango.adk.agents.transfers import TRANSFER_TOOL
 from lango.adk.events.events_to_rows import output_text
 from lango.adk.model.direct_text import TextSink
-from lango.adk.run.model_call_stats import usage_counts
+from lango.adk.run.model_call_stats import usage_of_response
 from lango.adk.run.turn_state import TurnState
 from lango.errors import AgentFailed, AgentNotFound, EmptyAnswer, LangoError
 from lango.events import ApprovalNeeded, ToolEnd, TurnError, TurnEvent, to_plain_values
 from lango.messages import ToolCall
 from lango.providers import protocol as providers
-from lango.store import SessionId
 from lango.store.codec.records import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, as_datetime
 from lango.store.codec.rows import approval_subject
 from lango.store.tool_calls.credential_requests import credential_event
 from lango.store.tool_calls.input_requests import input_event
-from lango.telemetry.traces import is_tracing
 from lango.turns.turn_progress import TurnProgress
 
-_MAX_LLM_CALLS = 1_000_000
-_TOOL_THREADS = 32
 _REQUEST_PREFIX = "adk_request_"  # ADK asks the user by calls with such names
-_REQUESTS = (CONFIRMATION_CALL, INPUT_CALL, CREDENTIAL_CALL)
-
-
-async def run_adk(
-    runner: Runner,
-    name: SessionId,
-    message: types.Content,
-    invocation_id: str | None,
-    progress: TurnProgress,
-    read_requests: Callable[[TurnProgress], Awaitable[None]],
-    *,
-    on_event: Callable[[Event], None],
-    capture_content: bool = False,
-) -> AsyncGenerator[TurnEvent, None]:
-    """Run the agent on a message that is already stored, and yield the events of the run.
-
-    `read_requests` reads the requests to a person that are open now into the progress; `on_event` gets each
-    event of ADK.
-    """
-    config = RunConfig.model_validate(
-        {
-            "streaming_mode": "sse",
-            # the plugin limits model calls: ADK's own limit would end the turn without an answer
-            "max_llm_calls": _MAX_LLM_CALLS,
-            # a user's blocking function must not stop the other turns of this process
-            "tool_thread_pool_config": {"max_workers": _TOOL_THREADS},
-            # by default, ADK puts messages on its spans
-            "telemetry": _telemetry(capture_content, is_tracing()),
-        }
-    )
-    run: AsyncGenerator[Event, None] = runner.run_async(
-        user_id=name.user_id, session_id=name.id, invocation_id=invocation_id, new_message=message, run_config=config
-    )
-    async with aclosing(run) as events:
-        async for event in events:
-            if not event.partial and any(call.name in _REQUESTS for call in event.get_function_calls()):
-                await read_requests(progress)
-            on_event(event)
-            for turn_event in to_turn_events(event, progress):
-                yield turn_event
-
-
-@functools.cache
-def _telemetry(capture_content: bool, is_traced: bool) -> TelemetryConfig:
-    mode = ContentCapturingMode.SPAN_ONLY if capture_content else ContentCapturingMode.NO_CONTENT
-    # ADK copies every value of a request for its newer attributes, even where no span is recorded: 50 ms for 40,000
-    return TelemetryConfig(capture_message_content=mode, genai_semconv_stability_opt_in=None if is_traced else "stable")
 
 
 def to_turn_events(event: Event, progress: TurnProgress) -> Iterator[TurnEvent]:
@@ -183,10 +127,8 @@ def _add_usage(event: Event, progress: TurnProgress) -> None:
         return
     if event.finish_reason:
         progress.finish_reason = str(event.finish_reason.value).lower()
-    usage = event.usage_metadata
-    if usage is None:
-        return
-    progress.add_tokens(event.model_version or "", *usage_counts(usage))
+    if event.usage_metadata is not None:
+        progress.add_usage(event.model_version or "", usage_of_response(event.usage_metadata))
 
 
 def transfer_failure(state: TurnState) -> AgentNotFound | None:

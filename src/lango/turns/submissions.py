@@ -1,0 +1,87 @@
+"""Define what a client submits to a session: a message, results of tools, or an answer to what a turn waits for."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from lango.grants import NewGrant
+from lango.messages import Attachment, Message
+from lango.tools import Tool
+from lango.turns.turn_input import ModelOptions
+
+
+class TurnRequest(Struct, frozen=True):
+    """What the client's request sets for the turn, besides what it submits."""
+
+    idempotency_key: str | None = None
+    """The same key again returns the same turn; with another request it raises `IdempotencyKeyReused`."""
+    client_tools: Sequence[Tool] | None = None
+    """Tools that the client runs: their calls end the turn. None: after a pause, those of the turn that paused."""
+    options: ModelOptions | None = None
+    """They hold for the model calls of this turn. None: after a pause, those of the turn that paused."""
+    at_revision: int | None = None
+    """Raise `StaleSession`, and store nothing, unless the session has this revision and no running or queued turn."""
+    digest: str | None = None
+    """What a repeated idempotency key must come with; None: it must come with the same message."""
+
+
+class SubmittedMessage(Struct, frozen=True):
+    """A message of the user. A workflow that waits for input gets its text, unless results or a history are with it."""
+
+    text: str
+    attachments: Sequence[Attachment] = ()
+    state_delta: Mapping[str, Any] = {}
+    """Changes the session's state when the turn starts."""
+    results: Mapping[str, Mapping[str, Any]] = {}
+    """Results of open client calls, by their ids; the message closes the other ones."""
+    history: Sequence[Message] = ()
+    """Earlier messages of the client: stored before this one in the same transaction, and marked as the client's."""
+    request: TurnRequest = TurnRequest()
+
+
+class SubmittedResults(Struct, frozen=True):
+    """Results of client calls and long-running tools. The model continues when all calls of its answer have one."""
+
+    results: Mapping[str, Mapping[str, Any]]
+    """By the calls' ids; those of calls that wait for none are left out."""
+    will_continue: bool | None = False
+    """Whether these are updates of long-running tools, which more results follow; None: they may."""
+    history: Sequence[Message] = ()
+    """A history that ends with the calls: the session starts with it."""
+    request: TurnRequest = TurnRequest()
+
+
+class SubmittedApproval(Struct, frozen=True):
+    """The answer to an approval request. It is accepted once, whatever idempotency key its request has."""
+
+    call_id: str
+    approved: bool
+    grant: NewGrant | None = None
+    """Later calls of the tool in this session that fit it run without asking."""
+    reason: str = ""
+    """The model reads it as the result of a refused call."""
+    request: TurnRequest = TurnRequest()
+
+
+class SubmittedInput(Struct, frozen=True):
+    """The answer to an input request of a workflow, or to a question of a running tool."""
+
+    call_id: str
+    value: Any
+    """A text is read as JSON where the schema of the request does not accept a text."""
+    decline: bool = False
+    """The running tool learns that the user gives no answer."""
+    request: TurnRequest = TurnRequest()
+
+
+class SubmittedCredential(Struct, frozen=True):
+    """The answer to a credential request."""
+
+    call_id: str
+    value: Any
+    """The address that the user was sent to after allowing the access, a key, or ADK's own JSON."""
+    request: TurnRequest = TurnRequest()
+
+
+Submission = SubmittedMessage | SubmittedResults | SubmittedApproval | SubmittedInput | SubmittedCredential
