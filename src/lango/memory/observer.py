@@ -59,9 +59,10 @@ class Observer:
         self._pauses: dict[SessionId, tuple[float, float]] = {}  # when each ends, and its length
         self._condense_at: dict[SessionId, int] = {}  # the size of notes that could not be condensed, and some more
 
-    def use_model(self, model: MemoryModel) -> None:
-        """Observe with another model from the next request on; the limits stay."""
+    def use_model(self, model: MemoryModel, limits: MemoryThresholds) -> None:
+        """Observe with another model, and its limits, from the next request on."""
         self._model = model
+        self._limits = limits
 
     async def observe(self, name: SessionId) -> None:
         """Observe messages above the threshold, and condense observations above theirs.

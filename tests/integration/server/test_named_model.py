@@ -2,13 +2,14 @@
 
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 from google.adk.agents import LlmAgent
 
 from lango import Settings, open_runtime
+from lango.adk.run.context_limits import ContextLimits
 from lango.errors import UsageError
 from lango.providers.catalog import resolve
 from lango.runtime.runtime import Runtime
@@ -109,7 +110,11 @@ async def test_the_agents_with_the_same_model_and_the_memory_change_with_it(
         memory = {"enabled": True, "observe_at_tokens": 1, "keep_turns": 0}
         settings = settings_with(sqlite_url, lab.url, memory=memory)
         async with open_runtime(settings, root_agent=root) as runtime:
+            limits = cast("ContextLimits", vars(vars(runtime)["_engine"])["_limits"])
+            assert limits.thresholds
+            small = limits.thresholds.notes_tokens
             await runtime.use_model("lab/large", KEY)
+            assert limits.thresholds.notes_tokens > small, "the context of the local model is small"
             assert [getattr(agent.model, "model", "") for agent in (root, *subs)] == ["large", "large", "smollm2"]
             await runtime.run("s", "hello " * 200)
             await runtime.memory.settle()

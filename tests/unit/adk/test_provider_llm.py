@@ -322,6 +322,20 @@ async def test_h1_a_small_context_window_also_holds_prompt_tools_and_answer() ->
     assert len(provider.requests[0].messages) == 7
 
 
+async def test_h1_a_context_window_that_grows_is_used_at_once() -> None:
+    """A larger model may answer to the same name, once it is downloaded."""
+    sizes = [1_500]
+    provider = ScriptedProvider(["a", "b"])
+    llm = ProviderLlm(provider, "m", context_tokens=lambda: sizes[-1])
+    small = llm.window_rules.budget_tokens
+    await answers(llm, request(*long_history()))
+    sizes.append(3_000)
+    assert llm.window_rules.budget_tokens == small + 1_500
+    await answers(llm, request(*long_history()))
+    first, second = (len(sent.messages) for sent in provider.requests)
+    assert second > first + 10
+
+
 async def test_h2_at_most_100_messages_unless_memory_is_on() -> None:
     provider = ScriptedProvider(["a", "b"])
     many = request(*[str(n) for n in range(150)])

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -59,7 +60,11 @@ class ModelRegistry:
         """Give a user's agent a model by its name."""
         made = self.get(model)
         agent.model = SubstituteModel(
-            _original_model(agent), made.provider, made.model, context_tokens=made.context_tokens, **self._limits
+            _original_model(agent),
+            made.provider,
+            made.model,
+            context_tokens=lambda: made.context_tokens,
+            **self._limits,
         )
 
     async def replace(self, root: Any, model: str) -> None:
@@ -127,7 +132,8 @@ class ModelRegistry:
 
     def _build(self, model: str) -> ProviderLlm:
         provider, name = self._resolve(model)
-        context_tokens = provider.context_tokens(name) if isinstance(provider, ContextSizedProvider) else None
+        # asked for each request: another model may answer to the same name, once it is downloaded
+        context_tokens = partial(provider.context_tokens, name) if isinstance(provider, ContextSizedProvider) else None
         provider = self._observed(provider)
         if self._provider is None:
             fallback = self._settings.agent.fallback_model

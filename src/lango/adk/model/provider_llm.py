@@ -6,7 +6,7 @@ response. Whatever the history, the request is valid and fits the budget.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -88,7 +88,7 @@ class ProviderLlm(BaseLlm):
 
     _provider: Provider = PrivateAttr()
     _budget_tokens: int = PrivateAttr()
-    _context_tokens: int | None = PrivateAttr()
+    _context_tokens: int | Callable[[], int | None] | None = PrivateAttr()
     _max_messages: int | None = PrivateAttr()
     _max_turns: int | None = PrivateAttr()
     _counter: TokenCounter = PrivateAttr()
@@ -100,7 +100,7 @@ class ProviderLlm(BaseLlm):
         model: str,
         *,
         budget_tokens: int | None = None,
-        context_tokens: int | None = None,
+        context_tokens: int | Callable[[], int | None] | None = None,
         max_messages: int | None = DEFAULT_MAX_MESSAGES,
         max_turns: int | None = None,
         counter: TokenCounter | None = None,
@@ -123,14 +123,14 @@ class ProviderLlm(BaseLlm):
         """The limits of the messages of the next request."""
         factor = self._counter.factor(f"{self._provider.name}/{self.model}")
         budget = self._budget_tokens
-        if self._context_tokens:
-            budget = max(1, min(budget, self._context_tokens - int(self._reserved_tokens * factor)))
+        if context_tokens := self.context_tokens:
+            budget = max(1, min(budget, context_tokens - int(self._reserved_tokens * factor)))
         return WindowRules(budget, self._max_messages, self._max_turns, factor)
 
     @property
     def context_tokens(self) -> int | None:
         """The model's context window, if it is known to be small."""
-        return self._context_tokens
+        return self._context_tokens() if callable(self._context_tokens) else self._context_tokens
 
     @property
     def capabilities(self) -> LlmCapabilities:
@@ -223,8 +223,8 @@ class ProviderLlm(BaseLlm):
         """Return the messages that quote the memory and what was recalled, and the newest that fit beside them."""
         reserved = self._reserved_tokens = reserved_tokens(request)
         budget = self._counter.budget(self._budget_tokens, self._counter_key(request)) + reserved
-        if self._context_tokens:
-            room = self._context_tokens - (request.max_tokens or 0)
+        if context_tokens := self.context_tokens:
+            room = context_tokens - (request.max_tokens or 0)
             budget = min(budget, self._counter.budget(room, self._counter_key(request)))
         # the memory takes at most half of the room, and none if the current message needs all of it
         memory = quote(recalled, max(0, (budget - reserved) // 2))

@@ -6,7 +6,7 @@ from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.run.agent_app import AgentApp
 from lango.config import Settings
 from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, messages_to_load
-from lango.memory import MemoryModel, thresholds_for
+from lango.memory import MemoryModel, MemoryThresholds, thresholds_for
 
 
 class ContextLimits:
@@ -20,12 +20,17 @@ class ContextLimits:
         self.max_messages = messages_to_load(None if memory.enabled else history.max_messages)
         self.memory_model: MemoryModel | None = None
         """None: the memory is off."""
-        self.thresholds = None
+        self.thresholds: MemoryThresholds | None = None
         """The thresholds of the memory; None: it is off."""
-        if memory.enabled:
-            agent_context, self.memory_model = app.models.memory_model(app.root)
+        self.update()
+
+    def update(self) -> None:
+        """Compute the limits of the memory from the models that answer and observe now."""
+        if self._memory_settings.enabled:
+            agent_context, model = self._app.models.memory_model(self._app.root)
+            self.memory_model = model
             self.thresholds = thresholds_for(
-                memory, self.budget_tokens, agent_context, self.memory_model.context_tokens
+                self._memory_settings, self.budget_tokens, agent_context, model.context_tokens
             )
 
     @property

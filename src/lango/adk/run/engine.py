@@ -118,8 +118,9 @@ class AdkEngine:
     async def use_model(self, model: str) -> None:
         """Answer with another model from the next model call on, and observe with it where that was the model."""
         await self.app.models.replace(self.app.root, model)
-        if self._observer is not None and not self._settings.memory.model:
-            self._observer.use_model(self.app.models.memory_model(self.app.root)[1])
+        self._limits.update()
+        if self._observer is not None and self._limits.memory_model and self._limits.thresholds:
+            self._observer.use_model(self._limits.memory_model, self._limits.thresholds)
 
     async def load(self) -> None:
         """Load local models now, so that the first turn does not wait for it."""
