@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import pytest_asyncio
@@ -19,6 +19,8 @@ from tests.browser.page_actions import answer, ask, send, session_id, wait_until
 from tests.browser.page_monitor import PageMonitor, check_accessibility
 from tests.browser.site import PAUSE, Site, serving_script
 
+SENT_SCRIPTS = """performance.getEntriesByType("resource")
+    .filter((entry) => entry.name.endsWith(".js") && entry.transferSize > 0).map((entry) => entry.name)"""
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 RICH = """# Title
 
@@ -50,24 +52,24 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         yield site
 
 
-@pytest.mark.parametrize(
-    ("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390)], ids=["light", "dark", "phone"]
-)
-async def test_axe_finds_no_violations(open_page: OpenPage, site: Site, scheme: str, width: int) -> None:
-    page = await open_page(color_scheme=scheme, viewport={"width": width, "height": 800}, reduced_motion="reduce")
+@pytest.mark.parametrize(("width", "schemes"), [(1280, ("light", "dark")), (390, ("light",))], ids=["desktop", "phone"])
+async def test_axe_finds_no_violations(
+    open_page: OpenPage, site: Site, width: int, schemes: tuple[Literal["light", "dark"], ...]
+) -> None:
+    page = await open_page(viewport={"width": width, "height": 800})
     site.script.add([ThoughtDelta("hm"), TextDelta(RICH), Finish("stop")])
     site.script.add(ToolCall("c1", "look", {"path": "a"}), ToolCall("c2", "wipe", {"path": "b"}))
     site.script.add(ProviderRejected("it does not want to", provider="scripted", status=400))
     await page.goto(site.url)
     await expect(page.get_by_role("heading", name="What can I do for you?")).to_be_visible()
-    await check_accessibility(page)
+    await check_accessibility(page, *schemes)
     await ask(page, "show me", "quoted")
     await send(page, "now the tools")
     await expect(page.get_by_role("button", name="Approve")).to_be_visible()
     await wait_until_finished(page)
     await answer(page).locator("summary").first.click()
-    await check_accessibility(page)
-    await check_inbox(page)
+    await check_accessibility(page, *schemes)
+    await check_inbox(page, *schemes)
     await page.get_by_role("button", name="Always").click()
     await page.get_by_role("menuitem", name="Always for wipe in this conversation").click()
     await expect(answer(page)).to_contain_text("It does not want to")
@@ -76,32 +78,32 @@ async def test_axe_finds_no_violations(open_page: OpenPage, site: Site, scheme: 
     await page.get_by_role("button", name="Details of this conversation").click()
     for tab in ("Trace", "Usage", "Memory"):
         await page.get_by_role("tab", name=tab).click()
-        await check_accessibility(page)
+        await check_accessibility(page, *schemes)
     await page.get_by_role("tab", name="Grants").click()
     await expect(page.get_by_role("list", name="Grants")).to_contain_text("whatever the arguments")
-    await check_accessibility(page)
+    await check_accessibility(page, *schemes)
     await page.get_by_role("tab", name="Artifacts").click()
     await page.get_by_role("button", name="All versions").click()
     await expect(page.get_by_role("list", name="Versions of notes/today.txt").get_by_role("listitem")).to_have_count(2)
-    await check_accessibility(page)
+    await check_accessibility(page, *schemes)
     await page.get_by_role("button", name="Close the details").click()
     await page.get_by_role("button", name="Actions for this conversation").click()
     await expect(page.get_by_role("menu")).to_be_visible()
-    await check_accessibility(page)
+    await check_accessibility(page, *schemes)
     await page.get_by_role("menuitem", name="Delete").click()
     await expect(page.get_by_role("dialog")).to_be_visible()
-    await check_accessibility(page)
+    await check_accessibility(page, *schemes)
     await page.get_by_role("button", name="Cancel").click()
 
 
-async def check_inbox(page: Page) -> None:
+async def check_inbox(page: Page, *schemes: Literal["light", "dark"]) -> None:
     """Check the inbox with a request in it."""
     if await page.get_by_role("button", name="Open the list").is_visible():
         await page.get_by_role("button", name="Open the list").click()
     await page.locator("#inbox").click()
     inbox = page.get_by_role("dialog", name="Inbox")
     await expect(inbox.get_by_role("group", name="May wipe run?").first).to_be_visible()
-    await check_accessibility(page)
+    await check_accessibility(page, *schemes)
     await inbox.get_by_role("button", name="Close").click()
     await expect(page.locator("#inbox")).to_be_focused()
     await page.keyboard.press("Escape")
@@ -205,6 +207,7 @@ async def test_the_theme_follows_the_system_until_the_user_chooses_one(open_page
     assert light != dark
     await page.reload()
     await expect(page.get_by_role("button", name="Theme: light")).to_be_visible()
+    assert await page.evaluate(SENT_SCRIPTS) == [], "the browser has kept the modules"
     assert await page.evaluate("getComputedStyle(document.body).backgroundColor") == light
     await page.get_by_role("button", name="Theme: light").click()
     assert await page.evaluate("getComputedStyle(document.body).backgroundColor") == dark

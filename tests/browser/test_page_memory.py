@@ -12,7 +12,6 @@ from lango.config import MemorySettings
 from lango.providers import Request
 from lango.testing import Answer
 from tests.agents.memory_parts import Roles, noted, shown_to
-from tests.browser.conftest import OpenPage
 from tests.browser.page_monitor import check_accessibility
 from tests.browser.site import Site, serving_script
 
@@ -47,7 +46,7 @@ async def open_memory(page: Page, site: Site) -> None:
     await page.get_by_role("tab", name="Memory").click()
 
 
-async def test_notes_show_their_origin_and_cost_and_link_to_their_messages(page: Page, site: Site) -> None:
+async def test_notes_are_accessible_and_show_their_cost_origin_and_messages(page: Page, site: Site) -> None:
     await open_memory(page, site)
     panel = page.get_by_role("tabpanel", name="Memory")
     notes = panel.get_by_role("list", name="Notes").get_by_role("listitem")
@@ -60,6 +59,7 @@ async def test_notes_show_their_origin_and_cost_and_link_to_their_messages(page:
     await expect(first).to_contain_text("observation · scripted/")
     await expect(first).to_contain_text(re.compile(r"batch 1: [\d,]+ tokens in, \d+ out"))
     await expect(panel.get_by_text(f"Messages up to {remembered.observed_seq} were observed.")).to_be_visible()
+    await check_accessibility(page, "light", "dark")
     spent = (await site.runtime.sessions.usage("s")).memory
     await page.get_by_role("tab", name="Usage").click()
     totals = page.get_by_role("tabpanel", name="Usage").locator(".totals")
@@ -107,14 +107,6 @@ async def test_rewound_notes_are_shown_on_request(page: Page, site: Site) -> Non
     await expect(rewound).to_have_count(0)
     await panel.get_by_role("checkbox", name="Include condensed and rewound notes").check()
     await expect(rewound.first).to_be_visible()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_the_memory_view_is_accessible(open_page: OpenPage, site: Site, scheme: str) -> None:
-    page = await open_page(color_scheme=scheme)
-    await open_memory(page, site)
-    await expect(page.get_by_role("list", name="Notes")).to_be_visible()
-    await check_accessibility(page)
 
 
 async def test_the_usage_view_shows_the_tokens_of_notes(page: Page, site: Site) -> None:

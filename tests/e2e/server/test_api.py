@@ -293,6 +293,19 @@ async def test_a_part_of_the_page_that_is_known_is_not_sent_again(server: Server
         assert (again.status_code, again.content) == (304, b"")
 
 
+async def test_a_browser_keeps_the_parts_of_a_version_of_the_page(server: Server) -> None:
+    async with server.client() as client:
+        page = await client.get("/")
+        assert page.headers["cache-control"] == "no-cache"
+        script, version = re.findall(r'src="(/page/([0-9a-f]{16})/page\.js)"', page.text)[0]
+        part = await client.get(script)
+        assert part.headers["cache-control"] == "public, max-age=31536000, immutable"
+        assert (await client.get("/page/page.js")).headers["cache-control"] == "no-cache"
+        of_an_older_page = await client.get(script.replace(version, "0" * 16))
+        assert of_an_older_page.headers["cache-control"] == "no-cache", "it is not what that version had"
+        assert of_an_older_page.content == part.content
+
+
 # -- every example of the OpenAPI description is sent, and the response matches it ------------------------------------
 
 

@@ -110,8 +110,8 @@ async def test_the_agents_with_the_same_model_and_the_memory_change_with_it(
         memory = {"enabled": True, "observe_at_tokens": 1, "keep_turns": 0}
         settings = settings_with(sqlite_url, lab.url, memory=memory)
         async with open_runtime(settings, root_agent=root) as runtime:
-            engine: dict[str, Any] = vars(vars(runtime)["_engine"])
-            limits = engine["_limits"]
+            engine: Any = vars(runtime)["_engine"]
+            limits: Any = engine._limits
             assert isinstance(limits, ContextLimits)
             assert limits.thresholds
             small = limits.thresholds.notes_tokens

@@ -1,6 +1,7 @@
 """Serve the web page and its static files from the package."""
 
 import hashlib
+import re
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -22,6 +23,7 @@ _POLICY = (
     # only the sanitizer may create markup
     "require-trusted-types-for 'script'; trusted-types dompurify"
 )
+_VERSION = re.compile("[0-9a-f]{16}")
 _TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -71,11 +73,17 @@ async def read_part(name: str, etag: str | None = Header(None, alias="If-None-Ma
 
 
 def _file_response(name: str, etag: str | None) -> Response:
-    file = _files().get(name)
-    if file is None:
+    files, version = _files()
+    folder, _, rest = name.partition("/")
+    if _VERSION.fullmatch(folder):
+        name = rest
+    content = files.get(name)
+    if content is None:
         raise HTTPException(404, "the page has no such file")
-    content, tag = file
-    headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache", "ETag": tag}
+    tag = f'"{_digest(content)}"'
+    # a page that was loaded before an update asks for its own version, and is given the files that there are now
+    caching = "public, max-age=31536000, immutable" if folder == version else "no-cache"
+    headers = {"Content-Security-Policy": _POLICY, "Cache-Control": caching, "ETag": tag}
     if etag == tag:
         return Response(status_code=304, headers=headers)
     media_type = _TYPES["." + name.rpartition(".")[2]]
@@ -83,17 +91,28 @@ def _file_response(name: str, etag: str | None) -> Response:
 
 
 @cache
-def _files() -> dict[str, tuple[bytes, str]]:
-    """Read all files once: no name that a client sends becomes a path."""
-    return dict(_read_folder(resources.files("lango.server.web") / "static", ""))
+def _files() -> tuple[dict[str, bytes], str]:
+    """Read all files once, and give them a version: no name that a client sends becomes a path.
+
+    The page loads its script and styles from a folder of that version, and the script its modules beside it. A browser
+    keeps them: a reload requests none again.
+    """
+    files = dict(_read_folder(resources.files("lango.server.web") / "static", ""))
+    version = _digest(b"".join(content for _, content in sorted(files.items())))
+    files["index.html"] = files["index.html"].replace(b'"/page/', f'"/page/{version}/'.encode())
+    return files, version
 
 
-def _read_folder(folder: Traversable, prefix: str) -> list[tuple[str, tuple[bytes, str]]]:
-    files: list[tuple[str, tuple[bytes, str]]] = []
+def _read_folder(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
+    files: list[tuple[str, bytes]] = []
     for entry in folder.iterdir():
         if entry.is_dir():
             files += _read_folder(entry, f"{prefix}{entry.name}/")
         elif f".{entry.name.rpartition('.')[2]}" in _TYPES:
-            content = entry.read_bytes()
-            files.append((prefix + entry.name, (content, f'"{hashlib.sha256(content).hexdigest()[:16]}"')))
+            files.append((prefix + entry.name, entry.read_bytes()))
     return files
+
+
+@cache
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
