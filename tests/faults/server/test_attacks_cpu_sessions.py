@@ -234,7 +234,7 @@ def _import(make: Lines, *, statuses: tuple[int, ...] = (201,), say: bool = True
 
 
 MANY: Any = [{"b": 1}] * 20_000
-ATTACKS["an_import_of_many_messages"] = _import(lambda: [message(at, f"message {at} " * 20) for at in range(1, 10_001)])
+ATTACKS["an_import_of_many_messages"] = _import(lambda: [message(at, f"message {at} " * 20) for at in range(1, 3_001)])
 ATTACKS["an_import_of_long_messages"] = _import(lambda: [message(at, "word " * 1_000_000) for at in range(1, 9)])
 ATTACKS["an_import_of_one_long_word"] = _import(lambda: [message(1, "a" * 19_000_000)])
 ATTACKS["an_import_of_a_word_that_is_too_long"] = _import(lambda: [message(1, "a" * 40_000_000)], statuses=(413,))
@@ -245,22 +245,22 @@ ATTACKS["an_import_of_a_deep_line"] = _import(
 )
 
 
-def states(count: int) -> list[dict[str, Any]]:
+def states(count: int, value: Any) -> list[dict[str, Any]]:
     line: dict[str, Any] = {"kind": "state", "seq": 0, "created_at": 1.0}
     every = range(1, count + 1)
-    return [line | {"revision": at, "event_id": f"s{at}", "state_delta": {f"k{at}": MANY}} for at in every]
+    return [line | {"revision": at, "event_id": f"s{at}", "state_delta": {f"k{at}": value}} for at in every]
 
 
-ATTACKS["an_import_of_large_states"] = _import(lambda: states(3), revision=3)
-ATTACKS["an_import_of_states_that_are_too_large"] = _import(lambda: states(20), revision=20, statuses=(400,))
-ATTACKS["an_import_of_many_turns"] = _import(lambda: [message(1, "hi"), *map(turn, range(1, 20_001))])
+ATTACKS["an_import_of_large_states"] = _import(lambda: states(3, MANY[:7_000]), revision=3)
+ATTACKS["an_import_of_states_that_are_too_large"] = _import(lambda: states(20, MANY), revision=20, statuses=(400,))
+ATTACKS["an_import_of_many_turns"] = _import(lambda: [message(1, "hi"), *map(turn, range(1, 6_001))])
 ATTACKS["an_import_of_many_effects"] = _import(
     lambda: [
         *[message(at, "", role="assistant", tool_calls=calls(at)) for at in range(1, 26)],
         *[effect(f"c{at}-{number}") for at in range(1, 26) for number in range(200)],
     ]
 )
-ATTACKS["an_import_of_many_notes"] = _import(lambda: [message(1, "hi"), *notes(20_000, "a note of some words")])
+ATTACKS["an_import_of_many_notes"] = _import(lambda: [message(1, "hi"), *notes(10_000, "a note of some words")])
 ATTACKS["an_import_of_long_notes"] = _import(lambda: [message(1, "hi"), *notes(20, "word " * 200_000)], statuses=(400,))
 ATTACKS["an_import_of_many_rewinds"] = _import(
     lambda: [message(at, "hi") for at in range(1, 3_001)], rewinds=[[at, at - 1] for at in range(2, 3_001)]
@@ -299,7 +299,7 @@ async def long_titles(client: httpx.AsyncClient, server: Server) -> None:
 
 @attack
 async def large_states(client: httpx.AsyncClient, server: Server) -> None:
-    for state in ({"a": "word " * 190_000}, {"a": [{"b": 1}] * 45_000}, {f"key-{at}": at for at in range(40_000)}):
+    for state in ({"a": "word " * 190_000}, {"a": MANY}, {f"key-{at}": at for at in range(15_000)}):
         id_ = fresh()
         await post(client, "/v1/sessions", {"id": id_, "state": state}, 201)
         await post(client, f"/v1/sessions/{id_}/messages", {"text": "hi"})
