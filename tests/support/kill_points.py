@@ -175,7 +175,7 @@ async def check_trace(runtime: Runtime) -> None:
 
 def left_behind(copy: Path) -> LeftBehind:
     """Read what a kill left in a copy of the store."""
-    connection = apsw.Connection(str(copy))
+    connection: Any = apsw.Connection(str(copy))
     by_model = (
         "role = 'assistant' AND COALESCE(extra, '') NOT LIKE '%from_code%' "
         "AND COALESCE(extra, '') NOT LIKE '%output_text%'"
