@@ -99,6 +99,8 @@ class LeftBehind(Struct):
 
 MakeAgent = Callable[[Journal], Any]
 
+_EVENT_IDS = "SELECT event_id FROM messages ORDER BY seq"
+
 
 async def run_and_copy(
     make: MakeAgent, folder: Path, text: str = "go", *more: str, settings: Settings | None = None, **fields: Any
@@ -171,20 +173,22 @@ async def check_trace(runtime: Runtime) -> None:
         assert max(Counter(step.id for step in flat(turn.steps)).values(), default=1) == 1, "ids are unique in a turn"
 
 
-async def left_behind(copy: Path) -> LeftBehind:
+def left_behind(copy: Path) -> LeftBehind:
     """Read what a kill left in a copy of the store."""
-    async with Store(f"sqlite:///{copy}") as store:
-        by_model = (
-            "role = 'assistant' AND COALESCE(extra, '') NOT LIKE '%from_code%' "
-            "AND COALESCE(extra, '') NOT LIKE '%output_text%'"
-        )
-        responses = await _rows(store, f"SELECT author FROM messages WHERE {by_model}")
-        journaled = await _rows(store, "SELECT name, call_id FROM tool_journal WHERE status = 'finished'")
-        nested = [name for name, step_id in journaled if "#" in step_id and "node:" not in step_id]
-        finished = [name for name, step_id in journaled if "#" not in step_id or "node:" in step_id]
-        return LeftBehind(
-            await _event_ids(store), Counter([author for [author] in responses] + nested), Counter(finished)
-        )
+    connection: Any = apsw.Connection(str(copy))
+    by_model = (
+        "role = 'assistant' AND COALESCE(extra, '') NOT LIKE '%from_code%' "
+        "AND COALESCE(extra, '') NOT LIKE '%output_text%'"
+    )
+    responses = connection.execute(f"SELECT author FROM messages WHERE {by_model}").fetchall()
+    journaled = connection.execute("SELECT name, call_id FROM tool_journal WHERE status = 'finished'").fetchall()
+    event_ids = connection.execute(_EVENT_IDS).fetchall()
+    connection.close()
+    nested = [name for name, step_id in journaled if "#" in step_id and "node:" not in step_id]
+    finished = [name for name, step_id in journaled if "#" not in step_id or "node:" in step_id]
+    return LeftBehind(
+        [event_id for [event_id] in event_ids], Counter([author for [author] in responses] + nested), Counter(finished)
+    )
 
 
 def check_resumed(where: str, whole: Run, before: LeftBehind, resumed: Run, *, in_order: bool) -> None:
@@ -237,7 +241,7 @@ async def _run(store: Store, journal: Journal) -> Run:
 
 
 async def _event_ids(store: Store) -> list[str]:
-    return [event_id for [event_id] in await _rows(store, "SELECT event_id FROM messages ORDER BY seq")]
+    return [event_id for [event_id] in await _rows(store, _EVENT_IDS)]
 
 
 async def until_idle(runtime: Runtime) -> None:
@@ -284,6 +288,6 @@ async def check_every_kill(make: MakeAgent, folder: Path) -> list[str]:
     whole, copies = await run_and_copy(make, folder)
     assert whole.status == "done"
     for copy in copies:
-        before = await left_behind(copy)
+        before = left_behind(copy)
         check_resumed(copy.name, whole, before, await go_on(make, copy), in_order=True)
     return whole.story

@@ -28,7 +28,7 @@ async def test_a_turn_goes_on_after_kill_9(tmp_path: Path, shape: str) -> None:
         if worker.drain():  # it ended: the number of commits differs by what meets in one
             continue
         killed += 1
-        before = await left_behind(file)
+        before = left_behind(file)
         resumed = await go_on(SHAPES[shape], file)
         check_resumed(f"{shape} {number}", whole, before, resumed, in_order="parallel" not in shape)
     assert killed >= len(commits) - 1

@@ -117,7 +117,7 @@ async def test_code_that_ran_is_never_run_again(tmp_path: Path) -> None:
     assert (whole.status, whole.journal.effects) == ("done", ["code print(6 * 7)"])
     answers: list[str] = []
     for copy in copies:
-        before, begun = await left_behind(copy), await _has_begun(copy)
+        before, begun = left_behind(copy), await _has_begun(copy)
         resumed = await go_on(make, copy)
         answers.append(resumed.story[-1].removeprefix("a assistant: "))
         assert resumed.event_ids[: len(before.event_ids)] == before.event_ids, copy.name

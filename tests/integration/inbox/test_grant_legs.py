@@ -83,7 +83,7 @@ async def test_a_turn_under_a_grant_goes_on_after_a_kill_at_each_commit(tmp_path
     assert len(copies) >= 8
     asked_again = 0
     for copy in copies:
-        before, again = await left_behind(copy), Journal()
+        before, again = left_behind(copy), Journal()
         settings = settings_for(f"sqlite:///{copy}")
         if revoked:
             await _revoke(f"sqlite:///{copy}")

@@ -135,7 +135,7 @@ async def test_a_kill_at_each_commit_under_a_grant_runs_nothing_twice(tmp_path: 
         copies = await copy_after_each_commit(runtime, tmp_path, lambda: approve(runtime, NewGrant()))
     assert journal.effects == ["send bob", "send eve"]
     for copy in copies:
-        before, again = await left_behind(copy), Journal()
+        before, again = left_behind(copy), Journal()
         async with open_runtime(settings_for(f"sqlite:///{copy}"), root_agent=one_after_the_other(again)) as runtime:
             await until_idle(runtime)
             await approve(runtime, NewGrant())

@@ -115,7 +115,7 @@ async def test_a_search_survives_a_kill_at_every_commit(tmp_path: Path) -> None:
 
     whole, copies = await run_and_copy(make, tmp_path)
     for copy in copies:
-        before = await left_behind(copy)
+        before = left_behind(copy)
         resumed = await go_on(make, copy)
         check_resumed(copy.name, whole, before, resumed, in_order=True)
         assert not any("outcome is unknown" in line for line in resumed.story)

@@ -104,7 +104,7 @@ async def test_a_turn_that_goes_on_saves_no_version_twice(tmp_path: Path, shape:
     versions = await saved(tmp_path / "first.db")
     assert len(versions) >= 2
     for copy in copies:
-        before = await left_behind(copy)
+        before = left_behind(copy)
         resumed = await go_on(SHAPES[shape], copy)
         check_resumed(copy.name, whole, before, resumed, in_order=True)
         found = await saved(copy)
@@ -132,7 +132,7 @@ async def test_the_file_of_a_message_is_saved_once_as_an_artifact(tmp_path: Path
     assert [(name, version) for name, version, _, _ in versions] == [("a.bin", 0), ("picture", 0), ("picture", 1)]
     replaced = 0
     for copy in copies:
-        before = await left_behind(copy)
+        before = left_behind(copy)
         resumed = await go_on(with_plugin, copy)
         check_resumed(copy.name, whole, before, resumed, in_order=True)
         found = await saved(copy)
@@ -211,7 +211,7 @@ async def test_files_in_results_are_there_after_a_kill_at_any_commit(tmp_path: P
     ]
     complete = 0
     for copy in copies:
-        before = await left_behind(copy)
+        before = left_behind(copy)
         resumed = await go_on(with_pictures, copy)
         check_resumed(copy.name, whole, before, resumed, in_order=True)
         await saved(copy)  # checks the store

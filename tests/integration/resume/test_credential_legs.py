@@ -178,7 +178,7 @@ async def test_a_tool_that_needs_a_credential_goes_on_after_a_kill_at_each_commi
         assert journal.effects.count("account alice") == 1
     assert len(copies) >= 3
     for copy in copies:
-        before, again = await left_behind(copy), Journal()
+        before, again = left_behind(copy), Journal()
         async with open_runtime(settings_for(f"sqlite:///{copy}"), root_agent=SHAPES[shape](again, oauth)) as runtime:
             await until_idle(runtime)
             given = await give(runtime, oauth)

@@ -49,7 +49,7 @@ async def test_a_turn_of_an_agent_that_is_gone_from_the_code_ends_as_diverged(tm
     whole, copies = await run_and_copy(two_agents, tmp_path)
     judged = 0
     for copy in copies:
-        before = await left_behind(copy)
+        before = left_behind(copy)
         if not before.responses["a"]:
             continue
         stored = before.event_ids
@@ -69,7 +69,7 @@ async def test_a_model_call_where_the_code_once_spoke_itself_ends_as_diverged(tm
         return agent(j, "r", "I am the model")
 
     _, copies = await run_and_copy(with_text_before_the_model, tmp_path)
-    [spoken, *_] = [copy for copy in copies if len((await left_behind(copy)).event_ids) == 2]
+    [spoken, *_] = [copy for copy in copies if len((left_behind(copy)).event_ids) == 2]
     error, journal = await error_after_going_on(model_speaks, spoken)
     assert error == "TurnDiverged"
     assert journal.model_calls == [], "the model is not called in its place"
@@ -88,7 +88,7 @@ async def test_a_node_that_must_not_run_twice_stops_the_turn_if_it_had_begun(tmp
     assert whole.status == "done"
     errors: list[str] = []
     for copy in copies:
-        before = await left_behind(copy)
+        before = left_behind(copy)
         async with Store(f"sqlite:///{copy}") as store:
             begun = await rows(store, "SELECT 1 FROM tool_journal WHERE name = 'charge' AND status = 'started'")
         error, journal = await error_after_going_on(with_node, copy)

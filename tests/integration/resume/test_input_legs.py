@@ -142,7 +142,7 @@ async def test_a_workflow_that_asks_goes_on_after_a_kill_at_each_commit(tmp_path
         assert await statuses(runtime) == ["done", "done"]
     assert len(copies) >= 3
     for copy in copies:
-        before, again = await left_behind(copy), Journal()
+        before, again = left_behind(copy), Journal()
         async with open_runtime(settings_for(f"sqlite:///{copy}"), root_agent=SHAPES[shape](again)) as runtime:
             await until_idle(runtime)
             await give(runtime)

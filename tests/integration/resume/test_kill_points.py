@@ -20,6 +20,6 @@ async def test_a_turn_goes_on_after_a_kill_at_each_commit(tmp_path: Path, shape:
     assert whole.status == "done"
     assert len(copies) >= 3
     for copy in copies:
-        before = await left_behind(copy)
+        before = left_behind(copy)
         resumed = await go_on(make, copy)
         check_resumed(copy.name, whole, before, resumed, in_order=in_order)

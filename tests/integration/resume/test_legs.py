@@ -66,7 +66,7 @@ async def test_a_leg_after_a_pause_goes_on_after_a_kill_at_each_commit(tmp_path:
         whole = await story(runtime.store)
     assert len(copies) >= 3
     for copy in copies:
-        before = await left_behind(copy)
+        before = left_behind(copy)
         again = Teller()
         async with again.open(copy) as runtime:
             await until_idle(runtime)

@@ -73,7 +73,7 @@ async def test_each_leg_goes_on_after_a_kill_at_each_commit(
         whole = await story(runtime.store)
     assert len(copies) >= 3
     for copy in copies:
-        before = await left_behind(copy)
+        before = left_behind(copy)
         shop = Shop(first_report)
         async with shop.open(copy) as runtime:
             await until_idle(runtime)

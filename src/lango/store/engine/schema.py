@@ -1,5 +1,6 @@
 """Create the schema, or upgrade it with the numbered SQL files in `migrations/`."""
 
+import functools
 import re
 from importlib import resources
 
@@ -9,6 +10,7 @@ from lango.store.engine.database import Operation
 _VERSION = "SELECT COALESCE(MAX(version), 0) FROM lango_schema"
 
 
+@functools.cache
 def migrations() -> list[tuple[int, list[str]]]:
     """Return the numbered migrations, the oldest first, each as its statements."""
     folder = resources.files("lango.store") / "migrations"
