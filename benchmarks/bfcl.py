@@ -49,6 +49,7 @@ _DATA = "bfcl_eval/data/"
 _LINE = re.compile(r"^#(\d+) (?:\S+ \S+ )?user: (.+)$")
 _ADK_PROMPT = "The following is a conversation history"
 _KEPT_SHARE = 0.25
+_TIMEOUTS = {"request_timeout_s": 7_200, "idle_timeout_s": 7_200}  # a small machine reads 4 tokens a second
 _WITH_MODEL = 20  # questions: a small model on two cores takes an hour for four systems
 
 
@@ -187,7 +188,7 @@ async def _run_lango(
     settings = Settings.model_validate(
         {
             "store": {"url": f"sqlite:///{folder}/lango.db"},
-            "agent": {"instruction": INSTRUCTION, "request_timeout_s": 7_200, "idle_timeout_s": 7_200},
+            "agent": {"instruction": INSTRUCTION, **_TIMEOUTS},
             "history": {"max_message_token_budget": budget, "max_messages": 100_000},
             "memory": {"enabled": system == OURS, "keep_turns": KEEP_TURNS},
         }
@@ -304,7 +305,7 @@ class OpenedModel:
     async def __aenter__(self) -> tuple[Provider, str] | None:
         if self._name is None:
             return None
-        self._models = ModelRegistry(Settings.model_validate({"agent": {"model": self._name}}), None)
+        self._models = ModelRegistry(Settings.model_validate({"agent": {"model": self._name, **_TIMEOUTS}}), None)
         llm = self._models.get(self._name)
         return llm.provider, llm.model
 
