@@ -58,7 +58,7 @@ async def test_h2_messages_that_are_not_loaded_would_not_have_been_sent(sqlite_u
         await fill(runtime, 60, seed)
         inside: Any = runtime
         bounded = await request_of(runtime, provider)
-        inside._engine._service._max_messages = None
+        inside._engine._runner.session_service._max_messages = None
         unbounded = await request_of(runtime, provider)
     assert len(bounded.messages) <= 100
     assert broken_for(bounded) == broken_for(unbounded) == []
