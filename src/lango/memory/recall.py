@@ -97,15 +97,17 @@ async def recall_for(
     first_seq = shown.first_seq
     if not wanted or max_tokens <= 0 or first_seq <= 1:
         return ""
-    words = await store.read(count_words, store.dialect, name, wanted, first_seq)
+    most = 1 + _most_known(first_seq - 1)
+    words = await store.read(count_words, store.dialect, name, wanted, first_seq, most)
     if words is not None and words.indexed_seq < min(first_seq - 1, words.session.last_seq):
         await store.update_search_index(name.app_name, name.user_id)
-        words = await store.read(count_words, store.dialect, name, wanted, first_seq)
+        words = await store.read(count_words, store.dialect, name, wanted, first_seq, most)
     if words is None:
         return ""
     weighted = weigh_terms(wanted, words.counts, first_seq - 1)
-    if not weighted and _QUESTION_MARK.search(question) and (pairs := pair_terms(wanted)):
-        if (words := await store.read(count_words, store.dialect, name, pairs, first_seq)) is None:
+    if not weighted and len(wanted) <= _MOST_PAIRED and _QUESTION_MARK.search(question):
+        pairs = pair_terms(wanted)
+        if (words := await store.read(count_words, store.dialect, name, pairs, first_seq, most)) is None:
             return ""
         weighted = weigh_terms(pairs, words.counts, first_seq - 1)
     if not weighted:
@@ -143,7 +145,7 @@ def _stem(term: Term) -> Term:
 
 def pair_terms(wanted: Sequence[Term]) -> list[Term]:
     """Return pairs of the words of a question: two may be rare together where neither is."""
-    pairs = itertools.combinations(wanted[:_MOST_PAIRED], 2)
+    pairs = itertools.combinations(wanted, 2)
     return [Term(one.text, one.prefix, one.run, beside=tuple(other.keys)) for one, other in pairs]
 
 
@@ -152,8 +154,7 @@ def weigh_terms(wanted: Sequence[Term], counts: Sequence[int], messages: int) ->
 
     Rare words decide what is looked at, the others only how it ranks.
     """
-    most = max(_MIN_RARE, min(_MAX_RARE, int(messages * _RARE_SHARE)))
-    known = max(most, min(_MAX_RARE, int(messages * _KNOWN_SHARE)))
+    most, known = _most_rare(messages), _most_known(messages)
     weighted = [
         WeightedTerm(term, math.log(1 + max(messages, 1) / max(1, count)), count <= most, count > 0)
         for term, count in zip(wanted, counts, strict=False)
@@ -161,6 +162,16 @@ def weigh_terms(wanted: Sequence[Term], counts: Sequence[int], messages: int) ->
     ]
     weighted.sort(key=lambda one: -one.weight)
     return weighted[:_MOST_TERMS] if any(one.rare for one in weighted[:_MOST_TERMS]) else []
+
+
+def _most_rare(messages: int) -> int:
+    """Return how many messages may have a rare word."""
+    return max(_MIN_RARE, min(_MAX_RARE, int(messages * _RARE_SHARE)))
+
+
+def _most_known(messages: int) -> int:
+    """Return how many messages may have a word that counts at all."""
+    return max(_most_rare(messages), min(_MAX_RARE, int(messages * _KNOWN_SHARE)))
 
 
 def recalled_text(

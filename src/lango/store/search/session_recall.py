@@ -14,8 +14,8 @@ from lango.store.search.recall import Memory, match_keys
 from lango.store.sessions.lineage import RowRange, live_ranges, row_ranges
 from lango.store.sessions.sessions import find_session
 
-_MOST_COUNTED = 1_001
 _MOST_MATCHES = 2_000  # looked at for one word; the newest first
+_SHOWN_MATCHES = 256  # looked at beyond those to count: the newest are in the request, and are not counted
 _CANDIDATES = 60
 _INDEXED = "SELECT indexed_seq FROM search_progress WHERE session_key = $1"
 
@@ -25,15 +25,15 @@ class SessionWords(Struct, frozen=True):
 
     session: SessionRecord
     counts: tuple[int, ...]
-    """Up to 1,001."""
+    """Each up to the most that were to be counted."""
     indexed_seq: int
     """The newest message of the session itself that is in the index."""
 
 
 def count_words(
-    dialect: Dialect, name: SessionId, wanted: Sequence[terms.Term], before_seq: int
+    dialect: Dialect, name: SessionId, wanted: Sequence[terms.Term], before_seq: int, most: int
 ) -> Operation[SessionWords | None]:
-    """Count the messages before `before_seq` that have each word; None: there is no such session."""
+    """Count up to `most` messages before `before_seq` that have each word; None: there is no such session."""
     session = yield from find_session(name)
     if session is None:
         return None
@@ -41,7 +41,7 @@ def count_words(
     places = list(row_ranges(session, 1, before_seq - 1))
     counts: list[int] = []
     if wanted and places:
-        rows = yield _count_statement(dialect, user_hash(name.app_name, name.user_id), wanted, places)
+        rows = yield _count_statement(dialect, user_hash(name.app_name, name.user_id), wanted, places, most)
         by_number: dict[int, int] = {row[0]: row[1] for row in rows}
         counts = [by_number.get(number, 0) for number in range(len(wanted))]
     return SessionWords(session, tuple(counts), indexed[0][0] if indexed else 0)
@@ -69,19 +69,17 @@ def _within(places: Sequence[RowRange]) -> str:
     return " OR ".join(f"(m.session_key = {key} AND m.seq BETWEEN {first} AND {last})" for key, first, last in places)
 
 
-def _newest_matches(number: int) -> str:
+def _newest_matches(number: int, most: int) -> str:
     """Select the newest messages of a user with a word, in SQLite.
 
     The limit makes SQLite search once. Without it, it would search again for each message of the session.
     """
-    newest = (
-        f"SELECT rowid FROM search_words WHERE search_words MATCH ${number} ORDER BY rowid DESC LIMIT {_MOST_MATCHES}"  # noqa: S608 - numbers
-    )
+    newest = f"SELECT rowid FROM search_words WHERE search_words MATCH ${number} ORDER BY rowid DESC LIMIT {most}"  # noqa: S608 - numbers
     return f"({newest}) f JOIN search_messages m ON m.id = f.rowid"
 
 
 def _count_statement(
-    dialect: Dialect, owner: str, wanted: Sequence[terms.Term], places: Sequence[RowRange]
+    dialect: Dialect, owner: str, wanted: Sequence[terms.Term], places: Sequence[RowRange], most: int
 ) -> Statement:
     within = _within(places)
     parts: list[str] = []
@@ -89,8 +87,8 @@ def _count_statement(
         if dialect == "postgres":
             found = f"search_messages m WHERE m.words @@ CAST(CAST(${number + 1} AS TEXT) AS tsquery) AND ({within})"
         else:
-            found = f"{_newest_matches(number + 1)} WHERE {within}"
-        counted = f"SELECT 1 FROM {found} LIMIT {_MOST_COUNTED}"  # noqa: S608 - numbers
+            found = f"{_newest_matches(number + 1, most + _SHOWN_MATCHES)} WHERE {within}"
+        counted = f"SELECT 1 FROM {found} LIMIT {most}"  # noqa: S608 - numbers
         parts.append(f"SELECT {number}, COUNT(*) FROM ({counted}) c{number}")  # noqa: S608 - numbers
     return " UNION ALL ".join(parts), tuple(match_keys(dialect, owner, wanted))
 
@@ -108,7 +106,7 @@ def _find_statement(
                 f"WHERE m.words @@ CAST(CAST(${number} AS TEXT) AS tsquery) AND ({within})"
             )
         else:
-            parts.append(f"SELECT m.session_key, m.seq FROM {_newest_matches(number)} WHERE {within}")  # noqa: S608 - numbers
+            parts.append(f"SELECT m.session_key, m.seq FROM {_newest_matches(number, _MOST_MATCHES)} WHERE {within}")  # noqa: S608 - numbers
     sql = f"""
     SELECT w.session_key, w.seq, x.author, SUBSTR(x.content, 1, {INDEXED_CHARACTERS}), x.created_at, x.event_id FROM (
         SELECT session_key, seq, COUNT(*) AS matched FROM ({" UNION ALL ".join(parts)}) f GROUP BY session_key, seq
