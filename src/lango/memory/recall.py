@@ -69,7 +69,7 @@ class Bounds(Struct, frozen=True):
 
 FOR_QUESTIONS = Bounds(0.25, 0.7, 8)
 FOR_STATEMENTS = Bounds(0.6, 1.0, 1, brief=True)
-"""Longer messages without a question mark mostly tell something: only what they are mainly about is recalled."""
+"""Longer messages without a question mark mostly inform: only what they are mainly about is recalled."""
 
 
 class Shown(Struct, frozen=True):
@@ -105,7 +105,7 @@ async def recall_for(
     if words is None:
         return ""
     weighted = weigh_terms(wanted, words.counts, first_seq - 1)
-    if not weighted and len(wanted) <= _MOST_PAIRED and _QUESTION_MARK.search(question):
+    if not weighted and 1 < len(wanted) <= _MOST_PAIRED and _QUESTION_MARK.search(question):
         pairs = pair_terms(wanted)
         if (words := await store.read(count_words, store.dialect, name, pairs, first_seq, most)) is None:
             return ""

@@ -58,6 +58,8 @@ async def test_o1_words_that_many_messages_have_are_recalled_where_they_stand_to
     assert '#6 : "The lamp from Bern is in the cellar."' in await recalled("Which lamp is in the cellar?")
     assert "#6 " not in await recalled("Which lamp?"), "on its own it says too little"
     assert await recalled("The lamp in the cellar fell.") == "", "only for a question"
+    assert await recalled("Bern is far. It has 7 lamps and 9 cellars.") == "", "no message has most of what it is about"
+    assert "Bern" in await recalled("Is Bern far? It has 7 lamps and 9 cellars.")
 
 
 async def test_o1_while_the_observer_is_down_messages_that_left_the_window_are_recalled(sqlite_url: str) -> None:

@@ -57,7 +57,7 @@ def find_in_session(
         return []
     rows = yield _find_statement(dialect, user_hash(name.app_name, name.user_id), wanted, places)
     forgotten = yield from read_forgotten(name.app_name, name.user_id)
-    ranges = live_ranges(session.last_seq, session.rewinds)
+    ranges = list(live_ranges(session.last_seq, session.rewinds))
     return [
         Memory(expand(event_id), author, text, created_at, name.id, seq)
         for _, seq, author, text, created_at, event_id in rows

@@ -56,7 +56,7 @@ def _note_requests(state: TurnState, event: Event) -> None:
 
 
 def _note_node_calls(state: TurnState, event: Event) -> None:
-    """Note the long-running calls of workflow nodes; those that a tool runs for are told apart by the journal."""
+    """Note the long-running calls of workflow nodes; the journal distinguishes those that a tool runs for."""
     if event.partial or "/" not in event.node_info.path:
         return
     awaited = event.long_running_tool_ids or ()
