@@ -206,9 +206,10 @@ def recalled_text(
         and (score := _score(_text_of(current), rare))
         and not any(replaces(sentence, current.note.text) for sentence in later)
     ]
+    # of several messages beside a note, older ones may have values that it replaced
     items += [
         _Item(score, message.seq, 0, _message_head(message), escape_marks(_excerpt(message.text, rare)), '"')
-        for message in messages
+        for message in (messages[:1] if notes and not past else messages)
         if (score := _score(message.text, rare)) and not _has_note(message, notes, rare)
     ]
     return _fit(items, rare, max_tokens, bounds)

@@ -275,7 +275,9 @@ def test_o1_of_equal_matches_notes_come_before_messages_and_important_ones_befor
     )
     messages = [Memory(f"e{seq}", "user", f"{seq}: a lamp, and nothing else of note", AT, "s", seq) for seq in (7, 8)]
     whole = recalled_text(rare, notes, messages, 1_000)
-    assert [f"#{seq} " in whole for seq in (1, 2, 7, 8)] == [True] * 4
+    assert [f"#{seq} " in whole for seq in (1, 2, 7, 8)] == [True, True, True, False], "one message beside notes"
+    alone = recalled_text(rare, SessionMemory(), messages, 1_000)
+    assert [f"#{seq} " in alone for seq in (7, 8)] == [True, True]
     least = min(most for most in range(300) if recalled_text(rare, notes, messages, most))
     assert "#1 The lamp is broken." in recalled_text(rare, notes, messages, least)
 
