@@ -37,7 +37,7 @@ chat: weights  ## the agent in the terminal
 model: setup  ## bring the small model that calls tools (1.1 GB)
 	@LANGO_UV=$(abspath $(UV)) $(LANGO) models pull qwen2.5-coder-1.5b
 
-# the shell tool's sandbox, for its tests: brought where this user may, else told, and its tests say that they are skipped
+# the sandbox of the shell tool: installed if this user may; without it, its tests are skipped and say so
 sandbox:
 	@command -v bwrap > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq bubblewrap; } > /dev/null 2>&1 \
 		|| echo "no bubblewrap here: the tests of the sandbox are skipped (apt install bubblewrap)"
@@ -50,7 +50,7 @@ browser: setup
 pythons: setup  ## the tests of the pure core on every other Python here
 	@$(UV) run --frozen python -m tests.every_python $(abspath $(UV))
 
-# the clients and the models that tests talk with, kept in the user's cache folder; what is missing is told by its test
+# clients and models for the tests, kept in the cache folder of the user; a test that lacks one says so
 downloads: setup
 	@$(UV) run --frozen python -m tests.support.clients.packages
 

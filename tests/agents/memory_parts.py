@@ -18,8 +18,8 @@ _NUMBERS = re.compile(r"^#(\d+) ", re.MULTILINE)
 
 def remembering(url: str, *, history: dict[str, Any] | None = None, **memory: Any) -> Settings:
     """Settings with memory on, and a threshold that a hundred words pass."""
-    told = {"enabled": True, "observe_at_tokens": 90, "reflect_at_tokens": 100_000, "keep_turns": 1} | memory
-    return Settings.model_validate({"store": {"url": url}, "memory": told, "history": history or {}})
+    options = {"enabled": True, "observe_at_tokens": 90, "reflect_at_tokens": 100_000, "keep_turns": 1} | memory
+    return Settings.model_validate({"store": {"url": url}, "memory": options, "history": history or {}})
 
 
 def shown_to(request: Request) -> str:
@@ -49,7 +49,7 @@ class Roles:
         self.provider = ScriptedProvider(self.script())
 
     def script(self) -> Iterator[Any]:
-        """The same answer for every call: who asks is told by the request."""
+        """The same answer for every call: the request shows which role asks."""
         while True:
             yield self._answer
 

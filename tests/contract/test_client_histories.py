@@ -14,6 +14,7 @@ from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.window import read_session_events
 from lango.store.tool_calls.client_calls import read_client_calls
 from lango.store.turns.lease import lease_turn
+from lango.store.turns.submit import SubmitOptions
 from lango.store.turns.turns import OpenTurn
 from tests.contract.test_idempotency import user_message
 
@@ -91,7 +92,9 @@ async def test_of_many_turns_at_the_same_revision_one_starts(store: Store, sessi
     assert record
     outcomes = await asyncio.gather(
         *[
-            store.submit_turn(record, carrying(f"next {number}", number), "me", at_revision=record.revision)
+            store.submit_turn(
+                record, carrying(f"next {number}", number), "me", SubmitOptions(at_revision=record.revision)
+            )
             for number in range(6)
         ],
         return_exceptions=True,
@@ -104,25 +107,25 @@ async def test_of_many_turns_at_the_same_revision_one_starts(store: Store, sessi
 
 
 async def test_a_turn_at_another_revision_is_stale(store: Store, session: SessionRecord) -> None:
-    running = await store.submit_turn(session, user_message("1"), "me", at_revision=0)
+    running = await store.submit_turn(session, user_message("1"), "me", SubmitOptions(at_revision=0))
     record = await store.read(find_session, NAME)
     assert record
     with pytest.raises(StaleSession):
-        await store.submit_turn(record, user_message("2"), "me", at_revision=0)
+        await store.submit_turn(record, user_message("2"), "me", SubmitOptions(at_revision=0))
     with pytest.raises(StaleSession):
-        await store.submit_turn(record, user_message("2"), "me", at_revision=record.revision)  # one runs
+        await store.submit_turn(record, user_message("2"), "me", SubmitOptions(at_revision=record.revision))  # one runs
     await store.end_turn(NAME, running, "failed")
-    assert await store.submit_turn(record, user_message("2"), "me", at_revision=record.revision)
+    assert await store.submit_turn(record, user_message("2"), "me", SubmitOptions(at_revision=record.revision))
     assert await store.delete_session(NAME)
     with pytest.raises(SessionNotFound):
-        await store.submit_turn(record, user_message("3"), "me", at_revision=record.revision)
+        await store.submit_turn(record, user_message("3"), "me", SubmitOptions(at_revision=record.revision))
 
 
 async def test_a_retried_write_returns_the_same_turn(store: Store, session: SessionRecord) -> None:
     """The answer to a COMMIT may be lost."""
     entry = carrying("now", 3)
-    turn = await store.submit_turn(session, entry, "me", at_revision=0)
-    again = await store.submit_turn(session, entry, "me", at_revision=0)
+    turn = await store.submit_turn(session, entry, "me", SubmitOptions(at_revision=0))
+    again = await store.submit_turn(session, entry, "me", SubmitOptions(at_revision=0))
     assert again == turn
     assert len(await contents(store)) == 4
 

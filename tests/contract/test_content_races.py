@@ -164,7 +164,7 @@ class Traffic:
 
 
 _ALLOWED = {"StaleSession", "TurnRunning", "MessageNotFound"}
-"""What a writer that lost a race is told."""
+"""The errors that a writer gets which lost a race."""
 
 
 def _message(id_: str, data: bytes) -> NewEvent:

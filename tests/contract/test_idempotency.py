@@ -19,6 +19,7 @@ from lango.store.sessions.window import read_session_events
 from lango.store.tool_calls.approvals import ApprovalAnswer
 from lango.store.turns import queue
 from lango.store.turns.lease import lease_turn
+from lango.store.turns.submit import SubmitOptions
 
 NAME = SessionId("app", "alice", "s")
 _FILE = {"parts": [1, {"inline_data": {"data": b"\0cat", "mime_type": "image/png"}}]}
@@ -57,11 +58,11 @@ async def waits(store: Store, session: SessionRecord) -> list[int]:
 async def is_that_of(store: Store, session: SessionRecord, turn: int, entry: NewEvent, *others: NewEvent) -> None:
     """Check that the key `k` returns its turn for the same message, and stores nothing for another."""
     before = await everything(store), await waits(store, session)
-    again = await store.submit_turn(session, entry, "me", idempotency_key="k")
+    again = await store.submit_turn(session, entry, "me", SubmitOptions(idempotency_key="k"))
     assert (again.turn, again.repeated) == (turn, True)
     for other in others:
         with pytest.raises(IdempotencyKeyReused, match=r"'k' came before .* use another key"):
-            await store.submit_turn(session, other, "me", idempotency_key="k")
+            await store.submit_turn(session, other, "me", SubmitOptions(idempotency_key="k"))
     assert (await everything(store), await waits(store, session)) == before
 
 
@@ -79,7 +80,7 @@ async def test_a_key_with_another_message_is_refused_while_queued_running_and_do
     store: Store, session: SessionRecord, same: Callable[[], NewEvent], other: Callable[[], NewEvent]
 ) -> None:
     ahead = await store.submit_turn(session, user_message("ahead"), "me")
-    turn = await store.submit_turn(session, same(), "me", idempotency_key="k")
+    turn = await store.submit_turn(session, same(), "me", SubmitOptions(idempotency_key="k"))
     assert turn.status == "queued"
     await is_that_of(store, session, turn.turn, same(), other())
     await store.end_turn(NAME, ahead, "done")
@@ -93,14 +94,14 @@ async def test_a_key_with_another_message_is_refused_while_queued_running_and_do
 async def test_another_message_is_refused_after_a_restart_a_rewind_and_beside_a_fork(
     store: Store, session: SessionRecord, store_url: str
 ) -> None:
-    turn = await store.submit_turn(session, user_message("1"), "me", idempotency_key="k")
+    turn = await store.submit_turn(session, user_message("1"), "me", SubmitOptions(idempotency_key="k"))
     await store.end_turn(NAME, turn, "done")
     async with Store(store_url) as other:
         await is_that_of(other, session, turn.turn, user_message("1"), user_message("2"))
     await store.write(rewind.rewind_session, NAME, 1, time.time())
     await is_that_of(store, session, turn.turn, user_message("1"), user_message("2"))
     fork = await store.write(forks.fork_session, NAME, SessionId("app", "alice", "fork"), None, None, time.time())
-    assert not (await store.submit_turn(fork, user_message("2"), "me", idempotency_key="k")).repeated, (
+    assert not (await store.submit_turn(fork, user_message("2"), "me", SubmitOptions(idempotency_key="k"))).repeated, (
         "a session of its own"
     )
 
@@ -109,7 +110,7 @@ async def test_another_message_is_refused_after_the_process_of_the_first_died(
     store: Store, session: SessionRecord
 ) -> None:
     await store.submit_turn(session, user_message("ahead"), "gone")
-    turn = await store.submit_turn(session, user_message("1"), "gone", idempotency_key="k")
+    turn = await store.submit_turn(session, user_message("1"), "gone", SubmitOptions(idempotency_key="k"))
     for gone in (OpenTurn(1, "running", "gone", 0), OpenTurn(turn.turn, "queued", "gone", 0)):
         assert await store.interrupt_turn(session, gone)
     assert await everything(store) == ["ahead", "1"], "what waited is part of the conversation"
@@ -120,7 +121,7 @@ async def test_results_of_the_clients_tools_are_compared_too(store: Store, sessi
     call = Message("assistant", tool_calls=(ToolCall("c", "f", {}),))
     made = NewEvent("call", time.time(), call, long_running=frozenset({"c"}))
     await store.append(session.key, NAME, session.revision, made)
-    turn = await store.submit_turn(session, brings({"color": "red"}), "me", idempotency_key="k")
+    turn = await store.submit_turn(session, brings({"color": "red"}), "me", SubmitOptions(idempotency_key="k"))
     await is_that_of(
         store, session, turn.turn, brings({"color": "red"}), brings({"color": "blue"}), user_message("red")
     )
@@ -131,15 +132,18 @@ async def test_results_of_the_clients_tools_are_compared_too(store: Store, sessi
 async def test_results_beside_a_message_are_not_part_of_its_digest(store: Store, session: SessionRecord) -> None:
     """When it is sent again, the calls are closed, and their results are ignored."""
     turn = await store.submit_turn(
-        session, user_message("1", client_results={"c": ClientResult({"color": "red"})}), "me", idempotency_key="k"
+        session,
+        user_message("1", client_results={"c": ClientResult({"color": "red"})}),
+        "me",
+        SubmitOptions(idempotency_key="k"),
     )
     await is_that_of(store, session, turn.turn, user_message("1"), user_message("2"))
 
 
 async def test_answers_to_approval_requests_are_not_compared_by_digest(store: Store, session: SessionRecord) -> None:
-    turn = await store.submit_turn(session, user_message("yes"), "me", idempotency_key="k")
+    turn = await store.submit_turn(session, user_message("yes"), "me", SubmitOptions(idempotency_key="k"))
     no = ApprovalAnswer("question", "c", approved=False, answered_by="alice")
-    again = await store.submit_turn(session, user_message("no"), "me", idempotency_key="k", answer=no)
+    again = await store.submit_turn(session, user_message("no"), "me", SubmitOptions(idempotency_key="k", answer=no))
     assert (again.turn, again.repeated) == (turn.turn, True)
 
 
@@ -148,10 +152,10 @@ async def test_another_message_is_refused_after_the_first_was_withdrawn(
     store: Store, session: SessionRecord, same: Callable[[], NewEvent], other: Callable[[], NewEvent]
 ) -> None:
     ahead = await store.submit_turn(session, user_message("ahead"), "me")
-    turn = await store.submit_turn(session, same(), "me", idempotency_key="k")
+    turn = await store.submit_turn(session, same(), "me", SubmitOptions(idempotency_key="k"))
     assert await store.withdraw_turn(turn)
     await is_that_of(store, session, turn.turn, same(), other())
-    again = await store.submit_turn(session, same(), "me", idempotency_key="k")
+    again = await store.submit_turn(session, same(), "me", SubmitOptions(idempotency_key="k"))
     assert again.status == "cancelled"
     await store.end_turn(NAME, ahead, "done")
     sessions = Sessions(store, "app")

@@ -23,6 +23,7 @@ from lango.store.tool_calls.tool_journal import record_intent, record_result, re
 from lango.store.turns.event_log import LoggedEvent, append_log_events
 from lango.store.turns.lease import beat, lease_turn
 from lango.store.turns.recovery import UNKNOWN_RESULT
+from lango.store.turns.submit import SubmitOptions
 from tests.agents.parts import PATIENCE_S, rows
 
 NAME = SessionId("app", "alice", "s")
@@ -173,7 +174,7 @@ async def test_withdrawing_a_message_leaves_the_answers_of_others(store: Store, 
     yes = Message("tool", "{}", (ToolCall("q1", CONFIRMATION_CALL, output={"confirmed": True}),), "user")
     answered = NewEvent("yes", time.time(), yes)
     answer = await store.submit_turn(
-        session, answered, "me", answer=ApprovalAnswer("q1", "c1", True, "alice", NewGrant())
+        session, answered, "me", SubmitOptions(answer=ApprovalAnswer("q1", "c1", True, "alice", NewGrant()))
     )
     other = await store.submit_turn(session, user_message("second"), "me")
     assert not await store.withdraw_turn(turn), "it runs"

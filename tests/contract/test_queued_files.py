@@ -15,6 +15,7 @@ from lango.store.sessions.sessions import create_session
 from lango.store.sessions.window import read_session_events
 from lango.store.turns.lease import lease_turn
 from lango.store.turns.queue import read_queued_messages
+from lango.store.turns.submit import SubmitOptions
 from tests.agents.parts import rows
 
 NAME = SessionId("app", "alice", "s")
@@ -109,7 +110,7 @@ async def test_a_queued_result_that_comes_too_late_takes_its_files_along(
     result = ToolCall("c1", "draw", output={"ok": True})
     late = replace(message("late", FILE), client_results={"c1": ClientResult({"ok": True})})
     queued = await store.submit_turn(
-        session, replace(late, message=Message("tool", tool_calls=(result,))), "me", idempotency_key="k"
+        session, replace(late, message=Message("tool", tool_calls=(result,))), "me", SubmitOptions(idempotency_key="k")
     )
     assert (queued.status, await stored(store)) == ("queued", [(len(FILE), 1)])
     await store.write(_close_every_call)

@@ -42,18 +42,18 @@ def rows_of(key: int) -> Operation[dict[str, list[Any]]]:
     return found
 
 
-class Told(Struct):
+class Outcome(Struct):
     """The outcome of an append."""
 
     appended: AppendResult | None = None
     error: type[LangoError] | None = None
 
 
-async def outcome_of(store: Store, session: SessionRecord, revision: int, entry: NewEvent, **options: Any) -> Told:
+async def outcome_of(store: Store, session: SessionRecord, revision: int, entry: NewEvent, **options: Any) -> Outcome:
     try:
-        return Told(await store.append(session.key, session.name, revision, entry, **options))
+        return Outcome(await store.append(session.key, session.name, revision, entry, **options))
     except LangoError as error:
-        return Told(error=type(error))
+        return Outcome(error=type(error))
 
 
 def text_event(
@@ -214,8 +214,8 @@ async def test_a_statement_that_did_not_apply_does_not_disable_the_next(store: S
         stale = await outcome_of(store, session, 7, text_event(9), last_seq=7)
         assert stale.error is StaleSession
         again = await outcome_of(store, session, number, text_event(number), last_seq=number)
-        assert again == Told(AppendResult(number + 1, number + 1))
-        assert await outcome_of(store, session, number + 1, text_event(number), last_seq=number + 1) == Told(
+        assert again == Outcome(AppendResult(number + 1, number + 1))
+        assert await outcome_of(store, session, number + 1, text_event(number), last_seq=number + 1) == Outcome(
             AppendResult(number + 1, number + 1, repeated=True)
         )
 

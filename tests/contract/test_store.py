@@ -27,6 +27,7 @@ from lango.store.tool_calls.tool_journal import (
 )
 from lango.store.turns import recovery
 from lango.store.turns.lease import beat, lease_turn
+from lango.store.turns.submit import SubmitOptions
 from lango.store.turns.turns import request_cancel
 
 NAME = SessionId("app", "alice", "s")
@@ -355,7 +356,7 @@ async def test_a7_the_next_message_is_queued_in_order_and_is_not_lost(writer: Wr
     third = await store.submit_turn(session, user_message("3"), "me")
     assert (second.status, third.status) == ("queued", "queued")
     with pytest.raises(TurnRunning):
-        await store.submit_turn(session, user_message("4"), "me", wait=False)
+        await store.submit_turn(session, user_message("4"), "me", SubmitOptions(wait=False))
     assert [(a.turn, a.status) for a in await ahead(store, third)] == [(1, "running"), (2, "queued")]
     assert await store.end_turn(NAME, first, "done")
     assert [a.turn for a in await ahead(store, third)] == [2], "the third waits for the second"
@@ -379,8 +380,8 @@ async def held(store: Store, owner: str) -> list[tuple[int, int, bool]]:
 
 
 async def test_the_same_request_twice_is_one_turn(writer: Writer) -> None:
-    first = await writer.store.submit_turn(writer.session, user_message("1"), "me", idempotency_key="k")
-    again = await writer.store.submit_turn(writer.session, user_message("1"), "me", idempotency_key="k")
+    first = await writer.store.submit_turn(writer.session, user_message("1"), "me", SubmitOptions(idempotency_key="k"))
+    again = await writer.store.submit_turn(writer.session, user_message("1"), "me", SubmitOptions(idempotency_key="k"))
     assert (again.turn, again.repeated, again.status) == (first.turn, True, "running")
     assert len(await everything(writer.store)) == 1
 

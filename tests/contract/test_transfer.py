@@ -34,6 +34,7 @@ from lango.store.transfer.export import PAGE
 from lango.store.transfer.import_check import check_lines
 from lango.store.transfer.import_write import insert_batch, row_batches, stage_session
 from lango.store.turns import recovery
+from lango.store.turns.submit import SubmitOptions
 from lango.turns.liveness import Owner
 from tests.contract.test_fork_and_rewind import events, following, left, rows, window
 from tests.contract.test_store import Writer, user_message
@@ -75,7 +76,7 @@ async def everything(store: Store, sessions: Sessions) -> None:
     await with_files(store, service, session)
     record = await store.read(find_session, NAME)
     assert record
-    turn = await store.submit_turn(record, user_message("1"), Owner().name, idempotency_key="once")
+    turn = await store.submit_turn(record, user_message("1"), Owner().name, SubmitOptions(idempotency_key="once"))
     writer = following(store, record)
     writer.revision = record.revision + 1
     await writer.call("long", invocation_id="i-1")
@@ -144,10 +145,10 @@ async def test_export_import_export_gives_the_same_bytes(store: Store, sessions:
         assert repr(await events(other, "s")) == repr(await events(store, "s"))
         turn = await other.submit_turn(made, user_message("2"), "me")
         assert (turn.turn, turn.epoch) == (2, 2), "and it goes on"
-        twice = await other.submit_turn(made, user_message("1"), "me", idempotency_key="once")
+        twice = await other.submit_turn(made, user_message("1"), "me", SubmitOptions(idempotency_key="once"))
         assert (twice.repeated, twice.turn) == (True, 1)
         with pytest.raises(IdempotencyKeyReused):
-            await other.submit_turn(made, user_message("2"), "me", idempotency_key="once")
+            await other.submit_turn(made, user_message("2"), "me", SubmitOptions(idempotency_key="once"))
 
 
 async def test_a_fork_is_exported_whole(store: Store, sessions: Sessions) -> None:

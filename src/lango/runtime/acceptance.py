@@ -11,6 +11,7 @@ from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.sessions import get_or_create_session, require_session
 from lango.store import SessionId, Store
+from lango.store.turns.submit import SubmitOptions
 from lango.store.turns.turns import read_turn, request_cancel
 from lango.turns.lease_holder import finish_despite_cancel
 from lango.turns.running_turn import RunningTurn
@@ -48,20 +49,18 @@ class TurnAcceptance:
         async with self._locks.setdefault(name, asyncio.Lock()):  # stored in the order in which they were sent
             session = await (get_or_create_session if at_revision is None else require_session)(self._store, name)
             await self._options.add_to(session.key, turn_input)
+            options = SubmitOptions(
+                idempotency_key,
+                turn_input.digest,
+                turn_input.sent,
+                turn_input.approval_answer or turn_input.input_answer or turn_input.credential_answer,
+                at_revision,
+                wait=mode != "refuse",
+                request=turn_input.request | trace_of_request(),
+            )
             try:
                 turn, caller_left = await finish_despite_cancel(
-                    self._store.submit_turn(
-                        session,
-                        turn_input.entry,
-                        self._turns.owner.name,
-                        idempotency_key=idempotency_key,
-                        wait=mode != "refuse",
-                        answer=turn_input.approval_answer or turn_input.input_answer or turn_input.credential_answer,
-                        at_revision=at_revision,
-                        request=turn_input.request | trace_of_request(),
-                        sent=turn_input.sent,
-                        digest=turn_input.digest,
-                    )
+                    self._store.submit_turn(session, turn_input.entry, self._turns.owner.name, options)
                 )
             except OutcomeUnknown:
                 self._turns.end_turn_of_unknown_outcome(session, turn_input)

@@ -175,32 +175,11 @@ class Store:
         session: SessionRecord,
         entry: NewEvent,
         owner: str,
-        *,
-        idempotency_key: str | None = None,
-        wait: bool = True,
-        answer: submit.Answer | None = None,
-        at_revision: int | None = None,
-        request: Mapping[str, Any] | None = None,
-        sent: NewEvent | None = None,
-        digest: str | None = None,
+        options: submit.SubmitOptions = submit.SubmitOptions(),
     ) -> turns.Turn:
         """Store a turn with its input; it starts, or is queued behind the open turns; see `turns.submit`."""
         write = self.write_long if entry.is_large else self.write
-        return await write(
-            submit.submit,
-            session.key,
-            session.name,
-            entry,
-            owner,
-            time.time(),
-            idempotency_key,
-            queue=wait,
-            answer=answer,
-            at_revision=at_revision,
-            request=request,
-            sent=sent,
-            digest=digest,
-        )
+        return await write(submit.submit, session.key, session.name, entry, owner, time.time(), options)
 
     async def end_turn(
         self, name: SessionId, turn: turns.Turn, outcome: turns.Outcome, extra: Mapping[str, Any] | None = None

@@ -22,7 +22,7 @@ PYTHONPATH = {"PYTHONPATH": str(ROOT)}
 
 
 async def observed(client: httpx.AsyncClient, session: str, last_seq: int) -> dict[str, Any]:
-    """Wait until a session was observed up to a message: that is after the turn, and nobody is told."""
+    """Wait until a session was observed up to a message: that happens after the turn, without an event."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             answer = await client.get(f"/v1/sessions/{session}/memory")
@@ -63,17 +63,17 @@ async def test_o2_http_and_the_command_line_show_notes_with_their_sources_and_fa
             assert "(messages 1-1) said: #1" in shown.stdout
             as_json = lango("memory", "show", "one", "--json", "--all", cwd=tmp_path).stdout.splitlines()
             assert [json.loads(line)["id"] for line in as_json] == [one["id"] for one in memory["observations"]]
-            told = lango("memory", "facts", cwd=tmp_path)
-            assert "home city: Bern" in told.stdout
-            assert "[session one, messages 3-3" in told.stdout
+            output = lango("memory", "facts", cwd=tmp_path)
+            assert "home city: Bern" in output.stdout
+            assert "[session one, messages 3-3" in output.stdout
             assert json.loads(lango("memory", "facts", "--json", cwd=tmp_path).stdout)["id"] == fact["id"]
 
             note = "/v1/sessions/one/memory/1.1"
             assert (await client.patch(note, json={"pinned": True})).json() == {"changed": True}
             assert lango("memory", "pin", "1.1", "--session", "one", "--undo", cwd=tmp_path).stdout == "unpinned 1.1\n"
             assert (await client.patch(note, json={"text": " the first greeting "})).json() == {"changed": True}
-            assert "1.1 [pinned] " in (told := lango("memory", "show", "one", cwd=tmp_path).stdout)
-            assert "(messages 1-1) the first greeting" in told
+            assert "1.1 [pinned] " in (output := lango("memory", "show", "one", cwd=tmp_path).stdout)
+            assert "(messages 1-1) the first greeting" in output
             lost = lango("memory", "lost", "one", "first message", "--json", cwd=tmp_path).stdout
             assert json.loads(lost) == {"seq": 1, "text": "first message", "step": "shown", "note": None}
             assert lango("memory", "lost", "one", "hippopotamus", cwd=tmp_path).stdout == "no message has this text\n"
@@ -175,6 +175,6 @@ def test_the_agents_own_model_that_cannot_observe_is_named_at_once(tmp_path: Pat
         "from google.adk.agents import LlmAgent\nroot_agent = LlmAgent(name='a', model='gemini-2.5-flash')\n"
     )
     (tmp_path / "lango.toml").write_text('[agent]\nmodule = "agent.py"\n[memory]\nenabled = true\n')
-    told = lango("run", "hello", cwd=tmp_path, env={"GOOGLE_API_KEY": os.environ.get("GOOGLE_API_KEY", "x")})
-    assert told.returncode == 2
-    assert "memory.model" in told.stderr
+    output = lango("run", "hello", cwd=tmp_path, env={"GOOGLE_API_KEY": os.environ.get("GOOGLE_API_KEY", "x")})
+    assert output.returncode == 2
+    assert "memory.model" in output.stderr

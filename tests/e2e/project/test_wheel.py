@@ -69,9 +69,9 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
     python = environment / "bin" / "python"
     run(uv(), "pip", "install", "--quiet", "--python", str(python), str(wheel), cwd=tmp_path)
 
-    told = run(str(environment / "bin" / "lango"), "--help", cwd=tmp_path)
-    assert "Usage: lango" in told
-    assert "sessions" in told
+    output = run(str(environment / "bin" / "lango"), "--help", cwd=tmp_path)
+    assert "Usage: lango" in output
+    assert "sessions" in output
     where, answer = run(str(python), "-c", ROUND_TRIP, "sqlite:///sessions.db", cwd=tmp_path).splitlines()
     assert Path(where).is_relative_to(environment), "not from this checkout"
     assert answer == "hello {'user:k': 1}"

@@ -47,7 +47,7 @@ async def test_m9_smollm2_chats_and_streams(smollm2: LocalProvider) -> None:
     *early, usage, finish = deltas
     assert isinstance(deltas[0], UsageDelta), "how long the prompt is"
     pieces = [delta for delta in early if isinstance(delta, TextDelta)]
-    assert len(pieces) > 1, "told as it comes"
+    assert len(pieces) > 1, "streamed"
     assert all(isinstance(delta, TextDelta | UsageDelta) for delta in early)
     assert re.search(r"[a-z]{2,} [a-z]{2,}", text_of(deltas)), "in words"
     assert isinstance(usage, UsageDelta)

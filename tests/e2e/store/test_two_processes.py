@@ -37,7 +37,7 @@ async def test_s10_two_processes_write_300_events_each_and_nothing_is_lost(store
         assert worker.recv() == "ready"
     for worker in workers.values():
         worker.send("go")
-    told = {name: worker.recv() for name, worker in workers.items()}
+    outcomes = {name: worker.recv() for name, worker in workers.items()}
     for worker in workers.values():
         worker.join()
 
@@ -49,8 +49,8 @@ async def test_s10_two_processes_write_300_events_each_and_nothing_is_lost(store
     assert [one.seq for one in stored] == list(range(1, 2 * WRITES + 1)), "no gap, no double"
     assert record.revision == record.last_seq == 2 * WRITES
     said = [event.content.parts[0].text for event in session.events]
-    assert sum(stale for _, stale in told.values()) > 0, "the two never met: this shows nothing"
-    for name, (accepted, _) in told.items():
+    assert sum(stale for _, stale in outcomes.values()) > 0, "the two never met: this shows nothing"
+    for name, (accepted, _) in outcomes.items():
         # each write was accepted by a session that showed all that stood before it, and nothing was accepted twice
         assert [number for number, _ in accepted] == list(range(WRITES))
         for number, seen in accepted:

@@ -144,11 +144,11 @@ async def test_o1_a_turn_that_recalled_goes_on_after_a_kill_and_recalls_the_same
         await runtime.run("s", LONG)
         await runtime.memory.settle()
         batches = await runtime.memory.history("s")
-        told = await rows(
+        stored = await rows(
             runtime.store, "SELECT content FROM messages WHERE role IN ('user', 'assistant') ORDER BY seq"
         )
         observed = (await runtime.memory.show("s")).observed_seq
-    texts = [text for [text] in told if text]
+    texts = [text for [text] in stored if text]
     assert texts[:-1] == [f"{CODE} {LONG}", "yes", LONG, "yes", LONG, "yes", QUESTION, "4711", LONG]
     places = [(batch.first_seq, batch.last_seq) for batch in batches]
     assert [first for first, _ in places] == [1, *(last + 1 for _, last in places[:-1])], "every message in one batch"

@@ -30,16 +30,16 @@ async def test_f1_to_f8_after_kill_9_at_a_boundary(store_url: str, tmp_path: Pat
     provider = await finish_without_a_client(store_url, tmp_path)
     requests = provider.requests
     effects = (tmp_path / "effects").read_text().split() if (tmp_path / "effects").exists() else []
-    told = str([result for request in requests[-1:] for result in _payments(request) if "error" in result])
+    errors = str([result for request in requests[-1:] for result in _payments(request) if "error" in result])
     match where:
         case "effect begun" | "tool running":
-            assert "outcome is unknown" in told, "it had begun, and nobody knows"
+            assert "outcome is unknown" in errors, "it had begun, and nobody knows"
             assert effects == []
         case "tool finished":
-            assert "outcome is unknown" in told
+            assert "outcome is unknown" in errors
             assert len(effects) == 1
         case _:
-            assert told == "[]"
+            assert errors == "[]"
             assert len(effects) == 1
     later = await retry_and_go_on(store_url, tmp_path, kill)
     await check(store_url, tmp_path, [kill], requests + later.requests)

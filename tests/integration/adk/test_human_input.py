@@ -23,6 +23,7 @@ from lango.messages import Attachment, ToolCall
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId
 from lango.store.sessions.sessions import find_session
+from lango.store.turns.submit import SubmitOptions
 from lango.testing import ScriptedProvider
 from tests.agents.parts import PATIENCE_S, USER, collect, messages, rows, settings_for, stored, text_of
 from tests.support.store_workers import Worker
@@ -381,7 +382,7 @@ async def test_an_answer_that_is_queued_is_not_given_again(store_url: str) -> No
             with pytest.raises(InputExpired):
                 await another.submit_input("s", by_path["flow@1/right@1"], "again")
             with pytest.raises(InputExpired):
-                await another.store.submit_turn(session, late.entry, "another", answer=late.input_answer)
+                await another.store.submit_turn(session, late.entry, "another", SubmitOptions(answer=late.input_answer))
         may_end.set()
         await first.wait()
         await queued.wait()

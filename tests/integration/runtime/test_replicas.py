@@ -15,6 +15,7 @@ from lango.runtime.runtime import Runtime
 from lango.store import NewEvent, SessionId, SessionRecord
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.turns.lease import beat
+from lango.store.turns.submit import SubmitOptions
 from lango.testing import ScriptedProvider
 from lango.turns import lease_holder, liveness
 from lango.turns.liveness import LivenessMonitor
@@ -115,7 +116,7 @@ async def test_a_repeated_request_gets_the_answer_of_a_process_that_took_over(st
         asyncio.timeout(PATIENCE_S),
     ):
         session = await session_of(runtime)
-        await runtime.store.submit_turn(session, entry("go"), DEAD, idempotency_key="k")
+        await runtime.store.submit_turn(session, entry("go"), DEAD, SubmitOptions(idempotency_key="k"))
         assert await runtime.run("s", "go", idempotency_key="k") == "fine"
         assert await statuses(runtime) == ["done"]
         assert await runtime.run("s", "go", idempotency_key="k") == "fine", "also when it has ended"

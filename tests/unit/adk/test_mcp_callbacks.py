@@ -6,7 +6,7 @@ from typing import Any
 
 import mcp
 
-from lango.adk.agents.tools.mcp.questions import ServerCallbacks
+from lango.adk.agents.tools.mcp.questions import McpCallbacks, ServerCallbacks
 from lango.store.tool_calls.tool_questions import ToolAnswer, ToolQuestion
 from lango.tools import Tool, run_tool
 
@@ -24,7 +24,7 @@ async def answer_late(question: ToolQuestion, timeout_s: float) -> ToolAnswer:
 
 
 def callbacks(ask: Any = answer_late) -> ServerCallbacks:
-    return ServerCallbacks("server", ask, None, 5.0, over_http=False)
+    return ServerCallbacks("server", McpCallbacks(ask), 5.0, over_http=False)
 
 
 async def test_the_time_limit_of_a_tool_does_not_run_while_the_user_is_asked() -> None:
@@ -64,6 +64,6 @@ async def test_a_question_ends_with_its_call() -> None:
 
 
 async def test_a_server_that_may_not_ask_is_told_so() -> None:
-    assert ServerCallbacks("server", answer_late, None, 0.0, over_http=True).options == {}
+    assert ServerCallbacks("server", McpCallbacks(answer_late), 0.0, over_http=True).options == {}
     refused = await callbacks().options["elicitation_callback"](None, PARAMS)  # no call runs
     assert "cannot be asked" in refused.message

@@ -1,7 +1,6 @@
 """Build the ADK app from the settings or from a user's own agent."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 from weakref import WeakSet
 
@@ -14,6 +13,7 @@ from lango.adk.agents.app_features import check_features
 from lango.adk.agents.callback_guard import guard_callbacks
 from lango.adk.agents.model_registry import ModelRegistry, assign_models
 from lango.adk.agents.tools.adk_tool import AdkTool
+from lango.adk.agents.tools.mcp.questions import McpCallbacks
 from lango.adk.agents.tree import tools_of, walk_with_agent_tools
 from lango.config import Settings
 from lango.errors import ConfigError
@@ -28,13 +28,11 @@ def build_app(
     root_agent: BaseAgent | App | None = None,
     *,
     wrap: Callable[[Tool], AdkTool] = AdkTool,
-    on_toolset_failure: Callable[[ConfigError], None] | None = None,
-    mcp_callbacks: Mapping[str, Any] = MappingProxyType({}),
+    mcp_callbacks: McpCallbacks = McpCallbacks(),
 ) -> App:
     """Build the ADK app of a runtime from `root_agent`, from `agent.module` or from the other settings, in this order.
 
-    `wrap` makes the ADK tool of each tool. `on_toolset_failure` is called when an MCP server cannot list its tools.
-    `mcp_callbacks` are the `ask` and `report` of `lango.adk.agents.tools.mcp.toolset.mcp_toolsets`.
+    `wrap` makes the ADK tool of each tool.
     """
     found = root_agent
     if found is None and settings.agent.module:
@@ -43,7 +41,7 @@ def build_app(
         found = load_agent(settings.agent.module)
     if found is None:
         names = [tool.name for tool in tools]
-        toolsets = _mcp_toolsets(settings, wrap, on_toolset_failure, mcp_callbacks, names)
+        toolsets = _mcp_toolsets(settings, wrap, mcp_callbacks, names)
         found = _build_configured_agent(settings, models, {tool.name: wrap(tool) for tool in tools}, toolsets)
     else:
         root: Any = models.adopt_agent(found.root_agent if isinstance(found, App) else found)
@@ -98,11 +96,7 @@ def _build_configured_agent(
 
 
 def _mcp_toolsets(
-    settings: Settings,
-    wrap: Callable[[Tool], AdkTool],
-    on_failure: Callable[[ConfigError], None] | None,
-    callbacks: Mapping[str, Any],
-    taken: Collection[str],
+    settings: Settings, wrap: Callable[[Tool], AdkTool], callbacks: McpCallbacks, taken: Collection[str]
 ) -> Sequence[BaseToolset]:
     if not settings.mcp:
         return []
@@ -111,11 +105,10 @@ def _mcp_toolsets(
     return mcp_toolsets(
         settings.mcp,
         wrap=wrap,
-        on_failure=on_failure,
+        callbacks=callbacks,
         timeout_s=settings.agent.tool_timeout_s,
         callback_url=settings.callback_url,
         taken=taken,
-        **callbacks,
     )
 
 

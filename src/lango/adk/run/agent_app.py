@@ -9,6 +9,7 @@ from google.adk.apps import App
 from lango.adk.agents.app_builder import build_app
 from lango.adk.agents.model_registry import ModelRegistry
 from lango.adk.agents.session_choices import allow_choices
+from lango.adk.agents.tools.mcp.questions import McpCallbacks
 from lango.adk.agents.tools.tool_names import ToolNames, diff_of_call, tool_names, unusable_tools
 from lango.adk.agents.tree import describe_agent, may_request_input, tools_of, walk_agents, walk_with_agent_tools
 from lango.adk.run.pauses.tool_questions import ask_user, report_progress
@@ -56,8 +57,7 @@ class AgentApp:
                 timeout_s=settings.agent.tool_timeout_s,
                 file_limits=FileLimits(settings.server.max_attachments, settings.server.max_attachment_bytes),
             ),
-            on_toolset_failure=note_toolset_failure,
-            mcp_callbacks={"ask": ask_user, "report": report_progress},
+            mcp_callbacks=McpCallbacks(ask_user, report_progress, note_toolset_failure),
         )
         app = cls(adk_app, models)
         allow_choices(app.root, settings.agent, models.get)

@@ -50,59 +50,74 @@ WHERE session_key = $4 AND turn = $5 AND status = 'queued' RETURNING turn
 """
 
 
-def submit(
-    key: int,
-    name: SessionId,
-    entry: NewEvent,
-    owner: str,
-    now: float,
-    idempotency_key: str | None,
-    *,
-    queue: bool,
-    answer: Answer | None = None,
-    at_revision: int | None = None,
-    request: Mapping[str, Any] | None = None,
-    sent: NewEvent | None = None,
-    digest: str | None = None,
-) -> Operation[Turn]:
-    """Store a turn with its input, and start it if no open turn is ahead of it.
+class SubmitOptions(Struct, frozen=True):
+    """What came with the input of a new turn, and on which conditions the turn is stored."""
 
-    Otherwise it is queued; without `queue`, raise `TurnRunning` and store nothing. An `answer` to a request must be in
-    time. A repeated idempotency key returns the earlier turn; with another input, raise `IdempotencyKeyReused`. With
-    `at_revision`, raise `StaleSession` unless the session has this revision and no open turn. `request` is what came
-    with the input, and is needed to run the turn in another process. `sent` is the message that the user sent, where
-    the input was made from it: a repeated request is recognised by it, or by the `digest` of the request.
-    """
+    idempotency_key: str | None = None
+    """The same key again returns the earlier turn; with another input, it raises `IdempotencyKeyReused`."""
+    digest: str | None = None
+    """What a repeated key must come with. None: the same message."""
+    sent: NewEvent | None = None
+    """The message that the user sent, where the input was made from it: a repeated request is recognised by it."""
+    answer: Answer | None = None
+    """The answer to a request that the input is made from."""
+    at_revision: int | None = None
+    """Raise `StaleSession` unless the session has this revision and no open turn."""
+    wait: bool = True
+    """Queue the turn behind the open ones. Otherwise raise `TurnRunning`, and store nothing."""
+    request: Mapping[str, Any] | None = None
+    """What is needed to run the turn in another process, besides its input."""
+
+
+def submit(
+    key: int, name: SessionId, entry: NewEvent, owner: str, now: float, options: SubmitOptions
+) -> Operation[Turn]:
+    """Store a turn with its input, and start it if no open turn is ahead of it; otherwise it is queued."""
     locked = yield from lock_session(key)
     if locked is None:
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
-    if at_revision is not None and (locked.revision != at_revision or (yield from read_open_turns(key))):
+    if options.at_revision is not None and (
+        locked.revision != options.at_revision or (yield from read_open_turns(key))
+    ):
         return (yield from _turn_of_lost_reply(key, name, entry, owner))
-    if idempotency_key is not None:
-        for turn, status, epoch, known in (yield BY_IDEMPOTENCY_KEY, (key, idempotency_key)):
-            # an answer to an approval request has no key of the client
-            is_repeated = answer is not None or is_same_input(sent or entry, known)
-            if not (is_repeated if digest is None else known in (None, digest)):
-                raise IdempotencyKeyReused(
-                    f"the idempotency key {idempotency_key!r} came before in session {name.id!r}, with another "
-                    "request: use another key for this one"
-                )
-            return Turn(key, turn, epoch, status, repeated=True)
+    if repeated := (yield from _turn_of_repeated_request(key, name, entry, options)):
+        return repeated
     [[turn]] = yield _NEXT_NUMBER, (key,)
     queued_before = yield from read_open_turns(key, turn)
-    if queued_before and not queue:
+    if queued_before and not options.wait:
         raise TurnRunning(f"session {name.id!r} is busy with another message: try again when it is answered")
-    yield from _record_answer(key, name, answer, now)
+    yield from _record_answer(key, name, options.answer, now)
     if not (yield from accepts_results(key, entry)):
         raise CallNotWaiting(f"a call of session {name.id!r} does not wait for its result any more")
     queued_input = (yield from hold_input(key, turn, entry)) if queued_before else None
+    idempotency_key, digest = options.idempotency_key, options.digest
     if idempotency_key is not None and digest is None:
-        digest = input_digest(sent or entry)
-    about = dumps(request) if request else None
-    yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, queued_input, digest, about)
+        digest = input_digest(options.sent or entry)
+    request = dumps(options.request) if options.request else None
+    yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, queued_input, digest, request)
     if queued_before:
         return Turn(key, turn, None, "queued")
     return (yield from start_turn(key, name, turn, entry, now))
+
+
+def _turn_of_repeated_request(
+    key: int, name: SessionId, entry: NewEvent, options: SubmitOptions
+) -> Operation[Turn | None]:
+    """Return the turn that an earlier request with this idempotency key made, or None."""
+    if options.idempotency_key is None:
+        return None
+    for turn, status, epoch, known in (yield BY_IDEMPOTENCY_KEY, (key, options.idempotency_key)):
+        if options.digest is not None:
+            is_repeated = known in (None, options.digest)
+        else:  # an answer to an approval request has no key of the client
+            is_repeated = options.answer is not None or is_same_input(options.sent or entry, known)
+        if not is_repeated:
+            raise IdempotencyKeyReused(
+                f"the idempotency key {options.idempotency_key!r} came before in session {name.id!r}, with another "
+                "request: use another key for this one"
+            )
+        return Turn(key, turn, epoch, status, repeated=True)
+    return None
 
 
 def _record_answer(key: int, name: SessionId, answer: Answer | None, now: float) -> Operation[None]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 from google.adk.tools.tool_context import ToolContext
 from msgspec import Struct, field
 
+from lango.errors import ConfigError
 from lango.store.tool_calls.tool_questions import ToolAnswer, ToolQuestion
 from lango.tools.execution import time_limit
 
@@ -26,6 +27,17 @@ class ReportProgress(Protocol):
 
     def __call__(self, call_id: str, name: str, progress: float, total: float | None, message: str) -> None:
         """Report how far a call is."""
+
+
+class McpCallbacks(Struct, frozen=True):
+    """What is called when MCP servers ask, report or fail."""
+
+    ask: AskUser | None = None
+    """Passes a question of a server on to the user. None: servers cannot ask."""
+    report: ReportProgress | None = None
+    """Gets the progress of a call."""
+    on_failure: Callable[[ConfigError], None] | None = None
+    """Gets the error of a server that cannot list its tools, before ADK runs the agent without them."""
 
 
 class _RunningCall(Struct, eq=False):
@@ -44,13 +56,11 @@ _this_call: contextvars.ContextVar[_RunningCall | None] = contextvars.ContextVar
 class ServerCallbacks:
     """What one MCP server may ask and report while its tools run."""
 
-    def __init__(
-        self, server: str, ask: AskUser | None, report: ReportProgress | None, timeout_s: float, *, over_http: bool
-    ) -> None:
+    def __init__(self, server: str, callbacks: McpCallbacks, timeout_s: float, *, over_http: bool) -> None:
         """`timeout_s` is how long a user may take; 0: the server may not ask."""
         self._server = server
-        self._ask = ask
-        self._report = report
+        self._ask = callbacks.ask
+        self._report = callbacks.report
         self._timeout_s = timeout_s
         self._over_http = over_http
         self._running: set[_RunningCall] = set()

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from lango.adk.agents.adk_internals import declaration_of
 from lango.adk.agents.tools.adk_tool import AdkTool, tool_from_adk
-from lango.adk.agents.tools.mcp.questions import AskUser, ReportProgress, ServerCallbacks
+from lango.adk.agents.tools.mcp.questions import McpCallbacks, ServerCallbacks
 from lango.adk.agents.tools.mcp.results import read_mcp_result
 from lango.config import McpSettings
 from lango.errors import ConfigError, MissingCredentials, MissingDependency
@@ -32,8 +32,6 @@ if importlib.util.find_spec("mcp") is None:
 
 from google.adk.tools.mcp_tool import McpToolset, StdioConnectionParams, StreamableHTTPConnectionParams
 from mcp import StdioServerParameters
-
-OnFailure = Callable[[ConfigError], None]
 
 _log = logging.getLogger("lango.runtime")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -53,7 +51,7 @@ class LangoMcpToolset(McpToolset):
         server: str,
         wrap: Callable[[Tool], BaseTool],
         callbacks: ServerCallbacks,
-        on_failure: OnFailure | None = None,
+        on_failure: Callable[[ConfigError], None] | None = None,
         list_timeout_s: float = DEFAULT_TIMEOUT_S,
         wanted: Sequence[str] | None = None,
         **options: Any,
@@ -159,31 +157,26 @@ def mcp_toolsets(
     settings: Mapping[str, McpSettings],
     *,
     wrap: Callable[[Tool], BaseTool] = AdkTool,
-    on_failure: OnFailure | None = None,
+    callbacks: McpCallbacks = McpCallbacks(),
     timeout_s: float = DEFAULT_TIMEOUT_S,
     callback_url: str = "",
     taken: Collection[str] = (),
-    ask: AskUser | None = None,
-    report: ReportProgress | None = None,
 ) -> list[LangoMcpToolset]:
     """Make a toolset per server of `[mcp.<name>]`; a server is started when its tools are first listed.
 
-    `callback_url` is where users are sent back to after allowing an access.
-
-    `wrap` makes the ADK tool of each tool. `on_failure` is called when a server does not answer. `taken` are names that
-    other tools of the agent have. `ask` passes questions of a server to the user, `report` the progress of its tools.
-    Close each toolset when done.
+    `wrap` makes the ADK tool of each tool. `callback_url` is where users are sent back to after allowing an access.
+    `taken` are names that other tools of the agent have. Close each toolset when done.
     """
     toolsets = [
         LangoMcpToolset(
             name,
             wrap,
-            ServerCallbacks(name, ask, report, server.input_timeout_s, over_http=bool(server.url)),
-            on_failure,
+            ServerCallbacks(name, callbacks, server.input_timeout_s, over_http=bool(server.url)),
+            callbacks.on_failure,
             timeout_s,
             server.tools,
             # a call may take longer than its time limit: that does not run while the user is asked
-            connection_params=_connection(name, server, timeout_s + (server.input_timeout_s if ask else 0.0)),
+            connection_params=_connection(name, server, timeout_s + (server.input_timeout_s if callbacks.ask else 0.0)),
             **_authentication(name, server, callback_url),
         )
         for name, server in settings.items()
