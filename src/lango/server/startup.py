@@ -36,7 +36,8 @@ async def open_listener(settings: Settings, fd: int | None = None) -> socket.soc
 def bind_port(settings: ServerSettings) -> socket.socket:
     """Bind the port early: a port in use should be reported before a model is loaded."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small packets at once only on sockets that name TCP: else a response waits 40 ms for its body
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((settings.host, settings.port))
