@@ -49,6 +49,32 @@ A server may have several agents: `GET /v1/agents` lists them, and a session bel
 any request names the agent; without it, that of the session, else the first one answers.
 """
 
+_ROUTERS = (
+    model_routes.router,
+    page_routes.router,
+    health_routes.router,
+    agent_routes.router,
+    session_routes.router,
+    turn_routes.router,
+    inbox_routes.router,
+    message_routes.router,
+    artifact_routes.router,
+    credential_routes.router,
+    credential_routes.callback_router,
+    option_routes.router,
+    usage_routes.router,
+    trace_routes.router,
+    state_routes.router,
+    memory_routes.router,
+    websocket.router,
+    openai_routes.router,
+    response_routes.router,
+    response_socket.router,
+    agui_routes.router,
+    adk_routes.router,
+    adk_artifact_routes.router,
+)
+
 # requested every few seconds by monitoring
 _UNTRACED_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
@@ -95,29 +121,8 @@ def create_app(settings: Settings, runtime: Runtime | Sequence[Runtime] | None =
     )
     if runtimes is not None:
         app.state.context = ServedAgents(settings, runtimes).default
-    app.include_router(model_routes.router)
-    app.include_router(page_routes.router)
-    app.include_router(health_routes.router)
-    app.include_router(agent_routes.router)
-    app.include_router(session_routes.router)
-    app.include_router(turn_routes.router)
-    app.include_router(inbox_routes.router)
-    app.include_router(message_routes.router)
-    app.include_router(artifact_routes.router)
-    app.include_router(credential_routes.router)
-    app.include_router(credential_routes.callback_router)
-    app.include_router(option_routes.router)
-    app.include_router(usage_routes.router)
-    app.include_router(trace_routes.router)
-    app.include_router(state_routes.router)
-    app.include_router(memory_routes.router)
-    app.include_router(websocket.router)
-    app.include_router(openai_routes.router)
-    app.include_router(response_routes.router)
-    app.include_router(response_socket.router)
-    app.include_router(agui_routes.router)
-    app.include_router(adk_routes.router)
-    app.include_router(adk_artifact_routes.router)
+    for router in _ROUTERS:  # as they are: FastAPI would build each route again when the first request comes
+        app.router.routes.extend(router.routes)
     if settings.server.adk_ui:
         from lango.server.compat.adk import dev_ui_routes
 

@@ -1,13 +1,12 @@
 """List the agents of the server and their tools."""
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from lango.server.context import Context, ServerContext
 from lango.server.schemas import COMMON_ERRORS
-from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 
-router = APIRouter(prefix="/v1", responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
+router = AuthenticatedRouter("/v1", responses=COMMON_ERRORS)
 
 
 class AgentView(BaseModel):

@@ -2,16 +2,15 @@
 
 import asyncio
 
-from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
 from lango.errors import StoreError
 from lango.server.context import Context, ServerContext
 from lango.server.json_body import JsonResponse
-from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.store.turns.lease import LeaseCounts, count_leases
 
-router = APIRouter(tags=["operating"], route_class=AuthenticatedRoute)
+router = AuthenticatedRouter(tags=["operating"])
 
 _PROBE_TIMEOUT_S = 5.0
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from msgspec import Struct
@@ -204,6 +204,15 @@ class AuthenticatedRoute(APIRoute):
             return await handle(JsonRequest(request.scope, request.receive))
 
         return handle_authenticated
+
+
+class AuthenticatedRouter(APIRouter):
+    """Routes that authenticate their callers and answer with JSON of any stored value."""
+
+    def __init__(
+        self, prefix: str = "", *, route_class: type[AuthenticatedRoute] = AuthenticatedRoute, **options: Any
+    ) -> None:
+        super().__init__(prefix=prefix, route_class=route_class, default_response_class=JsonResponse, **options)
 
 
 def _depends_on_caller(dependant: Dependant) -> bool:

@@ -8,7 +8,6 @@ import threading
 from functools import cache
 from typing import Annotated, Any
 
-from fastapi import APIRouter
 from msgspec import Struct
 from msgspec.structs import asdict
 from pydantic import Field, SecretStr, StringConstraints
@@ -19,9 +18,9 @@ from lango.providers.local.weights import pull
 from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError
 from lango.server.schemas import RequestBody
-from lango.server.security.auth import AuthenticatedRoute, Caller, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, Caller, CurrentCaller
 
-router = APIRouter(prefix="/page", include_in_schema=False, route_class=AuthenticatedRoute)
+router = AuthenticatedRouter("/page", include_in_schema=False)
 
 _DEFAULT_MODEL = "local/default"
 

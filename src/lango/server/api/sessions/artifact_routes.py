@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any, Self
 from urllib.parse import unquote
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel
 from starlette.convertors import Convertor, register_url_convertor
 
@@ -16,7 +16,7 @@ from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.file_responses import file_response
 from lango.server.schemas import COMMON_ERRORS, Responses, SessionIdPath
-from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.store.artifacts import artifacts
 from lango.store.codec.json_text import to_client_json
 from lango.store.codec.records import as_datetime
@@ -35,7 +35,7 @@ class _AnyText(Convertor[str]):
 
 
 register_url_convertor("any_text", _AnyText())
-router = APIRouter(prefix="/v1", tags=["artifacts"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
+router = AuthenticatedRouter("/v1", tags=["artifacts"], responses=COMMON_ERRORS)
 
 _FILE: dict[str, Any] = {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
 _FILE_RESPONSES: Responses = {

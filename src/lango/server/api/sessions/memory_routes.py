@@ -3,21 +3,16 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from lango.server.context import Context
 from lango.server.json_body import large_response
 from lango.server.schemas import COMMON_ERRORS, RecordView, RequestBody, SessionIdPath
-from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.store.memory import observations
 
-router = APIRouter(
-    prefix="/v1",
-    tags=["memory"],
-    responses=COMMON_ERRORS,
-    route_class=AuthenticatedRoute,
-)
+router = AuthenticatedRouter("/v1", tags=["memory"], responses=COMMON_ERRORS)
 
 FactId = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["1"])]
 NoteId = Annotated[str, Path(pattern=r"^[0-9]{1,18}\.[0-9]{1,18}$", examples=["3.1"])]

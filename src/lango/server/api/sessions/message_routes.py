@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Self
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel
 
 from lango.adk.events.message_parts import stored_attachments
@@ -24,7 +24,7 @@ from lango.server.schemas import (
     SessionIdPath,
     attachments_of,
 )
-from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.store.codec.json_text import to_client_json
 from lango.store.codec.records import as_datetime
 from lango.store.sessions.window import read_message, read_message_page
@@ -38,7 +38,7 @@ _FILE_RESPONSES: Responses = {
     200: {"description": "The file.", "content": {"application/octet-stream": {"schema": {"type": "string"}}}}
 }
 
-router = APIRouter(prefix="/v1", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
+router = AuthenticatedRouter("/v1", tags=["sessions"], responses=COMMON_ERRORS)
 
 
 @router.get("/sessions/{session_id}/messages", response_model=MessagePage)

@@ -2,15 +2,14 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from lango.server.context import Context, ServerContext
 from lango.server.schemas import COMMON_ERRORS, RequestBody, SessionIdPath, error_responses
-from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.store.sessions.session_options import SessionOptions
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
+router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 
 _REFUSED = error_responses({422: "The settings do not allow it: the message says why; nothing is stored."})
 

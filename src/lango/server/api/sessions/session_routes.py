@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi import Body, Query, Request, Response
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 
@@ -32,12 +32,12 @@ from lango.server.schemas import (
     SessionWithState,
     error_responses,
 )
-from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.server.security.middleware import max_message_bytes
 from lango.store import SessionId, SessionRecord, Store
 from lango.store.sessions.sessions import list_session_page
 
-router = APIRouter(prefix="/v1", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
+router = AuthenticatedRouter("/v1", tags=["sessions"], responses=COMMON_ERRORS)
 
 _NDJSON = "application/x-ndjson"
 _SENT_AT_ONCE = 20_000

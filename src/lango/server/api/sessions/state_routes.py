@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Self
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import BaseModel, ConfigDict
 
 from lango.runtime.sessions.session_state import Scope, SessionState, StateChange, change_state, session_state
@@ -11,11 +11,11 @@ from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.json_body import large_response
 from lango.server.schemas import COMMON_ERRORS, CONFLICT, MAX_INTEGER, RequestBody, SessionIdPath, error_responses
-from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.store.codec.json_text import to_client_json
 from lango.store.codec.records import as_datetime
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
+router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 
 _APP_STATE = error_responses({403: "Only the users in the setting `server.operators` may set `app:` state."})
 

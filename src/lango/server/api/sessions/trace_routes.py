@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any, Self
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 from pydantic import BaseModel
 
 from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace, traced_event
@@ -15,11 +15,11 @@ from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.json_body import large_response
 from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, RecordView, SessionIdPath, error_responses
-from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.store.codec.json_text import loads, to_client_json
 from lango.store.codec.records import as_datetime
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
+router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 
 _OPERATORS_ONLY = error_responses({403: "Only the users in the setting `server.operators` may read requests."})
 

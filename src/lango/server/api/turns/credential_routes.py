@@ -21,7 +21,7 @@ from lango.server.schemas import (
     SessionIdPath,
     error_responses,
 )
-from lango.server.security.auth import AuthenticatedRoute, Caller, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, Caller, CurrentCaller
 from lango.server.streaming.sse import EventStreamResponse
 from lango.store.tool_calls.credential_requests import read_credential_requests
 from lango.turns.submissions import SubmittedCredential
@@ -29,7 +29,7 @@ from lango.turns.submissions import SubmittedCredential
 _INVALID = error_responses({422: "The answer cannot be used: the message says why; nothing is stored."})
 _PAGE_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
-router = APIRouter(prefix="/v1", tags=["credentials"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
+router = AuthenticatedRouter("/v1", tags=["credentials"], responses=COMMON_ERRORS)
 callback_router = APIRouter(prefix="/v1", tags=["credentials"])
 
 

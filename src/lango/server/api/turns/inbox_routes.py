@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, assert_never
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from msgspec.structs import replace
 from pydantic import BaseModel, Field
 
@@ -12,13 +12,13 @@ from lango.server.api.paging import InboxCursor, PageSize, decode_inbox_cursor, 
 from lango.server.api.turns.pending_schemas import Grant, GrantList
 from lango.server.context import Context
 from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, SessionIdPath
-from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.store.codec.json_text import printable_text, to_client_json
 from lango.store.codec.records import as_datetime
 from lango.store.tool_calls import inbox
 from lango.store.tool_calls.inbox import Place, read_inbox
 
-router = APIRouter(prefix="/v1", tags=["inbox"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
+router = AuthenticatedRouter("/v1", tags=["inbox"], responses=COMMON_ERRORS)
 
 GrantIdPath = Annotated[int, Path(ge=1, le=MAX_INTEGER, examples=[1])]
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import Header, Query, Response
 from pydantic import BaseModel
 
 from lango.server.api.turns.answers import AnsweredCall, ApprovalAnswer, InputAnswer, ToolResult
@@ -27,7 +27,7 @@ from lango.server.schemas import (
     SessionIdPath,
     error_responses,
 )
-from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.server.streaming.live import live_events
 from lango.server.streaming.sse import EventStreamResponse
 from lango.store.codec.json_text import to_client_json
@@ -66,7 +66,7 @@ _LIVE_RESPONSES: Responses = {
         "content": {"text/event-stream": EVENT_STREAM},
     }
 }
-router = APIRouter(prefix="/v1", tags=["sessions"], responses=COMMON_ERRORS, route_class=AuthenticatedRoute)
+router = AuthenticatedRouter("/v1", tags=["sessions"], responses=COMMON_ERRORS)
 
 
 class CancelResult(BaseModel):

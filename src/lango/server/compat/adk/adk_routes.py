@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, WebSocket
+from fastapi import Body, Depends, WebSocket
 from msgspec.structs import replace
 from pydantic import Field
 from starlette.responses import Response
@@ -44,7 +44,7 @@ from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError, turn_api_error
 from lango.server.json_body import JsonResponse, large_response
 from lango.server.schemas import SESSION_ID, IdempotencyKey
-from lango.server.security.auth import Caller, CurrentCaller, current_caller
+from lango.server.security.auth import AuthenticatedRouter, Caller, CurrentCaller, current_caller
 from lango.server.streaming.sse import FrameStreamResponse
 from lango.store import SessionId, SessionRecord, StoredEvent
 from lango.store.sessions import sessions
@@ -60,7 +60,7 @@ from lango.turns.submissions import (
     TurnRequest,
 )
 
-router = APIRouter(include_in_schema=False, route_class=AdkRoute)
+router = AuthenticatedRouter(include_in_schema=False, route_class=AdkRoute)
 
 
 class NewAdkSession(AdkRequestBody):

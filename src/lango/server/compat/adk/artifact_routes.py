@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from lango.adk.services import adk_server
@@ -11,8 +11,9 @@ from lango.server.compat.adk.adk_paths import SESSION_PATH, AdkRequestBody, AdkR
 from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.json_body import large_response
+from lango.server.security.auth import AuthenticatedRouter
 
-router = APIRouter(include_in_schema=False, route_class=AdkRoute)
+router = AuthenticatedRouter(include_in_schema=False, route_class=AdkRoute)
 
 _ARTIFACTS = SESSION_PATH + "/artifacts"
 _ARTIFACT = _ARTIFACTS + "/{name:path}"

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 
 from lango.adk.services.adk_server import dev_ui_folder
@@ -22,7 +22,7 @@ from lango.server.compat.adk.adk_paths import check_app
 from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.json_body import JsonResponse
-from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 
 _POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -36,14 +36,14 @@ _EXTERNAL_RESOURCES = re.compile(
 )
 _MEDIA = re.compile(r"(<link\b[^>]*rel=\"stylesheet\"[^>]*)\smedia=\"print\"", re.IGNORECASE)
 
-router = APIRouter(include_in_schema=False, route_class=AuthenticatedRoute)
+router = AuthenticatedRouter(include_in_schema=False)
 
 
 def add_dev_ui(app: FastAPI) -> None:
     """Add the UI to an app; raise `ConfigError` if the installed ADK has none."""
     if dev_ui_folder() is None:
         raise ConfigError("this version of google-adk comes without its dev UI: set server.adk_ui = false")
-    app.include_router(router)
+    app.router.routes.extend(router.routes)
 
 
 @lru_cache(maxsize=1)

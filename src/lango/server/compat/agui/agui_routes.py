@@ -20,17 +20,16 @@ payload is then the value, or the result.
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.openapi import EVENT_STREAM
 from lango.server.schemas import COMMON_ERRORS, CONFLICT, SESSION_ID, Responses, error_responses
-from lango.server.security.auth import AuthenticatedRoute, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.server.streaming.sse import EventStreamResponse, FrameStreamResponse
 
-router = APIRouter(tags=["agui"], route_class=AuthenticatedRoute)
+router = AuthenticatedRouter(tags=["agui"])
 
 _RESPONSES: Responses = {
     200: {

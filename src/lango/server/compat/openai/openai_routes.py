@@ -42,7 +42,7 @@ time that the speaker changes; in a stream, before its text.
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request
+from fastapi import Header, Request
 from starlette.responses import Response
 
 from lango.server.compat.openai.chat_request import ChatRequest
@@ -53,7 +53,7 @@ from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError
 from lango.server.openapi import EVENT_STREAM
 from lango.server.schemas import COMMON_ERRORS, SESSION_ID, IdempotencyKey, Responses
-from lango.server.security.auth import CurrentCaller, route_with_error_body
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller, route_with_error_body
 from lango.server.streaming.sse import FrameStreamResponse
 from lango.turns.submissions import TurnRequest
 
@@ -82,7 +82,7 @@ _COMPLETION: Responses = {
         },
     }
 }
-router = APIRouter(prefix="/v1", tags=["openai"], responses=_ERRORS, route_class=_OpenAiRoute)
+router = AuthenticatedRouter("/v1", tags=["openai"], responses=_ERRORS, route_class=_OpenAiRoute)
 
 SessionIdHeader = Annotated[str | None, Header(alias="X-Session-Id", pattern=SESSION_ID)]
 

@@ -33,7 +33,7 @@ encrypted, and any process of this version reads it: nothing is stored.
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import Depends, Path, Query
 from starlette.responses import Response
 
 from lango.errors import LangoError
@@ -48,7 +48,7 @@ from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError, to_api_error
 from lango.server.json_body import JsonResponse
 from lango.server.schemas import IdempotencyKey
-from lango.server.security.auth import CurrentCaller, route_with_error_body
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller, route_with_error_body
 from lango.server.streaming.sse import FrameStreamResponse
 from lango.store.sessions.sessions import find_session_by_key
 from lango.store.turns.client_requests import mark_request_deleted
@@ -97,8 +97,8 @@ async def _context_of_response(response_id: ResponseIdPath, context: Context) ->
 
 
 ResponseContext = Annotated[ServerContext, Depends(_context_of_response)]
-router = APIRouter(
-    prefix="/v1", tags=["responses"], responses=_ERRORS, route_class=route_with_error_body(response_error_body)
+router = AuthenticatedRouter(
+    "/v1", tags=["responses"], responses=_ERRORS, route_class=route_with_error_body(response_error_body)
 )
 
 
