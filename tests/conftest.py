@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.shared_certificates import share_certificates
+
 if TYPE_CHECKING:  # the tests of the pure core run where neither ADK nor a database driver is installed
     from lango.adk import SqlSessionService
     from lango.store import Store
@@ -25,6 +27,8 @@ settings.register_profile(
 settings.register_profile("search", settings.get_profile("lango"), derandomize=False, max_examples=1_000)
 settings.register_profile("few", settings.get_profile("lango"), max_examples=10)
 settings.load_profile(os.environ.get("LANGO_EXAMPLES", "lango"))
+
+share_certificates()
 
 
 @pytest.hookimpl(wrapper=True)

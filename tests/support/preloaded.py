@@ -15,6 +15,7 @@ import lango
 from lango import Settings, open_runtime
 from lango.adk.agents.adk_internals import preload_adk
 from lango.history import warm_up
+from tests.support.shared_certificates import share_certificates
 
 _IMPORTED_LATE = (
     "pytest",
@@ -39,6 +40,7 @@ for _name in _IMPORTED_LATE:
     importlib.import_module(_name)
 warm_up()
 preload_adk()
+share_certificates()
 
 
 async def _run_turn() -> None:
