@@ -43,6 +43,11 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the longest tests first: a worker that has one left at the end keeps all others waiting."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(scope="session")
 def patient_postgres() -> Iterator[None]:
     """Let PostgreSQL have more than ten seconds to start, and never wait for its disk: its files go with the run.

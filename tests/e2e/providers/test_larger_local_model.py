@@ -29,7 +29,7 @@ async def _call_a_tool() -> list[list[Delta]]:
     call = call_of(called)
     result = ToolCall(call.id, call.name, output={"temp_c": 31, "sky": "clear"})
     history = (QUESTION, Message("assistant", tool_calls=(call,)), Message("tool", tool_calls=(result,)))
-    answered = await deltas_of(provider, Request(QWEN.name, history, tools=(WEATHER,), max_tokens=40))
+    answered = await deltas_of(provider, Request(QWEN.name, history, tools=(WEATHER,), max_tokens=24))
     greeting = Request(QWEN.name, (Message("user", "Hello!"),), tools=(WEATHER,), max_tokens=4)
     return [called, answered, await deltas_of(provider, greeting)]
 
