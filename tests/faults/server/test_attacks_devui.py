@@ -16,7 +16,7 @@ from tests.agents.parts import add_api_key
 from tests.support.servers.server_process import PATIENCE_S, Server, send, serving
 
 STATIC = {"/dev-ui", "/dev-ui/assets/config/runtime-config.json", "/dev-ui/config", "/dev-ui/{path:path}"}
-PAGE = {"/", "/page/about", "/page/{name:path}"}
+PAGE = {"/", "/page/{name:path}"}
 SERVER = {"/healthz", "/readyz", "/health", "/openapi.json", "/config/telemetry"}
 OPEN = STATIC | PAGE | SERVER | {"/v1/oauth/callback"}
 

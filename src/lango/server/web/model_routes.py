@@ -1,4 +1,4 @@
-"""Say on the page that the model is for a demonstration only, and get a better one while the server runs.
+"""Tell the page about the agents and their models, and get a better model while the server runs.
 
 The model `local/default` is looked up for each request: once a better local model is downloaded, it answers the next
 message. A model of a provider replaces it in the running server, and is gone when the server stops, with its key.
@@ -12,7 +12,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 from pydantic import Field, SecretStr, StringConstraints
 
+from lango import __version__
 from lango.errors import LangoError
+from lango.providers import label
 from lango.providers.local.known_models import QWEN, is_demonstration
 from lango.providers.local.weights import pull
 from lango.server.context import Context, ServerContext
@@ -121,3 +123,29 @@ def _check_operator(caller: Caller, context: ServerContext, action: str) -> None
 
 def _named_elsewhere() -> ApiError:
     return ApiError(409, "Conflict", "the configuration names another model: change agent.model instead")
+
+
+@router.get("/about")
+async def read_about(_: CurrentCaller, context: Context) -> dict[str, Any]:
+    """Return the agents with their models, the version and the limits on attachments."""
+    settings = context.settings
+    return {
+        "agents": [_describe_agent(one) for one in context.agents.contexts.values()],
+        "version": __version__,
+        "max_attachment_bytes": settings.server.max_attachment_bytes,
+        "max_attachments": settings.server.max_attachments,
+    }
+
+
+def _describe_agent(context: ServerContext) -> dict[str, Any]:
+    """Name an agent and its model, a local model with its description, and what a user may choose."""
+    model, allowed = context.runtime.app.model_name, context.runtime.options
+    return {
+        "name": context.runtime.app_name,
+        "model": label(model),
+        "models": allowed.models,
+        "may_set_instruction": allowed.with_instruction,
+        "demonstration": is_demonstration(model),
+        "named_model": context.named_model,
+        "has_tools": context.runtime.app.may_call_tools,
+    }

@@ -5,15 +5,9 @@ import re
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import Any
 
 from fastapi import APIRouter, Header, HTTPException
 from starlette.responses import Response
-
-from lango import __version__
-from lango.providers import label
-from lango.providers.local.known_models import is_demonstration
-from lango.server.context import Context, ServerContext
 
 router = APIRouter(include_in_schema=False)
 
@@ -38,32 +32,6 @@ _TYPES = {
 async def read_page(etag: str | None = Header(None, alias="If-None-Match")) -> Response:
     """Serve the page."""
     return _file_response("index.html", etag)
-
-
-@router.get("/page/about")
-async def read_about(context: Context) -> dict[str, Any]:
-    """Return the agents with their models, the version and the limits on attachments."""
-    settings = context.settings
-    return {
-        "agents": [_describe_agent(one) for one in context.agents.contexts.values()],
-        "version": __version__,
-        "max_attachment_bytes": settings.server.max_attachment_bytes,
-        "max_attachments": settings.server.max_attachments,
-    }
-
-
-def _describe_agent(context: ServerContext) -> dict[str, Any]:
-    """Name an agent and its model, a local model with its description, and what a user may choose."""
-    model, allowed = context.runtime.app.model_name, context.runtime.options
-    return {
-        "name": context.runtime.app_name,
-        "model": label(model),
-        "models": allowed.models,
-        "may_set_instruction": allowed.with_instruction,
-        "demonstration": is_demonstration(model),
-        "named_model": context.named_model,
-        "has_tools": context.runtime.app.may_call_tools,
-    }
 
 
 @router.get("/page/{name:path}")
