@@ -65,7 +65,7 @@ async def kept_by(page: Page) -> str:
     return f"{await page.evaluate(script)}{await page.evaluate(values)}{page.url}"
 
 
-async def test_a_user_says_that_an_access_is_allowed_whose_server_sends_nobody_back(page: Page, site: Site) -> None:
+async def test_a_user_confirms_an_access_whose_server_does_not_redirect(page: Page, site: Site) -> None:
     await ask(page, site, "vault")
     await check_accessibility(page)
     link = answer(page).get_by_role("link", name="Allow the access at vault.example")

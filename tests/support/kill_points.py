@@ -195,7 +195,7 @@ def check_resumed(where: str, whole: Run, before: LeftBehind, resumed: Run, *, i
     """Check that a turn that went on ended as the one that was never killed, and did nothing again."""
     assert resumed.status == "done", f"{where}: {resumed}"
     assert resumed.event_ids[: len(before.event_ids)] == before.event_ids, f"{where}: what was stored stays"
-    # a tool that had begun, and may or may not have taken effect, is never run again: the model is told
+    # a tool that had begun, and may have taken effect, is never run again: the model reads that its outcome is unknown
     if not any("outcome is unknown" in line for line in resumed.story):
         stories = (resumed.story, whole.story) if in_order else (sorted(resumed.story), sorted(whole.story))
         assert stories[0] == stories[1], where

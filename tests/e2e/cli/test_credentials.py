@@ -197,7 +197,7 @@ def test_the_key_is_replaced(lango: Lango, key: str) -> None:
     assert "1 credential " in lango("credentials", "rotate", keys=f"{new},{key}")
     used = f"it got a key of {len(KEY)}\n"
     assert lango("run", "-r", "other", "key", keys=new) == used
-    assert "cannot be decrypted" in lango("run", "-r", "other", "key"), "the model is told"
+    assert "cannot be decrypted" in lango("run", "-r", "other", "key"), "the model reads it"
     assert "is not set" in lango("credentials", "rotate", code=2, keys="")
 
 

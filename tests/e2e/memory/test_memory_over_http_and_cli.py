@@ -106,7 +106,7 @@ async def test_o2_http_and_the_command_line_show_notes_with_their_sources_and_fa
             assert "lango sessions list" in nowhere.stderr
 
 
-async def test_attack_6_the_memory_of_somebody_else_is_not_there(tmp_path: Path) -> None:
+async def test_attack_6_the_memory_of_another_user_is_not_found(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/lango.db"
     agent = f"module = {json.dumps(str(AGENT))}"
     keys = [

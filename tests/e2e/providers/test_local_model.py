@@ -1,4 +1,4 @@
-"""The real local models: they were scripted by nobody here, need no key and no network once their weights are there.
+"""The real local models: no answer is scripted, and once their weights are there they need no key and no network.
 
 The weights are brought into the folder that `lango models pull` uses; workers that run side by side wait for one pull.
 """
@@ -207,7 +207,7 @@ async def test_m9_a_turn_of_the_runtime_calls_a_tool_and_speaks_about_its_result
     assert events[-1].usage.model_calls == 2
 
 
-async def test_m9_a_message_cannot_speak_for_somebody_else(smollm2: LocalProvider) -> None:
+async def test_m9_a_message_cannot_speak_for_another_role(smollm2: LocalProvider) -> None:
     def tokens(deltas: list[Delta]) -> int:
         return usage_of(deltas).input_tokens or 0
 

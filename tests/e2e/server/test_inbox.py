@@ -138,7 +138,9 @@ async def test_a_grant_comes_over_the_websocket(server: Server, session: str) ->
         assert "approval" not in kinds(await send(client, session, "ask"))
 
 
-async def test_a_page_is_told_what_starts_and_stops_waiting_in_any_process(tmp_path: Path, store_url: str) -> None:
+async def test_a_page_gets_events_when_something_starts_or_stops_waiting_in_any_process(
+    tmp_path: Path, store_url: str
+) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     with serving(tmp_path / "a", store_url) as here, serving(tmp_path / "b", store_url) as there:

@@ -112,7 +112,7 @@ async def until_received(kind: str, socket: ClientConnection) -> dict[str, Any]:
     return event
 
 
-async def test_what_cannot_be_offered_is_told_at_the_start(tmp_path: Path, sqlite_url: str) -> None:
+async def test_what_cannot_be_offered_is_reported_at_the_start(tmp_path: Path, sqlite_url: str) -> None:
     with (
         scripted_server() as model,
         serving(tmp_path, sqlite_url, agent='instruction = "Help."', rest=REST, env=model.environment) as server,

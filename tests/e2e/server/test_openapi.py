@@ -54,6 +54,8 @@ def test_schemathesis_finds_nothing(server: Server, tmp_path: Path) -> None:
         ("POST", "/healthz", "GET"),
     ],
 )
-def test_a_method_that_is_not_allowed_is_told_the_others(server: Server, method: str, path: str, allowed: str) -> None:
+def test_a_method_that_is_not_allowed_is_answered_with_the_allowed_ones(
+    server: Server, method: str, path: str, allowed: str
+) -> None:
     answer = httpx.request(method, server.url + path, timeout=PATIENCE_S)
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)

@@ -129,7 +129,7 @@ class _Frames:
 
 
 @pytest.mark.parametrize("version", ["12", "8", "14", "x", ""])
-async def test_another_version_is_told_the_one_to_use(server: Server, version: str) -> None:
+async def test_another_version_is_answered_with_the_one_to_use(server: Server, version: str) -> None:
     async with opened(server, version) as (head, frames):
         assert head.startswith("HTTP/1.1 426 ")
         assert "\r\nsec-websocket-version: 13\r\n" in head.lower()

@@ -64,7 +64,7 @@ def test_attack_25_no_file_but_the_uis_own_is_served(server: Server, path: str) 
     assert b"import " not in answer
 
 
-def test_attack_25_the_ui_does_not_tell_which_files_there_are(server: Server, tmp_path: Path) -> None:
+def test_attack_25_the_ui_does_not_reveal_which_files_exist(server: Server, tmp_path: Path) -> None:
     (tmp_path / "there.css").write_text("x")
     answers = [raw(server, f"GET /dev-ui/{tmp_path}/{name}.css") for name in ("there", "nowhere")]
     assert answers[0][0] == answers[1][0]
@@ -75,7 +75,7 @@ def depends_on_caller(dependant: Dependant) -> bool:
     return dependant.call is current_caller or any(map(depends_on_caller, dependant.dependencies))
 
 
-def test_attack_25_every_route_knows_its_caller_or_serves_what_is_everybodys() -> None:
+def test_attack_25_every_route_knows_its_caller_or_is_open_on_purpose() -> None:
     app = create_app(Settings.model_validate({"server": {"adk_ui": True}}))
     routes = [route for route in app.routes if isinstance(route, Route)]
     assert {route.path for route in routes} >= OPEN, "all of them are checked"

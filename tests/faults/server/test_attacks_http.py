@@ -154,7 +154,7 @@ async def test_attack_4_a_foreign_origin_gets_no_allow_header(server: Server, or
             assert answer.headers["cross-origin-resource-policy"] == "same-origin"
 
 
-async def test_attack_4_an_origin_that_is_allowed_is_told_so(server: Server) -> None:
+async def test_attack_4_an_allowed_origin_gets_the_cors_headers(server: Server) -> None:
     async with server.client() as client:
         preflight = {"Origin": FRIEND, "Access-Control-Request-Method": "POST"}
         allowed = await client.options("/v1/sessions", headers=preflight)
@@ -206,9 +206,7 @@ EVERYTHING: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body"), EVERYTHING)
-async def test_attack_6_a_session_of_somebody_else_is_not_there(
-    keyed: Keyed, method: str, path: str, body: Any
-) -> None:
+async def test_attack_6_a_session_of_another_user_is_not_found(keyed: Keyed, method: str, path: str, body: Any) -> None:
     session = uuid.uuid4().hex
     async with keyed.client(keyed.alice) as alice, keyed.client(keyed.bob) as bob:
         await alice.post("/v1/sessions", json={"id": session})
@@ -225,7 +223,7 @@ async def test_attack_6_a_session_of_somebody_else_is_not_there(
         assert (await alice.get(f"/v1/sessions/{session}")).json()["messages"] >= 2
 
 
-async def test_attack_6_a_websocket_shows_nothing_of_somebody_else(keyed: Keyed) -> None:
+async def test_attack_6_a_websocket_shows_nothing_of_another_user(keyed: Keyed) -> None:
     session = uuid.uuid4().hex
     async with keyed.client(keyed.alice) as alice:
         await alice.post("/v1/sessions", json={"id": session})
@@ -257,7 +255,7 @@ async def test_attack_6_the_same_id_is_two_sessions_for_two_users(keyed: Keyed) 
         assert text_of(await resume(alice, session)) == "of alice"
 
 
-async def test_attack_6_nobody_finds_words_of_somebody_else(keyed: Keyed) -> None:
+async def test_attack_6_a_search_finds_nothing_of_another_user(keyed: Keyed) -> None:
     word = uuid.uuid4().hex
     async with keyed.client(keyed.alice) as alice, keyed.client(keyed.bob) as bob:
         await alice.post("/v1/sessions", json={"id": word})
@@ -369,7 +367,7 @@ async def test_attack_8_a_message_is_text_and_nothing_else(server: Server, body:
         assert (await client.get(f"/v1/sessions/{session}")).status_code == 404
 
 
-async def test_attack_8_an_approval_that_nobody_asked_for_runs_nothing(server: Server) -> None:
+async def test_attack_8_an_approval_that_was_not_requested_runs_nothing(server: Server) -> None:
     async with server.client() as client:
         session = (await client.post("/v1/sessions", json={})).json()["id"]
         answer = await client.post(f"/v1/sessions/{session}/approvals/c1", json={"approved": True})

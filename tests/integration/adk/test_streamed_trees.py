@@ -42,7 +42,7 @@ TREES: st.SearchStrategy[Tree] = st.recursive(
 
 
 class SlowWriter:
-    """A model that writes its pieces with pauses, after a call of a tool if it is told so."""
+    """A model that writes its pieces with pauses, after a call of a tool if it is set so."""
 
     name = "slow"
     _places = itertools.count()  # a turn that makes the same call again and again is stopped

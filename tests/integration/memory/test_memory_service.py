@@ -105,7 +105,7 @@ async def test_a_users_own_runner_recalls_what_it_added(store_url: str) -> None:
 
 
 async def test_a_search_survives_a_kill_at_every_commit(tmp_path: Path) -> None:
-    """It is harmless to search again: the model is never told that the outcome is unknown."""
+    """It is harmless to search again: the model never reads that the outcome is unknown."""
 
     def make(journal: Journal) -> LlmAgent:
         plan = [{"name": "load_memory", "args": {"query": "boat"}}, "Nina."]

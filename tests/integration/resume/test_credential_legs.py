@@ -186,7 +186,7 @@ async def test_a_tool_that_needs_a_credential_goes_on_after_a_kill_at_each_commi
             unknown = await rows(runtime.store, "SELECT 1 FROM tool_journal WHERE result LIKE '%outcome is unknown%'")
             assert set(await statuses(runtime)) == {"done"}, copy.name
         if unknown:
-            continue  # a tool that had begun is never run again: the model is told
+            continue  # a tool that had begun is never run again: the model reads that its outcome is unknown
         assert given == (0 if leg == "the answer" else 1), copy.name
         assert ended == whole, copy.name
         assert again.effects_by_name["account"] + before.finished["account"] == 1, copy.name

@@ -149,7 +149,7 @@ async def test_a_workflow_that_asks_goes_on_after_a_kill_at_each_commit(tmp_path
             ended = await conversation(runtime)
             assert await statuses(runtime) == ["done", "done"], copy.name
         if any("outcome is unknown" in line for line in ended):
-            continue  # a tool that had begun is never run again: the model is told
+            continue  # a tool that had begun is never run again: the model reads that its outcome is unknown
         unordered = shape == "parallel"
         assert (sorted(ended) if unordered else ended) == (sorted(whole) if unordered else whole), copy.name
         names = journal.effects_by_name

@@ -101,7 +101,7 @@ async def test_a8_the_next_turns_model_learns_of_a_cancel_in_a_tool(store_url: s
 
 
 async def test_closing_a_runtime_in_a_tool_cancels_nothing(store_url: str) -> None:
-    """The tool does not end in time: the turn goes on in the next runtime, and its model is told."""
+    """The tool does not end in time: the turn continues in the next runtime, whose model reads "outcome unknown"."""
     gate = Gate()
     provider = ScriptedProvider([["On it. ", ToolCall("c1", gate.tool.name, {})]])
     settings = settings_for(store_url, shutdown_s=0.1)

@@ -63,7 +63,7 @@ async def test_a_question_ends_with_its_call() -> None:
     assert closed.is_set()
 
 
-async def test_a_server_that_may_not_ask_is_told_so() -> None:
+async def test_a_server_that_may_not_ask_gets_no_callback() -> None:
     assert ServerCallbacks("server", McpCallbacks(answer_late), 0.0, over_http=True).options == {}
     refused = await callbacks().options["elicitation_callback"](None, PARAMS)  # no call runs
     assert "cannot be asked" in refused.message

@@ -231,7 +231,7 @@ class Toolset(BaseToolset):
         return [FunctionTool(account)]
 
 
-async def test_a_toolset_without_a_configuration_asks_nobody(sqlite_url: str, oauth: OAuthServer) -> None:
+async def test_a_toolset_without_a_configuration_does_not_ask(sqlite_url: str, oauth: OAuthServer) -> None:
     async with open_runtime(settings_for(sqlite_url), root_agent=agent([Toolset(oauth, None)])) as runtime:
         assert results(await ask(runtime)) == [{"account": None}]
 
