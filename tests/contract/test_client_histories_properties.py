@@ -19,7 +19,7 @@ from lango.store import SessionId
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.sessions import list_sessions
 from lango.turns.submissions import TurnRequest
-from tests.agents.parts import PATIENCE_S, settings_for
+from tests.agents.parts import TIMEOUT_S, settings_for
 
 Said = list[tuple[str, str]]
 Step = tuple[Literal["say", "hold", "fail", "again", "edit", "trim", "alter", "repeat", "both"], int, str]
@@ -110,14 +110,14 @@ class Chat:
 async def _run(steps: list[Step]) -> None:
     model = Model()
     config = settings_for("sqlite:///:memory:", name="app")
-    async with asyncio.timeout(PATIENCE_S), open_runtime(config, provider=model) as runtime:
+    async with asyncio.timeout(TIMEOUT_S), open_runtime(config, provider=model) as runtime:
         here = ServedAgents(config, [runtime]).default
         chats = [Chat(here, model) for _ in range(3)]
         for kind, number, word in steps:
             await chats[number].step(kind, word)
         for chat in chats:
             await chat.finish()
-        await here.turns.drain(PATIENCE_S)
+        await here.turns.drain(TIMEOUT_S)
         for one in await runtime.store.read(list_sessions):
             assert (
                 await runtime.store.read(check_session, SessionId(one.name.app_name, one.name.user_id, one.name.id))

@@ -24,11 +24,11 @@ from lango.store.turns.event_log import LoggedEvent, append_log_events
 from lango.store.turns.lease import beat, lease_turn
 from lango.store.turns.recovery import UNKNOWN_RESULT
 from lango.store.turns.submit import SubmitOptions
-from tests.agents.parts import PATIENCE_S, rows
+from tests.agents.parts import TIMEOUT_S, rows
 
 NAME = SessionId("app", "alice", "s")
 ABOUT: dict[str, Any] = {"originalFunctionCall": {"id": "c1", "name": "f", "args": {}}}
-NEVER_S = 2 * PATIENCE_S
+NEVER_S = 2 * TIMEOUT_S
 """A timeout that only a notification beats."""
 
 
@@ -194,7 +194,7 @@ async def test_withdrawing_a_message_leaves_the_answers_of_others(store: Store, 
 async def test_the_next_queued_turn_is_notified(
     store: Store, session: SessionRecord, store_url: str, how: str, where: str
 ) -> None:
-    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
+    async with AsyncExitStack() as stack, asyncio.timeout(TIMEOUT_S):
         other = store if where == "the same store" else await stack.enter_async_context(Store(store_url))
         blocking = await store.submit_turn(session, user_message("first"), "gone")
         if how == "withdraw":  # it is queued, and its process has not claimed it yet
@@ -219,6 +219,6 @@ async def test_the_next_queued_turn_is_notified(
 async def test_a_wait_for_the_queue_ends_at_its_timeout(store: Store, session: SessionRecord) -> None:
     await store.submit_turn(session, user_message("first"), "me")
     turn = await store.submit_turn(session, user_message("second"), "me")
-    async with store.watch_queue(turn) as comes_up, asyncio.timeout(PATIENCE_S):
+    async with store.watch_queue(turn) as comes_up, asyncio.timeout(TIMEOUT_S):
         await comes_up(0.01)
         assert isinstance(await store.write(lease_turn, turn.session_key, NAME, turn.turn, "me", time.time()), list)

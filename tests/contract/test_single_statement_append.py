@@ -21,7 +21,7 @@ from lango.store.lifecycle import fork
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.append_statement import append_statement
 from lango.store.sessions.sessions import create_session, find_session
-from tests.agents.parts import PATIENCE_S
+from tests.agents.parts import TIMEOUT_S
 
 NAME = SessionId("app", "alice", "s")
 TABLES = {
@@ -225,7 +225,7 @@ async def test_the_log_is_checkpointed_without_writes_in_the_writers_thread(
 ) -> None:
     monkeypatch.setattr("lango.store.engine.sqlite._CHECKPOINT_PAGES", 40)
     monkeypatch.setattr("lango.store.engine.sqlite._CHECK_LOG_EVERY", 10)
-    async with Store(sqlite_at_once_url) as store, asyncio.timeout(PATIENCE_S):
+    async with Store(sqlite_at_once_url) as store, asyncio.timeout(TIMEOUT_S):
         session = await store.write(create_session, NAME, None, time.time())
         file, number = tmp_path / "lango.db", 0
         before = file.stat().st_size  # writes are in the log until it is checkpointed

@@ -28,7 +28,7 @@ from lango.runtime.runtime import Runtime
 from lango.runtime.trace.steps import Step
 from lango.store import Store
 from lango.store.engine.database import Operation, Row
-from tests.agents.parts import PATIENCE_S, collect, settings_for
+from tests.agents.parts import TIMEOUT_S, collect, settings_for
 
 PlanStep = str | dict[str, Any] | list[dict[str, Any]]
 """What a model answers: a text, a call, or several calls."""
@@ -246,7 +246,7 @@ async def _event_ids(store: Store) -> list[str]:
 
 async def until_idle(runtime: Runtime) -> None:
     """Wait until no turn is queued or running."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while await _rows(runtime.store, "SELECT 1 FROM turns WHERE status IN ('queued', 'running')"):
             await asyncio.sleep(0.01)
 

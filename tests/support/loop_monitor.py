@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.servers.server_process import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 AGENT = Path(__file__).with_name("servers") / "monitored_agent.py"
 BOUNDS_MS = {"callback": 50.0, "held": 50.0}
@@ -46,7 +46,7 @@ def monitored_server(folder: Path, rest: str = "") -> Generator[MonitoredServer]
     url = f"sqlite:///{folder}/lango.db"
     with serving(folder, url, agent=agent, rest=rest, env={"LANGO_LOOP_LOG": str(log)}) as server:
         first = httpx.post(  # what is loaded late is loaded now: that is no input's doing
-            f"{server.url}/v1/chat/completions", json=chat("hello"), timeout=PATIENCE_S
+            f"{server.url}/v1/chat/completions", json=chat("hello"), timeout=TIMEOUT_S
         )
         assert first.status_code == 200, first.text
         yield MonitoredServer(server, log)

@@ -13,7 +13,7 @@ Loss = Literal["answer", "commit", "late"]
 """What is lost: the answer of a server that has committed, or the commit itself; `late`: it arrives after the cut."""
 
 _LATE_S = 0.2
-_PATIENCE_S = 120.0
+_TIMEOUT_S = 120.0
 _WRITES = (b"INSERT", b"UPDATE", b"DELETE", b"WITH")
 _PORT = "5432"
 
@@ -79,7 +79,7 @@ class Proxy:
 
     async def has_refused(self, more: int = 1) -> None:
         """Wait until that many more connections were refused."""
-        enough, until = self.refused + more, time.monotonic() + _PATIENCE_S
+        enough, until = self.refused + more, time.monotonic() + _TIMEOUT_S
         while self.refused < enough:
             assert time.monotonic() < until, "no client tries to connect"
             await asyncio.sleep(0.01)

@@ -25,7 +25,7 @@ from tests.support.fork_server import context
 
 BIN = Path(sys.executable).parent
 LANGO = str(BIN / "lango")
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 _ROOT = str(Path(__file__).parents[2])
 
 
@@ -116,7 +116,7 @@ def run_command(
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
             check=False,
         )
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
@@ -124,7 +124,7 @@ def run_command(
         given.seek(0)
         process = ForkedProcess(command, cwd, environment, (given.fileno(), output.fileno(), errors.fileno()))
         try:
-            code = process.wait(PATIENCE_S)
+            code = process.wait(TIMEOUT_S)
         finally:
             process.kill()
         return subprocess.CompletedProcess(command, code, _text(output), _text(errors))
@@ -167,7 +167,7 @@ def start_command(
             yield Started(process, output)
         finally:
             process.kill()
-            process.wait(PATIENCE_S)
+            process.wait(TIMEOUT_S)
 
 
 def _text(file: IO[bytes]) -> str:

@@ -25,7 +25,7 @@ from lango.store.sessions.sessions import find_session
 from tests.support.fork_server import context
 
 NAME = SessionId("app", "user", "shared")
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 class Worker:
@@ -37,7 +37,7 @@ class Worker:
         self.process.start()
         theirs.close()
 
-    def recv(self, timeout_s: float = PATIENCE_S) -> Any:
+    def recv(self, timeout_s: float = TIMEOUT_S) -> Any:
         """Return the next message of the process."""
         assert self.pipe.poll(timeout_s), "the other process sends nothing"
         return self.pipe.recv()
@@ -49,7 +49,7 @@ class Worker:
     def kill(self) -> None:
         """kill -9."""
         self.process.kill()
-        self.process.join(PATIENCE_S)
+        self.process.join(TIMEOUT_S)
         assert self.process.exitcode in (-signal.SIGKILL, 0, 1)
 
     def drain(self) -> list[Any]:
@@ -64,7 +64,7 @@ class Worker:
 
     def join(self) -> None:
         """Wait for the process to end by itself."""
-        self.process.join(PATIENCE_S)
+        self.process.join(TIMEOUT_S)
         assert self.process.exitcode == 0
 
 

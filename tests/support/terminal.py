@@ -17,7 +17,7 @@ from typing import IO
 
 import pyte
 
-from tests.support.processes import PATIENCE_S, ForkedProcess, Process
+from tests.support.processes import TIMEOUT_S, ForkedProcess, Process
 
 AGENT = Path(__file__).with_name("terminal_agent.py")
 
@@ -72,7 +72,7 @@ class Terminal:
     def wait_for(self, wanted: str | Callable[[], bool], why: str = "") -> None:
         """Read until the text, or what a function says, is there."""
         there = wanted if callable(wanted) else lambda: wanted in self.text
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TIMEOUT_S
         while not there():
             left = end - time.monotonic()
             assert left > 0, f"not seen: {why or wanted!r}\n{self.text}"
@@ -108,10 +108,10 @@ class Terminal:
 
     def wait_end(self) -> int:
         """Read to the end, and return the exit code."""
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TIMEOUT_S
         while self._read(max(0.0, end - time.monotonic())):
             assert time.monotonic() < end, self.text
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(TIMEOUT_S)
 
     def read_some(self, timeout_s: float) -> None:
         """Read what there is, or comes within some time."""
@@ -157,5 +157,5 @@ def terminal(
         yield Terminal(process, master, columns, rows)
     finally:
         process.kill()
-        process.wait(PATIENCE_S)
+        process.wait(TIMEOUT_S)
         os.close(master)

@@ -38,7 +38,7 @@ from lango.store.turns.recovery import UNKNOWN_RESULT
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, ToolContext
 from lango.tools.result_files import FileLimits
-from tests.agents.parts import PATIENCE_S, broken_for, rows, settings_for
+from tests.agents.parts import TIMEOUT_S, broken_for, rows, settings_for
 from tests.support.kill_points import until_idle
 from tests.support.store_workers import Worker
 
@@ -246,7 +246,7 @@ async def count_responses(store: Store) -> int:
 async def retry_and_go_on(url: str, folder: Path, kill: Kill) -> ScriptedProvider:
     """Do what a client does later: send the same request again, and get its answer; then the next message."""
     provider = ScriptedProvider(itertools.repeat(answer))
-    async with open_paying_runtime(url, folder, provider) as runtime, asyncio.timeout(PATIENCE_S):
+    async with open_paying_runtime(url, folder, provider) as runtime, asyncio.timeout(TIMEOUT_S):
         assert await runtime.run(kill.session, kill.text, idempotency_key=kill.key) == "I pay. it is done"
         if kill.received:
             assert provider.requests == [], "it was accepted, and is finished"

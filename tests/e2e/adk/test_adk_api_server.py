@@ -24,7 +24,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from lango.adk.services.session_service import SqlSessionService
-from tests.support.processes import PATIENCE_S, ForkedProcess
+from tests.support.processes import TIMEOUT_S, ForkedProcess
 
 AGENT = '''
 from google.adk.agents import LlmAgent
@@ -73,11 +73,11 @@ def api_server(agents: Path, uri: str) -> Generator[httpx.Client]:
         streams = nothing.fileno(), output.fileno(), output.fileno()
         process = ForkedProcess(command, agents.parent, os.environ, streams)
         try:
-            with httpx.Client(base_url=_address(process, log), timeout=PATIENCE_S) as client:
+            with httpx.Client(base_url=_address(process, log), timeout=TIMEOUT_S) as client:
                 yield client
         finally:
             process.terminate()
-            process.wait(PATIENCE_S)
+            process.wait(TIMEOUT_S)
 
 
 def _address(process: ForkedProcess, log: Path) -> str:

@@ -33,7 +33,7 @@ from lango.errors import ApprovalExpired
 from lango.messages import ToolCall
 from lango.providers.anthropic import AnthropicProvider
 from lango.testing import ScriptedProvider
-from tests.agents.parts import PATIENCE_S, Gate, collect, results_in, settings_for
+from tests.agents.parts import TIMEOUT_S, Gate, collect, results_in, settings_for
 from tests.e2e.adk.test_adk_api_server import api_server
 from tests.support import wire_rules
 from tests.support.servers.server_process import resume, send_until, serving
@@ -129,7 +129,7 @@ async def test_a_crash_or_a_cancel_inside_a_tool(service: Service, sqlite_url: s
     model = scripted(call("pay"), text("fine"))
     runner = await adk(service, model, tools=[pay])
     task = asyncio.create_task(run(runner, "pay"))
-    await asyncio.wait_for(began.wait(), PATIENCE_S)
+    await asyncio.wait_for(began.wait(), TIMEOUT_S)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -155,7 +155,7 @@ async def test_two_messages_at_once(service: Service, sqlite_url: str) -> None:
     together = asyncio.Barrier(2)
 
     async def meet() -> types.Part:
-        await asyncio.wait_for(together.wait(), PATIENCE_S)
+        await asyncio.wait_for(together.wait(), TIMEOUT_S)
         return text("answer")
 
     runner = await adk(in_memory, scripted(meet, meet))
@@ -169,12 +169,12 @@ async def test_two_messages_at_once(service: Service, sqlite_url: str) -> None:
 
     async def wait() -> types.Part:
         began.set()
-        await asyncio.wait_for(may_end.wait(), PATIENCE_S)
+        await asyncio.wait_for(may_end.wait(), TIMEOUT_S)
         return text("answer")
 
     runner = await adk(service, scripted(wait, text("answer")))
     first = asyncio.create_task(run(runner, "one"))
-    await asyncio.wait_for(began.wait(), PATIENCE_S)
+    await asyncio.wait_for(began.wait(), TIMEOUT_S)
     await run(runner, "two")  # it runs during the first
     may_end.set()
     with pytest.raises(ValueError, match=r"session|stale") as stale:
@@ -248,7 +248,7 @@ async def test_the_client_goes_away(tmp_path: Path, sqlite_url: str) -> None:
         }
         await asyncio.to_thread(leave_early, client, body)
         events: list[dict[str, Any]] = []
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(events) < 2 or not (theirs / "broken off").exists():
                 events = await asyncio.to_thread(lambda: client.get(place).json()["events"])
     assert events[1]["errorCode"] == "INVOCATION_ABORTED", "it ends with its connection"

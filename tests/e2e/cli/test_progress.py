@@ -18,7 +18,7 @@ from lango.providers.local.known_models import SMOLLM2
 from lango.providers.local.weights import pull
 from lango.store import NewEvent, SessionId, Store
 from lango.store.sessions.sessions import create_session
-from tests.support.processes import PATIENCE_S, run_lango
+from tests.support.processes import TIMEOUT_S, run_lango
 from tests.support.servers.index_server import index_of
 from tests.support.terminal import CTRL_C, Terminal, terminal
 from tests.unit.providers.test_local_weights import find_uv
@@ -87,7 +87,7 @@ class Drained:
             self.data = self._pipe.read()
 
     def wait(self) -> bytes:
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
         return self.data
 
 
@@ -197,10 +197,10 @@ def test_a_dumb_terminal_gets_lines(exported: Path, folder: Path) -> None:
     fed = Fed(folder / "pipe")
     lines = exported.read_bytes().splitlines(keepends=True)
     with terminal(folder, "sessions", "import", "pipe", TERM="dumb") as opened:
-        assert fed.opened.wait(PATIENCE_S)
+        assert fed.opened.wait(TIMEOUT_S)
         began = time.monotonic()
         while "importing: " not in opened.text:  # short work reports nothing
-            assert time.monotonic() - began < PATIENCE_S, "no progress was reported"
+            assert time.monotonic() - began < TIMEOUT_S, "no progress was reported"
             if len(lines) > 1:  # the end comes after the report
                 fed.write(lines.pop(0))
             opened.read_some(0.05)

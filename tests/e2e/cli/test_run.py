@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.cli.test_commands import lango
 from tests.integration.tools.test_mcp_servers import SERVER
-from tests.support.processes import LANGO, PATIENCE_S, run_lango, start_command
+from tests.support.processes import LANGO, TIMEOUT_S, run_lango, start_command
 from tests.support.terminal import AGENT, configure, terminal
 
 
@@ -194,13 +194,13 @@ def test_ctrl_c_is_130_and_a_closed_pipe_is_quiet(folder: Path) -> None:
     with errors.open("w") as stderr, start_command("lango", "run", "hold never", cwd=folder, stderr=stderr) as started:
         assert os.read(started.stdout.fileno(), 100) == b"begun "
         started.process.send_signal(signal.SIGINT)
-        assert started.process.wait(PATIENCE_S) == 130
+        assert started.process.wait(TIMEOUT_S) == 130
     assert errors.read_text() == "lango: stopped\n"
     command = ("lango", "run", "-r", "piped", "long 50000")
     with errors.open("w") as stderr, start_command(*command, cwd=folder, stderr=stderr) as started:
         os.read(started.stdout.fileno(), 10)
         started.stdout.close()
-        assert started.process.wait(PATIENCE_S) == 141
+        assert started.process.wait(TIMEOUT_S) == 141
     assert errors.read_text() == "lango: there was no session 'piped': this is a new one\n"
     usage = run_lango("sessions", "usage", "piped", cwd=folder).stdout
     assert "cancelled" in usage, "nothing goes on for a reader that is gone"
@@ -209,7 +209,7 @@ def test_ctrl_c_is_130_and_a_closed_pipe_is_quiet(folder: Path) -> None:
 def test_closed_streams(folder: Path) -> None:
     """The shell's `<&-` and `>&-`: no file of ours gets the number of a closed stream."""
     done = subprocess.run(
-        ["sh", "-c", f"{LANGO} run -r closed hello <&- >&- 2>&-"], cwd=folder, timeout=PATIENCE_S, check=False
+        ["sh", "-c", f"{LANGO} run -r closed hello <&- >&- 2>&-"], cwd=folder, timeout=TIMEOUT_S, check=False
     )
     assert done.returncode == 0
     assert run_lango("sessions", "show", "closed", cwd=folder).stdout == "   1 user: hello\n   2 obedient: hello\n"

@@ -13,7 +13,7 @@ from lango import open_runtime
 from lango.errors import SessionNotFound
 from lango.providers import Request
 from tests.agents.memory_parts import Roles, noted, quoted, remembering, session_of, shown_to
-from tests.support.servers.server_process import PATIENCE_S, lango, send, serving
+from tests.support.servers.server_process import TIMEOUT_S, lango, send, serving
 
 ROOT = Path(__file__).parents[3]
 AGENT = ROOT / "tests" / "support" / "servers" / "remembering_agent.py"
@@ -23,7 +23,7 @@ PYTHONPATH = {"PYTHONPATH": str(ROOT)}
 
 async def observed(client: httpx.AsyncClient, session: str, last_seq: int) -> dict[str, Any]:
     """Wait until a session was observed up to a message: that happens after the turn, without an event."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while True:
             answer = await client.get(f"/v1/sessions/{session}/memory")
             assert answer.status_code == 200, answer.text

@@ -1,4 +1,4 @@
-"""The same providers against llama.cpp's own server and a real model: three wire formats that nobody here wrote."""
+"""The same providers against llama.cpp's own server and a real model: three wire formats of another project."""
 
 import json
 import subprocess

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.servers.server_process import AGENT, PATIENCE_S, Server, send_until, serving
+from tests.support.servers.server_process import AGENT, TIMEOUT_S, Server, send_until, serving
 
 FULL = f"module = {json.dumps(str(AGENT))}\nmax_running_turns = 1"
 
@@ -47,7 +47,7 @@ async def test_every_protocol_shows_a_queued_turn_its_place(tmp_path: Path) -> N
     }
     seen: dict[str, list[str]] = {name: [] for name in requests}
     with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", agent=FULL) as server:
-        async with server.client() as client, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+        async with server.client() as client, asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as group:
             await send_until(client, "a", f"hold {may_end}")
             for name, (path, body, place) in requests.items():  # one after the other: each has its place
                 queued = asyncio.Event()

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from tests.support.servers.server_process import (
-    PATIENCE_S,
+    TIMEOUT_S,
     Server,
     events_of,
     resume,
@@ -97,7 +97,7 @@ async def test_the_usage_of_a_session(server: Server, session: str) -> None:
 async def test_a_session_that_is_deleted_while_it_runs_ends_its_stream(
     server: Server, session: str, tmp_path: Path
 ) -> None:
-    async with server.client() as client, asyncio.timeout(PATIENCE_S):
+    async with server.client() as client, asyncio.timeout(TIMEOUT_S):
         sending = asyncio.create_task(send(client, session, f"hold {tmp_path / 'never'}"))
         while (await client.get(f"/v1/sessions/{session}/messages")).json().get("messages") in (None, []):
             await asyncio.sleep(0.01)
@@ -238,7 +238,7 @@ async def test_health_readiness_and_metrics(server: Server, session: str, tmp_pa
 
 async def at_rest(server: Server, client: httpx.AsyncClient) -> dict[str, float]:
     """Read the metrics once no client reads and every turn is counted, just after its last event."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while True:
             turns = [line for line in map(json.loads, server.log.read_text().splitlines()) if "turn" in line]
             found = await measured(client)
@@ -258,7 +258,7 @@ async def measured(client: httpx.AsyncClient) -> dict[str, float]:
 async def test_the_log_has_a_line_for_every_turn_as_json(server: Server, session: str) -> None:
     async with server.client() as client:
         await send(client, session, "hello")
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while len(found := [line for line in server.log.read_text().splitlines() if session in line]) < 2:
             await asyncio.sleep(0.01)
     accepted, done = [json.loads(line) for line in found]

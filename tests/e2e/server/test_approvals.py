@@ -11,7 +11,7 @@ import pytest
 
 from lango.store import SessionId, Store
 from lango.store.sessions.window import read_session_events
-from tests.support.servers.server_process import PATIENCE_S, Server, events_of, send, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, events_of, send, serving
 
 NOT_IN_TIME = "not run: the approval request expired without an answer, which counts as declined"
 
@@ -109,7 +109,7 @@ async def test_a_server_closes_expired_approval_requests_by_itself(
     folder = tmp_path_factory.mktemp("alone")
     url = f"sqlite:///{folder}/lango.db"
     with serving(folder, url, rest="[tools]\napproval_expires_s = 0.3") as server:
-        async with server.client() as client, Store(url) as store, asyncio.timeout(PATIENCE_S):
+        async with server.client() as client, Store(url) as store, asyncio.timeout(TIMEOUT_S):
             request = await request_approval(client, session)
             name = SessionId("obedient", "user", session)
             outputs: list[Any] = []

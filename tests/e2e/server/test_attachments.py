@@ -12,7 +12,7 @@ import pytest
 import websockets
 
 from tests.integration.runtime.test_attachments import PNG
-from tests.support.servers.server_process import PATIENCE_S, Server, events_of, serving, text_of
+from tests.support.servers.server_process import TIMEOUT_S, Server, events_of, serving, text_of
 
 PAGE = b"<script>alert(1)</script>"
 
@@ -104,7 +104,7 @@ async def test_a_long_text_is_refused_though_files_may_be_longer(server: Server,
 
 async def test_a_file_comes_by_websocket_too(server: Server, session: str) -> None:
     address = f"ws://127.0.0.1:{server.port}/v1/ws"
-    async with websockets.connect(address, max_size=None) as socket, asyncio.timeout(PATIENCE_S):
+    async with websockets.connect(address, max_size=None) as socket, asyncio.timeout(TIMEOUT_S):
         message = {"type": "message", "session": session, "text": "look"}
         await socket.send(json.dumps(message | {"attachments": [file("a.png", "image/png", PNG + bytes(200_000))]}))
         while json.loads(await socket.recv())["type"] != "done":

@@ -17,7 +17,7 @@ from tests.e2e.server.test_human_input import one_interrupt, run_agui
 from tests.support.servers import credential_agent
 from tests.support.servers.oauth_server import OAuthServer, oauth_server
 from tests.support.servers.server_process import (
-    PATIENCE_S,
+    TIMEOUT_S,
     ReceivedEvent,
     Server,
     events_of,
@@ -113,7 +113,7 @@ async def test_a_name_without_a_password_is_no_answer(server: Server, session: s
 
 async def test_websocket(server: Server, session: str, oauth: OAuthServer) -> None:
     async def read(kind: str) -> dict[str, Any]:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while (event := json.loads(await socket.recv()))["type"] != kind:
                 assert event["type"] != "error" or not event["fatal"], event
             return event

@@ -22,7 +22,7 @@ from tests.e2e.server.test_live import live
 from tests.e2e.server.test_streams import is_whole
 from tests.e2e.server_compat.test_agui import run, types_of
 from tests.support.servers.server_process import (
-    PATIENCE_S,
+    TIMEOUT_S,
     ReceivedEvent,
     Server,
     events_of,
@@ -75,7 +75,7 @@ async def complete(server: Server, session: str) -> dict[str, Any]:
     """Request the same completion again; return it without its time and the durations of its tools."""
     headers = {"X-Session-Id": session, "Idempotency-Key": "completion"}
     message = ChatCompletionUserMessageParam(role="user", content="note")
-    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=PATIENCE_S) as openai:
+    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=TIMEOUT_S) as openai:
         answer = await openai.chat.completions.create(model="m", messages=[message], extra_headers=headers)
     received = answer.model_dump(exclude={"created"})
     for tool in received["choices"][0]["message"]["executed_tools"]:
@@ -109,7 +109,7 @@ async def test_an_event_id_that_only_the_log_knew_is_410(client: httpx.AsyncClie
         error = answer.json()["error"]
         assert error["type"] == "EventsGone"
         assert "read the messages of the session, then follow it anew" in error["message"]
-    async with connect(f"ws://127.0.0.1:{past.server.port}/v1/ws") as socket, asyncio.timeout(PATIENCE_S):
+    async with connect(f"ws://127.0.0.1:{past.server.port}/v1/ws") as socket, asyncio.timeout(TIMEOUT_S):
         await socket.send(json.dumps({"type": "resume", "session": session, "after": lost}))
         refused = json.loads(await socket.recv())
     assert (refused["error"], refused["fatal"], refused["session"]) == ("EventsGone", False, session)
@@ -191,7 +191,7 @@ async def test_the_key_of_a_withdrawn_message_stays_used(
     same = await send(client, session, "second", **key)
     assert [(event.type, event.data.get("error")) for event in same] == [("accepted", None), ("error", "TurnCancelled")]
     assert "taken back before its turn came" in same[-1].data["message"]
-    async with connect(f"ws://127.0.0.1:{past.server.port}/v1/ws") as socket, asyncio.timeout(PATIENCE_S):
+    async with connect(f"ws://127.0.0.1:{past.server.port}/v1/ws") as socket, asyncio.timeout(TIMEOUT_S):
         for text, error in (("third", "IdempotencyKeyReused"), ("second", "TurnCancelled")):
             await socket.send(json.dumps({"type": "message", "session": session, "text": text, "idempotency_key": "k"}))
             while (event := json.loads(await socket.recv()))["type"] != "error":

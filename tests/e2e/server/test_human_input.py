@@ -28,7 +28,7 @@ from pydantic import TypeAdapter
 from websockets.asyncio.client import connect
 
 from lango.store import Store
-from tests.support.servers.server_process import PATIENCE_S, ReceivedEvent, Server, events_of, send, serving
+from tests.support.servers.server_process import TIMEOUT_S, ReceivedEvent, Server, events_of, send, serving
 from tests.support.servers.workflow_agent import SIZE
 
 AGENT = Path(__file__).parents[2] / "support" / "servers" / "workflow_agent.py"
@@ -148,7 +148,7 @@ async def test_the_server_may_be_killed_between_question_and_answer(tmp_path: Pa
 
 async def test_websocket(server: Server, session: str) -> None:
     async def read(kind: str) -> dict[str, Any]:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while (event := json.loads(await socket.recv()))["type"] != kind:
                 pass
             return event
@@ -236,7 +236,7 @@ async def test_openai_asks_in_the_answer_and_the_next_message_answers(server: Se
 
 
 async def test_adks_client_sends_a_function_response_or_a_text(server: Server) -> None:
-    async with AdkWebServerClient(server.url, timeout=PATIENCE_S) as client:
+    async with AdkWebServerClient(server.url, timeout=TIMEOUT_S) as client:
         session = await client.create_session(app_name="obedient", user_id="user", state={})
 
         async def run(part: types.Part) -> list[Any]:

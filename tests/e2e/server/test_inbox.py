@@ -13,7 +13,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from tests.e2e.server.test_live import live
-from tests.support.servers.server_process import PATIENCE_S, ReceivedEvent, Server, events_of, lango, send, serving
+from tests.support.servers.server_process import TIMEOUT_S, ReceivedEvent, Server, events_of, lango, send, serving
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ async def test_a_grant_comes_over_the_websocket(server: Server, session: str) ->
     async with server.client() as client:
         await send(client, session, "ask")
         [item] = await own(client, session)
-        async with connect(server.url.replace("http", "ws") + "/v1/ws") as socket, asyncio.timeout(PATIENCE_S):
+        async with connect(server.url.replace("http", "ws") + "/v1/ws") as socket, asyncio.timeout(TIMEOUT_S):
             answer = {"type": "approval", "session": session, "call_id": item["call_id"], "approved": True}
             await socket.send(json.dumps(answer | {"grant": {"arguments": {"text": {"any": True}}}}))
             refused = json.loads(await socket.recv())

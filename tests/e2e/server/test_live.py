@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.support.servers.server_process import (
-    PATIENCE_S,
+    TIMEOUT_S,
     ReceivedEvent,
     Server,
     events_of,
@@ -45,14 +45,14 @@ class Live:
 
     async def until(self, kind: str, count: int = 1) -> list[ReceivedEvent]:
         """Read until so many events of a kind have arrived; return all events."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while sum(event.type == kind for event in self.turns) < count:
                 await self._read()
         return self.turns
 
     async def hint(self, what: str) -> None:
         """Read until a `changed` event."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while what not in self.hints:
                 await self._read()
         self.hints.remove(what)

@@ -11,7 +11,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 
 from lango.messages import ToolCall
-from tests.support.processes import PATIENCE_S
+from tests.support.processes import TIMEOUT_S
 from tests.support.servers import mcp_tools
 from tests.support.servers.mcp_tools import PICTURE_BYTES, pixels
 from tests.support.servers.scripted_server import scripted_server
@@ -30,7 +30,7 @@ command = "/nowhere/at/all"
 
 
 async def until(kind: str, events: AsyncIterator[ReceivedEvent]) -> dict[str, Any]:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         async for event in events:
             if event.type == kind:
                 return event.data
@@ -106,7 +106,7 @@ async def test_pictures_and_questions_over_http_and_in_the_terminal(tmp_path: Pa
 
 
 async def until_received(kind: str, socket: ClientConnection) -> dict[str, Any]:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while (event := json.loads(await socket.recv()))["type"] != kind:
             pass
     return event
@@ -120,6 +120,6 @@ async def test_what_cannot_be_offered_is_reported_at_the_start(tmp_path: Path, s
         async with server.client() as client:
             [reason] = (await client.get("/v1/tools")).json()["unusable"]
             assert "the MCP server gone does not answer" in reason
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 while "the MCP server gone does not answer" not in server.log.read_text():
                     await asyncio.sleep(0.05)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.servers.server_process import PATIENCE_S, Server, resume, send, send_until, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, resume, send, send_until, serving
 
 Scraped = dict[tuple[str, str], float]
 
@@ -34,7 +34,7 @@ async def scraped(client: httpx.AsyncClient) -> Scraped:
 
 async def until(client: httpx.AsyncClient, wanted: Scraped) -> Scraped:
     """Scrape until the samples have these values."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not wanted.items() <= (found := await scraped(client)).items():
             await asyncio.sleep(0.02)
     return found

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.support.processes import BIN
-from tests.support.servers.server_process import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 ROOT = Path(__file__).parents[3]
 CONFIG = Path(__file__).with_name("schemathesis.toml")
@@ -33,10 +33,10 @@ def test_schemathesis_finds_nothing(server: Server, tmp_path: Path) -> None:
     command = (str(BIN / "st"), "--config-file", str(CONFIG), "run", f"{server.url}/openapi.json", *options)
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=15 * PATIENCE_S, check=False
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=15 * TIMEOUT_S, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    document = httpx.get(f"{server.url}/openapi.json", timeout=PATIENCE_S).json()
+    document = httpx.get(f"{server.url}/openapi.json", timeout=TIMEOUT_S).json()
     operations = sum(len(methods) for methods in document["paths"].values())
     assert re.search(rf"Tested: {operations}\n", done.stdout), done.stdout
     assert "Traceback" not in server.log.read_text()
@@ -57,5 +57,5 @@ def test_schemathesis_finds_nothing(server: Server, tmp_path: Path) -> None:
 def test_a_method_that_is_not_allowed_is_answered_with_the_allowed_ones(
     server: Server, method: str, path: str, allowed: str
 ) -> None:
-    answer = httpx.request(method, server.url + path, timeout=PATIENCE_S)
+    answer = httpx.request(method, server.url + path, timeout=TIMEOUT_S)
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)

@@ -4,7 +4,7 @@ import shutil
 import time
 from pathlib import Path
 
-from tests.support.processes import PATIENCE_S, start_command
+from tests.support.processes import TIMEOUT_S, start_command
 from tests.support.servers.server_process import Server, configure, resume, send_until
 
 FOLDER = Path(__file__).parents[2] / "support" / "servers" / "agent_folder"
@@ -35,7 +35,7 @@ async def test_a_turn_goes_on_after_a_restart_with_the_changed_agent(tmp_path: P
             messages = (await client.get("/v1/sessions/s/messages")).json()["messages"]
             assert [message["content"] for message in messages] == [f"hold {gate}", f"ben heard hold {gate}"]
         started.process.terminate()
-        assert started.process.wait(PATIENCE_S) == 0
+        assert started.process.wait(TIMEOUT_S) == 0
     text = log.read_text()
     assert "agents/anna/agent.py changed: the server restarts" in text
     assert "agent.py, line 1" in text
@@ -49,5 +49,5 @@ async def test_a_first_start_that_fails_ends_with_its_exit_code(tmp_path: Path) 
         log.open("w") as stderr,
         start_command("lango", "serve", "--port", "0", "--reload", cwd=tmp_path, stderr=stderr) as started,
     ):
-        assert started.process.wait(PATIENCE_S) == 2
+        assert started.process.wait(TIMEOUT_S) == 2
     assert "nowhere" in log.read_text()

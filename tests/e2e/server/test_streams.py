@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.support.servers.server_process import (
-    PATIENCE_S,
+    TIMEOUT_S,
     ReceivedEvent,
     Server,
     events_of,
@@ -142,7 +142,7 @@ async def test_two_messages_at_once_are_both_answered_one_after_the_other(
     server: Server, session: str, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    async with server.client() as client, asyncio.timeout(PATIENCE_S):
+    async with server.client() as client, asyncio.timeout(TIMEOUT_S):
         await client.post("/v1/sessions", json={"id": session})
         sending = [asyncio.create_task(send(client, session, f"hold {gate}")) for _ in range(2)]
         while not (await client.get(f"/v1/sessions/{session}/waiting")).json()["waiting"]:
@@ -213,7 +213,7 @@ async def test_a_client_that_does_not_read_slows_no_other(tmp_path: Path, sqlite
         head = f"POST /v1/sessions/{session}/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         silent_client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         assert silent_client.recv(15) == b"HTTP/1.1 200 OK"
-        async with server.client() as client, asyncio.timeout(PATIENCE_S):
+        async with server.client() as client, asyncio.timeout(TIMEOUT_S):
             others = await asyncio.gather(
                 *(send(client, f"{session}-{number}", "words 10 0.02") for number in range(5))
             )
@@ -261,7 +261,7 @@ async def test_the_stream_of_a_server_that_is_killed_goes_on_elsewhere(
                         break
             following = asyncio.create_task(resume_there(second_server, session, seen[2].id))
             first_server.kill()
-        async with second_server.client() as client, asyncio.timeout(PATIENCE_S):
+        async with second_server.client() as client, asyncio.timeout(TIMEOUT_S):
             rest = await resume(client, session, seen[-1].id)
             everything = await resume(client, session)
             assert everything[: len(seen)] == seen
@@ -285,7 +285,7 @@ async def resume_there(server: Server, session: str, after: int) -> list[Receive
 async def test_a_stopped_server_lets_turns_finish(tmp_path: Path, sqlite_url: str) -> None:
     gate = tmp_path / "gate"
     with serving(tmp_path / "a", sqlite_url, server="shutdown_s = 600") as server:
-        async with server.client() as client, asyncio.timeout(PATIENCE_S):
+        async with server.client() as client, asyncio.timeout(TIMEOUT_S):
             quick = asyncio.create_task(send(client, "quick", f"hold {gate}"))
             while not await resume_briefly(client, "quick", 0, 2):
                 await asyncio.sleep(0.01)
@@ -295,7 +295,7 @@ async def test_a_stopped_server_lets_turns_finish(tmp_path: Path, sqlite_url: st
             assert not quick.done(), "it waits for its turn"
             gate.touch()
             assert text_of(await quick) == "begun ended"
-        assert await asyncio.to_thread(server.process.wait, PATIENCE_S) == 0
+        assert await asyncio.to_thread(server.process.wait, TIMEOUT_S) == 0
         assert "Traceback" not in server.log.read_text()
 
 
@@ -322,7 +322,7 @@ async def test_a_stopped_server_hands_long_turns_over_to_the_next_one(tmp_path: 
         assert [event.type for event in before] == ["accepted", "text_delta"]
         assert (last.id, last.data["error"]) == (0, "Stopping"), "the end of the stream, and no event of the turn"
         assert "come back with Last-Event-ID" in last.data["message"]
-        assert await asyncio.to_thread(server.process.wait, PATIENCE_S) == 0
+        assert await asyncio.to_thread(server.process.wait, TIMEOUT_S) == 0
         assert "Traceback" not in server.log.read_text()
     with serving(tmp_path / "a", sqlite_url) as server:
         async with server.client() as client:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.support.servers.server_process import PATIENCE_S, Server, resume, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, resume, serving
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ async def send_command(socket: ClientConnection, **fields: Any) -> None:
 async def receive_events(socket: ClientConnection, *kinds: str) -> list[dict[str, Any]]:
     """Read up to the first event of a kind, or to the end of a turn."""
     events: list[dict[str, Any]] = []
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not events or (events[-1]["type"] not in (kinds or ("done", "error"))):
             events.append(json.loads(await socket.recv()))
     return events
@@ -70,7 +70,7 @@ async def test_sessions_share_a_socket(socket: ClientConnection, session: str) -
     for number in range(5):
         await send_command(socket, type="message", session=f"{session}-{number}", text="words 5 0.02")
     events: list[dict[str, Any]] = []
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while sum(event["type"] == "done" for event in events) < 5:
             events.append(json.loads(await socket.recv()))
     for number in range(5):
@@ -198,7 +198,7 @@ async def test_a_socket_that_does_not_read_is_closed_and_others_are_not_slowed(
     with serving(tmp_path, sqlite_url, server="write_timeout_s = 2") as server:
         url = f"ws://127.0.0.1:{server.port}/v1/ws"
         silent = connect(url, max_queue=1, close_timeout=1, ping_interval=None)
-        async with silent as silent_client, connect(url) as other, asyncio.timeout(PATIENCE_S):
+        async with silent as silent_client, connect(url) as other, asyncio.timeout(TIMEOUT_S):
             await send_command(silent_client, type="message", session=session, text="much 200")
             await send_command(other, type="message", session=f"{session}-2", text="words 10 0.02")
             assert (await receive_events(other))[-1]["type"] == "done"

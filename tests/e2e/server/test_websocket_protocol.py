@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
 from tests.support.json_strategies import json_values
-from tests.support.servers.server_process import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 MESSAGES: list[dict[str, Any]] = [
     {"type": "message", "session": "s", "text": "hello", "attachments": [], "idempotency_key": "k"},
@@ -52,7 +52,7 @@ def answers(socket: Connection, text: str) -> list[dict[str, Any]]:
     socket.send(text)
     events: list[dict[str, Any]] = []
     while not events or events[-1]["type"] not in ("done", "error"):
-        events.append(json.loads(socket.recv(PATIENCE_S)))
+        events.append(json.loads(socket.recv(TIMEOUT_S)))
     return events
 
 
@@ -115,7 +115,7 @@ class _Frames:
             self._writer.write(frame if isinstance(frame, bytes) else frame.serialize(mask=True))
 
     async def read(self) -> tuple[Opcode, bytes]:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             first, second = await self._reader.readexactly(2)
             length = second & 127
             if length == 126:
@@ -124,7 +124,7 @@ class _Frames:
 
     async def read_rest(self) -> bytes:
         """Read until the server closes the connection."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             return await self._reader.read()
 
 

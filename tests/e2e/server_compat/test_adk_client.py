@@ -23,7 +23,7 @@ from websockets.exceptions import ConnectionClosed
 from lango.store import Store
 from tests.agents.parts import add_api_key
 from tests.support.servers.command_agent import file_summary
-from tests.support.servers.server_process import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 APP = "obedient"
 
@@ -38,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 async def client(server: Server) -> AsyncIterator[AdkWebServerClient]:
-    async with AdkWebServerClient(server.url, timeout=PATIENCE_S) as made:
+    async with AdkWebServerClient(server.url, timeout=TIMEOUT_S) as made:
         yield made
 
 
@@ -217,7 +217,7 @@ async def test_state_is_changed_between_turns_only(
     client: AdkWebServerClient, session: Session, tmp_path: Path
 ) -> None:
     names: dict[str, Any] = {"app_name": APP, "user_id": session.user_id, "session_id": session.id}
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         running = asyncio.create_task(run(client, run_request(session, text(f"hold {tmp_path / 'go'}"))))
         while not (await client.get_session(**names)).events:
             await asyncio.sleep(0.05)
@@ -238,7 +238,7 @@ async def test_state_comes_with_a_message_when_its_turn_comes(
     found = await client.get_session(**names)
     assert found.state == {"city": "Basel", "user:n": 1}
     assert found.events[0].actions.state_delta == {"city": "Basel", "user:n": 1}, "in the event of the message"
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         first = asyncio.create_task(run(client, run_request(session, text(f"hold {tmp_path / 'go'}"))))
         while len((await client.get_session(**names)).events) < 3:
             await asyncio.sleep(0.05)

@@ -24,7 +24,7 @@ from lango.store import Store
 from tests.agents.parts import add_api_key
 from tests.e2e.adk.test_adk_api_server import api_server
 from tests.support.servers import adk_agents
-from tests.support.servers.server_process import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 AGENT = Path(adk_agents.__file__).parent / "peer"
 SESSION = "/apps/peer/users/u/sessions/s1"
@@ -89,8 +89,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str
 async def _answers(url: str) -> dict[str, Answer]:
     """Send the same requests to a server: through ADK's client where it has a method."""
     async with AsyncExitStack() as stack:
-        http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=PATIENCE_S))
-        client = await stack.enter_async_context(AdkWebServerClient(url, timeout=PATIENCE_S))
+        http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S))
+        client = await stack.enter_async_context(AdkWebServerClient(url, timeout=TIMEOUT_S))
         run = _Requests(http)
         await run.all_answers(client)
         return run.answers
@@ -249,7 +249,7 @@ def test_every_route_of_adks_server_is_the_same_or_refused(
     found = {f"{method.upper()} {path}" for path, item in adk.openapi()["paths"].items() for method in item}
     assert found == ROUTES.keys(), "ADK has another route: compare it above, or refuse it with a sentence"
     names = {"app_name": "peer", "user_id": "u", "session_id": "s2", "artifact_name": "a", "version_id": "0"}
-    with httpx.Client(base_url=answers[2].url, timeout=PATIENCE_S) as client:
+    with httpx.Client(base_url=answers[2].url, timeout=TIMEOUT_S) as client:
         for route, support in ROUTES.items():
             method, _, path = route.partition(" ")
             response = client.request(method, path.format(**names), json={} if method in ("POST", "PATCH") else None)
@@ -272,7 +272,7 @@ def test_options_of_a_run_that_have_no_effect_are_refused(
     answers: tuple[dict[str, Answer], dict[str, Answer], Server], fields: dict[str, Any], message: str
 ) -> None:
     body = {"userId": "u", "sessionId": "s2", "newMessage": {"parts": [{"text": "x"}]}} | fields
-    response = httpx.post(f"{answers[2].url}/run", json=body, timeout=PATIENCE_S)
+    response = httpx.post(f"{answers[2].url}/run", json=body, timeout=TIMEOUT_S)
     assert response.status_code == 400
     assert message in response.json()["detail"]
 

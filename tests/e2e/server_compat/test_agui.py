@@ -31,7 +31,7 @@ from pydantic import TypeAdapter
 
 from lango.store import Store
 from tests.agents.parts import add_api_key
-from tests.support.servers.server_process import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 CALL = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"]
@@ -219,7 +219,7 @@ async def test_a_failed_run_ends_with_the_error(server: Server, thread: str) -> 
 
 
 async def test_a_run_that_is_cancelled_closes_what_is_open(server: Server, thread: str, tmp_path: Path) -> None:
-    async with server.client() as client, asyncio.timeout(PATIENCE_S):
+    async with server.client() as client, asyncio.timeout(TIMEOUT_S):
         running = asyncio.create_task(run(client, run_input(thread, f"hold {tmp_path / 'never'}")))
         while not (await client.post(f"/v1/sessions/{thread}/cancel")).json().get("cancelled"):
             await asyncio.sleep(0.05)

@@ -11,7 +11,7 @@ import pytest
 
 from lango.store import Store
 from tests.support.clients.packages import AGUI_CLIENT, run_javascript
-from tests.support.processes import PATIENCE_S
+from tests.support.processes import TIMEOUT_S
 from tests.support.servers.server_process import Server, serving
 
 SCRIPT = Path(__file__).parents[2] / "support" / "servers" / "agui_state.mjs"
@@ -89,7 +89,7 @@ async def test_a_killed_server_loses_no_state(tmp_path: Path, store_url: str) ->
 
 
 async def read_until(kind: str, response: httpx.Response) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         async for line in response.aiter_lines():
             if line and json.loads(line.removeprefix("data: "))["type"] == kind:
                 return

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from lango.store import SessionId, Store
-from tests.support.servers.server_process import PATIENCE_S, Server, events_of, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, events_of, serving
 
 KEY = {"Idempotency-Key": "k"}
 NAME = SessionId("obedient", "user", "s")
@@ -37,7 +37,7 @@ def requests(text: str) -> dict[str, tuple[dict[str, Any], dict[str, str]]]:
 
 
 async def wait_for_readers(client: httpx.AsyncClient, count: int) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while f"lango_streams {float(count)}" not in (await client.get("/metrics")).text:
             await asyncio.sleep(0.02)
 

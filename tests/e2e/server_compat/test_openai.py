@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
 
 from lango.store import Store
 from tests.agents.parts import add_api_key
-from tests.support.servers.server_process import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 async def client(server: Server) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=PATIENCE_S) as made:
+    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=TIMEOUT_S) as made:
         yield made
 
 
@@ -252,9 +252,9 @@ async def test_a_key_is_a_user_and_conversations_are_its_own(tmp_path: Path, sql
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
         base = f"{server.url}/v1"
         async with (
-            AsyncOpenAI(base_url=base, api_key=alice, timeout=PATIENCE_S) as one,
-            AsyncOpenAI(base_url=base, api_key=bob, timeout=PATIENCE_S) as other,
-            AsyncOpenAI(base_url=base, api_key="wrong", timeout=PATIENCE_S) as nobody,
+            AsyncOpenAI(base_url=base, api_key=alice, timeout=TIMEOUT_S) as one,
+            AsyncOpenAI(base_url=base, api_key=bob, timeout=TIMEOUT_S) as other,
+            AsyncOpenAI(base_url=base, api_key="wrong", timeout=TIMEOUT_S) as nobody,
         ):
             for call in (nobody.models.list(), nobody.chat.completions.create(model="m", messages=[user("hi")])):
                 with pytest.raises(openai.AuthenticationError) as raised:

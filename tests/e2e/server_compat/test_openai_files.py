@@ -14,7 +14,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from tests.e2e.server_compat.test_openai import assistant, complete, user
 from tests.integration.runtime.test_attachments import PNG
 from tests.support.servers.command_agent import file_summary
-from tests.support.servers.server_process import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 OTHER = PNG + b"other"
 PDF = b"%PDF-1.7 and more"
@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 async def client(server: Server) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=PATIENCE_S) as made:
+    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=TIMEOUT_S) as made:
         yield made
 
 

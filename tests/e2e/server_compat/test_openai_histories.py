@@ -19,7 +19,7 @@ from lango.store.sessions.window import read_session_events
 from lango.store.tool_calls.client_calls import NO_RESULT
 from tests.agents.parts import add_api_key
 from tests.e2e.server_compat.test_openai_files import PNG, picture, text, url_of
-from tests.support.servers.server_process import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 Messages = list[dict[str, Any]]
 
@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, store_url: str) -> Iterator
 
 @pytest.fixture
 async def sdk(server: Server) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=PATIENCE_S, max_retries=0) as made:
+    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=TIMEOUT_S, max_retries=0) as made:
         yield made
 
 
@@ -190,7 +190,7 @@ async def test_another_callers_key_continues_no_session(tmp_path: Path, sqlite_u
         keys = [(await add_api_key(store, name))[1] for name in ("alice", "bob")]
     named = {"X_OpenWebUI_Chat_Id": "c1", "X_OpenWebUI_User_Id": "u1"}
     with serving(tmp_path, sqlite_url, server='auth = "keys"') as server:
-        alice, bob = [AsyncOpenAI(base_url=f"{server.url}/v1", api_key=key, timeout=PATIENCE_S) for key in keys]
+        alice, bob = [AsyncOpenAI(base_url=f"{server.url}/v1", api_key=key, timeout=TIMEOUT_S) for key in keys]
         async with alice, bob:
             for headers in ({}, named):
                 one = Chat(alice, **headers)
@@ -383,7 +383,7 @@ async def test_a_restarted_server_knows_every_session(tmp_path: Path, sqlite_url
     for number in range(3):
         with serving(tmp_path / str(number), sqlite_url) as server:
             base = f"{server.url}/v1"
-            async with AsyncOpenAI(base_url=base, api_key="none", timeout=PATIENCE_S, max_retries=0) as sdk:
+            async with AsyncOpenAI(base_url=base, api_key="none", timeout=TIMEOUT_S, max_retries=0) as sdk:
                 chat = Chat(sdk, *messages)
                 assert await chat.recite() == read(chat.messages[:-1])
                 messages, sessions = chat.messages, [*sessions, chat.session]

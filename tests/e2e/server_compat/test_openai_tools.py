@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionFunctionToolParam, C
 
 from lango.server.compat.resent_history import FILE_LEFT_OUT
 from lango.store.tool_calls.client_calls import NO_RESULT_TEXT
-from tests.support.servers.server_process import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 SCHEMA: dict[str, object] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
@@ -48,7 +48,7 @@ class Client:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.sdk = AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=PATIENCE_S, max_retries=0)
+        self.sdk = AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=TIMEOUT_S, max_retries=0)
         self.messages: list[Any] = []
         self.session = ""
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from lango.store import Store
 from lango.store.turns.event_log import KEPT_TURNS
 from tests.agents.parts import add_api_key
-from tests.support.servers.server_process import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 
 class City(BaseModel):
@@ -35,7 +35,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 
 def sdk(server: Server, key: str = "none", **more: Any) -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=f"{server.url}/v1", api_key=key, timeout=PATIENCE_S, max_retries=0, **more)
+    return AsyncOpenAI(base_url=f"{server.url}/v1", api_key=key, timeout=TIMEOUT_S, max_retries=0, **more)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def stream(client: AsyncOpenAI, given: Any, **more: Any) -> list[ResponseS
 
 async def ended(client: AsyncOpenAI, response_id: str) -> Response:
     """Poll a background response to its end."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while (found := await client.responses.retrieve(response_id)).status in ("queued", "in_progress"):
             await asyncio.sleep(0.05)
     return found

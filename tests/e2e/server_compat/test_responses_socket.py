@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from lango.store import Store
 from tests.agents.parts import add_api_key
-from tests.support.servers.server_process import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +25,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 async def client(server: Server) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=PATIENCE_S, max_retries=0) as made:
+    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=TIMEOUT_S, max_retries=0) as made:
         yield made
 
 
 async def events_of_one(connection: Any) -> list[Any]:
     """Read the events of one request to its last one."""
     events: list[Any] = []
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not events or events[-1].type not in ("error", "response.completed", "response.failed"):
             events.append(await connection.recv())
     return events
@@ -125,7 +125,7 @@ async def test_a_failure_is_one_last_event_and_the_socket_goes_on(client: AsyncO
 async def test_what_is_not_supported_gets_an_error_with_its_status(server: Server, sent: str, message: str) -> None:
     async with connect(f"ws://127.0.0.1:{server.port}/v1/responses") as socket:
         await socket.send(sent)
-        error = json.loads(await asyncio.wait_for(socket.recv(), PATIENCE_S))
+        error = json.loads(await asyncio.wait_for(socket.recv(), TIMEOUT_S))
         assert (error["type"], error["status"], error["error"]["code"]) == ("error", 400, "BadRequest")
         assert error["error"]["message"].startswith(message)
 
@@ -139,7 +139,7 @@ async def test_a_client_that_leaves_leaves_its_response_running(client: AsyncOpe
             if event.type == "response.output_text.delta":
                 break
     (tmp_path / "go").touch()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         events = [event async for event in await client.responses.retrieve(response_id, stream=True)]
     assert events[-1].type == "response.completed"
     assert events[-1].response.output_text == "begun ended"

@@ -10,7 +10,7 @@ import pytest
 from openai import AsyncOpenAI
 from openai.types.responses import Response, ResponseFunctionToolCall
 
-from tests.support.servers.server_process import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 SCHEMA: dict[str, object] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
@@ -32,7 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 async def client(server: Server) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=PATIENCE_S, max_retries=0) as made:
+    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=TIMEOUT_S, max_retries=0) as made:
         yield made
 
 
@@ -169,11 +169,11 @@ async def test_an_approval_request_is_answered_by_the_next_response(client: Asyn
 
 async def test_another_process_goes_on_with_the_tools_and_the_approval(tmp_path: Path, store_url: str) -> None:
     with serving(tmp_path / "one", store_url) as first:
-        async with AsyncOpenAI(base_url=f"{first.url}/v1", api_key="none", timeout=PATIENCE_S) as client:
+        async with AsyncOpenAI(base_url=f"{first.url}/v1", api_key="none", timeout=TIMEOUT_S) as client:
             called, asked = await create(client, "call pick", tools=[PICK]), await create(client, "ask")
             first.kill()
     with serving(tmp_path / "two", store_url) as second:
-        async with AsyncOpenAI(base_url=f"{second.url}/v1", api_key="none", timeout=PATIENCE_S) as client:
+        async with AsyncOpenAI(base_url=f"{second.url}/v1", api_key="none", timeout=TIMEOUT_S) as client:
             read = await client.responses.retrieve(called.id)
             assert read.to_dict() == called.to_dict()
             [call] = calls_of(read)

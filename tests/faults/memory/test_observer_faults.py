@@ -27,7 +27,7 @@ from lango.testing import ScriptedProvider
 from lango.tools import tool
 from lango.turns import liveness
 from tests.agents.memory_parts import Roles, noted, numbers_in, quoted, remembering, session_of, shown_to, spoken
-from tests.agents.parts import PATIENCE_S, broken_for, rows
+from tests.agents.parts import TIMEOUT_S, broken_for, rows
 from tests.support.provider_rules import any_history
 from tests.support.store_workers import Worker
 from tests.support.turn_worker import until_idle
@@ -217,7 +217,7 @@ async def test_o1_closing_the_runtime_cancels_an_observer_and_releases_its_lease
         remembering(sqlite_url, close_wait_s=0.01), provider=Roles(observer=never).provider
     ) as runtime:
         await runtime.run("s", LONG)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await began.wait()
     roles = Roles()
     async with open_runtime(remembering(sqlite_url), provider=roles.provider) as runtime:
@@ -243,7 +243,7 @@ async def test_o2_a_rewind_during_observation_discards_the_notes(sqlite_url: str
     async with open_runtime(settings, provider=roles.provider) as runtime:
         await runtime.run("s", "first")
         await runtime.run("s", f"a secret {LONG[29:]}")
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await began.wait()
         await runtime.sessions.rewind("s", before=3)
         may_end.set()

@@ -18,7 +18,7 @@ from lango.server.security.connections import RESERVED_CONNECTIONS, ConnectionLi
 from tests.faults.server.test_attacks_oidc import server_settings
 from tests.support.servers import server_process
 from tests.support.servers.issuer import issuing, rsa_key
-from tests.support.servers.server_process import PATIENCE_S, Server, configure, events_of, lango, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, configure, events_of, lango, serving
 
 MEGABYTE = 1_000_000
 RECHECKING = f"module = {json.dumps(str(Path(server_process.__file__).with_name('rechecking_agent.py')))}"
@@ -26,7 +26,7 @@ RECHECKING = f"module = {json.dumps(str(Path(server_process.__file__).with_name(
 
 def opened(server: Server, text: str = "") -> socket.socket:
     """Open a connection and send something."""
-    made = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S)
+    made = socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S)
     made.sendall(text.replace("\n", "\r\n").encode())
     return made
 
@@ -42,7 +42,7 @@ def answer_on(connection: socket.socket) -> tuple[int, str]:
 
 def attempts(otherwise: str) -> Iterator[None]:
     """Let a test try again for as long as it may take; then it fails."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + TIMEOUT_S
     while time.monotonic() < end:
         yield
     pytest.fail(otherwise)
@@ -122,7 +122,7 @@ def test_attack_18_a_body_that_does_not_come_is_answered_with_408(hasty: Server)
 
 def test_attack_18_a_stream_is_not_a_slow_client(hasty: Server) -> None:
     with (
-        httpx.Client(base_url=f"http://127.0.0.1:{hasty.port}", timeout=PATIENCE_S) as client,
+        httpx.Client(base_url=f"http://127.0.0.1:{hasty.port}", timeout=TIMEOUT_S) as client,
         client.stream("GET", "/v1/live") as live,
     ):
         lines = live.iter_lines()
@@ -217,7 +217,7 @@ async def streams(server: Server, secret: str) -> AsyncGenerator[list["asyncio.T
 
     tasks = [asyncio.create_task(one) for one in (live(), turn(), both_ways())]
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await asyncio.gather(*(one.wait() for one in begun))
         yield tasks
     finally:
@@ -234,7 +234,7 @@ async def test_attack_19_streams_end_when_their_key_is_revoked(tmp_path: Path) -
     with serving(tmp_path, url, server='auth = "keys"', agent=RECHECKING) as server:
         async with streams(server, alice) as of_alice, streams(server, bob) as of_bob:
             assert lango("keys", "revoke", ids[0], cwd=tmp_path).returncode == 0
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 frames = await asyncio.gather(*of_alice)
             assert all("Unauthorized" in one or "API key" in one for one in frames), frames
             assert not any(task.done() for task in of_bob), "whose key holds reads on"
@@ -252,6 +252,6 @@ async def test_attack_19_streams_end_when_their_token_expires(tmp_path: Path) ->
         ) as server,
     ):
         async with streams(server, issuer.token("carol", exp=int(time.time()) + 6)) as of_carol:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 frames = await asyncio.gather(*of_carol)
             assert all("expired" in one.lower() or "Unauthorized" in one for one in frames), frames

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.support.loop_monitor import Attack, MonitoredServer, chat, check_loop_stays_free, monitored_server, post
-from tests.support.servers.server_process import PATIENCE_S, Server
+from tests.support.servers.server_process import TIMEOUT_S, Server
 
 ATTACKS: dict[str, Attack] = {}
 REMEMBERING: dict[str, Attack] = {}
@@ -319,7 +319,7 @@ def _noted(*pieces: Any) -> Attack:
         order = json.dumps({"note": [["- [high] (1-1) a first note\n", 1], *pieces]})
         words = "and some more words, so that it is observed at once"
         await post(client, f"/v1/sessions/{id_}/messages", {"text": f"{words * 20} NOTE{order}END"})
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not (await client.get(f"/v1/sessions/{id_}/memory")).json()["observed_seq"]:
                 await asyncio.sleep(0.05)
         for path in (f"/v1/sessions/{id_}/memory?all=true", "/v1/memory?all=true", f"/v1/sessions/{id_}/export"):

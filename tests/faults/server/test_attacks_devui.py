@@ -13,7 +13,7 @@ from lango.server.app import create_app
 from lango.server.security.auth import AuthenticatedRoute, current_caller
 from lango.store import Store
 from tests.agents.parts import add_api_key
-from tests.support.servers.server_process import PATIENCE_S, Server, send, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, send, serving
 
 STATIC = {"/dev-ui", "/dev-ui/assets/config/runtime-config.json", "/dev-ui/config", "/dev-ui/{path:path}"}
 PAGE = {"/", "/page/{name:path}"}
@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def raw(server: Server, request: str) -> tuple[int, bytes]:
     """Send a path as it is: clients would tidy it up."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as opened:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S) as opened:
         opened.sendall(f"{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         answer = b""
         while more := opened.recv(65536):

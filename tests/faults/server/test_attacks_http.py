@@ -17,7 +17,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from tests.support.servers.server_process import (
-    PATIENCE_S,
+    TIMEOUT_S,
     Server,
     configure,
     lango,
@@ -44,7 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def raw(server: Server, head: str, body: bytes = b"") -> tuple[int, str]:
     """Send bytes as they are, and read the answer up to the end of its head, and what follows at once."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S) as sock:
         sock.sendall(head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body)
         answer = b""
         while b"\r\n\r\n" not in answer and (more := sock.recv(65536)):
@@ -238,7 +238,7 @@ async def test_attack_6_a_websocket_shows_nothing_of_another_user(keyed: Keyed) 
     async with connect(url, additional_headers={"Authorization": f"Bearer {keyed.bob}"}) as bob:
         for one in messages:
             await bob.send(json.dumps(one | {"session": session}))
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 event = json.loads(await bob.recv())
             assert (event["type"], event["error"]) == ("error", "SessionNotFound")
 
@@ -315,7 +315,7 @@ async def test_attack_6_limits_are_kept_and_say_when_to_come_back(keyed: Keyed) 
         assert 0 < int(answers[-1].headers["retry-after"]) <= 60
     await not_at_midnight()
     secret = lango("keys", "add", "--user", "erin", "--tokens-per-day", "15", cwd=keyed.folder).stdout.strip()
-    async with keyed.client(secret) as erin, asyncio.timeout(PATIENCE_S):
+    async with keyed.client(secret) as erin, asyncio.timeout(TIMEOUT_S):
         await erin.post("/v1/sessions", json={"id": "s"})
         await send(erin, "s", "hello")
         while (answer := await erin.post("/v1/sessions/s/messages", json={"text": "fail"})).status_code == 200:
@@ -467,7 +467,7 @@ def test_a_body_that_is_too_large_is_refused_however_it_is_sent(server: Server) 
 
 
 def test_a_short_body_without_a_key_is_read_before_the_refusal_so_that_it_arrives(keyed: Keyed) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", keyed.server.port, timeout=PATIENCE_S)
+    connection = http.client.HTTPConnection("127.0.0.1", keyed.server.port, timeout=TIMEOUT_S)
     try:
         for length, kept in ((2, True), (2, True), (99_999, False)):
             connection.putrequest("POST", "/v1/sessions")

@@ -22,7 +22,7 @@ from websockets.typing import Subprotocol
 from lango.store.api_keys import seconds_until_tomorrow
 from tests.support.servers.issuer import LocalIssuer, ec_key, issuing, rsa_key
 from tests.support.servers.server_process import (
-    PATIENCE_S,
+    TIMEOUT_S,
     Server,
     configure,
     lango,
@@ -217,7 +217,7 @@ async def test_limits_hold_for_a_user_whatever_token_they_bring(tmp_path: Path, 
             while answers[-1][0] == 200:  # the tokens of a turn are counted after its end
                 answers.append(await response_to(tokens[0], message=True))
             assert answers[-1][1] == "TokensUsedUp"
-            assert (answers[-1][2] - seconds_until_tomorrow(time.time())) % 86_400 < PATIENCE_S, "until tomorrow"
+            assert (answers[-1][2] - seconds_until_tomorrow(time.time())) % 86_400 < TIMEOUT_S, "until tomorrow"
             assert (await response_to(tokens[1], message=True))[1] == "TokensUsedUp"
             used = 3 + len(answers) + 1
             assert [(await response_to(tokens[at % 2]))[0] for at in range(20 - used)] == [200] * (20 - used)

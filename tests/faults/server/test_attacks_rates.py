@@ -18,7 +18,7 @@ from lango.server.security.connections import ConnectionLimits
 from lango.server.security.hosts import is_loopback, network_of
 from lango.store import Store
 from tests.agents.parts import add_api_key
-from tests.support.servers.server_process import PATIENCE_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 LIMIT = 5
 
@@ -69,7 +69,7 @@ async def test_attack_24_a_socket_is_no_way_around(keyed: Keyed) -> None:
     async with connect(url, additional_headers={"Authorization": f"Bearer {secret}"}) as socket:
         for _ in range(3 * LIMIT):
             await socket.send('{"type": "cancel", "session": "none"}')
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             frames = [str(await socket.recv()) for _ in range(3 * LIMIT)]
     limited = [one for one in frames if "RateLimited" in one]
     assert len(limited) == 2 * LIMIT + 1, "the handshake counts, too"
@@ -85,7 +85,7 @@ async def test_attack_24_sockets_are_connections_of_their_client(keyed: Keyed) -
         async with keyed.server.client() as first, keyed.server.client(**{"X-Forwarded-For": "203.0.113.9"}) as second:
             assert (await first.get("/healthz")).status_code == 200
             assert (await second.get("/healthz")).status_code == 503
-    async with keyed.server.client() as later, asyncio.timeout(PATIENCE_S):
+    async with keyed.server.client() as later, asyncio.timeout(TIMEOUT_S):
         while (await later.get("/healthz")).status_code != 200:  # until the server has seen that they are gone
             await asyncio.sleep(0.01)
 

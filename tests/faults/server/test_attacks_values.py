@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lango.adk import SqlSessionService
-from tests.support.servers.server_process import PATIENCE_S, Server, lango, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, lango, serving
 
 ODD = ["\ud800", "\udfff x", "a\0b", "\x1b[2J", "\u2028", "𝄞", "\ufeff", ""]
 TEXT = st.sampled_from(ODD) | st.text(st.characters(), max_size=5)
@@ -62,7 +62,7 @@ def read_everywhere(client: httpx.Client, server: Server, session: str) -> None:
 @given(state=st.dictionaries(TEXT, JSON, min_size=1, max_size=3), title=TEXT, text=TEXT)
 def test_what_http_accepts_every_way_out_can_say(server: Server, state: dict[str, Any], title: str, text: str) -> None:
     session = uuid.uuid4().hex
-    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=PATIENCE_S) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=TIMEOUT_S) as client:
         kind = {"Content-Type": "application/json"}
         body = json.dumps({"id": session, "state": state}).encode()  # as escapes, which httpx would not send
         made = client.post("/v1/sessions", content=body, headers=kind)
@@ -90,13 +90,13 @@ def test_what_python_stores_every_way_out_can_say(server: Server, state: dict[st
             await service.create_session(app_name="obedient", user_id="user", session_id=session, state=state)
 
     asyncio.run(store())
-    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=PATIENCE_S) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=TIMEOUT_S) as client:
         read_everywhere(client, server, session)
 
 
 def test_the_command_line_can_say_them_too(server: Server) -> None:
     session = uuid.uuid4().hex
-    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=PATIENCE_S) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=TIMEOUT_S) as client:
         body = json.dumps({"id": session, "state": {"half": "\ud800"}}).encode()
         made = client.post("/v1/sessions", content=body, headers={"Content-Type": "application/json"})
         assert made.status_code == 201, made.text

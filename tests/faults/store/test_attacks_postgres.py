@@ -20,7 +20,7 @@ from lango.store.engine.urls import open_database
 from lango.store.memory.user_facts import delete_fact, read_facts
 from lango.store.sessions.sessions import create_session, find_session, list_sessions
 from lango.store.sessions.window import read_session_events
-from tests.support.servers.server_process import PATIENCE_S, lango, send, serving
+from tests.support.servers.server_process import TIMEOUT_S, lango, send, serving
 
 pytestmark = pytest.mark.postgres
 
@@ -190,7 +190,7 @@ async def test_attack_20_a_lock_of_another_role_does_not_block_startup(postgres_
     async with Store(postgres_url) as store:
         await store.write(create_session, SessionId("app", "u", "s"), None, time.time())
     await admin.execute("SELECT pg_advisory_lock($1)", zlib.crc32(schema_of(postgres_url).encode()))
-    async with asyncio.timeout(PATIENCE_S / 4), Store(postgres_url) as store:
+    async with asyncio.timeout(TIMEOUT_S / 4), Store(postgres_url) as store:
         assert await store.read(find_session, SessionId("app", "u", "s"))
 
 
@@ -222,7 +222,7 @@ async def test_attack_20_a_forged_notification_is_harmless(
             await admin.execute(
                 "SELECT pg_notify($1, $2)", channel_name(schema_of(postgres_url)), payload.format(session.key)
             )
-            assert await changes.wait(PATIENCE_S), "a session key is accepted after a forged payload, too"
+            assert await changes.wait(TIMEOUT_S), "a session key is accepted after a forged payload, too"
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
@@ -275,7 +275,7 @@ async def test_attack_20_clients_that_do_not_read_hold_no_connection_of_the_stor
                 body = {"text": f"hold {tmp_path}/never"}
                 stream = client.stream("POST", f"/v1/sessions/held{number}/messages", json=body)
                 assert (await held.enter_async_context(stream)).status_code == 200
-            async with asyncio.timeout(PATIENCE_S / 2):
+            async with asyncio.timeout(TIMEOUT_S / 2):
                 assert (await send(client, "other", "say hello"))[-1].type == "done"
                 assert (await client.get("/readyz")).status_code == 200
             assert await admin.fetchval("SELECT COUNT(*) FROM pg_stat_activity WHERE state LIKE 'idle in%'") == 0

@@ -23,7 +23,7 @@ from lango.testing import Answer
 from lango.tools import Tool, client_tool
 from tests.agents.memory_parts import Roles, remembering
 from tests.agents.parts import (
-    PATIENCE_S,
+    TIMEOUT_S,
     add_api_key,
     approvals,
     broken_for,
@@ -254,7 +254,7 @@ async def test_commits_that_are_lost_again_and_again_take_effect_once(proxy: Pro
         for how, every in LOSSES.items():
             for first in range(1, every + 1):  # together they lose each commit once
                 proxy.lose(first, how, every=every)
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(TIMEOUT_S):
                     assert await SCENARIOS[name](stage, f"{how}-{first}") == expected, f"{how}, from commit {first} on"
                 assert proxy.lost > 1
                 proxy.lose(0, how)

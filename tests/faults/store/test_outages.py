@@ -21,7 +21,7 @@ from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.sessions import create_session, find_session
 from lango.testing import ScriptedProvider
 from tests.agents.parts import (
-    PATIENCE_S,
+    TIMEOUT_S,
     Gate,
     Leaps,
     broken_for,
@@ -107,7 +107,7 @@ async def test_a_turn_that_waited_in_vain_ends_with_a_typed_error_and_frees_its_
         with pytest.raises(StoreUnavailable):  # at once: the outage has lasted long enough
             await runtime.submit("s", "too early")
         proxy.come_back()
-        assert await asyncio.wait_for(runtime.run("s", "and now?"), PATIENCE_S) == "never said"
+        assert await asyncio.wait_for(runtime.run("s", "and now?"), TIMEOUT_S) == "never said"
         assert await statuses(runtime) == ["failed", "done"]
         await whole(runtime)
     assert not [broken for request in provider.requests for broken in broken_for(request)]
@@ -129,7 +129,7 @@ async def test_a_message_that_timed_out_does_not_block_later_ones(
         proxy.come_back()
         gate.may_end.set()
         assert text_of(await collect(first.follow())) == "first"
-        assert await asyncio.wait_for(runtime.run("s", "three"), PATIENCE_S) == "third"
+        assert await asyncio.wait_for(runtime.run("s", "three"), TIMEOUT_S) == "third"
         assert await statuses(runtime) == ["done", "interrupted", "done"]
         assert [one.content for one in await messages(runtime) if one.role == "user"] == ["one", "two", "three"]
         await whole(runtime)
@@ -151,7 +151,7 @@ async def test_a_message_with_unknown_outcome_does_not_block_its_session(
             await sent
         assert unknown.value.retry_after_s
         proxy.come_back()
-        assert await asyncio.wait_for(runtime.run("s", "third"), PATIENCE_S) == "three"
+        assert await asyncio.wait_for(runtime.run("s", "third"), TIMEOUT_S) == "three"
         assert await statuses(runtime) == ["done", "interrupted", "done"]
         assert [one.content for one in await messages(runtime) if one.role == "user"] == ["first", "second", "third"]
         await whole(runtime)
@@ -231,7 +231,7 @@ async def test_a_turn_waits_for_a_locked_file_as_long_as_store_wait_s_says(
 ) -> None:
     path = tmp_path / "lango.db"
     session = Session(path)
-    session.database = SqliteDatabase(str(path), busy_timeout_s=BUSY_TIMEOUT_S, wait_s=PATIENCE_S)
+    session.database = SqliteDatabase(str(path), busy_timeout_s=BUSY_TIMEOUT_S, wait_s=TIMEOUT_S)
     await session.create()
     other = Worker(hold_the_lock, str(path))
     other.send("lock")
@@ -243,7 +243,7 @@ async def test_a_turn_waits_for_a_locked_file_as_long_as_store_wait_s_says(
             await asyncio.sleep(0.01)
     other.send("free")
     assert other.recv() == "free"
-    assert await asyncio.wait_for(waiting, PATIENCE_S) == 1
+    assert await asyncio.wait_for(waiting, TIMEOUT_S) == 1
     assert await session.check() == 1
     await session.database.close()
 

@@ -20,11 +20,11 @@ from lango.store.sessions.sessions import create_session
 from lango.store.sessions.window import read_session_events
 from lango.testing import ScriptedProvider
 from tests.agents.parts import Gate, Leaps, collect, settings_for, statuses, text_of
-from tests.support.store_workers import NAME, PATIENCE_S, entry
+from tests.support.store_workers import NAME, TIMEOUT_S, entry
 
 
 @pytest.fixture
-def own_server(patient_postgres: None) -> Iterator[Any]:
+def own_server(adapted_postgres: None) -> Iterator[Any]:
     """A server that this test can stop."""
     with tempfile.TemporaryDirectory(prefix="lango-pg-", ignore_cleanup_errors=True) as folder:
         server = get_server(folder, cleanup_mode="stop")
@@ -63,12 +63,12 @@ async def test_f2_postgres_restarts_in_the_middle_of_appends(own_server: Any, mo
         for _ in range(2):
             before = number
             await asyncio.to_thread(pg_ctl, own_server, "restart", "-m", mode)
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 while number < before + 20:  # continues after the restart
                     await asyncio.sleep(0.01)
                     assert not writing.done(), writing.exception()
         done.set()
-        await asyncio.wait_for(writing, PATIENCE_S)
+        await asyncio.wait_for(writing, TIMEOUT_S)
         found = await store.read(read_session_events, NAME)
     assert found
     record, stored = found
@@ -86,7 +86,7 @@ async def test_f7_an_unreachable_postgres_is_a_typed_error_in_time(
     async with Store(own_server.get_uri()) as store:
         session = await store.write(create_session, NAME, None, time.time())
         await asyncio.to_thread(pg_ctl, own_server, "stop", "-m", "immediate")
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             with pytest.raises(StoreUnavailable, match="cannot be reached") as caught:
                 await store.append(session.key, NAME, 0, entry("w", 1))
         assert caught.value.retry_after_s

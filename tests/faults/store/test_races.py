@@ -29,7 +29,7 @@ from lango.store.turns.event_log import LoggedEvent, append_final_events, read_e
 from lango.store.turns.lease import lease_turn
 from lango.store.turns.recovery import NOT_RUN_RESULT
 from lango.store.turns.turns import read_turn
-from tests.agents.parts import PATIENCE_S, rows
+from tests.agents.parts import TIMEOUT_S, rows
 from tests.support.store_workers import Worker
 
 NAME = SessionId("app", "alice", "s")
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @pytest.fixture
 async def store(postgres_url: str) -> AsyncGenerator[Store]:
-    async with Store(postgres_url) as store, asyncio.timeout(PATIENCE_S):
+    async with Store(postgres_url) as store, asyncio.timeout(TIMEOUT_S):
         yield store
 
 
@@ -205,7 +205,7 @@ def lease_on_request(pipe: Connection, url: str) -> None:
 async def test_a_withdrawn_message_is_never_answered_by_another_process(store_url: str) -> None:
     worker = Worker(lease_on_request, store_url)
     outcomes: set[tuple[bool, bool]] = set()
-    async with Store(store_url) as store, asyncio.timeout(PATIENCE_S):
+    async with Store(store_url) as store, asyncio.timeout(TIMEOUT_S):
         session = await store.write(create_session, NAME, None, time.time())
         assert worker.recv() == "ready"
         for number in range(ROUNDS):

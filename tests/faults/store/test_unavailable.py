@@ -26,7 +26,7 @@ from lango.store.lifecycle import integrity
 from lango.store.sessions import sessions, window
 from lango.store.sessions.append import append
 from lango.store.sessions.append_statement import append_statement
-from tests.support.store_workers import NAME, PATIENCE_S, Worker
+from tests.support.store_workers import NAME, TIMEOUT_S, Worker
 
 BUSY_TIMEOUT_S = 0.2
 
@@ -112,7 +112,7 @@ async def test_f7_a_locked_database_is_waited_for_and_then_a_typed_error(session
         start = time.monotonic()
         with pytest.raises(StoreUnavailable, match="is locked by another program") as caught:
             await session.append()
-        assert time.monotonic() - start < PATIENCE_S
+        assert time.monotonic() - start < TIMEOUT_S
         assert caught.value.retry_after_s
         assert await session.check() == 1 + locked, "reads go on"
         other.send("free")
@@ -137,7 +137,7 @@ async def test_f7_a_locked_database_is_waited_for_and_then_a_typed_error(session
 async def test_a_short_lock_only_delays_a_write(tmp_path: Path) -> None:
     path = tmp_path / "lango.db"
     session = Session(path)
-    session.database = SqliteDatabase(str(path), busy_timeout_s=PATIENCE_S)
+    session.database = SqliteDatabase(str(path), busy_timeout_s=TIMEOUT_S)
     await session.create()
     other = Worker(hold_the_lock, str(path))
     other.send("lock")
@@ -145,7 +145,7 @@ async def test_a_short_lock_only_delays_a_write(tmp_path: Path) -> None:
     waiting = asyncio.create_task(session.append())
     await session.check()
     other.send("free")
-    assert await asyncio.wait_for(waiting, PATIENCE_S) == 1
+    assert await asyncio.wait_for(waiting, TIMEOUT_S) == 1
     await session.database.close()
     other.kill()
 

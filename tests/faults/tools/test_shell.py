@@ -15,7 +15,7 @@ from lango.tools import Tool, ToolOutcome, run_tool
 from lango.tools.builtin.sandbox import find_sandbox
 from lango.tools.builtin.shell import ShellLimits, shell_tool
 from lango.tools.builtin.workspace import Workspace
-from tests.agents.parts import PATIENCE_S, Leaps
+from tests.agents.parts import TIMEOUT_S, Leaps
 
 boxed = pytest.mark.skipif(isinstance(find_sandbox(), str), reason=f"no sandbox: {find_sandbox()}")
 
@@ -61,7 +61,7 @@ def unique() -> str:
 
 async def begun(root: Path, task: "asyncio.Future[Any]") -> None:
     """Wait until a command has created its file."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not (root / "begun").exists():
             assert not task.done(), task.result()
             await asyncio.sleep(0.01)
@@ -69,7 +69,7 @@ async def begun(root: Path, task: "asyncio.Future[Any]") -> None:
 
 async def gone(marker: str) -> bool:
     """Wait until no process has the marker: the kernel needs a moment after a kill."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while alive(marker):
         if time.monotonic() > deadline:
             return False

@@ -29,14 +29,14 @@ from lango.store.sessions.sessions import create_session
 from lango.testing import ScriptedProvider
 from lango.turns import lease_holder, liveness
 from lango.turns.liveness import LivenessMonitor
-from tests.agents.parts import PATIENCE_S, collect, messages, rows, statuses
+from tests.agents.parts import TIMEOUT_S, collect, messages, rows, statuses
 from tests.support.held_turns import run_a_held_turn
 from tests.support.kill_points import until_idle
 from tests.support.store_workers import Worker
 from tests.support.turn_worker import answer, check_calls, open_paying_runtime, run_many_turns
 
 NAME = SessionId("crash", "user", "s")
-NEVER_S = 2 * PATIENCE_S
+NEVER_S = 2 * TIMEOUT_S
 TURN = ["user", "assistant", "tool", "assistant"]
 
 
@@ -73,7 +73,7 @@ class Looks(LivenessMonitor):
     async def at(self, owner: str) -> None:
         """Wait until a check of an owner has begun and ended since now."""
         seen = self._looks[owner]
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while self._looks[owner] < seen + 3:
                 await asyncio.sleep(0.01)
 
@@ -141,7 +141,7 @@ async def test_a_death_in_the_queue_leaves_the_turn_that_runs_alone(
 ) -> None:
     first = held(store_url, tmp_path, "first", "tool finished")
     held(store_url, tmp_path, "second", "message stored").kill()
-    async with here(store_url, tmp_path) as (runtime, _), asyncio.timeout(PATIENCE_S):
+    async with here(store_url, tmp_path) as (runtime, _), asyncio.timeout(TIMEOUT_S):
         if sent == "the next message":
             turn = await runtime.submit("s", "third")
         else:
@@ -168,7 +168,7 @@ async def test_the_turns_of_two_dead_processes_are_finished_in_the_order_of_the_
     second = held(store_url, tmp_path, "second", "message stored")
     first.kill()
     second.kill()
-    async with here(store_url, tmp_path) as (runtime, _), asyncio.timeout(PATIENCE_S):
+    async with here(store_url, tmp_path) as (runtime, _), asyncio.timeout(TIMEOUT_S):
         if sent == "the same message again":
             assert await runtime.run("s", "second", idempotency_key="key of second") == "I pay. it is done"
         await until_idle(runtime)
@@ -275,7 +275,7 @@ def stand_still_in_a_transaction(pipe: Connection, url: str, where: str) -> None
 
 @pytest.mark.parametrize("where", ["after a statement", "in a statement"])
 async def test_a_process_that_is_stopped_in_a_transaction_gives_its_locks_back(postgres_url: str, where: str) -> None:
-    async with Store(postgres_url) as store, asyncio.timeout(PATIENCE_S):
+    async with Store(postgres_url) as store, asyncio.timeout(TIMEOUT_S):
         session = await store.write(create_session, NAME, None, time.time())
         stopped = Worker(stand_still_in_a_transaction, postgres_url, where)
         assert stopped.recv() == "here"
@@ -293,7 +293,7 @@ async def test_a_process_that_is_stopped_in_a_transaction_gives_its_locks_back(p
 def run_many_turns_without_polling(pipe: Connection, *args: Any) -> None:
     """Run turn after turn, each woken by the end of the one before it: by nothing else."""
     lease_holder.POLL_S = NEVER_S
-    postgres_notify._LISTEN_TIMEOUT_S = PATIENCE_S  # pyright: ignore[reportPrivateUsage] - of this process
+    postgres_notify._LISTEN_TIMEOUT_S = TIMEOUT_S  # pyright: ignore[reportPrivateUsage] - of this process
     run_many_turns(pipe, *args)
 
 
@@ -325,7 +325,7 @@ async def test_a_turn_of_this_process_is_handed_over_at_once(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease_holder, "POLL_S", NEVER_S)
-    async with here(store_url, tmp_path) as (runtime, _), asyncio.timeout(PATIENCE_S):
+    async with here(store_url, tmp_path) as (runtime, _), asyncio.timeout(TIMEOUT_S):
 
         async def writes(name: str) -> list[str]:
             return [await runtime.run("s", f"{name} {number}") for number in range(4)]

@@ -21,7 +21,7 @@ from lango.store.engine.database import Operation
 from lango.store.lifecycle.integrity import check_database
 from lango.store.turns.submit import NEW_EPOCH
 from lango.testing import ScriptedProvider
-from tests.agents.parts import PATIENCE_S, collect, rows, settings_for
+from tests.agents.parts import TIMEOUT_S, collect, rows, settings_for
 from tests.support.kill_points import Journal, PlannedModel
 
 PNG = b"\x89PNG" + bytes(2_000)
@@ -128,7 +128,7 @@ async def test_a_turn_that_lost_its_lease_saves_nothing(store_url: str) -> None:
     provider = script(ToolCall("c1", "late", {}), "never", "never")
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=agent) as runtime:
         await runtime.submit("s", "go")
-        await asyncio.wait_for(ended.wait(), PATIENCE_S)
+        await asyncio.wait_for(ended.wait(), TIMEOUT_S)
         assert outcomes == ["FencedWrite"]
         assert await runtime.artifacts.list("s") == []
 

@@ -25,7 +25,7 @@ from lango.store import SessionId
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.submit import SubmitOptions
 from lango.testing import ScriptedProvider
-from tests.agents.parts import PATIENCE_S, USER, collect, messages, rows, settings_for, stored, text_of
+from tests.agents.parts import TIMEOUT_S, USER, collect, messages, rows, settings_for, stored, text_of
 from tests.support.store_workers import Worker
 
 SIZE = {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}, "required": ["size"]}
@@ -185,7 +185,7 @@ async def test_a_repeated_answer_with_the_same_key_gets_the_same_turn(store_url:
 async def test_a_request_expires(store_url: str) -> None:
     async with open_runtime(settings_for(store_url, input_expires_s=0.3), root_agent=flow(int)) as runtime:
         request = await ask_for_input(runtime)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while (await messages(runtime))[-1].role != "tool":
                 await asyncio.sleep(0.02)
         assert (await messages(runtime))[-1].tool_calls[0].output == {"error": "no answer: the input request expired"}
@@ -370,7 +370,7 @@ async def test_an_answer_that_is_queued_is_not_given_again(store_url: str) -> No
         await (await runtime.submit("s", "go")).wait()
         by_path = {request.path: request.call_id for request in await runtime.open_input_requests("s")}
         first = await runtime.submit_input("s", by_path["flow@1/left@1"], "l")
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await began.wait()
         async with open_runtime(settings_for(store_url), root_agent=root) as another:
             name = SessionId(another.app_name, USER, "s")

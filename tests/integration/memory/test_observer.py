@@ -13,7 +13,7 @@ from lango.messages import Attachment, ToolCall
 from lango.providers import Request
 from lango.tools import tool
 from tests.agents.memory_parts import Roles, halved, numbers_in, quoted, remembering, session_of, shown_to, spoken
-from tests.agents.parts import PATIENCE_S, broken_for, collect
+from tests.agents.parts import TIMEOUT_S, broken_for, collect
 
 LONG = "a long story about a journey " * 14  # with its answer, just more than the threshold of 90 tokens
 
@@ -152,7 +152,7 @@ async def test_o1_neither_the_answer_nor_the_next_turn_waits_for_the_observer(sq
     async with open_runtime(remembering(sqlite_url), provider=roles.provider) as runtime:
         events = await collect(runtime.stream("s", LONG))
         assert isinstance(events[-1], TurnDone)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await began.wait()
         assert await runtime.run("s", "next") == "yes", "while the observer is at work"
         may_end.set()

@@ -18,7 +18,7 @@ from lango.events import TextDelta as TextDeltaEvent
 from lango.providers import Delta, Finish, Provider, Request, ResilientProvider, Retries, TextDelta
 from lango.providers.protocol import closing_stream
 from lango.providers.wrappers.observed_provider import TracedProvider
-from tests.agents.parts import PATIENCE_S, collect, last_error, settings_for, until
+from tests.agents.parts import TIMEOUT_S, collect, last_error, settings_for, until
 from tests.integration.providers.test_wire_faults import REQUEST, WIRES, begun, hangs, serve
 from tests.support.servers.wire_server import Answer, Exchange
 
@@ -112,7 +112,7 @@ async def test_a_reader_that_leaves_in_mid_answer_leaves_nothing_behind(name: st
         with nothing_left_behind():
             await read(whole(served.provider), is_text)
         if more == 1:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 await served.server.closed_by_client.wait()
 
 

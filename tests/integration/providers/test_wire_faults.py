@@ -14,7 +14,7 @@ from lango.providers import Delta, Request, ResilientProvider, Retries, TextDelt
 from lango.providers.anthropic import AnthropicProvider
 from lango.providers.gemini import GeminiProvider
 from lango.providers.openai import OpenAIProvider
-from tests.agents.parts import PATIENCE_S, Leaps
+from tests.agents.parts import TIMEOUT_S, Leaps
 from tests.support.servers.wire_server import Answer, Exchange, WireServer, wire_server
 
 REQUEST = Request("m", (Message("user", "hi"),))
@@ -140,7 +140,7 @@ async def test_closing_the_stream_closes_the_connection(wire: Wire) -> None:
             if isinstance(delta, TextDelta):
                 break
         await stream.aclose()
-        await asyncio.wait_for(served.server.closed_by_client.wait(), PATIENCE_S)
+        await asyncio.wait_for(served.server.closed_by_client.wait(), TIMEOUT_S)
 
 
 async def test_cancelling_the_reader_closes_the_connection(wire: Wire) -> None:
@@ -153,11 +153,11 @@ async def test_cancelling_the_reader_closes_the_connection(wire: Wire) -> None:
                     heard.set()
 
         task = asyncio.create_task(read())
-        await asyncio.wait_for(heard.wait(), PATIENCE_S)
+        await asyncio.wait_for(heard.wait(), TIMEOUT_S)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(served.server.closed_by_client.wait(), PATIENCE_S)
+        await asyncio.wait_for(served.server.closed_by_client.wait(), TIMEOUT_S)
 
 
 async def test_a_stream_that_stops_is_given_up_and_its_connection_closed(
@@ -173,7 +173,7 @@ async def test_a_stream_that_stops_is_given_up_and_its_connection_closed(
         await clock.pass_by(61)
         with pytest.raises(ProviderTimeout):
             await more
-        await asyncio.wait_for(served.server.closed_by_client.wait(), PATIENCE_S)
+        await asyncio.wait_for(served.server.closed_by_client.wait(), TIMEOUT_S)
 
 
 async def test_a_trickling_stream_is_given_up_after_the_total_time() -> None:
@@ -189,7 +189,7 @@ async def test_a_trickling_stream_is_given_up_after_the_total_time() -> None:
         ticks = itertools.count(1_000, 5)  # five seconds from one look at the clock to the next
         with pytest.raises(ProviderTimeout, match="not done"):
             await served.collect(timeouts=Timeouts(total_s=60), clock=lambda: next(ticks))
-        await asyncio.wait_for(served.server.closed_by_client.wait(), PATIENCE_S)
+        await asyncio.wait_for(served.server.closed_by_client.wait(), TIMEOUT_S)
 
 
 async def test_the_sdks_timeout_is_translated(wire: Wire) -> None:

@@ -17,7 +17,7 @@ from lango.runtime.execution.admission import Admission
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from lango.turns.running_turn import RunningTurn
-from tests.agents.parts import PATIENCE_S, Gate, Leaps, collect, settings_for, statuses, text_of
+from tests.agents.parts import TIMEOUT_S, Gate, Leaps, collect, settings_for, statuses, text_of
 
 
 def answer(request: Request) -> str:
@@ -29,7 +29,7 @@ def places(turn: RunningTurn) -> list[int]:
 
 
 async def until_queued(turn: RunningTurn) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not places(turn):
             await turn.changed.wait()
 
@@ -106,7 +106,7 @@ async def test_a_turn_that_a_tool_starts_runs_in_the_slot_of_its_caller(sqlite_u
 
     settings = settings_for(sqlite_url, max_running_turns=1)
     async with open_runtime(settings, provider=provider, tools=[ask_another]) as runtime:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             events = await collect(runtime.stream("outer", "go"))
         assert text_of(events) == "outer answer"
 
@@ -158,7 +158,7 @@ async def test_a_slot_is_not_lost_when_its_turn_is_cancelled_on_entering(admitte
     while admission.queued == 2 and not cancelled.done():
         await asyncio.sleep(0)
     cancelled.cancel()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         await holder
         await asyncio.wait([cancelled])
         assert await last
@@ -236,7 +236,7 @@ async def test_the_first_event_of_a_turn_admits_others(sqlite_url: str) -> None:
     provider = ScriptedProvider([*held, *[answer] * 17])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[gate.tool]) as runtime:
         turns = [await runtime.submit(f"s{number}", "go") for number in range(17)]
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while gate.runs < 17:  # all are held in a tool: none of them has ended
                 await asyncio.sleep(0.01)
         gate.may_end.set()

@@ -19,7 +19,7 @@ from lango.store.turns.recovery import SAFE_TO_REPEAT_RESULT, UNKNOWN_RESULT
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from tests.agents.parts import (
-    PATIENCE_S,
+    TIMEOUT_S,
     Gate,
     approvals,
     broken_for,
@@ -47,7 +47,7 @@ async def by_cancelling_the_task(runtime: Runtime, gate: Gate) -> None:
 
 
 async def by_leaving_the_stream(runtime: Runtime, gate: Gate) -> None:
-    async with asyncio.timeout(PATIENCE_S), aclosing(runtime.stream("s", "go")) as events:
+    async with asyncio.timeout(TIMEOUT_S), aclosing(runtime.stream("s", "go")) as events:
         async for event in events:
             if isinstance(event, ToolStart):
                 break
@@ -133,7 +133,7 @@ async def test_a8_a_cancel_from_another_runtime_stops_the_turn(store_url: str) -
         await gate.wait()
         assert await other.cancel("s")
         with pytest.raises(TurnCancelled):
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 await task
         assert await statuses(other) == ["cancelled"]
         assert not await other.cancel("s"), "none runs any more"

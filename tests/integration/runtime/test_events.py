@@ -26,7 +26,7 @@ from lango.store.turns.rebuilt_events import read_turn_errors
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, ToolContext, tool
 from tests.agents.parts import (
-    PATIENCE_S,
+    TIMEOUT_S,
     check_order,
     collect,
     kinds,
@@ -186,7 +186,7 @@ async def test_a6_the_start_of_a_tool_is_emitted_while_it_runs(sqlite_url: str) 
     async with open_runtime(
         settings_for(sqlite_url), provider=provider, tools=[Tool("wait", "Wait.", None, wait)]
     ) as runtime:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             async for event in runtime.stream("s", "go"):
                 if isinstance(event, ToolStart):
                     go.set()

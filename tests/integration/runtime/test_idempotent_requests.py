@@ -14,7 +14,7 @@ from lango.runtime.runtime import Runtime
 from lango.store.codec.event_ids import FIRST_REBUILT, IDS_PER_TURN
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
-from tests.agents.parts import PATIENCE_S, check_order, collect, kinds, last_error, rows, settings_for, text_of
+from tests.agents.parts import TIMEOUT_S, check_order, collect, kinds, last_error, rows, settings_for, text_of
 from tests.integration.runtime.test_queueing import Gate, gated
 from tests.support.servers.server_process import AGENT, send, serving
 
@@ -80,7 +80,7 @@ async def test_accepted_of_a_repeated_message_is_the_stored_one(store_url: str) 
     async with (
         open_runtime(settings_for(store_url), provider=gated(gate, "one", "two"), tools=[gate.tool]) as runtime,
         open_runtime(settings_for(store_url), provider=NO_MORE) as other,
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(TIMEOUT_S),
     ):
         turns = [await runtime.submit("s", text, idempotency_key=text) for text in ("1", "2")]
         await gate.wait()
@@ -134,7 +134,7 @@ async def test_the_key_of_a_withdrawn_message_is_refused(store_url: str) -> None
     async with (
         open_runtime(settings_for(store_url), provider=gated(gate, "one"), tools=[gate.tool]) as runtime,
         open_runtime(settings_for(store_url), provider=NO_MORE) as other,
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(TIMEOUT_S),
     ):
         running = await runtime.submit("s", "first")
         await gate.wait()

@@ -17,7 +17,7 @@ from lango.store.turns.turns import read_turn_texts
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from tests.agents.parts import (
-    PATIENCE_S,
+    TIMEOUT_S,
     Gate,
     broken_for,
     check_order,
@@ -137,7 +137,7 @@ async def test_a7_sessions_do_not_wait_for_each_other(sqlite_url: str) -> None:
         return last_words(request)
 
     provider = ScriptedProvider(meet for _ in range(count))
-    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime, asyncio.timeout(TIMEOUT_S):
         names = [(f"s{n % 4}", f"user{n // 4}") for n in range(count)]
         answers = await asyncio.gather(
             *(runtime.run(session, f"{user} in {session}", user_id=user) for session, user in names)
@@ -148,7 +148,7 @@ async def test_a7_sessions_do_not_wait_for_each_other(sqlite_url: str) -> None:
 async def test_a7_many_messages_to_one_session_are_answered_once_each(store_url: str) -> None:
     count = 10
     async with open_runtime(settings_for(store_url), provider=echo(count)) as runtime:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             answers = await asyncio.gather(*(runtime.run("s", f"m{n}") for n in range(count)))
         assert answers == [f"re: m{n}" for n in range(count)]
         stored_texts = [message.content for message in await messages(runtime)]
@@ -176,7 +176,7 @@ async def test_a7_two_runtimes_on_one_store_take_turns(store_url: str) -> None:
     async with (
         open_runtime(settings_for(store_url), provider=worker(), tools=[work]) as one,
         open_runtime(settings_for(store_url), provider=worker(), tools=[work]) as other,
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(TIMEOUT_S),
     ):
         await asyncio.gather(*(runtime.run("s", f"m{n}") for n in range(3) for runtime in (one, other)))
         assert most == 1
@@ -239,7 +239,7 @@ async def test_the_same_key_with_another_message_is_refused_and_nothing_runs(sql
     async with (
         open_runtime(settings_for(sqlite_url), provider=provider, tools=[gate.tool]) as runtime,
         open_runtime(settings_for(sqlite_url), provider=ScriptedProvider([])) as other,
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(TIMEOUT_S),
     ):
         for text, key in (("go", "k"), ("go on", "running"), ("and on", "waiting")):
             await runtime.submit("s", text, idempotency_key=key)
@@ -307,7 +307,7 @@ async def test_a7_a_caller_that_leaves_at_any_moment_leaves_no_open_turn(store_u
             task = asyncio.create_task(runtime.run("s", f"after {delay_s}"))
             await asyncio.sleep(delay_s)
             task.cancel()
-            await asyncio.wait([task], timeout=PATIENCE_S)
+            await asyncio.wait([task], timeout=TIMEOUT_S)
             assert task.done(), f"hangs when cancelled after {delay_s} s"
         left = await rows(runtime.store, "SELECT COUNT(*) FROM turns WHERE status IN ('running', 'queued')")
         assert left == [(0,)]

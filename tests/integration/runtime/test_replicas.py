@@ -19,7 +19,7 @@ from lango.store.turns.submit import SubmitOptions
 from lango.testing import ScriptedProvider
 from lango.turns import lease_holder, liveness
 from lango.turns.liveness import LivenessMonitor
-from tests.agents.parts import PATIENCE_S, Gate, broken_for, collect, messages, rows, settings_for, statuses
+from tests.agents.parts import TIMEOUT_S, Gate, broken_for, collect, messages, rows, settings_for, statuses
 from tests.support.kill_points import until_idle
 
 ELSEWHERE = "elsewhere/boot/pid:[1]|7|123|token"
@@ -52,7 +52,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 async def test_turns_of_a_process_that_died_are_answered_in_order(store_url: str) -> None:
     provider = ScriptedProvider(["the first", "the second", "I see"])
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(TIMEOUT_S):
         session = await session_of(runtime)
         for text in ("ran there", "waited there"):
             await runtime.store.submit_turn(session, entry(text), DEAD)
@@ -84,7 +84,7 @@ async def test_another_machine_is_replaced_only_when_its_heartbeat_stops(
 
     monkeypatch.setattr("lango.runtime.execution.turn_supervisor.LivenessMonitor", Monitor)
     provider = ScriptedProvider(["the first", "the second", "I see"])
-    async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(TIMEOUT_S):
 
         async def checked_again() -> None:
             """Wait until the owner of both turns was checked again."""
@@ -113,7 +113,7 @@ async def test_another_machine_is_replaced_only_when_its_heartbeat_stops(
 async def test_a_repeated_request_gets_the_answer_of_a_process_that_took_over(store_url: str) -> None:
     async with (
         open_runtime(settings_for(store_url), provider=ScriptedProvider(["fine", "still fine"])) as runtime,
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(TIMEOUT_S),
     ):
         session = await session_of(runtime)
         await runtime.store.submit_turn(session, entry("go"), DEAD, SubmitOptions(idempotency_key="k"))
@@ -131,7 +131,7 @@ async def test_writes_of_a_process_that_lost_its_lease_are_refused(store_url: st
     async with (
         open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as zombie,
         open_runtime(settings_for(store_url), provider=fresh, tools=[gate.tool]) as other,
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(TIMEOUT_S),
     ):
         turn = await zombie.submit("s", "go")
         await gate.wait()
@@ -154,7 +154,7 @@ async def test_a_fenced_write_ends_a_turn_without_an_end_for_its_readers(
     store_url: str, monkeypatch: pytest.MonkeyPatch, judged: set[str], how: str
 ) -> None:
     """The write of the tool's result comes before the heartbeat that would show that the lease is lost."""
-    monkeypatch.setattr(lease_holder, "HEARTBEAT_S", 2 * PATIENCE_S)
+    monkeypatch.setattr(lease_holder, "HEARTBEAT_S", 2 * TIMEOUT_S)
     gate = Gate()
     provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "from the grave"])
     fresh = ScriptedProvider(["I see"])
@@ -162,7 +162,7 @@ async def test_a_fenced_write_ends_a_turn_without_an_end_for_its_readers(
     async with (
         open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as zombie,
         open_runtime(settings_for(store_url, on_crash=on_crash), provider=fresh, tools=[gate.tool]) as other,
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(TIMEOUT_S),
     ):
         turn = await zombie.submit("s", "go")
         await gate.wait()
@@ -181,7 +181,7 @@ async def test_a_store_outage_at_the_end_of_a_turn_does_not_keep_the_session_bus
     from lango.errors import StoreUnavailable
 
     provider = ScriptedProvider(["first", "second"])
-    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime, asyncio.timeout(PATIENCE_S):
+    async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime, asyncio.timeout(TIMEOUT_S):
         end_turn = runtime.store.end_turn
         failures = 3
 

@@ -20,7 +20,7 @@ from lango.store.tool_calls.approvals import expire_approvals, read_approval_req
 from lango.store.tool_calls.tool_journal import read_journal_entries
 from lango.testing import ScriptedProvider
 from tests.agents.parts import (
-    PATIENCE_S,
+    TIMEOUT_S,
     Gate,
     approvals,
     broken_for,
@@ -52,7 +52,7 @@ async def time_is_over(runtime: Runtime) -> None:
 
 async def closed(runtime: Runtime, call_id: str = "c1") -> dict[str, Any]:
     """Wait until the newest result of a call is final."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while True:
             outputs = [
                 call.output
@@ -264,7 +264,7 @@ async def test_the_journal_records_who_answered_and_how_long_it_took(sqlite_url:
         events = await collect(runtime.approve("s", "c1", approved=True, user_id="alice"))
         [end] = [event for event in events if isinstance(event, ToolEnd)]
         assert end.duration_s is not None
-        assert 0 <= end.duration_s < PATIENCE_S
+        assert 0 <= end.duration_s < TIMEOUT_S
         await collect(runtime.stream("s", "send", user_id="alice"))
         events = await collect(runtime.approve("s", "c2", approved=False, user_id="alice"))
         [end] = [event for event in events if isinstance(event, ToolEnd)]

@@ -17,7 +17,7 @@ from lango.events import InputNeeded, ToolEnd, ToolProgress, TurnDone, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime import InputItem
 from lango.testing import ScriptedProvider
-from tests.agents.parts import PATIENCE_S
+from tests.agents.parts import TIMEOUT_S
 from tests.support.kill_points import copy_store, until_idle
 from tests.support.servers import mcp_tools
 
@@ -42,7 +42,7 @@ def over_http() -> Generator[dict[str, Any]]:
 
 
 async def until_asked(events: AsyncIterator[TurnEvent]) -> InputNeeded:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         async for event in events:
             if isinstance(event, InputNeeded):
                 return event
@@ -52,7 +52,7 @@ async def until_asked(events: AsyncIterator[TurnEvent]) -> InputNeeded:
 async def rest(events: AsyncIterator[TurnEvent]) -> tuple[str, TurnDone]:
     """Return the text of the tool's result, and the end of the turn."""
     result = ""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         async for event in events:
             if isinstance(event, ToolEnd):
                 result = event.result["content"][0]["text"] if event.ok else event.result["error"]

@@ -22,7 +22,7 @@ from lango.providers.protocol import TextDelta
 from lango.testing import ScriptedProvider
 from lango.tools import Tool
 from tests.agents.parts import (
-    PATIENCE_S,
+    TIMEOUT_S,
     broken_for,
     check_order,
     collect,
@@ -59,7 +59,7 @@ def _released() -> Iterator[None]:
 
 def blocks() -> str:
     """Block a thread."""
-    RELEASED.wait(PATIENCE_S)
+    RELEASED.wait(TIMEOUT_S)
     return "late"
 
 
@@ -100,7 +100,7 @@ async def test_t2_a_failing_tool_returns_an_error_and_the_turn_continues(
     provider = ScriptedProvider([ToolCall("c1", name, {}), "I see", "fine"])
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(function)]) if own else None
     tools = [] if own else [Tool(name, "A tool.", None, function)]
-    settings = settings_for(sqlite_url, tool_timeout_s=0.3 if message == "timed out" else PATIENCE_S)
+    settings = settings_for(sqlite_url, tool_timeout_s=0.3 if message == "timed out" else TIMEOUT_S)
     async with open_runtime(settings, provider=provider, tools=tools, root_agent=root) as runtime:
         events = await collect(runtime.stream("s", "try"))
         check_order(events)
@@ -131,7 +131,7 @@ async def test_t2_a_blocking_function_does_not_stop_the_process(sqlite_url: str)
 
     def block() -> str:
         """Block until released."""
-        assert go.wait(PATIENCE_S)
+        assert go.wait(TIMEOUT_S)
         return "went on"
 
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(block)])
@@ -161,8 +161,8 @@ async def test_t2_a_tool_that_does_not_stop_is_abandoned(sqlite_url: str, cancel
 
     root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(stubborn)])
     provider = ScriptedProvider([ToolCall("c1", "stubborn", {}), "I see", "fine"])
-    settings = settings_for(sqlite_url, tool_timeout_s=PATIENCE_S if cancelled else 0.2)
-    async with open_runtime(settings, provider=provider, root_agent=root) as runtime, asyncio.timeout(PATIENCE_S):
+    settings = settings_for(sqlite_url, tool_timeout_s=TIMEOUT_S if cancelled else 0.2)
+    async with open_runtime(settings, provider=provider, root_agent=root) as runtime, asyncio.timeout(TIMEOUT_S):
         task = asyncio.create_task(runtime.run("s", "try"))
         await began.wait()
         if cancelled:

