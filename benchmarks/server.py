@@ -334,6 +334,17 @@ def ask_adk(url: str) -> str:
     return httpx.post(f"{url}/run_sse", json=body, timeout=60).text
 
 
+def request_ms(url: str) -> float:
+    """Return the median time of a small request on a kept connection: the session, in ADK's format."""
+    times: list[float] = []
+    with httpx.Client(base_url=url, timeout=60) as client:
+        for _ in range(50):
+            began = time.perf_counter()
+            client.get("/apps/plain/users/user/sessions/s").raise_for_status()
+            times.append(time.perf_counter() - began)
+    return 1_000 * statistics.median(times)
+
+
 def starts(folder: Path) -> None:
     """Measure the time until a server answers and until its agent does, alternating between Lango and ADK."""
     ours, adk = "lango serve", "adk api_server"
@@ -352,17 +363,18 @@ def starts(folder: Path) -> None:
                     raise RuntimeError(f"{name} did not answer: {answer}")
                 answered_s = ready_s + time.perf_counter() - began
                 if number:  # the first start compiles
-                    seen[name].append([ready_s, size, answered_s, rss_mb(pid)])
+                    seen[name].append([ready_s, size, answered_s, rss_mb(pid), request_ms(url)])
     middle = {name: [statistics.median(values) for values in zip(*rows, strict=True)] for name, rows in seen.items()}
     ratios = [mine / theirs for mine, theirs in zip(middle[ours], middle[adk], strict=True)]
     table(
         "from the command to the first answer of the server, and of its agent (ADK loads agents on first use)",
-        ["server", "ready s", "MB", "agent answered s", "MB then"],
+        ["server", "ready s", "MB", "agent answered s", "MB then", "ms for its session"],
         [[name, *middle[name]] for name in commands],
         bar("time to readiness / ADK's", ratios[0], at_most=0.8),
         bar("memory when ready / ADK's", ratios[1], at_most=1),
         bar("time to the agent's first answer / ADK's", ratios[2], at_most=0.8),
         bar("memory then / ADK's", ratios[3], at_most=1),
+        bar("time to read the session / ADK's", ratios[4], at_most=1),
     )
 
 
