@@ -7,11 +7,15 @@ to its test through a pipe; `Worker.recv` never waits for longer than a test may
 import asyncio
 import functools
 import math
+import os
 import signal
+import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
+import apsw
 from google.adk.errors import StaleSessionError
 from google.adk.events import Event, EventActions
 from google.genai import types
@@ -52,6 +56,27 @@ class Worker:
         self.process.join(TIMEOUT_S)
         assert self.process.exitcode in (-signal.SIGKILL, 0, 1)
 
+    def suspend(self, url: str = "") -> None:
+        """Stop the process, as a debugger or a frozen container does.
+
+        With the `url` of a SQLite file, it stops outside of a write: within one, no other process could write.
+        """
+        assert self.process.pid
+        while True:
+            os.kill(self.process.pid, signal.SIGSTOP)
+            state = Path(f"/proc/{self.process.pid}/stat")
+            while state.exists() and state.read_text().rpartition(")")[2].split()[0] != "T":
+                time.sleep(0.001)  # there is no event for it: the process is a child of the fork server
+            if not (url.startswith("sqlite") and _is_locked(url.partition("///")[2])):
+                return
+            self.resume()
+            time.sleep(0.01)
+
+    def resume(self) -> None:
+        """Let a suspended process run again."""
+        assert self.process.pid
+        os.kill(self.process.pid, signal.SIGCONT)
+
     def drain(self) -> list[Any]:
         """Return what the process sent before it died."""
         messages: list[Any] = []
@@ -66,6 +91,18 @@ class Worker:
         """Wait for the process to end by itself."""
         self.process.join(TIMEOUT_S)
         assert self.process.exitcode == 0
+
+
+def _is_locked(path: str) -> bool:
+    """Whether another process is writing to a SQLite file."""
+    connection: Any = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connection.execute("BEGIN IMMEDIATE; ROLLBACK")
+    except apsw.BusyError:
+        return True
+    finally:
+        connection.close()
+    return False
 
 
 def entry(worker: str, number: int) -> NewEvent:

@@ -1,9 +1,7 @@
 """Killed and racing observers, and sessions that attack through their notes."""
 
 import asyncio
-import os
 import re
-import signal
 from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from types import SimpleNamespace
@@ -162,8 +160,7 @@ async def test_o1_a_suspended_observer_is_replaced_and_writes_nothing_later(
     monkeypatch.setattr(liveness, "time", SimpleNamespace(monotonic=lambda: now))
     worker = Worker(observe_and_stop, store_url, "before the commit")
     assert worker.recv() == "here"
-    assert worker.process.pid
-    os.kill(worker.process.pid, signal.SIGSTOP)
+    worker.suspend(store_url)
     roles = Roles()
     async with open_runtime(remembering(store_url), provider=roles.provider) as runtime:
         await runtime.run("s", LONG)
@@ -175,7 +172,7 @@ async def test_o1_a_suspended_observer_is_replaced_and_writes_nothing_later(
         batches = await runtime.memory.history("s")
         assert (await runtime.memory.show("s")).observed_seq == 6
         worker.send("go on")
-        os.kill(worker.process.pid, signal.SIGCONT)
+        worker.resume()
         await asyncio.to_thread(worker.join)
         assert await runtime.memory.history("s") == batches
 

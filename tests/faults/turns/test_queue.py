@@ -2,8 +2,6 @@
 
 import asyncio
 import itertools
-import os
-import signal
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
@@ -99,17 +97,10 @@ def held(url: str, folder: Path, text: str, where: str, run: Callable[..., None]
     return worker
 
 
-def stop(worker: Worker) -> None:
-    """Stop a process, as a debugger or a frozen container does."""
-    assert worker.process.pid
-    os.kill(worker.process.pid, signal.SIGSTOP)
-
-
 def wake(worker: Worker) -> None:
     """Let it go on: out of its hold, too."""
-    assert worker.process.pid
     worker.send("go on")
-    os.kill(worker.process.pid, signal.SIGCONT)
+    worker.resume()
 
 
 async def ended(worker: Worker) -> list[str]:
@@ -193,7 +184,7 @@ async def test_a_stopped_process_is_taken_over_and_writes_nothing_when_it_wakes_
     store_url: str, tmp_path: Path, clock: Clock, where: str
 ) -> None:
     stopped = held(store_url, tmp_path, "first", where, run_a_turn_and_notice)
-    stop(stopped)
+    stopped.suspend(store_url)
     async with here(store_url, tmp_path) as (runtime, looks):
         await looks.at(await owner_of(runtime, 1))
         assert await statuses(runtime) == ["running"], "it had no time yet"
@@ -219,7 +210,7 @@ async def test_a_queued_turn_whose_process_is_stopped_waits_for_it_for_a_while(
 ) -> None:
     first = held(store_url, tmp_path, "first", "tool finished")
     stopped = held(store_url, tmp_path, "second", "message stored")
-    stop(stopped)
+    stopped.suspend(store_url)
     async with here(store_url, tmp_path) as (runtime, looks):
         turn = await runtime.submit("s", "third")
         first.send("go on")
@@ -279,7 +270,7 @@ async def test_a_process_that_is_stopped_in_a_transaction_gives_its_locks_back(p
         session = await store.write(create_session, NAME, None, time.time())
         stopped = Worker(stand_still_in_a_transaction, postgres_url, where)
         assert stopped.recv() == "here"
-        stop(stopped)
+        stopped.suspend()
         turn = await store.submit_turn(session, NewEvent("e", 0.0, Message("user", "hi", author="user")), "me")
         assert turn.status == "running"
         wake(stopped)
