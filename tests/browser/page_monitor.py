@@ -27,6 +27,12 @@ class PageMonitor:
         context.on("weberror", self._on_error)
         context.on("request", self._on_request)
 
+    def leave(self, context: BrowserContext) -> None:
+        """Collect nothing more of a context."""
+        context.remove_listener("console", self._on_console)
+        context.remove_listener("weberror", self._on_error)
+        context.remove_listener("request", self._on_request)
+
     def expect(self, pattern: str) -> None:
         """Ignore errors that match a pattern: the test causes them."""
         self._expected_patterns.append(pattern)

@@ -352,7 +352,8 @@ async def test_no_event_is_lost_or_repeated_when_the_connection_breaks_between_t
         await page.goto("about:blank")
 
 
-async def test_a_hidden_tab_disconnects_and_catches_up(page: Page, site: Site) -> None:
+async def test_a_hidden_tab_disconnects_and_catches_up(open_page: OpenPage, site: Site) -> None:
+    page = await open_page()
     site.script.add("One.", "Two.")
     await page.clock.install()
     await page.goto(site.url)

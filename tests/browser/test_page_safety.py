@@ -10,6 +10,7 @@ from playwright.async_api import Page, expect
 
 from lango import Tool
 from lango.messages import Attachment, ToolCall
+from tests.browser.conftest import OpenPage
 from tests.browser.page_actions import answer, ask, send, wait_until_finished
 from tests.browser.page_monitor import PageMonitor
 from tests.browser.site import Site, serving_script
@@ -82,7 +83,8 @@ async def parsed_html(page: Page) -> list[str]:
     return await page.evaluate("window.parsed")
 
 
-async def test_no_tag_of_an_answer_reaches_the_html_parser(page: Page, site: Site) -> None:
+async def test_no_tag_of_an_answer_reaches_the_html_parser(open_page: OpenPage, site: Site) -> None:
+    page = await open_page()
     await page.add_init_script(RECORD_PARSED_HTML)
     pieces = [
         OPENED,
@@ -102,7 +104,10 @@ async def test_no_tag_of_an_answer_reaches_the_html_parser(page: Page, site: Sit
         await expect(answer(page)).to_contain_text("The end.")
 
 
-async def test_calls_results_errors_titles_and_files_never_reach_the_html_parser(page: Page, site: Site) -> None:
+async def test_calls_results_errors_titles_and_files_never_reach_the_html_parser(
+    open_page: OpenPage, site: Site
+) -> None:
+    page = await open_page()
     site.script.add(ToolCall("r1", "repeat", {"text": OPENED}), ToolCall("e1", "echo", {"text": OPENED}), "Fine.")
     files = [Attachment(f"{HALF_A_TAG.replace('/', ' ')}.txt", "text/plain", b"x")]
     await site.runtime.run("parsed", OPENED, attachments=files)
