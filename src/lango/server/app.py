@@ -31,10 +31,12 @@ from lango.server.compat.adk import adk_routes
 from lango.server.compat.adk import artifact_routes as adk_artifact_routes
 from lango.server.compat.agui import agui_routes
 from lango.server.compat.openai import openai_routes
+from lango.server.compat.openai.completion import OpenAiErrorBody
 from lango.server.compat.openai.responses import response_routes, response_socket
 from lango.server.context import ServedAgents
 from lango.server.json_body import JsonResponse
 from lango.server.openapi import complete_openapi
+from lango.server.schemas import ErrorBody
 from lango.server.security.middleware import RequestGuard
 from lango.server.web import model_routes, page_routes
 from lango.telemetry.traces import end_span, is_tracing, tracer, traces_endpoint
@@ -87,7 +89,7 @@ class _App(FastAPI):
         is_first_call = self.openapi_schema is None
         schema = super().openapi()
         if is_first_call:
-            complete_openapi(schema)
+            complete_openapi(schema, [ErrorBody, OpenAiErrorBody])
         return schema
 
 

@@ -1,7 +1,10 @@
 """Complete the OpenAPI document that FastAPI makes: errors as the server sends them, streams, and examples."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
 Json = dict[str, Any]
 
@@ -18,15 +21,15 @@ BODY_ERRORS = {
 }
 
 
-def complete_openapi(schema: Json) -> None:
-    """Change a document in place so that it declares what the server answers."""
+def complete_openapi(schema: Json, error_bodies: Sequence[type[BaseModel]]) -> None:
+    """Change a document in place so that it declares what the server answers.
+
+    `error_bodies` are the bodies that `lango.server.schemas.error_responses` names.
+    """
     for operation in _operations(schema):
         responses: Json = operation["responses"]
         if "HTTPValidationError" in str(responses.get("422")):
             del responses["422"]  # the server answers 400
-        for status, response in responses.items():
-            if status >= "400":
-                _send_as_json(response)
         # sent before a route runs, whatever the route
         for status, description in (GUARD_ERRORS | (BODY_ERRORS if "requestBody" in operation else {})).items():
             content = {"application/json": {"schema": {"$ref": _ERROR_BODY}}}
@@ -34,20 +37,18 @@ def complete_openapi(schema: Json) -> None:
         operation["responses"] = dict(sorted(responses.items()))
         for parameter in operation.get("parameters", ()):
             _without_null(parameter)
+    _, made = models_json_schema(
+        [(body, "serialization") for body in error_bodies], ref_template="#/components/schemas/{model}"
+    )
+    schemas: Json = schema["components"]["schemas"] | made["$defs"]
     for name in ("HTTPValidationError", "ValidationError"):
-        schema["components"]["schemas"].pop(name, None)
+        schemas.pop(name, None)
+    schema["components"]["schemas"] = dict(sorted(schemas.items()))
 
 
 def _operations(schema: Json) -> Iterator[Json]:
     for path in schema["paths"].values():
         yield from path.values()
-
-
-def _send_as_json(response: Json) -> None:
-    """Declare the body of an error as JSON: FastAPI declares it with the type of the route's other responses."""
-    content: Json = response.get("content", {})
-    for kind in [kind for kind in content if kind != "application/json" and "$ref" in content[kind].get("schema", {})]:
-        content.setdefault("application/json", {}).update(content.pop(kind))
 
 
 def _without_null(parameter: Json) -> None:

@@ -376,18 +376,21 @@ Responses = dict[int | str, dict[str, Any]]
 """Descriptions of responses by status, for the OpenAPI document."""
 
 
-def error_responses(descriptions: Mapping[int, str]) -> Responses:
-    """Describe error responses by status."""
-    return {status: {"model": ErrorBody, "description": text} for status, text in descriptions.items()}
-
-
-COMMON_ERRORS = error_responses(
-    {
-        400: "The request is invalid; the message says why.",
-        401: "A valid key is missing.",
-        404: "There is no such session.",
-        429: "The key's limit is reached; see Retry-After.",
-        503: "Not available now; see Retry-After.",
+def error_responses(descriptions: Mapping[int, str], body: type[BaseModel] = ErrorBody) -> Responses:
+    """Describe error responses by status. Their body is named only: FastAPI would build a validator for each."""
+    reference = {"$ref": f"#/components/schemas/{body.__name__}"}
+    return {
+        status: {"description": text, "content": {"application/json": {"schema": reference}}}
+        for status, text in descriptions.items()
     }
-)
+
+
+COMMON_ERROR_DESCRIPTIONS = {
+    400: "The request is invalid; the message says why.",
+    401: "A valid key is missing.",
+    404: "There is no such session.",
+    429: "The key's limit is reached; see Retry-After.",
+    503: "Not available now; see Retry-After.",
+}
+COMMON_ERRORS = error_responses(COMMON_ERROR_DESCRIPTIONS)
 CONFLICT = error_responses({409: "It conflicts with another change."})

@@ -52,7 +52,7 @@ from lango.server.compat.openai.session_selection import submit_carried_history,
 from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError
 from lango.server.openapi import EVENT_STREAM
-from lango.server.schemas import COMMON_ERRORS, SESSION_ID, IdempotencyKey, Responses
+from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, SESSION_ID, IdempotencyKey, Responses, error_responses
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller, route_with_error_body
 from lango.server.streaming.sse import FrameStreamResponse
 from lango.turns.submissions import TurnRequest
@@ -60,19 +60,17 @@ from lango.turns.submissions import TurnRequest
 # an accepted turn is stored: a client that retries the request would send the message twice
 NO_RETRY = {"x-should-retry": "false"}
 _OpenAiRoute = route_with_error_body(openai_error_body)
-_ERRORS = {
-    status: {"model": OpenAiErrorBody, "description": answer["description"]} for status, answer in COMMON_ERRORS.items()
-}
-_REFUSED: Responses = {
-    status: {"model": OpenAiErrorBody, "description": text}
-    for status, text in {
+_ERRORS = error_responses(COMMON_ERROR_DESCRIPTIONS, OpenAiErrorBody)
+_REFUSED = error_responses(
+    {
         409: "It conflicts with another change.",
         413: "A file of the message is refused.",
         422: "The Idempotency-Key was used before, with another request: use another one.",
         500: "The turn failed; the message says why.",
         504: "The turn took too long.",
-    }.items()
-}
+    },
+    OpenAiErrorBody,
+)
 _COMPLETION: Responses = {
     200: {
         "description": "A completion; with `stream`, its chunks as server-sent events.",
