@@ -34,7 +34,6 @@ from lango.server.compat.openai import openai_routes
 from lango.server.compat.openai.completion import OpenAiErrorBody
 from lango.server.compat.openai.responses import response_routes, response_socket
 from lango.server.context import ServedAgents
-from lango.server.json_body import JsonResponse
 from lango.server.openapi import complete_openapi
 from lango.server.schemas import ErrorBody
 from lango.server.security.middleware import RequestGuard
@@ -115,7 +114,6 @@ def create_app(settings: Settings, runtime: Runtime | Sequence[Runtime] | None =
         version=__version__,
         description=_DESCRIPTION,
         lifespan=lifespan,
-        default_response_class=JsonResponse,
         docs_url=None,  # its page loads scripts from other hosts
         redoc_url=None,
         # `TracingMiddleware` creates the spans: without query strings, and none for a WebSocket
