@@ -48,7 +48,7 @@ WHOLE_NUMBER = BeforeValidator(_to_integer)
 class RecordView(BaseModel):
     """A part of a response that is built from a record of the same fields."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, defer_build=True)
 
 
 def refuse_app_state(state: dict[str, Any] | None) -> dict[str, Any] | None:

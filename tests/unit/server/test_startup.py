@@ -1,11 +1,15 @@
-"""The socket that a server listens on."""
+"""The socket that a server listens on, and routes that are built on first use."""
 
 import asyncio
 import socket
 
+import httpx
 import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from lango.config import ServerSettings
+from lango.server.security.auth import AuthenticatedRouter
 from lango.server.startup import bind_port
 
 
@@ -26,3 +30,40 @@ async def test_a_small_response_is_sent_at_once(inherited: bool) -> None:
         _, writer = await asyncio.open_connection(*listener.getsockname())
         assert await sends_at_once
         writer.close()
+
+
+def _app_of_one_route() -> tuple[FastAPI, APIRoute]:
+    router = AuthenticatedRouter("/v1")
+
+    @router.get("/double/{number}")
+    async def double(number: int) -> int:  # pyright: ignore[reportUnusedFunction]
+        return number * 2
+
+    app = FastAPI()
+    app.router.routes.extend(router.routes)
+    [route] = router.routes
+    assert isinstance(route, APIRoute)
+    return app, route
+
+
+async def test_a_route_is_built_by_the_first_request_that_it_serves() -> None:
+    app, route = _app_of_one_route()
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        assert (await client.get("/v1/triple/2")).status_code == 404
+        assert "dependant" not in vars(route)
+        assert (await client.get("/v1/double/2")).json() == 4
+        assert "dependant" in vars(route)
+        assert (await client.get("/v1/double/two")).status_code == 422
+        assert (await client.post("/v1/double/2")).status_code == 405
+
+
+def test_the_openapi_document_builds_the_routes_that_it_describes() -> None:
+    app, route = _app_of_one_route()
+    assert "dependant" not in vars(route)
+    assert [*app.openapi()["paths"]["/v1/double/{number}"]["get"]["responses"]] == ["200", "422"]
+
+
+def test_a_route_has_no_other_attributes_than_those_of_fastapi() -> None:
+    _, route = _app_of_one_route()
+    with pytest.raises(AttributeError, match="'colour'"):
+        getattr(route, "colour")  # noqa: B009 - pyright knows the attributes

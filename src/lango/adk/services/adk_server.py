@@ -15,7 +15,6 @@ from google.adk.auth.auth_credential import AuthCredentialTypes
 from google.adk.errors.input_validation_error import InputValidationError
 from google.adk.events import Event
 from google.adk.sessions import Session
-from google.adk.utils.agent_info import get_agents_dict
 from google.genai import types
 from msgspec import Struct
 from pydantic import BaseModel, ValidationError
@@ -182,6 +181,8 @@ async def app_info(app_name: str, root_agent: object) -> dict[str, Any]:
     """Describe an app, its agents and their tools as ADK does. Raise `UsageError` if the root is not an `LlmAgent`."""
     if not isinstance(root_agent, LlmAgent):
         raise UsageError("Root agent is not an LlmAgent")
+    from google.adk.utils.agent_info import get_agents_dict  # imported in 13 ms, and few clients ask
+
     agents = await get_agents_dict(root_agent)
     return {
         "name": app_name,
