@@ -183,7 +183,7 @@ async def one_stream(port: int, number: int, wait_s: float, seen: Gaps) -> None:
         length = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write((head + length).encode() + body)
         while data := await reader.read(65_536):
-            now, tail = time.perf_counter(), tail[-200:] + data
+            now, tail = time.perf_counter(), tail[-2_000:] + data
             if not admitted and b'"place":0' in tail:
                 admitted = now
             if b"event: text_delta" in data:

@@ -1,5 +1,6 @@
 """The SQLite file: private, without deleted text, and checked for deletion, replacement, overwriting and damage."""
 
+import asyncio
 import os
 import shutil
 import stat
@@ -129,6 +130,7 @@ async def test_a_replaced_file_is_not_written(tmp_path: Path, harm: Harm) -> Non
             await store.write(create_session, SessionId("lango", "user", f"s{number}"), None, time.time())
         await store.probe()
         harm(path, tmp_path / "other.db")
+        await asyncio.sleep(0.01)  # the files are checked every 5 ms
         for number in range(10):
             with pytest.raises(StoreUnavailable, match="while it was in use"):
                 await store.write(create_session, SessionId("lango", "user", f"late{number}"), None, time.time())

@@ -76,11 +76,10 @@ def complete_event(event: Event, root_agent_name: str | None, earlier: Sequence[
         event.author = default_author("user" if content and content.role == "user" else "", root_agent_name)
     if content is None:
         return
-    calls = [part.function_call for part in content.parts or () if part.function_call]
-    results = [part.function_response for part in content.parts or () if part.function_response]
-    if calls:
+    parts = content.parts or ()
+    if calls := [part.function_call for part in parts if part.function_call]:
         _fill_call_ids(calls)
-    if results:
+    if results := [part.function_response for part in parts if part.function_response]:
         _pair_results(event, results, earlier)
         _fill_call_ids(results)
 

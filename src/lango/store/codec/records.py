@@ -149,11 +149,11 @@ class NewEvent(Struct, frozen=True):
     """How long input requests can be answered; None: without limit."""
     credential_timeout_s: float | None = None
     """How long credential requests can be answered; None: without limit."""
-    request_secrets: Mapping[str, RequestSecret] = field(default_factory=dict[str, RequestSecret])
+    request_secrets: Mapping[str, RequestSecret] = {}
     """What is kept apart from the message, of each credential request that can be answered, by call id."""
-    client_results: Mapping[str, ClientResult] = field(default_factory=dict[str, ClientResult])
+    client_results: Mapping[str, ClientResult] = {}
     """Results of client calls that came with it, by call id; a tool message has the same."""
-    contents: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    contents: Mapping[str, bytes] = {}
     """The bytes of its files, by their hashes: `extra` holds `StoredBytes` in their place."""
     preceding: "tuple[NewEvent, ...]" = ()
     """The history that a client resent, stored before it in the same transaction."""

@@ -67,6 +67,7 @@ _STATEMENT_CACHE_SIZE = 200
 _FAST_COMMIT_S = 0.001  # an event loop can wait for this long; waking a thread takes about half of it
 _FAST_COMMITS_NEEDED = 5  # after so many in a row the disk counts as fast
 _CHECKPOINT_PAGES = 1000
+_CHECK_FILES_S = 0.005  # a write so soon after the file was replaced could as well have come just before
 _CHECK_LOG_EVERY = 200  # writes in the caller's thread
 _REOPEN_S = 0.02
 _NOT_DONE: Any = object()
@@ -93,6 +94,7 @@ class SqliteDatabase:
         self._writer_lock = threading.Lock()  # held while the writer's connection is in use
         self._waits_for_locks = True  # whether the writer's connection waits for other processes
         self._fast_commits = 0
+        self._files_checked_at = 0.0  # before a write in the caller's thread
         self._writes_since_check = 0  # writes since the last look at the log
         self._pages_written = self._pages_checkpointed = 0
         self._cursors: dict[SingleStatement, apsw.Cursor] = {}
@@ -230,10 +232,12 @@ class SqliteDatabase:
         try:
             if (connection := self._writer) is None:
                 return _NOT_DONE
-            self._check_files(writing=True)
+            began = time.perf_counter()
+            if began - self._files_checked_at > _CHECK_FILES_S:
+                self._check_files(writing=True)
+                self._files_checked_at = began
             if self._waits_for_locks:
                 self._set_busy_timeout(connection, patient=False)
-            began = time.perf_counter()
             short = single_statement() if single_statement is not None else None
             if short is not None and self._run_single_statement(connection, short):
                 result = short.result

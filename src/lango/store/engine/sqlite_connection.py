@@ -96,7 +96,7 @@ def run_transaction(
 def refuse_large_values(values: tuple[Any, ...]) -> None:
     """Raise `TooLarge` for a text or bytes that the event loop should not wait for."""
     for value in values:
-        if isinstance(value, str | bytes) and len(value) > LARGE_VALUE:
+        if isinstance(value, (str, bytes)) and len(value) > LARGE_VALUE:
             raise TooLarge
 
 
