@@ -37,7 +37,6 @@ from lango.store.engine.sqlite_connection import (
     execute_on,
     read_snapshot,
     refuse_foreign_database,
-    refuse_large_values,
     run_group,
     run_small_transaction,
     run_transaction,
@@ -260,7 +259,6 @@ class SqliteDatabase:
 
     def _run_single_statement(self, connection: apsw.Connection, short: SingleStatementWrite[Any]) -> bool:
         """Run a single statement; False: it wrote nothing."""
-        refuse_large_values(short.values)
         statement = short.statement
         cursor = self._cursors.get(statement)
         if cursor is None:

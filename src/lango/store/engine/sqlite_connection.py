@@ -70,7 +70,7 @@ def run_small_transaction(connection: apsw.Connection, operation: Callable[[], O
         left -= 1
         if left < 0:
             raise TooLarge
-        refuse_large_values(values)
+        _refuse_large_values(values)
         return execute_on(connection, sql, values)
 
     return run_transaction(connection, operation, execute)
@@ -93,7 +93,7 @@ def run_transaction(
     return result
 
 
-def refuse_large_values(values: tuple[Any, ...]) -> None:
+def _refuse_large_values(values: tuple[Any, ...]) -> None:
     """Raise `TooLarge` for a text or bytes that the event loop should not wait for."""
     for value in values:
         if isinstance(value, (str, bytes)) and len(value) > LARGE_VALUE:

@@ -7,7 +7,7 @@ conditions fails; then `lango.store.sessions.append` stores the event, or raises
 from lango.store.codec.ids import call_key
 from lango.store.codec.records import CREDENTIAL_CALL, INPUT_CALL, AppendResult, NewEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, approval_subject, event_to_row
-from lango.store.engine.database import SingleStatement, SingleStatementWrite
+from lango.store.engine.database import LARGE_VALUE, SingleStatement, SingleStatementWrite
 from lango.store.sessions.append import ADVANCE, ID_IS_FREE
 
 _MESSAGE_VALUES = {
@@ -104,6 +104,8 @@ def append_statement(
     if ends_turn or entry.state_delta or entry.rewind_before or entry.contents:
         return None
     row = event_to_row(entry)
+    if len(row.content) + len(row.tool_calls or "") + len(row.extra or "") > LARGE_VALUE:
+        return None  # the event loop should not wait for it
     values = (
         key,
         revision,
