@@ -2,6 +2,9 @@
 
 import asyncio
 import socket
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -61,6 +64,24 @@ def test_the_openapi_document_builds_the_routes_that_it_describes() -> None:
     app, route = _app_of_one_route()
     assert "dependant" not in vars(route)
     assert [*app.openapi()["paths"]["/v1/double/{number}"]["get"]["responses"]] == ["200", "422"]
+
+
+def test_servers_in_several_threads_build_a_route_once() -> None:
+    _, route = _app_of_one_route()
+    entered = threading.Barrier(8)
+
+    def read(_: int) -> object:
+        entered.wait()
+        return route.app
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            apps = [*threads.map(read, range(8))]
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert {*map(id, apps)} == {id(route.app)}
 
 
 def test_a_route_has_no_other_attributes_than_those_of_fastapi() -> None:

@@ -9,6 +9,7 @@ revoked key or an expired token ends it.
 
 import functools
 import math
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
@@ -189,6 +190,7 @@ CurrentCaller = Annotated[Caller, Depends(current_caller)]
 
 
 _Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+_building = threading.RLock()
 
 
 class AuthenticatedRoute(APIRoute):
@@ -208,11 +210,14 @@ class AuthenticatedRoute(APIRoute):
 
     def __getattr__(self, name: str) -> Any:
         """Build the route when something else of it is read for the first time."""
-        options = self.__dict__.pop("_options", None)
-        if options is None:
-            raise AttributeError(f"a route has no {name!r}")
-        super().__init__(self.path, self.endpoint, **options)
-        return getattr(self, name)
+        with _building:  # servers in other threads have the same routes
+            options = self.__dict__.pop("_options", None)
+            if options is not None:
+                super().__init__(self.path, self.endpoint, **options)
+        try:
+            return self.__dict__[name]
+        except KeyError:
+            raise AttributeError(f"a route has no {name!r}") from None
 
     @override
     def get_route_handler(self) -> _Handler:
