@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from pathlib import Path
@@ -46,6 +47,14 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest tests first: a worker that has one left at the end keeps all others waiting."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def free_local_models() -> Iterator[None]:
+    """Free the local models that the tests of a module loaded: each takes hundreds of megabytes."""
+    yield
+    if engines := sys.modules.get("lango.providers.local.model_engine"):
+        engines.close_engines()
 
 
 @pytest.fixture(scope="session")

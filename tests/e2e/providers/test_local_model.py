@@ -8,7 +8,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,10 @@ CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength":
 
 
 @pytest.fixture(scope="module")
-def smollm2() -> Iterator[LocalProvider]:
-    """The smallest model, which is loaded once and freed at the end."""
+def smollm2() -> LocalProvider:
+    """The smallest model, which is loaded once."""
     pull(SMOLLM2)
-    yield LocalProvider()
-    model_engine.close_engines()
+    return LocalProvider()
 
 
 def ask(text: str, **fields: Any) -> Request:
