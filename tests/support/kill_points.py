@@ -5,6 +5,7 @@ so a turn that goes on rightly ends with the same conversation as one that was n
 """
 
 import asyncio
+import itertools
 import json
 import logging
 import os
@@ -128,13 +129,14 @@ async def copy_after_each_commit(runtime: Runtime, folder: Path, run: Callable[[
     database: Any = vars(runtime.store)["_database"]
     write = database.write
     copying = asyncio.Lock()
+    numbers = itertools.count()
 
     async def write_and_copy(*args: Any, **kwargs: Any) -> Any:
         result = await write(*args, **kwargs)
         async with copying:
-            copy = folder / f"after-{len(copies):03d}.db"
-            copies.append(copy)
+            copy = folder / f"after-{next(numbers):03d}.db"
             await asyncio.to_thread(copy_store, folder / "first.db", copy)
+            copies.append(copy)  # complete: the task may be cancelled meanwhile, with the end of its turn
         return result
 
     database.write = write_and_copy
