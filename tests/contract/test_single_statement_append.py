@@ -203,6 +203,21 @@ async def test_ordinary_events_are_appended_by_the_single_statement(kind: str, r
         assert [row[:3] for row in (await store.read(rows_of, session.key))["open_calls"]] == [("c", 5, 1)]
 
 
+@pytest.mark.parametrize(
+    "large",
+    [
+        NewEvent("e", 0.0, Message("user", "a" * 70_000)),
+        NewEvent("e", 0.0, Message("assistant", tool_calls=(ToolCall("c", "look", {"at": "a" * 70_000}),))),
+        NewEvent("e", 0.0, Message("tool", tool_calls=(ToolCall("c", "look", output={"found": "a" * 70_000}),))),
+        NewEvent("e", 0.0, Message("user", "hi"), extra={"custom_metadata": "a" * 70_000}),
+    ],
+    ids=["text", "arguments", "result", "metadata"],
+)
+def test_a_large_event_is_left_to_the_operation_which_the_writers_thread_runs(large: NewEvent) -> None:
+    assert append_statement(1, 0, 0, large, None) is None
+    assert append_statement(1, 0, 0, NewEvent("e", 0.0, Message("user", "hi")), None) is not None
+
+
 def _never() -> Operation[AppendResult]:
     raise AssertionError("the long way was taken")
     yield
