@@ -17,6 +17,7 @@ from hypothesis import given, settings
 
 from lango.adk import SqlSessionService
 from lango.adk.services.request_context import TurnContext, current_turn
+from lango.adk.services.stored_session import SessionVersion
 from lango.errors import FencedWrite, LangoError, StaleSession
 from lango.store import SessionId, Turn
 from lango.store.engine.database import Operation, Row
@@ -86,7 +87,7 @@ async def test_s1_a_session_object_knows_where_the_store_is(service: SqlSessionS
         assert record
         for shown in (session, await load(service, session)):
             seen = (shown.__pydantic_private__ or {})["_version"]
-            assert seen == (record.key, name, record.revision, record.last_seq)
+            assert seen == SessionVersion(record.key, name, record.revision, record.last_seq)
 
 
 async def test_s2_tasks_that_share_a_session_append_one_after_the_other(service: SqlSessionService) -> None:

@@ -7,6 +7,7 @@ factor of each model from the usage that its provider reports.
 import contextlib
 import threading
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -37,6 +38,7 @@ FROM_TABLE = 50_000
 """... up to this many characters in total. Then loading the tokenizer, 200 ms and 42 MB, is worth it."""
 _MAX_COUNTED_CHARACTERS = 100_000  # takes 40 ms in the slowest scripts
 _PIECES = 8
+_LONGEST_NAME = 64  # in characters; no provider accepts a longer name of a tool
 
 _lock = threading.Lock()
 _loaded: "AnyTokenizer | None" = None
@@ -87,18 +89,11 @@ def count_tokens(what: str | Message | Iterable[Message]) -> int:
 
 
 def _text_tokens(text: str) -> int:
-    """Count the tokens of a text; estimate a text that is too long for any window from some of its pieces."""
-    if len(text) <= _MAX_COUNTED_CHARACTERS:
-        return _exact_tokens(text)
-    size = _MAX_COUNTED_CHARACTERS // _PIECES
-    last = len(text) - size
-    counted = sum(_exact_tokens(text[start : start + size]) for start in range(0, last + 1, last // (_PIECES - 1)))
-    return counted * len(text) // _MAX_COUNTED_CHARACTERS
-
-
-def _exact_tokens(text: str) -> int:
+    """Count the tokens of a text; a text that is too long for any window is estimated."""
     if not text:
         return 0
+    if len(text) > _MAX_COUNTED_CHARACTERS:
+        return _estimated_tokens(text)
     if _loaded is None and len(text) <= SHORT_TEXT and (tokens := _tokens_from_table(text)) is not None:
         return tokens
     tokenizer = _loaded or _tokenizer()
@@ -108,7 +103,15 @@ def _exact_tokens(text: str) -> int:
             return len(tokenizer.encode_ordinary(text))
         return len(tokenizer.encode_flat(text)) // 4  # bytes, 4 per id: a third faster than a list of ints
     except UnicodeEncodeError:
-        return _exact_tokens(replace_surrogates(text))
+        return _text_tokens(replace_surrogates(text))
+
+
+def _estimated_tokens(text: str) -> int:
+    """Estimate the tokens of a long text from some of its pieces."""
+    size = _MAX_COUNTED_CHARACTERS // _PIECES
+    last = len(text) - size
+    counted = sum(_text_tokens(text[start : start + size]) for start in range(0, last + 1, last // (_PIECES - 1)))
+    return counted * len(text) // _MAX_COUNTED_CHARACTERS
 
 
 def replace_surrogates(text: str) -> str:
@@ -130,12 +133,18 @@ def _message_tokens(message: Message) -> int:
 
 
 def _call_tokens(call: ToolCall) -> int:
-    total = CALL_TOKENS + _text_tokens(call.name)
+    total = CALL_TOKENS + (_name_tokens(call.name) if len(call.name) <= _LONGEST_NAME else _text_tokens(call.name))
     if call.input:
         total += _text_tokens(compact_json(call.input))
     if call.output:
         total += _text_tokens(compact_json(call.output))
     return total
+
+
+@lru_cache(1_000)
+def _name_tokens(name: str) -> int:
+    """Count the tokens of a tool's name, which many calls have."""
+    return _text_tokens(name)
 
 
 def _media_tokens(media: Media) -> int:

@@ -58,7 +58,8 @@ _is_usual_call = _sets_only(types.FunctionCall, *_CALL_FIELDS)
 _is_usual_result = _sets_only(types.FunctionResponse, *_RESULT_FIELDS)
 
 _BUILTIN_TYPES = {str, bool, int, float}
-_COUNT_TYPES: set[type] = {int}
+_COUNT_FIELDS = [name for name in types.GenerateContentResponseUsageMetadata.model_fields if name.endswith("_count")]
+_has_only_counts = _sets_only(types.GenerateContentResponseUsageMetadata, *_COUNT_FIELDS)
 
 Layout = list[Any]
 
@@ -76,10 +77,16 @@ def complete_event(event: Event, root_agent_name: str | None, earlier: Sequence[
         event.author = default_author("user" if content and content.role == "user" else "", root_agent_name)
     if content is None:
         return
-    parts = content.parts or ()
-    if calls := [part.function_call for part in parts if part.function_call]:
+    calls: list[types.FunctionCall] = []
+    results: list[types.FunctionResponse] = []
+    for part in content.parts or ():
+        if part.function_call:
+            calls.append(part.function_call)
+        if part.function_response:
+            results.append(part.function_response)
+    if calls:
         _fill_call_ids(calls)
-    if results := [part.function_response for part in parts if part.function_response]:
+    if results:
         _pair_results(event, results, earlier)
         _fill_call_ids(results)
 
@@ -111,7 +118,11 @@ def _pair_results(event: Event, results: Sequence[types.FunctionResponse], earli
 
 def _has_call(call_id: str, events: Sequence[Event]) -> bool:
     """Whether a call of this id was made; the newest events are searched first."""
-    return any(call.id == call_id for event in reversed(events) for call in event.get_function_calls())
+    for event in reversed(events):
+        for part in (event.content and event.content.parts) or ():
+            if part.function_call and part.function_call.id == call_id:
+                return True
+    return False
 
 
 def _calls_and_results(event: Event) -> Iterator[Message]:
@@ -192,9 +203,9 @@ def _to_builtin(value: Any) -> Any:
     if kind in _BUILTIN_TYPES:
         return value
     if kind is types.GenerateContentResponseUsageMetadata:  # every model response has it
-        counts = {name: count for name, count in value.__dict__.items() if count is not None}
-        if {*map(type, counts.values())} <= _COUNT_TYPES and not value.__pydantic_extra__:
-            return counts
+        fields = value.__dict__
+        if _has_only_counts(value) and not value.__pydantic_extra__:
+            return {name: fields[name] for name in _COUNT_FIELDS if fields[name] is not None}
     if isinstance(value, BaseModel):
         return dump_non_defaults(value)
     return sorted(cast("set[str]", value)) if isinstance(value, set) else value

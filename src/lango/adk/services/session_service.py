@@ -31,6 +31,7 @@ from lango.adk.services.stored_session import (
     session_from_record,
     set_version,
     show_event,
+    shows_event,
     version_of_record,
 )
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
@@ -235,41 +236,37 @@ class SqlSessionService(StoredService, BaseSessionService):
             version = known_version(session) or await self._find_version(session)
             if event.actions.rewind_before_invocation_id and self._budget_tokens is not None:
                 await self._complete_rewind(version.key, session, event)
-            entry = await self._to_entry(event, version.name)
+            if self._rules.box is not None and holds_credentials(event):
+                entry = await self._to_entry_without_secrets(event, version.name, self._rules.box)
+            else:
+                entry = event_to_entry(event, self._rules.approval_expires_s, self._rules.input_expires_s)
             if turn is not None and (marks := _marks(turn, event)):
                 entry = replace(entry, extra={**(entry.extra or {}), **marks})
             ends_turn = self._rules.ends_turn(event)
-            key, name, revision, last_seq = version
             appended = await self._store.append(
-                key,
-                name,
-                revision,
+                version.key,
+                version.name,
+                version.revision,
                 entry,
                 epoch=turn.turn.epoch if turn else None,
                 ends_turn=ends_turn,
-                last_seq=last_seq,
+                last_seq=version.last_seq,
             )
-            set_version(session, SessionVersion(key, name, appended.revision, appended.seq))
+            set_version(session, SessionVersion(version.key, version.name, appended.revision, appended.seq))
             if turn is not None:
                 turn.end_model_call(event, appended.seq)
-            shown = appended.repeated and any(shown.id == event.id for shown in session.events)
-            show_event(
-                session, event, as_event=not shown and (entry.message is not None or self._budget_tokens is None)
-            )
+            is_shown = appended.repeated and shows_event(session, event)
+            is_loaded = entry.message is not None or self._budget_tokens is None
+            show_event(session, event, as_event=is_loaded and not is_shown)
         except (StaleSession, SessionNotFound, SessionExists) as error:
             raise _to_adk_error(error) from error
         finally:
-            if self._appending[lock_key]:
-                self._wake_next_append(lock_key)
-            else:
-                del self._appending[lock_key]
+            self._wake_next_append(lock_key)
         return event
 
-    async def _to_entry(self, event: Event, name: SessionId) -> NewEvent:
-        if self._rules.box is None or not holds_credentials(event):
-            return event_to_entry(event, self._rules.approval_expires_s, self._rules.input_expires_s)
-        kept_in_state = await keep_state_credentials(self._store, self._rules.box, name, event)
-        stored, kept = without_secrets(event, name, self._rules.box, kept_in_state)
+    async def _to_entry_without_secrets(self, event: Event, name: SessionId, box: SecretBox) -> NewEvent:
+        kept_in_state = await keep_state_credentials(self._store, box, name, event)
+        stored, kept = without_secrets(event, name, box, kept_in_state)
         entry = event_to_entry(stored, self._rules.approval_expires_s, self._rules.input_expires_s)
         return replace(entry, request_secrets=kept, credential_timeout_s=self._rules.credential_expires_s)
 

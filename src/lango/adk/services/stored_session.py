@@ -1,10 +1,10 @@
 """Keep beside a loaded ADK session which version of the stored one it shows."""
 
 from functools import cache
-from typing import NamedTuple
 
 from google.adk.events import Event
 from google.adk.sessions import Session
+from msgspec import Struct
 from pydantic import PrivateAttr
 
 from lango.adk.events.fast_models import copy_with, private_value, set_private, set_unvalidated
@@ -14,7 +14,7 @@ from lango.store.codec.records import TEMP_PREFIX, without_temporary_state
 from lango.store.memory.observations import SessionMemory
 
 
-class SessionVersion(NamedTuple):
+class SessionVersion(Struct, frozen=True):
     """Which version of a stored session an ADK session shows: its key and name, revision and newest message."""
 
     key: int
@@ -62,6 +62,11 @@ def prepare_for_requests(session: Session) -> None:
     if private_value(session, "_is_as_stored"):
         set_private(session, "_is_as_stored", False)
         session.events[:] = events_for_requests(session.events)
+
+
+def shows_event(session: Session, event: Event) -> bool:
+    """Whether a session in memory has an event."""
+    return any(shown.id == event.id for shown in session.events)
 
 
 def show_event(session: Session, event: Event, *, as_event: bool) -> None:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from lango.store.codec.json_text import printable_text
 
-_UUID_LENGTH, _UUID_DIGITS = 36, 32
+_UUID_LENGTH, _UUID_BYTES = 36, 16
 _INVOCATION_PREFIX = "e-"  # ADK's prefix of invocation ids
 _SHORT_PREFIX = "~"
 # of bytes: translating text takes ten times as long
@@ -36,14 +36,14 @@ def shorten_cached(id_: str) -> str:
 
 def _pack_uuid(uuid: str) -> str:
     """Shorten a UUID in the form that ADK writes; None: it is none."""
-    digits = uuid.replace("-", "")
-    if not (uuid[8] == uuid[13] == uuid[18] == uuid[23] == "-" and len(digits) == _UUID_DIGITS):
+    if not (uuid[8] == uuid[13] == uuid[18] == uuid[23] == "-"):
         return ""
+    digits = uuid.replace("-", "")
     try:
-        bits = bytes.fromhex(digits)
+        bits = binascii.a2b_hex(digits)
     except ValueError:
         return ""
-    if bits.hex() != digits:  # capitals, or spaces between the digits
+    if bits.hex() != digits or len(bits) != _UUID_BYTES:  # capitals, or more dashes
         return ""
     return binascii.b2a_base64(bits, newline=False)[:22].translate(_TO_URL).decode()
 

@@ -50,13 +50,10 @@ class Outages:
         self.wait_s = wait_s
         self.recovered_at = 0.0
         """When an operation first succeeded after an outage, by `time.monotonic`; 0: there was none."""
+        self.is_away = False
+        """Whether the last operation found the database away."""
         self._short_wait_s = min(wait_s, short_wait_s)
         self._outage_started_at = self._last_failure_at = -math.inf
-
-    @property
-    def is_away(self) -> bool:
-        """Whether the last operation found the database away."""
-        return self._last_failure_at > -math.inf
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], failed: StoreUnavailable | None = None) -> T:
         """Retry until it succeeds, or the time to wait is over; `failed`: the first attempt has failed already."""
@@ -87,6 +84,7 @@ class Outages:
     def database_available(self) -> None:
         """Record that the database answers."""
         if self.is_away:
+            self.is_away = False
             self._last_failure_at = -math.inf
             self.recovered_at = time.monotonic()
 
@@ -95,4 +93,5 @@ class Outages:
         if now - self._last_failure_at > _SAME_OUTAGE_S:
             self._outage_started_at = now
         self._last_failure_at = now
+        self.is_away = True
         return self._outage_started_at

@@ -4,9 +4,11 @@ Most events are ordinary, and a single statement needs neither BEGIN nor COMMIT.
 conditions fails; then `lango.store.sessions.append` stores the event, or raises the error.
 """
 
+from msgspec.structs import astuple
+
 from lango.store.codec.ids import call_key
-from lango.store.codec.records import CREDENTIAL_CALL, INPUT_CALL, AppendResult, NewEvent
-from lango.store.codec.rows import MESSAGE_COLUMNS, approval_subject, event_to_row
+from lango.store.codec.records import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, AppendResult, NewEvent
+from lango.store.codec.rows import MESSAGE_COLUMNS, event_to_row
 from lango.store.engine.database import LARGE_VALUE, SingleStatement, SingleStatementWrite
 from lango.store.sessions.append import ADVANCE, ID_IS_FREE
 
@@ -23,8 +25,10 @@ _MESSAGE_VALUES = {
     "created_at": "double precision",
     "event_id": "text",
     "invocation_id": "text",
+    "state_delta": "text",
     "extra": "text",
 }
+_CALLS_OF_ADK = frozenset({CONFIRMATION_CALL, INPUT_CALL, CREDENTIAL_CALL})
 _CALL_VALUES = _MESSAGE_VALUES | {"call_id": "text"}
 
 _ADVANCE = f"""
@@ -33,7 +37,7 @@ _ADVANCE = f"""
 _INSERT = """
 INSERT INTO messages (session_key, {columns})
 SELECT {session_key}, {last_seq} + 1, {role}, {author}, {content}, {tool_calls}, {tokens}, total_tokens, {created_at},
-    {event_id}, {invocation_id}, NULL, {extra}, NULL
+    {event_id}, {invocation_id}, {state_delta}, {extra}, NULL
 """
 _OPEN = """
 INSERT INTO open_calls (session_key, call_id, seq, long_running)
@@ -106,28 +110,14 @@ def append_statement(
     row = event_to_row(entry)
     if len(row.content) + len(row.tool_calls or "") + len(row.extra or "") > LARGE_VALUE:
         return None  # the event loop should not wait for it
-    values = (
-        key,
-        revision,
-        last_seq,
-        epoch,
-        row.role,
-        row.author,
-        row.content,
-        row.tool_calls,
-        row.tokens,
-        row.created_at,
-        row.event_id,
-        row.invocation_id,
-        row.extra,
-    )
+    values = (key, revision, last_seq, epoch, *astuple(row))
     appended = AppendResult(last_seq + 1, revision + 1)
     if not message.tool_calls:
         return SingleStatementWrite(_APPEND_TEXT, values, appended)
     call = message.tool_calls[0]
     if call.output is not None or message.role == "tool":
         return SingleStatementWrite(_APPEND_RESULT, (*values, call_key(call.id)), appended)
-    if approval_subject(call) or call.name in (INPUT_CALL, CREDENTIAL_CALL):
+    if call.name in _CALLS_OF_ADK:
         return None
     long_running = 1 if call.id in entry.long_running else 0
     return SingleStatementWrite(_APPEND_CALL, (*values, call_key(call.id), long_running), appended)
