@@ -85,7 +85,7 @@ class ToolStart(Struct, frozen=True, tag_field="type", tag="tool_start"):
     id: int
     call_id: str
     name: str
-    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    arguments: Mapping[str, Any] = {}
     author: str = ""
 
 
@@ -110,7 +110,7 @@ class ToolEnd(Struct, frozen=True, tag_field="type", tag="tool_end"):
     call_id: str
     name: str
     ok: bool = True
-    result: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    result: Mapping[str, Any] = {}
     duration_s: float | None = None
     """How long the tool ran; None if it did not run."""
 
@@ -122,7 +122,7 @@ class ApprovalNeeded(Struct, frozen=True, tag_field="type", tag="approval"):
     id: int
     call_id: str
     name: str
-    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    arguments: Mapping[str, Any] = {}
     expires_at: datetime | None = None
     """After this time the call counts as rejected; None: it never expires."""
 

@@ -67,7 +67,7 @@ async def check_accessibility(page: Page, *schemes: Literal["light", "dark"]) ->
     await page.evaluate(_ANIMATIONS_FINISHED)
     if await page.evaluate("typeof axe === 'undefined'"):  # half a megabyte, once for each document
         await page.evaluate(_AXE)
-    # the rest of the report is large, and nobody reads it
+    # the rest of the report is large and not used
     found: list[dict[str, Any]] = await page.evaluate(
         "axe.run({resultTypes: ['violations']}).then((report) => report.violations)"
     )

@@ -139,7 +139,7 @@ async def test_keys_are_rotated(service: SqlCredentialService, keys: list[str]) 
 
 
 async def test_a_row_of_another_user_cannot_be_used(service: SqlCredentialService) -> None:
-    """Copying a row in the database gives nobody the credential of another user."""
+    """Copying a row in the database does not give a user the credential of another."""
     await service.save_credential(config("of alice"), context())
     await service.save_credential(config("of bob"), context(user="bob"))
 

@@ -162,7 +162,7 @@ async def test_a_rewound_message_is_not_found(store: Store, sessions: Sessions) 
     before = await sessions.fork("s", new_id="before", title="Other")
     assert await found(sessions, "pears") == [("s", 2), ("before", 2)]
     await sessions.rewind("s", before=2)
-    assert await found(sessions, "pears") == [("before", 2)], "in the fork nobody took it back"
+    assert await found(sessions, "pears") == [("before", 2)], "the fork was not rewound"
     assert await found(sessions, "apples") == [("s", 1), ("before", 1)]
     await sessions.rewind("before", before=1)
     assert await found(sessions, "apples") == [("s", 1)]

@@ -100,7 +100,7 @@ class PostgresDatabases:
         return url
 
     async def _is_emptied(self, url: str) -> bool:
-        """Empty a database, if it has the tables of the template and nobody else is connected to it."""
+        """Empty a database, if it has the tables of the template and no other client is connected to it."""
         connection = self._connections[url]
         await connection.execute(_END_OTHERS)
         if not await connection.fetchval(_IS_FIT):

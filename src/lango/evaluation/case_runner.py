@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lango.adk.evaluation.criteria import Criteria, JudgeCriterion
 from lango.adk.evaluation.eval_set import Case, Exchange
@@ -137,7 +137,7 @@ class _Usage(Struct):
     """What the turns of a case used."""
 
     tokens: int = 0
-    costs: list[float | None] = field(default_factory=list["float | None"])
+    costs: list[float | None] = []
 
     def add(self, done: TurnDone) -> None:
         self.tokens += done.usage.input_tokens + done.usage.output_tokens

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.history.message_cleanup import UNNAMED, clean_json
@@ -39,8 +39,8 @@ class FoundResult(Struct, gc=False):
 class Pairing(Struct):
     """The calls with their results, and the results that answer no call, by the index of their message."""
 
-    turns: dict[int, list[CallSlot]] = field(default_factory=dict[int, list[CallSlot]])
-    orphans: dict[int, list[FoundResult]] = field(default_factory=dict[int, list[FoundResult]])
+    turns: dict[int, list[CallSlot]] = {}
+    orphans: dict[int, list[FoundResult]] = {}
 
     @property
     def slots(self) -> Iterator[CallSlot]:

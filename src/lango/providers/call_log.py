@@ -52,7 +52,7 @@ class Exchange(Struct, eq=False):
 class CallLog(Struct, eq=False):
     """What one model call sent."""
 
-    failures: list[FailedAttempt] = field(default_factory=list[FailedAttempt])
+    failures: list[FailedAttempt] = []
     exchanges: list[Exchange] | None = None
     """None: requests are not kept."""
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lango.messages import Message, Signature
 
@@ -19,7 +19,7 @@ class ToolSpec(Struct, frozen=True):
 
     name: str
     description: str = ""
-    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    parameters: Mapping[str, Any] = {}
 
 
 class Thinking(Struct, frozen=True):

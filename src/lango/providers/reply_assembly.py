@@ -37,7 +37,7 @@ class Reply(Struct, frozen=True):
 class _PartialCall(Struct):
     id: str = ""
     name: str = ""
-    arguments: list[str] = field(default_factory=list[str])
+    arguments: list[str] = []
     signature: Signature | None = None
 
     def add(self, delta: CallDelta) -> None:

@@ -23,7 +23,7 @@ class RunningTurn(Struct, eq=False):
 
     session: SessionRecord
     turn: Turn
-    events: list[TurnEvent] = field(default_factory=list[TurnEvent])
+    events: list[TurnEvent] = []
     task: "asyncio.Task[None] | None" = None
     finished: bool = False
     error: LangoError | None = None

@@ -6,7 +6,7 @@ whole, in the order in which they began: the text of a later block is held until
 
 from collections.abc import Callable, Iterator
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.events import TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnError, TurnEvent
@@ -18,9 +18,9 @@ class _Block(Struct):
 
     author: str
     branch: str
-    pieces: list[str] = field(default_factory=list[str])
+    pieces: list[str] = []
     ended: bool = False
-    held: list[TurnEvent] = field(default_factory=list[TurnEvent])
+    held: list[TurnEvent] = []
     """Its events, and those of the calls that follow it, while another block is being emitted."""
 
 

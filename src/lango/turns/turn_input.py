@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from lango.config import ServerSettings
@@ -72,7 +72,7 @@ class TurnInput(Struct):
     """The credential request that it answers."""
     sent: NewEvent | None = None
     """The message that the user sent, where it answers an input request."""
-    client_tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    client_tools: Mapping[str, Tool] = {}
     """The tools that the client runs itself in this turn, by name."""
     options: ModelOptions = ModelOptions()
     """What the request sets for the model calls of this turn."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lango.events import TextDelta, ThoughtDelta, Usage
 from lango.store.tool_calls.approvals import ApprovalRequest
@@ -20,7 +20,7 @@ class TurnProgress(Struct, kw_only=True):
     next_id: NextId
     blocks: TextBlocks
     has_text_since_tool: bool = False
-    usage_by_model: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    usage_by_model: dict[str, Usage] = {}
     """The tokens of the model calls so far; their cost is not known yet."""
     finish_reason: str = ""
     awaits_approval: bool = False
@@ -36,19 +36,19 @@ class TurnProgress(Struct, kw_only=True):
     error: tuple[str, str] | None = None
     output: Any = None
     """The final output of a workflow; None: it has none."""
-    call_ids: set[str] = field(default_factory=set[str])
+    call_ids: set[str] = set()
     """Ids of the tool calls."""
     ended_by_tool: bool = False
     """A tool's result ended the turn: no answer follows."""
-    invocation_ids: list[str] = field(default_factory=list[str])
-    durations_s: dict[str, float] = field(default_factory=dict[str, float])
+    invocation_ids: list[str] = []
+    durations_s: dict[str, float] = {}
     """The duration of each finished call."""
-    approval_requests: Mapping[str, ApprovalRequest] = field(default_factory=dict[str, ApprovalRequest])
+    approval_requests: Mapping[str, ApprovalRequest] = {}
     """The stored open approval requests, by the ids of their calls."""
-    input_requests: Mapping[str, InputRequest] = field(default_factory=dict[str, InputRequest])
+    input_requests: Mapping[str, InputRequest] = {}
     """The stored open input requests, by the ids of their calls."""
 
-    credential_requests: Mapping[str, CredentialRequest] = field(default_factory=dict[str, CredentialRequest])
+    credential_requests: Mapping[str, CredentialRequest] = {}
     """The stored open credential requests, by the ids of their calls."""
     summaries: int = 0
     """How many summaries of earlier events were made."""

@@ -159,7 +159,7 @@ async def test_facts_are_off_by_default_offered_to_new_sessions_and_replaced(sql
         assert "Basel now" in quoted(roles.agent[-1])
         assert "Bern" not in quoted(roles.agent[-1])
         await runtime.run("fourth", "where do I live?", user_id="bob")
-        assert quoted(roles.agent[-1]) == "", "of nobody else"
+        assert quoted(roles.agent[-1]) == "", "of no other user"
         await runtime.store.delete_session((await session_of(runtime, "third", "ann")).name)
         assert [fact.text for fact in await runtime.memory.facts(user_id="ann")] == ["Bern"]
         [fact] = await runtime.memory.facts(user_id="ann")

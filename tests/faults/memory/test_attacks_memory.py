@@ -169,9 +169,9 @@ WRONG: dict[str, Any] = {
     "nonsense": "asdf qwer zxcv",
     "empty": "",
     "its instructions": OBSERVE_PROMPT,
-    "a number that nobody said": "- [high] (1-2) The user earns 9999 francs.\n- [fact] (1-1) salary: 9999 francs",
-    "a name that nobody said": "- [high] (1-2) Zorro lives in Atlantis.\n- [fact] (1-1) home city: Atlantis",
-    "a fact that nobody said": "- [high] (1-2) The user told a story.\n- [fact] (1-1) hobby: snorkelling",
+    "a number that was never said": "- [high] (1-2) The user earns 9999 francs.\n- [fact] (1-1) salary: 9999 francs",
+    "a name that was never said": "- [high] (1-2) Zorro lives in Atlantis.\n- [fact] (1-1) home city: Atlantis",
+    "a fact that was never said": "- [high] (1-2) The user told a story.\n- [fact] (1-1) hobby: snorkelling",
     "what the transcript orders": "- [pinned] (2-2) The boat is in Moscow.\n- [fact] (2-2) home city: Moscow",
     "down": RuntimeError("down"),
 }

@@ -33,7 +33,7 @@ async def test_f1_to_f8_after_kill_9_at_a_boundary(store_url: str, tmp_path: Pat
     errors = str([result for request in requests[-1:] for result in _payments(request) if "error" in result])
     match where:
         case "effect begun" | "tool running":
-            assert "outcome is unknown" in errors, "it had begun, and nobody knows"
+            assert "outcome is unknown" in errors, "it had begun, and its outcome is not known"
             assert effects == []
         case "tool finished":
             assert "outcome is unknown" in errors

@@ -74,7 +74,9 @@ def wire(request: pytest.FixtureRequest) -> Wire:
     return WIRES[request.param]
 
 
-class Served:
+class Endpoint:
+    """A loopback server that speaks a wire format, and the provider that uses it."""
+
     def __init__(self, wire: Wire, server: WireServer) -> None:
         self.server = server
         self.provider = wire.kind("key", base_url=server.url, **wire.settings)
@@ -86,13 +88,13 @@ class Served:
 
 
 @asynccontextmanager
-async def serve(wire: Wire, *answers: Answer) -> AsyncGenerator[Served, None]:
+async def serve(wire: Wire, *answers: Answer) -> AsyncGenerator[Endpoint, None]:
     async with wire_server(*answers) as server:
-        served = Served(wire, server)
+        endpoint = Endpoint(wire, server)
         try:
-            yield served
+            yield endpoint
         finally:
-            await served.provider.aclose()
+            await endpoint.provider.aclose()
 
 
 def begun(wire: Wire, then: Answer) -> Answer:
@@ -128,27 +130,27 @@ async def has_the_wrong_shape(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("fault", [cut, ends_without_a_finish, is_not_json, has_the_wrong_shape])
 async def test_a_broken_stream_is_a_protocol_error(wire: Wire, fault: Answer) -> None:
-    async with serve(wire, begun(wire, fault)) as served:
+    async with serve(wire, begun(wire, fault)) as endpoint:
         with pytest.raises(ProviderProtocolError):
-            await served.collect()
+            await endpoint.collect()
 
 
 async def test_closing_the_stream_closes_the_connection(wire: Wire) -> None:
-    async with serve(wire, begun(wire, hangs)) as served:
-        stream = ResilientProvider(served.provider).stream(REQUEST)
+    async with serve(wire, begun(wire, hangs)) as endpoint:
+        stream = ResilientProvider(endpoint.provider).stream(REQUEST)
         async for delta in stream:
             if isinstance(delta, TextDelta):
                 break
         await stream.aclose()
-        await asyncio.wait_for(served.server.closed_by_client.wait(), TIMEOUT_S)
+        await asyncio.wait_for(endpoint.server.closed_by_client.wait(), TIMEOUT_S)
 
 
 async def test_cancelling_the_reader_closes_the_connection(wire: Wire) -> None:
-    async with serve(wire, begun(wire, hangs)) as served:
+    async with serve(wire, begun(wire, hangs)) as endpoint:
         heard = asyncio.Event()
 
         async def read() -> None:
-            async for delta in ResilientProvider(served.provider).stream(REQUEST):
+            async for delta in ResilientProvider(endpoint.provider).stream(REQUEST):
                 if isinstance(delta, TextDelta):
                     heard.set()
 
@@ -157,15 +159,15 @@ async def test_cancelling_the_reader_closes_the_connection(wire: Wire) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(served.server.closed_by_client.wait(), TIMEOUT_S)
+        await asyncio.wait_for(endpoint.server.closed_by_client.wait(), TIMEOUT_S)
 
 
 async def test_a_stream_that_stops_is_given_up_and_its_connection_closed(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serve(wire, begun(wire, hangs)) as served:
+    async with serve(wire, begun(wire, hangs)) as endpoint:
         clock = Leaps(monkeypatch)
-        stream = ResilientProvider(served.provider, timeouts=Timeouts(idle_s=60)).stream(REQUEST)
+        stream = ResilientProvider(endpoint.provider, timeouts=Timeouts(idle_s=60)).stream(REQUEST)
         while not isinstance(await anext(stream), TextDelta):
             pass
         more = asyncio.ensure_future(anext(stream))
@@ -173,7 +175,7 @@ async def test_a_stream_that_stops_is_given_up_and_its_connection_closed(
         await clock.pass_by(61)
         with pytest.raises(ProviderTimeout):
             await more
-        await asyncio.wait_for(served.server.closed_by_client.wait(), TIMEOUT_S)
+        await asyncio.wait_for(endpoint.server.closed_by_client.wait(), TIMEOUT_S)
 
 
 async def test_a_trickling_stream_is_given_up_after_the_total_time() -> None:
@@ -185,11 +187,11 @@ async def test_a_trickling_stream_is_given_up_after_the_total_time() -> None:
             await exchange.event(wire.more, named=wire.named)
             await asyncio.sleep(0.02)
 
-    async with serve(wire, begun(wire, trickles)) as served:
+    async with serve(wire, begun(wire, trickles)) as endpoint:
         ticks = itertools.count(1_000, 5)  # five seconds from one look at the clock to the next
         with pytest.raises(ProviderTimeout, match="not done"):
-            await served.collect(timeouts=Timeouts(total_s=60), clock=lambda: next(ticks))
-        await asyncio.wait_for(served.server.closed_by_client.wait(), TIMEOUT_S)
+            await endpoint.collect(timeouts=Timeouts(total_s=60), clock=lambda: next(ticks))
+        await asyncio.wait_for(endpoint.server.closed_by_client.wait(), TIMEOUT_S)
 
 
 async def test_the_sdks_timeout_is_translated(wire: Wire) -> None:
@@ -204,18 +206,18 @@ async def test_busy_servers_are_retried_after_their_retry_after(wire: Wire) -> N
     async def busy(exchange: Exchange) -> None:
         await exchange.status(503, {"error": {"message": "busy", "type": "x"}}, {"retry-after": "0.03"})
 
-    async with serve(wire, busy) as served:
+    async with serve(wire, busy) as endpoint:
         with pytest.raises(ProviderUnavailable, match="busy") as caught:
-            await served.collect(retries=Retries(attempts=3, base_s=0.001))
+            await endpoint.collect(retries=Retries(attempts=3, base_s=0.001))
         assert caught.value.retry_after_s == 0.03
         assert caught.value.status == 503
-        assert len(served.server.requests) == 3  # the SDKs' own retries are off: three, not nine
+        assert len(endpoint.server.requests) == 3  # the SDKs' own retries are off: three, not nine
 
 
 async def test_an_html_error_page_is_a_one_line_error(wire: Wire) -> None:
     async def html(exchange: Exchange) -> None:
         await exchange.status(502, "<html><body>Bad Gateway</body></html>")
 
-    async with serve(wire, html) as served:
+    async with serve(wire, html) as endpoint:
         with pytest.raises(ProviderUnavailable, match="502"):
-            await served.collect()
+            await endpoint.collect()

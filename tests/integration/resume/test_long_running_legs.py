@@ -79,7 +79,7 @@ async def test_each_leg_goes_on_after_a_kill_at_each_commit(
             await until_idle(runtime)
             if any("outcome is unknown" in line for line in await story(runtime.store)):
                 assert killed == 0
-                with pytest.raises(CallNotWaiting):  # nobody knows whether the order was made
+                with pytest.raises(CallNotWaiting):  # whether the order was made is not known
                     await update(runtime)
                 continue
             for leg in LEGS[killed + 1 :]:

@@ -115,7 +115,7 @@ async def test_a_question_that_is_declined_cancelled_or_too_late_ends(sqlite_url
         await until_asked(events)
         assert await runtime.cancel("s")
         assert [event async for event in events]
-        assert await runtime.inbox.list() == [], "nobody waits for an answer any more"
+        assert await runtime.inbox.list() == [], "no tool waits for an answer any more"
     impatient = settings_for(sqlite_url, {**STDIO, "input_timeout_s": 0.2})
     async with open_runtime(impatient, provider=provider) as runtime:
         events = (await runtime.submit("s", "go")).follow()

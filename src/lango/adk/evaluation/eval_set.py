@@ -33,7 +33,7 @@ class Call(Struct, frozen=True):
     """A tool call by its name and arguments."""
 
     name: str
-    args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    args: Mapping[str, Any] = {}
 
 
 class Exchange(Struct, frozen=True):
@@ -52,7 +52,7 @@ class Case(Struct, frozen=True):
     id: str
     exchanges: tuple[Exchange, ...]
     checks: CaseChecks = field(default_factory=CaseChecks)
-    state: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    state: Mapping[str, Any] = {}
     user_id: str = ""
     session_id: str = ""
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lango.cli.terminal_text import one_line, printable
 
@@ -20,7 +20,7 @@ class CollapsedSection(Struct):
     """A tool call or thought, shown as one line until the user opens it."""
 
     title: str
-    parts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    parts: list[tuple[str, str]] = []
     """Headings and texts."""
     note: str = ""
     """The end of the line: the duration, or the error."""

@@ -6,7 +6,7 @@ model call whose response was never stored: it is withdrawn before the model is 
 
 from collections.abc import Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lango import events
@@ -20,7 +20,7 @@ class _SentText(Struct):
     """The text of one author that readers have, and how much of it the second run has produced again."""
 
     text: str = ""
-    ends: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    ends: list[tuple[int, int]] = []
     """Where each event ends in the text, and its id."""
     position: int = 0
 

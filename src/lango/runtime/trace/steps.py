@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lango.events import Usage
 from lango.store.codec.records import Status
@@ -55,8 +55,8 @@ class Step(Struct, kw_only=True):
     output_tokens: int = 0
     cached_tokens: int = 0
     cost_usd: float | None = None
-    attempts: list[Attempt] = field(default_factory=list[Attempt])
-    steps: "list[Step]" = field(default_factory=list["Step"])
+    attempts: list[Attempt] = []
+    steps: "list[Step]" = []
 
     @property
     def ended_at(self) -> float:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lango.errors import SessionNotFound, Unstorable
 from lango.messages import byte_size
@@ -86,8 +86,8 @@ class NewArtifact(Struct, frozen=True):
     mime_type: str | None = None
     data: bytes | None = None
     """The content; None for a uri, which is in `part`."""
-    part: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    part: Mapping[str, Any] = {}
+    metadata: Mapping[str, Any] = {}
 
 
 class Saver(Struct, frozen=True):

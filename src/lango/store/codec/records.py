@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from lango.errors import Unstorable
@@ -94,7 +94,7 @@ class SessionRecord(Struct, frozen=True):
     created_at: float
     updated_at: float
     rewinds: tuple[tuple[int, int], ...] = ()
-    state: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    state: Mapping[str, Any] = {}
     """Session, user and app state together, with ADK's prefixes."""
     title: str | None = None
     """As set by a user."""

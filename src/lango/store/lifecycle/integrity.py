@@ -3,7 +3,7 @@
 Nothing is repaired. Another program, a broken disk or a bad copy may have changed what `append` guarantees.
 """
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps
@@ -65,13 +65,13 @@ class Problem(Struct, frozen=True):
 class _Progress(Struct):
     """The values that the messages read so far lead to."""
 
-    problems: list[Problem] = field(default_factory=list[Problem])
+    problems: list[Problem] = []
     next_seq: int = 1
     total_tokens: int = 0
     user_seq: int = 0
-    calls: dict[str, int] = field(default_factory=dict[str, int])
+    calls: dict[str, int] = {}
     """Calls without a result, and the messages that made them."""
-    made: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+    made: set[tuple[str, int]] = set()
     results_without_ids: bool = False
     """Results of an older writer name no call, so which calls are open is unknown."""
 

@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Iterator
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lango.errors import SessionNotFound
 from lango.store.artifacts.artifacts import Artifact, read_all_versions
@@ -67,7 +67,7 @@ class ExportState(Struct):
     contents: list[str]
     """The hashes of the contents of its messages and artifacts."""
     lines: int = 0
-    open_calls: dict[str, bool] = field(default_factory=dict[str, bool])
+    open_calls: dict[str, bool] = {}
     """The calls of the messages read so far, and whether each has no result."""
 
     def count(self, lines: list[str]) -> list[str]:

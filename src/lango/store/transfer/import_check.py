@@ -81,10 +81,10 @@ class CheckedImport(Struct):
     lines: int = 0
     section: int = -1
     ended: bool = False
-    state: dict[str, Any] = field(default_factory=dict[str, Any])
-    open_calls: dict[str, _OpenCall] = field(default_factory=dict[str, _OpenCall])
-    seen: set[tuple[str, Any]] = field(default_factory=set[tuple[str, Any]])
-    turns: list[Row] = field(default_factory=list[Row])
+    state: dict[str, Any] = {}
+    open_calls: dict[str, _OpenCall] = {}
+    seen: set[tuple[str, Any]] = set()
+    turns: list[Row] = []
     contents: ContentCheck = field(default_factory=ContentCheck)
 
 

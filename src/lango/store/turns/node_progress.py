@@ -8,7 +8,7 @@ again with the answer ends with the message that brings the answer.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lango.events import NodeProgress, output_to_text
 from lango.store.codec.ids import shorten
@@ -71,7 +71,7 @@ class _Node(Struct):
 
     at: float
     seq: int
-    failures: list[tuple[float, int, str]] = field(default_factory=list[tuple[float, int, str]])
+    failures: list[tuple[float, int, str]] = []
     status: str = ""
     ended_at: float = 0.0
     ended_seq: int = 0

@@ -104,7 +104,7 @@ class TurnUsage(Struct, frozen=True):
     usage: Usage
     taken_back: bool
     """Its messages were removed by a rewind; its cost still counts."""
-    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    extra: Mapping[str, Any] = {}
     tools: Sequence[ToolUse] = ()
     resumptions: Sequence[Resumption] = ()
 

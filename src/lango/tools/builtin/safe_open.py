@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lango.errors import ToolError
 
@@ -67,7 +67,7 @@ class Folder(Struct):
     entries: list["os.DirEntry[str]"]
     too_deep: bool = False
     """Its folders are not walked."""
-    skip: set[str] = field(default_factory=set[str])
+    skip: set[str] = set()
     """Names that are not walked; the caller adds to it."""
 
 

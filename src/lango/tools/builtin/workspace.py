@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from lango.errors import ConfigError, ToolError
@@ -53,9 +53,9 @@ class Workspace(Struct, frozen=True):
     private: tuple[str, ...] = PRIVATE
     protected: tuple[Path, ...] = ()
     """Files and folders that no tool reads or writes, in any place and under any name."""
-    _known: set[_FileId] = field(default_factory=set["_FileId"])
+    _known: set[_FileId] = set()
     """The protected files and folders: they stay protected when they are moved."""
-    _homes: set[tuple[_FileId, str]] = field(default_factory=set["tuple[_FileId, str]"])
+    _homes: set[tuple[_FileId, str]] = set()
     """Their parent folders, and their names there."""
 
     def __post_init__(self) -> None:

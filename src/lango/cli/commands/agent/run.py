@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lango.cli.agent_choice import choose_agent
 from lango.cli.options import (
@@ -155,17 +155,17 @@ class _Printer(Struct):
     session_id: str = ""
     speaker: str = ""
     """The agent that spoke last, or is expected to speak first."""
-    events: "list[TurnEvent]" = field(default_factory=list["TurnEvent"])
+    events: "list[TurnEvent]" = []
     """Those with text, and those that withdraw it."""
     has_printed_text: bool = False
     final_text: "FinalText | None" = None
-    approval_requests: "list[ApprovalNeeded]" = field(default_factory=list["ApprovalNeeded"])
-    input_requests: "list[InputNeeded]" = field(default_factory=list["InputNeeded"])
-    credential_requests: "list[CredentialNeeded]" = field(default_factory=list["CredentialNeeded"])
+    approval_requests: "list[ApprovalNeeded]" = []
+    input_requests: "list[InputNeeded]" = []
+    credential_requests: "list[CredentialNeeded]" = []
     awaited: "Sequence[AwaitedResult]" = ()
     """The calls of long-running tools that wait for their results."""
     done: "TurnDone | None" = None
-    totals: dict[str, Any] = field(default_factory=dict[str, Any])
+    totals: dict[str, Any] = {}
     turn: int | None = None
 
     def print_event(self, event: "TurnEvent") -> None:

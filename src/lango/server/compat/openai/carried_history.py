@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lango.config import ServerSettings
 from lango.json_input import is_nested_deeper_than
@@ -24,7 +24,7 @@ class _MessageWithResults(Struct):
     """A message and the results of its calls."""
 
     message: Message
-    results: list[ToolCall] = field(default_factory=list[ToolCall])
+    results: list[ToolCall] = []
 
 
 def read_history(sent: Sequence[ChatMessage], limits: ServerSettings) -> list[Message]:

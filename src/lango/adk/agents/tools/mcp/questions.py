@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
 from google.adk.tools.tool_context import ToolContext
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lango.errors import ConfigError
 from lango.store.tool_calls.tool_questions import ToolAnswer, ToolQuestion
@@ -47,7 +47,7 @@ class _RunningCall(Struct, eq=False):
     agent_name: str
     context: contextvars.Context
     limit: asyncio.Timeout | None
-    asking: set["asyncio.Task[ToolAnswer]"] = field(default_factory=set["asyncio.Task[ToolAnswer]"])
+    asking: set["asyncio.Task[ToolAnswer]"] = set()
 
 
 _this_call: contextvars.ContextVar[_RunningCall | None] = contextvars.ContextVar("lango_mcp_call", default=None)

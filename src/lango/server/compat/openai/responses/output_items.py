@@ -11,7 +11,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, assert_never
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lango import events
 from lango.server.compat.client_view import pause_note
@@ -29,7 +29,7 @@ class _OpenText(Struct):
 
     index: int
     item: Item
-    pieces: list[str] = field(default_factory=list[str])
+    pieces: list[str] = []
 
     @property
     def is_message(self) -> bool:
