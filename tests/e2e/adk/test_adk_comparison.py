@@ -17,7 +17,6 @@ import pytest
 from google.adk.agents import LlmAgent
 from google.adk.events import Event
 from google.adk.memory import SqliteMemoryService
-from google.adk.models.anthropic_llm import AnthropicLlm
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
@@ -317,6 +316,8 @@ SIGNATURES = {"a text": b"gemini-signed-this", "bytes, as Gemini's are": b"\x12\
 @pytest.mark.parametrize("signature", SIGNATURES.values(), ids=list(SIGNATURES))
 async def test_a_change_of_model(signature: bytes, sqlite_url: str, llmock: "LLMock") -> None:
     """Claude continues a conversation of Gemini that has signed thoughts."""
+    from google.adk.models.anthropic_llm import AnthropicLlm  # 80 MB, which the other workers do not need
+
     thought = types.Part(text="I should greet.", thought=True, thought_signature=signature)
     began = [text_content("hello"), types.Content(role="model", parts=[thought, text("Hello!")])]
     llmock.reply("I am the other one.").reply("I am the other one.")

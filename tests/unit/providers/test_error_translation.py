@@ -72,7 +72,7 @@ EXPECTED: dict[str, type[ProviderError]] = {
     "APITimeoutError": ProviderTimeout,
     "APIConnectionError": ProviderUnavailable,
     "APIResponseValidationError": ProviderProtocolError,
-    # openai: an error object inside a stream, then helpers and other doors, which we do not use
+    # openai: an error object inside a stream, then helpers and other interfaces, which we do not use
     "openai.APIError": ProviderUnavailable,
     "OpenAIError": ProviderProtocolError,
     "SubjectTokenProviderError": ProviderProtocolError,
