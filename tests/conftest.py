@@ -1,5 +1,6 @@
 """What every test may ask for: a database of each kind, empty."""
 
+import ctypes
 import gc
 import os
 import sys
@@ -30,6 +31,16 @@ settings.register_profile("few", settings.get_profile("lango"), max_examples=10)
 settings.load_profile(os.environ.get("LANGO_EXAMPLES", "lango"))
 
 share_certificates()
+
+
+def _return_large_blocks() -> None:
+    """Let glibc return large blocks at once: a worker that keeps them in its heap grows by hundreds of megabytes."""
+    m_mmap_threshold, block_bytes = -3, 1_000_000
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        libc.mallopt(m_mmap_threshold, block_bytes)
+
+
+_return_large_blocks()
 
 
 @pytest.hookimpl(wrapper=True)
