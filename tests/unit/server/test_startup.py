@@ -1,7 +1,9 @@
-"""The socket that a server listens on, and routes that are built on first use."""
+"""The socket that a server listens on, the memory that it gives back, and routes that are built on first use."""
 
 import asyncio
+import platform
 import socket
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +35,32 @@ async def test_a_small_response_is_sent_at_once(inherited: bool) -> None:
         _, writer = await asyncio.open_connection(*listener.getsockname())
         assert await sends_at_once
         writer.close()
+
+
+_KEPT_BYTES = """
+from pathlib import Path
+from lango.server.serve import return_large_blocks
+
+def used_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+return_large_blocks()
+del [b"x" * 20_000_000][0]  # by default, glibc keeps blocks of this size in its heap from now on
+before = used_bytes()
+large, small = [], []
+for _ in range(20):
+    large.append(b"x" * 5_000_000)
+    small.append(b"x" * 100_000)  # lies between the large ones
+del large
+print(used_bytes() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators decide for themselves")
+def test_large_blocks_are_returned_to_the_system() -> None:
+    """Otherwise, a server would stay at twice the memory after many large requests."""
+    ended = subprocess.run([sys.executable, "-c", _KEPT_BYTES], capture_output=True, text=True, check=True)
+    assert int(ended.stdout) < 20_000_000, "of a hundred megabytes"
 
 
 def _app_of_one_route() -> tuple[FastAPI, APIRoute]:
