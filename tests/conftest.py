@@ -1,6 +1,5 @@
 """What every test may ask for: a database of each kind, empty."""
 
-import ctypes
 import gc
 import os
 import sys
@@ -33,16 +32,6 @@ settings.load_profile(os.environ.get("LANGO_EXAMPLES", "lango"))
 share_certificates()
 
 
-def _return_large_blocks() -> None:
-    """Let glibc return large blocks at once: a worker that keeps them in its heap grows by hundreds of megabytes."""
-    m_mmap_threshold, block_bytes = -3, 1_000_000
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
-        libc.mallopt(m_mmap_threshold, block_bytes)
-
-
-_return_large_blocks()
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Leave all that the tests import out of garbage collection: it stays, and one look at it takes half a second."""
@@ -53,6 +42,8 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.enable()
+        if startup := sys.modules.get("lango.server.startup"):  # not in the tests of the pure core
+            startup.return_large_blocks()  # a worker has as many large requests as a server
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

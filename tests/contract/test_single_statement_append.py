@@ -77,6 +77,7 @@ def result(id_: str) -> ToolCall:
 calls = st.builds(ToolCall, call_ids, st.sampled_from(["f", "g"]), st.just({"n": 1}))
 questions = st.builds(question, call_ids, call_ids)
 results = st.builds(result, call_ids)
+extras = st.sampled_from([{}, {"usage_metadata": {"total_token_count": 7}}])
 
 
 @st.composite
@@ -86,9 +87,10 @@ def entries(draw: st.DrawFn) -> NewEvent:
     match draw(st.integers(0, 12)):
         case 0 | 1 | 2:
             role: Role = draw(st.sampled_from(["user", "assistant"]))
-            return text_event(number, role, draw(st.sampled_from(["hi", "\0", "é"])))
+            return text_event(number, role, draw(st.sampled_from(["hi", "\0", "é"])), extra=draw(extras))
         case 3 | 4 | 5:
-            return text_event(number, "assistant", "", (draw(calls),), long_running=frozenset(draw(st.sets(call_ids))))
+            long_running = frozenset(draw(st.sets(call_ids)))
+            return text_event(number, "assistant", "", (draw(calls),), long_running=long_running, extra=draw(extras))
         case 6 | 7 | 8:
             return text_event(number, "tool", "{}", (draw(results),))
         case 9:

@@ -1,7 +1,6 @@
 """Run the app under uvicorn until a signal arrives, and shut it down in order."""
 
 import asyncio
-import ctypes
 import functools
 import gc
 import logging
@@ -21,6 +20,7 @@ from lango.server.context import ServerContext
 from lango.server.security.connections import ConnectionLimits, LimitedProtocol
 from lango.server.security.middleware import max_message_bytes
 from lango.server.security.websocket_protocol import WebSocketProtocol
+from lango.server.startup import return_large_blocks
 
 _log = logging.getLogger("lango.server")
 
@@ -34,8 +34,6 @@ turns it delays 200 streams too often, every 12,000 it takes 0.5 s and memory gr
 would collect too often while a long conversation, of tens of thousands of objects, is loaded.
 """
 _SWITCH_INTERVAL_S = 0.001  # the default lets a busy thread delay every stream by 5 ms
-_LARGE_BLOCK_BYTES = 1_000_000
-_M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
 
 
 async def serve(
@@ -70,16 +68,6 @@ async def serve(
                 checking.cancel()
     finally:
         listener.close()
-
-
-def return_large_blocks() -> None:
-    """Let glibc return large freed blocks to the system at once.
-
-    By default, it keeps them in the heap as soon as one was freed: after many requests of ten megabytes, a server would
-    stay at twice the memory.
-    """
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
-        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
 
 
 async def _report_unusable_tools(settings: Settings, runtimes: Sequence[Runtime]) -> None:

@@ -39,7 +39,7 @@ async def test_a_small_response_is_sent_at_once(inherited: bool) -> None:
 
 _KEPT_BYTES = """
 from pathlib import Path
-from lango.server.serve import return_large_blocks
+from lango.server.startup import return_large_blocks
 
 def used_bytes():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

@@ -23,6 +23,7 @@ _log = logging.getLogger("lango.store")
 DEFAULT_WAIT_S = 60.0
 _DELAYS_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _SAME_OUTAGE_S = 30.0
+_NEVER = -math.inf
 """Failures that are farther apart belong to different outages."""
 
 _waits_for_database: ContextVar[bool] = ContextVar("lango_store_waits_long", default=False)
@@ -50,10 +51,13 @@ class Outages:
         self.wait_s = wait_s
         self.recovered_at = 0.0
         """When an operation first succeeded after an outage, by `time.monotonic`; 0: there was none."""
-        self.is_away = False
-        """Whether the last operation found the database away."""
         self._short_wait_s = min(wait_s, short_wait_s)
-        self._outage_started_at = self._last_failure_at = -math.inf
+        self._outage_started_at = self._last_failure_at = _NEVER
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last operation found the database away."""
+        return self._last_failure_at != _NEVER
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], failed: StoreUnavailable | None = None) -> T:
         """Retry until it succeeds, or the time to wait is over; `failed`: the first attempt has failed already."""
@@ -83,9 +87,8 @@ class Outages:
 
     def database_available(self) -> None:
         """Record that the database answers."""
-        if self.is_away:
-            self.is_away = False
-            self._last_failure_at = -math.inf
+        if self._last_failure_at != _NEVER:  # not the property: this is called after every operation
+            self._last_failure_at = _NEVER
             self.recovered_at = time.monotonic()
 
     def _outage_start(self, now: float) -> float:
@@ -93,5 +96,4 @@ class Outages:
         if now - self._last_failure_at > _SAME_OUTAGE_S:
             self._outage_started_at = now
         self._last_failure_at = now
-        self.is_away = True
         return self._outage_started_at

@@ -110,7 +110,7 @@ def append_statement(
     row = event_to_row(entry)
     if len(row.content) + len(row.tool_calls or "") + len(row.extra or "") > LARGE_VALUE:
         return None  # the event loop should not wait for it
-    values = (key, revision, last_seq, epoch, *astuple(row))
+    values = (key, revision, last_seq, epoch, *astuple(row))  # in the order of `_MESSAGE_VALUES`
     appended = AppendResult(last_seq + 1, revision + 1)
     if not message.tool_calls:
         return SingleStatementWrite(_APPEND_TEXT, values, appended)
