@@ -53,7 +53,6 @@ from lango.store.engine.sqlite_file import (
     create_private_file,
     is_read_only,
 )
-from lango.store.engine.sqlite_log import checked_log, leave_log
 
 T = TypeVar("T")
 
@@ -216,9 +215,7 @@ class SqliteDatabase:
             self._waits_for_locks = True
             self._fast_commits = 0
             self._is_open = False
-            if self._files is not None:
-                self._files = None
-                leave_log(self._path)
+            self._files = None
 
     def _write_in_this_thread(
         self,
@@ -337,7 +334,7 @@ class SqliteDatabase:
                 return self._connect_writer()
         check_path(Path(self._path))
         create_private_file(Path(self._path))
-        with translated_errors(self._path), checked_log(self._path):
+        with translated_errors(self._path):
             deadline = time.monotonic() + self._busy_timeout_s
             while True:
                 try:
