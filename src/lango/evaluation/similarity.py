@@ -1,10 +1,14 @@
-"""Compare texts by their words: ROUGE-1, as ADK's `response_match_score`."""
+"""Compare texts by their words: ROUGE-1, as ADK's `response_match_score`.
+
+The stems are those of Porter's published algorithm. ADK's score uses a variant, which differs in a few words.
+"""
 
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any, cast
 
-from lango.evaluation.word_stems import stem
+import snowballstemmer  # pyright: ignore[reportMissingTypeStubs]
 
 _MIN_STEMMED = 4
 _ONE_BY_ONE = ((0x4E00, 0x9FFF), (0x3040, 0x309F), (0x30A0, 0x30FF), (0xAC00, 0xD7AF))
@@ -25,9 +29,10 @@ def similarity(answer: str, expected: str) -> float:
 
 def _words(text: str) -> Iterator[str]:
     """Yield the words of a text in lower case, the English ones as stems."""
+    stemmer = cast("Any", snowballstemmer).stemmer("porter")
     spaced = "".join(map(_with_spaces, unicodedata.normalize("NFKC", text).lower()))
     for word in spaced.split():
-        yield stem(word) if word.isascii() and len(word) >= _MIN_STEMMED else word
+        yield stemmer.stemWord(word) if word.isascii() and len(word) >= _MIN_STEMMED else word
 
 
 def _with_spaces(char: str) -> str:

@@ -20,40 +20,8 @@ from lango.adk.evaluation.eval_set import Call, Exchange
 from lango.errors import UsageError
 from lango.evaluation.checks import Metric, Score, check_calls, check_case
 from lango.evaluation.similarity import similarity
-from lango.evaluation.word_stems import stem
 
 A, B, C = Call("a", {"n": 1}), Call("b"), Call("c")
-
-
-def test_stems_are_those_of_rouge() -> None:
-    """The pairs were computed with NLTK's stemmer, which agreed on 232,000 words."""
-    pairs = {
-        "relational": "relat",
-        "conditional": "condit",
-        "rationally": "ration",
-        "hopefully": "hope",
-        "carefully": "care",
-        "geology": "geolog",
-        "flies": "fli",
-        "dies": "die",
-        "tied": "tie",
-        "cried": "cri",
-        "agreed": "agre",
-        "feed": "feed",
-        "hopping": "hop",
-        "falling": "fall",
-        "filing": "file",
-        "sized": "size",
-        "happy": "happi",
-        "enjoy": "enjoy",
-        "skies": "sky",
-        "adjustable": "adjust",
-        "adoption": "adopt",
-        "controlling": "control",
-        "generalizations": "gener",
-        "caresses": "caress",
-    }
-    assert {word: stem(word) for word in pairs} == pairs
 
 
 def test_similarity_is_the_overlap_of_words() -> None:
