@@ -137,7 +137,7 @@ class MemorySettings(Section):
     reflect_at_tokens: Annotated[int, Field(ge=0)] = 0
     """Tokens of observations that start their condensation; 0: 40,000, or 40 % of the budget if that is less."""
     notes_tokens: Annotated[int, Field(ge=0)] = 0
-    """Most tokens of observations in a request, the others are only recalled; 0: 4 % of the budget."""
+    """Most tokens of observations in a request, without their days; the others are recalled; 0: 4 % of the budget."""
     recall: bool = True
     """Whether notes and messages that match the user's message, and are not shown, are quoted before it."""
     recall_tokens: Annotated[int, Field(ge=0)] = 0

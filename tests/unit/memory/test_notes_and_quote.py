@@ -175,6 +175,34 @@ def test_o1_a_quote_above_its_limit_drops_low_priorities_first_and_counts_them()
     assert quote(whole, 10) == ""
 
 
+def from_days(days: int, notes_tokens: int | None = None) -> SessionMemory:
+    found = tuple(
+        Observation(
+            f"Crate {number} of the harbor office holds {number * 7} bolts.",
+            number + 1,
+            number + 1,
+            "low" if number % 4 == 0 else "high",
+            f"2026-{1 + (place := number * days // 120) // 28:02}-{1 + place % 28:02}",
+        )
+        for number in range(120)
+    )
+    return SessionMemory((Batch(1, 120, found),), notes_tokens=notes_tokens)
+
+
+def test_notes_of_many_days_are_shown_as_many_as_those_of_one_day() -> None:
+    shown = [quote(from_days(days, 500)).count("\n- #") for days in (1, 30, 60, 120)]
+    assert shown[0] > 20
+    assert shown == shown[:1] * 4
+
+
+@pytest.mark.parametrize("days", [1, 30, 60, 120])
+def test_days_take_only_the_room_of_the_notes_that_are_kept(days: int) -> None:
+    limited = quote(from_days(days), 600)
+    assert count_tokens(limited) <= 600
+    assert count_tokens(limited) > 540, "the headings of days that are left out use no room"
+    assert quote(from_days(days), 100_000).count("\n- #") == 120
+
+
 def test_the_cost_of_notes_is_what_they_add_to_a_request() -> None:
     notes = [Observation("Ann lives in Bern.", 1, 2, "high", "2026-11-15")] * 10
     assert observation_tokens(notes) == pytest.approx(

@@ -282,6 +282,19 @@ def test_o1_of_equal_matches_notes_come_before_messages_and_important_ones_befor
     assert "#1 The lamp is broken." in recalled_text(rare, notes, messages, least)
 
 
+def test_beside_notes_the_message_with_the_best_score_is_recalled() -> None:
+    """The index counts words; a rare one weighs more than two that many messages have."""
+    wanted = question_terms("Which harbor crate holds bolts?")
+    counts = [90 if term.text in ("crat", "harbor") else 1 for term in wanted]
+    rare = weigh_terms(wanted, counts, 1_000)
+    found_first = Memory("e1", "user", "A harbor crate came in.", AT, "s", 9)
+    best = Memory("e2", "user", "Bolts are held in the third one.", AT, "s", 4)
+    notes = memory(note("The survey went out.", 1, number=1))
+    text = recalled_text(rare, notes, [found_first, best], 300)
+    assert "#4 user" in text
+    assert "#9 user" not in text, "one message beside notes"
+
+
 @pytest.mark.parametrize(
     ("message", "asks"),
     [
