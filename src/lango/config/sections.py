@@ -270,6 +270,9 @@ class ServerSettings(Section):
     operators: list[str] = []
     """Users who may read and set `app:` state, which every user shares, and read the agent's instructions, over ADK's
     REST API. With `auth = "none"` the only user may."""
+    client_instructions: bool = True
+    """Whether clients of OpenAI's APIs and AG-UI may add instructions to the agent's own, by system and developer
+    messages, `instructions` and `context`; if not, such a request is refused with 400."""
     allowed_origins: list[str] = []
     """Other origins whose web pages may call the server, such as `"https://app.example"`."""
     allowed_hosts: list[str] = []

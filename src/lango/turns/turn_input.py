@@ -33,7 +33,7 @@ class ModelOptions(Struct, frozen=True, omit_defaults=True):
     """The limit of each model call."""
     stop: tuple[str, ...] = ()
     instruction: str = ""
-    """Added to the instruction of the agent."""
+    """The client's: every agent that answers reads it after its own instruction, marked as the client's."""
     model: str = ""
     """Used instead of the root agent's model, by every agent that shares it."""
     session_instruction: str = ""

@@ -11,6 +11,9 @@ from google.genai import types
 from lango.errors import ModelOptionsRefused
 from lango.turns.turn_input import ModelOptions
 
+_CLIENT_INSTRUCTION_HEAD = (
+    "The client that sent this request adds these instructions. Follow them where they do not contradict those above:"
+)
 _CALLING = types.FunctionCallingConfigMode
 
 
@@ -30,6 +33,12 @@ def check_options(options: ModelOptions, root: Any, agents: Iterable[Any]) -> No
         )
 
 
+def append_client_instruction(request: LlmRequest, instruction: str) -> None:
+    """Append the client's instruction to that of the agent, marked as the client's."""
+    if instruction:
+        request.append_instructions([f"{_CLIENT_INSTRUCTION_HEAD}\n\n{instruction}"])
+
+
 def apply_options(
     request: LlmRequest, options: ModelOptions, client_tools: Iterable[str], *, is_first_call: bool
 ) -> None:
@@ -39,8 +48,6 @@ def apply_options(
     it needs no schema.
     """
     config = request.config
-    if options.instruction:
-        request.append_instructions([options.instruction])
     if options.temperature is not None:
         config.temperature = options.temperature
     if options.top_p is not None:

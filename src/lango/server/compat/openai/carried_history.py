@@ -1,6 +1,6 @@
 """Turn the messages of a chat request into stored messages.
 
-System and developer messages are omitted: the agent has its own instruction. Results follow the message with their
+Results follow the message with their
 calls. An unreadable file is an error in the last message, and a note to the model in earlier ones.
 """
 
@@ -28,7 +28,7 @@ class _MessageWithResults(Struct):
 
 
 def read_history(sent: Sequence[ChatMessage], limits: ServerSettings) -> list[Message]:
-    """Return the history of a request, in order. Raise `ApiError` for messages that no model could read."""
+    """Return a conversation as a history, in order. Raise `ApiError` for messages that no model could read."""
     messages: list[_MessageWithResults] = []
     open_calls: dict[str, tuple[_MessageWithResults, ToolCall]] = {}
     for position, sent_message in enumerate(sent, 1):

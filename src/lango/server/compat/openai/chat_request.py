@@ -2,12 +2,14 @@
 
 from typing import Annotated, Any, Literal
 
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from lango.config import ServerSettings
 from lango.errors import AttachmentRefused
 from lango.history.pairing import parse_result_text
 from lango.messages import Attachment, Message
+from lango.server.compat.client_instructions import client_instruction
 from lango.server.compat.inline_files import read_data_url, read_user_message
 from lango.server.compat.openai.chat_options import ChatOptions, bad_request
 from lango.server.compat.resent_history import FILE_LEFT_OUT, CallsInMessage
@@ -81,6 +83,17 @@ class ChatMessage(BaseModel):
         if isinstance(self.content, list):
             return "".join(part.text for part in self.content if part.type == "text")
         return self.content or ""
+
+    @property
+    def is_instruction(self) -> bool:
+        """Whether it is an instruction of the client, and no part of the conversation."""
+        return self.role in ("system", "developer")
+
+    def to_instruction(self) -> str:
+        """Return the text of an instruction. Raise `ApiError` if it has files."""
+        if self.file_parts:
+            raise bad_request("messages: system and developer messages are text; send files in messages of the user")
+        return self.text
 
     @property
     def file_parts(self) -> list[ContentPart]:
@@ -165,19 +178,26 @@ class ChatRequest(ChatOptions):
     metadata: dict[str, Any] | None = None
 
     @property
+    def conversation(self) -> list[ChatMessage]:
+        """The messages without the client's instructions."""
+        return [message for message in self.messages if not message.is_instruction]
+
+    @property
     def ends_with_results(self) -> bool:
         """Whether the last message is the result of a client's tool."""
-        return self.messages[-1].role == "tool"
+        return self.conversation[-1].role == "tool"
 
-    async def read_turn(self) -> tuple[list[Tool], ModelOptions]:
+    async def read_turn(self, settings: ServerSettings) -> tuple[list[Tool], ModelOptions]:
         """Return the client's tools and the options of the turn.
 
         Raise `ClientToolRefused` or `ApiError` for invalid ones.
         """
+        instructions = [message.to_instruction() for message in self.messages if message.is_instruction]
+        instruction = client_instruction(instructions, settings)
         tools = await read_client_tools([tool.read() for tool in self.tools or ()])
         offered = self.offered_tools([tool.name for tool in tools])
         options = await self.read_options(offered)
-        return [tool for tool in tools if tool.name in offered], options
+        return [tool for tool in tools if tool.name in offered], replace(options, instruction=instruction)
 
     def check_supported(self) -> None:
         """Raise `ApiError` for features that the agent does not support."""
@@ -190,8 +210,8 @@ class ChatRequest(ChatOptions):
             raise bad_request("functions: they are called tools by now; send tools, tool_calls and tool messages")
         if any(message.role == "tool" and not message.tool_call_id for message in self.messages):
             raise bad_request("messages: a tool message needs the tool_call_id of the call that it answers")
-        last = self.messages[-1]
-        if not self.ends_with_results and (last.role != "user" or not (last.text or last.file_parts)):
+        last = next((message for message in reversed(self.messages) if not message.is_instruction), None)
+        if last is None or (last.role != "tool" and (last.role != "user" or not (last.text or last.file_parts))):
             raise bad_request(
                 "messages: the last message must be the user's, with a text or a file, or the result of a client's tool"
             )

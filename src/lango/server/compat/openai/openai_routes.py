@@ -1,8 +1,12 @@
 """Serve OpenAI's chat completions and model list: `POST /v1/chat/completions`, `GET /v1/models`.
 
 The agent has its own model and instruction. A single agent answers under its own name, whatever model a client names;
-of several agents, `model` names one. System and developer messages are ignored: neither stored, nor read, nor compared.
-`chat_options` says what holds for the model calls of the turn, and what is refused.
+of several agents, `model` names one. `chat_options` says what holds for the model calls of the turn, and what is
+refused.
+
+The model reads system and developer messages after the agent's own instruction, marked as the client's, in their order
+and wherever they stand in the conversation. They hold for this turn, also after a crash or a pause, are no part of the
+session's history, and are not compared. With `server.client_instructions = false` they are refused.
 
 Which session a turn belongs to, and what the model reads:
 
@@ -118,7 +122,7 @@ async def create_completion(
     """Answer the last message of a conversation; a repeated request with its `Idempotency-Key` gets the same answer."""
     context = context.agents.of_model(request_body.model, context)
     request_body.check_supported()
-    tools, options = await request_body.read_turn()
+    tools, options = await request_body.read_turn(context.settings.server)
     turn_request = TurnRequest(key, tools, options)
     if session_id is not None:
         await context.check_may_write(caller, session_id)

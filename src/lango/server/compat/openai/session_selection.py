@@ -75,12 +75,12 @@ async def submit_to_named_session(
     These are the user's messages at the end, and results of calls that still wait, anywhere in the history.
     """
     # in a thread: there may be thousands of results
-    calls = await asyncio.to_thread(lambda: [message.calls for message in chat.messages])
+    calls = await asyncio.to_thread(lambda: [message.calls for message in chat.conversation])
     results = collect_results(calls)
     if chat.ends_with_results:
         new, attempt = calls_answered_at_end(calls), request.idempotency_key or uuid.uuid4().hex
         return await submit_results(context, caller, session_id, results, new, request, attempt, require_all=True)
-    sent = [message for message in chat.messages if message.role not in ("system", "developer")]
+    sent = chat.conversation
     newest = sum(1 for _ in takewhile(lambda message: message.role == "user", reversed(sent)))
     users = [message for message in (sent if newest > 1 else sent[-1:]) if message.role == "user"]
     read = [message.to_user_message(context.settings.server, last=message is sent[-1]) for message in users]
@@ -100,7 +100,7 @@ async def submit_carried_history(
 
     `preferred_key` is the session that the client has the history from: it comes first, if it holds that history.
     """
-    messages = await asyncio.to_thread(read_history, chat.messages, context.settings.server)
+    messages = await asyncio.to_thread(read_history, chat.conversation, context.settings.server)
     if chat.ends_with_results:
         _check_all_results(messages)
     once = None if request.idempotency_key is None else await asyncio.to_thread(_OneTime.of, request, messages)

@@ -174,7 +174,7 @@ def _add_message(read: ReadInput, item: InputItem) -> None:
         case "user" | "assistant":
             read.messages.append(ChatMessage(role=item.role, content=content))
         case "system" | "developer":
-            read.instructions.append(ChatMessage(role="system", content=content).text)
+            read.instructions.append(ChatMessage(role="system", content=content).to_instruction())
         case _:
             raise _bad_request(f"a message has one of the roles {', '.join(_ROLES)}")
 

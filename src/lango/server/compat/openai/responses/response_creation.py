@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from lango.server.compat.client_instructions import client_instruction
 from lango.server.compat.openai.responses.input_items import read_input
 from lango.server.compat.openai.responses.response_ids import StoredResponse, find_response, response_of_item
 from lango.server.compat.openai.responses.response_request import ResponseRequest
@@ -56,7 +57,7 @@ async def _submit(
     earlier = previous.parameters.get("_developer_messages", ()) if previous else ()
     developer_messages = [*earlier, *read.instructions]
     parameters = body.parameters() | ({"_developer_messages": developer_messages} if developer_messages else {})
-    instruction = "\n\n".join([*filter(None, [body.instructions]), *developer_messages])
+    instruction = client_instruction([body.instructions or "", *developer_messages], context.settings.server)
     tools, options = await body.read_turn(context.runtime.app_name)
     request = TurnRequest(key, tools, replace(options, instruction=instruction, client_request=parameters))
     is_all_new = previous is not None or body.conversation is not None
