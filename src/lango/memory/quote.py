@@ -7,6 +7,7 @@ quote: a note is one line, and the tags around the notes are escaped inside them
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import groupby
 
 from msgspec import Struct
 
@@ -37,8 +38,8 @@ def quote(recalled: SessionMemory, max_tokens: int | None = None) -> str:
     """Return a session's observations and the user's facts as quoted text, or "" if there are none.
 
     Values that a later note replaced are left out: they are recalled for a question about the past. Above
-    `max_tokens`, or `recalled.notes_tokens` of notes, the oldest notes of the lowest priority are left out, too, and
-    the text says how many.
+    `max_tokens`, or `recalled.notes_tokens` of notes without the headings of their days, the oldest notes of the lowest
+    priority are left out, too, and the text says how many.
     """
     facts = [f"- {escape_marks(fact[:_MAX_FACT_CHARACTERS])}" for fact in recalled.facts[-MOST_FACTS:]]
     notes = notes_of(recalled)
@@ -48,7 +49,7 @@ def quote(recalled: SessionMemory, max_tokens: int | None = None) -> str:
         return text
     facts = _newest_facts(facts, max_tokens // 2)
     spent = count_tokens(_quoted_text(facts, [], len(notes))) + 4
-    shown = _fit(shown, max_tokens - spent)
+    shown = _fit(shown, max_tokens - spent, count_days=True)
     text = _quoted_text(facts, shown, len(notes) - len(shown))
     return text if count_tokens(text) <= max_tokens else ""
 
@@ -70,7 +71,7 @@ def notes_of(recalled: SessionMemory) -> list[CurrentNote]:
 
 def shown_notes(recalled: SessionMemory, notes: Sequence[CurrentNote]) -> list[CurrentNote]:
     """Return the notes that a request shows; the others are only recalled."""
-    return list(notes) if recalled.notes_tokens is None else _fit(notes, recalled.notes_tokens)
+    return list(notes) if recalled.notes_tokens is None else _fit(notes, recalled.notes_tokens, count_days=False)
 
 
 def note_line(current: CurrentNote) -> str:
@@ -111,28 +112,45 @@ def _lines(notes: Iterable[CurrentNote]) -> list[str]:
     return lines
 
 
+class _Day(Struct):
+    tokens: int
+    kept: int
+    """How many of its notes are kept."""
+
+
 class _Line(Struct):
     current: CurrentNote
     tokens: int
+    day: _Day
     kept: bool = True
 
 
-def _fit(notes: Sequence[CurrentNote], max_tokens: int) -> list[CurrentNote]:
-    """Leave out notes until the others fit: the lowest priority first, of these the oldest."""
-    lines = [_Line(current, _line_tokens(note_line(current)) + 1) for current in notes]
-    days = {line.current.note.day for line in lines}
-    spent = sum(line.tokens for line in lines) + sum(count_tokens(f"{day}:") + 1 for day in days)
+def _fit(notes: Sequence[CurrentNote], max_tokens: int, *, count_days: bool) -> list[CurrentNote]:
+    """Leave out notes until the others fit: the lowest priority first, of these the oldest.
+
+    With `count_days`, the heading of a day counts as long as one of its notes is kept. Without it, how many notes are
+    kept does not depend on how many days they are from.
+    """
+    lines: list[_Line] = []
+    spent = 0
+    for name, grouped in groupby(notes, key=lambda current: current.note.day):
+        of_day = list(grouped)
+        day = _Day(_line_tokens(f"{name}:") + 1 if count_days and name else 0, len(of_day))
+        lines += (_Line(current, _line_tokens(note_line(current)) + 1, day) for current in of_day)
+        spent += day.tokens
+    spent += sum(line.tokens for line in lines)
     for priority in _LEAVE_OUT:
         for line in lines:
             if spent > max_tokens and line.current.note.priority == priority:
                 line.kept = False
-                spent -= line.tokens
+                line.day.kept -= 1
+                spent -= line.tokens + (0 if line.day.kept else line.day.tokens)
     return [line.current for line in lines if line.kept]
 
 
 @lru_cache(maxsize=4096)
 def _line_tokens(line: str) -> int:
-    """Count the tokens of a note's line, which every request of a session needs again."""
+    """Count the tokens of a line, which every request of a session needs again."""
     return count_tokens(line)
 
 

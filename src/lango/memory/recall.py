@@ -206,11 +206,12 @@ def recalled_text(
         and (score := _score(_text_of(current), rare))
         and not any(replaces(sentence, current.note.text) for sentence in later)
     ]
+    best = sorted(((_score(message.text, rare), message) for message in messages), key=lambda pair: -pair[0])
     # of several messages beside a note, older ones may have values that it replaced
     items += [
         _Item(score, message.seq, 0, _message_head(message), escape_marks(_excerpt(message.text, rare)), '"')
-        for message in (messages[:1] if notes and not past else messages)
-        if (score := _score(message.text, rare)) and not _has_note(message, notes, rare)
+        for score, message in (best[:1] if notes and not past else best)
+        if score and not _has_note(message, notes, rare)
     ]
     return _fit(items, rare, max_tokens, bounds)
 
