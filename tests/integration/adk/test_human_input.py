@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from google.adk.agents import LlmAgent
@@ -291,6 +292,9 @@ async def test_a_tool_as_a_node_asks_for_approval(store_url: str, approved: bool
     root = Workflow(name="flow", edges=[(START, choose, AdkTool(wipe), show)])
     async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
         request = await ask_for_input(runtime)
+        assert quote(request.call_id, safe="") == request.call_id, "ADK's own id is the path of the node"
+        assert [one.call_id for one in await runtime.open_input_requests("s")] == [request.call_id]
+        assert [item.call_id for item in await runtime.inbox.list()] == [request.call_id]
         assert request.message == "May wipe run with exactly these arguments?"
         assert request.payload == {"tool_name": "wipe", "args": {"disk": "d1"}}
         assert wiped == []

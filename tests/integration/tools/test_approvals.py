@@ -1,6 +1,7 @@
 """Approvals: requested for exact arguments, answered once, across restarts; anything but an approval denies."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -443,3 +444,14 @@ async def test_t3_a_request_beside_a_call_that_is_done_is_listed_forked_and_answ
         assert text_of(await collect(runtime.approve(fork.name.id, "c1", approved=True))) == "sent again"
     assert sent.to == ["bob", "bob"]
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
+
+
+@pytest.mark.parametrize("unsafe", ["functions.send:0", "call 1", "a/b", "c?1", "..", "ü" * 10])
+async def test_a_call_id_that_is_unsafe_in_an_address_is_replaced(sqlite_url: str, unsafe: str) -> None:
+    sent = Sent()
+    provider = ScriptedProvider([send("ann", unsafe), "done"])
+    async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
+        [request] = approvals(await collect(runtime.stream("s", "go")))
+        assert re.fullmatch(r"[A-Za-z0-9_-]+", request.call_id)
+        assert text_of(await collect(runtime.approve("s", request.call_id, approved=True))) == "done"
+    assert sent.to == ["ann"]

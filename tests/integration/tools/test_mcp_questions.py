@@ -71,7 +71,7 @@ async def test_a_question_is_answered_within_the_call_through_any_process(store_
     ):
         events = (await runtime.submit("s", "order something")).follow()
         asked = await until_asked(events)
-        assert (asked.call_id, asked.tool_call_id, asked.message) == ("c1?1", "c1", "What may it be?")
+        assert (asked.call_id, asked.tool_call_id, asked.message) == ("c1.1", "c1", "What may it be?")
         assert asked.schema
         assert asked.schema["required"] == ["size", "colour"]
         assert asked.payload == {"server": "media"}
@@ -79,11 +79,11 @@ async def test_a_question_is_answered_within_the_call_through_any_process(store_
 
         [item] = await other.inbox.list()
         assert isinstance(item, InputItem)
-        assert (item.session_id, item.call_id, item.message, item.turn) == ("s", "c1?1", "What may it be?", 1)
-        assert [request.call_id for request in await other.open_input_requests("s")] == ["c1?1"]
+        assert (item.session_id, item.call_id, item.message, item.turn) == ("s", "c1.1", "What may it be?", 1)
+        assert [request.call_id for request in await other.open_input_requests("s")] == ["c1.1"]
         with pytest.raises(InvalidInput, match="does not fit"):
-            await other.submit_input("s", "c1?1", {"size": "large"})
-        turn = await other.submit_input("s", "c1?1", {"size": 3, "colour": "red"})
+            await other.submit_input("s", "c1.1", {"size": "large"})
+        turn = await other.submit_input("s", "c1.1", {"size": 3, "colour": "red"})
         result, done = await rest(events)
         assert result == "accept: size=3 colour='red'"
         assert done.status == "done"
@@ -92,7 +92,7 @@ async def test_a_question_is_answered_within_the_call_through_any_process(store_
         assert last.usage == done.usage
         assert await other.inbox.list() == []
         with pytest.raises(InputExpired):
-            await runtime.submit_input("s", "c1?1", {"size": 3, "colour": "red"})
+            await runtime.submit_input("s", "c1.1", {"size": 3, "colour": "red"})
 
         events = (await runtime.submit("s", "sign me in")).follow()
         asked = await until_asked(events)

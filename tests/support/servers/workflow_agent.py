@@ -1,10 +1,12 @@
 """A workflow for servers and terminals under test: it asks for a size, and says what it got.
 
-A message `free` asks without a schema; any other message asks for an object with a size.
+A message `free` asks without a schema; any other message asks for an object with a size. The id of that request has
+characters that a client would have to escape in an address.
 """
 
 from collections.abc import AsyncGenerator
 from typing import Any
+from uuid import uuid4
 
 from google.adk.events import Event, RequestInput
 from google.adk.workflow import START, Workflow, node
@@ -22,7 +24,12 @@ def prepare(node_input: Any) -> Event:
 
 
 async def ask_size(node_input: Any) -> AsyncGenerator[Any, None]:
-    yield RequestInput(message="How large, and which color?", response_schema=SIZE, payload={"shop": "Bern"})
+    yield RequestInput(
+        interrupt_id=f"size/color? {uuid4()}",
+        message="How large, and which color?",
+        response_schema=SIZE,
+        payload={"shop": "Bern"},
+    )
 
 
 async def ask_freely(node_input: Any) -> AsyncGenerator[Any, None]:

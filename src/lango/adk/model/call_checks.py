@@ -9,6 +9,7 @@ from google.adk.sessions import Session
 from google.genai import types
 
 from lango.adk.services.request_context import last_load
+from lango.store.codec.ids import is_address_safe
 from lango.store.codec.records import INPUT_CALL
 from lango.tools import RESERVED_PREFIX
 
@@ -25,10 +26,11 @@ def unique_call_id(call_id: str, used_ids: set[str], *, has_all_calls: bool) -> 
 
     A provider's id is kept if it cannot have been used before: it is not in `used_ids`, and either these are all of the
     session (`has_all_calls`) or the id was evidently generated at random. Some servers count from 0 in every answer.
-    Renaming an id is free, because every provider accepts any id back.
+    An id that is unsafe in an address is replaced, too: the call may wait for an answer of a client. Renaming an id is
+    free, because every provider accepts any id back.
     """
     used_before = call_id in used_ids or not (has_all_calls or _is_random(call_id))
-    if not call_id or call_id.startswith(ADK_PREFIX) or used_before:
+    if used_before or call_id.startswith(ADK_PREFIX) or not is_address_safe(call_id):
         # not call_<name>: the session may hold such an id outside of the window
         call_id = f"call_{uuid.uuid4().hex[:24]}"
     used_ids.add(call_id)

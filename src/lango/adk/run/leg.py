@@ -115,7 +115,7 @@ class LegRunner:
         )
         answered = turn_input.credential_answer.call_id if turn_input.credential_answer else ""
         state.awaits_credential = any(
-            request.call_id != answered and request.invocation_id == turn_input.event.invocation_id
+            request.stored_id != answered and request.invocation_id == turn_input.event.invocation_id
             for request in await self._inputs.open_credential_requests(name)
         )
         state.has_other_pending = state.is_pending
@@ -184,9 +184,9 @@ class LegRunner:
         approvals = await self._store.read(read_approval_requests, session) if session else []
         state.approval_requests = {request.call_id: request for request in approvals}
         inputs = await self._store.read(read_input_requests, session) if session else []
-        state.input_requests = {request.call_id: request for request in inputs}
+        state.input_requests = {request.stored_id: request for request in inputs}
         credentials = await self._store.read(read_credential_requests, session) if session else []
-        state.credential_requests = {request.call_id: request for request in credentials}
+        state.credential_requests = {request.stored_id: request for request in credentials}
 
 
 @functools.cache

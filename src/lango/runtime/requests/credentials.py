@@ -57,7 +57,7 @@ class Credentials:
             return None
         name, stored_id = found
         for request in await self.requests(name.id, user_id=name.user_id):
-            if call_key(request.call_id) == stored_id:
+            if call_key(request.stored_id) == stored_id:
                 return name, request.call_id
         return None
 

@@ -1,4 +1,4 @@
-"""Shorten ADK's UUIDs for storage, and make any call id a key that both databases can index.
+"""Shorten ADK's UUIDs for storage, and make any call id a key for both databases, or a part of an address.
 
 ADK's ids are UUIDs of 36 characters, and an event has two, one of them also in an index: a tenth of the size of an
 average event. They are stored as `~` and 22 characters. Other ids are stored unchanged.
@@ -6,6 +6,7 @@ average event. They are stored as `~` and 22 characters. Other ids are stored un
 
 import binascii
 import hashlib
+import re
 from functools import lru_cache
 
 from lango.store.codec.json_text import printable_text
@@ -65,6 +66,8 @@ def _unpack_uuid(packed: str) -> str:
 
 
 _MAX_CALL_ID_LENGTH = 128
+_UNSAFE_IN_ADDRESS = re.compile(r"[^A-Za-z0-9._~-]+")
+_MAX_READABLE_LENGTH = 64
 
 
 def call_key(call_id: str) -> str:
@@ -73,3 +76,21 @@ def call_key(call_id: str) -> str:
     if shown == call_id and len(call_id) <= _MAX_CALL_ID_LENGTH:
         return call_id
     return "sha256:" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def is_address_safe(call_id: str) -> bool:
+    """Whether an id can be a segment of an address as it is: clients need not escape it."""
+    in_range = 0 < len(call_id) <= _MAX_CALL_ID_LENGTH
+    return in_range and bool(call_id.strip(".")) and _UNSAFE_IN_ADDRESS.search(call_id) is None
+
+
+def address_safe_id(call_id: str) -> str:
+    """Return the id with which clients answer a call: the call's own, or one derived from an unsafe one.
+
+    ADK's workflows use paths of nodes as ids, and their authors any text.
+    """
+    key = call_key(call_id)
+    if is_address_safe(key):
+        return key
+    readable = _UNSAFE_IN_ADDRESS.sub("-", key[:_MAX_READABLE_LENGTH])
+    return f"{readable}~{hashlib.sha256(key.encode()).hexdigest()[:16]}"

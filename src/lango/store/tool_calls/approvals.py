@@ -14,7 +14,7 @@ from msgspec import Struct
 from lango.errors import ApprovalExpired
 from lango.grants import NewGrant
 from lango.messages import ToolCall
-from lango.store.codec.ids import call_key
+from lango.store.codec.ids import address_safe_id, call_key
 from lango.store.codec.records import NewEvent, SessionId, SessionRecord, StoredEvent
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.append import append
@@ -150,7 +150,7 @@ def decline_request(key: int, now: float, call_id: str) -> Operation[bool]:
     """Close one request for input or a credential, in a session in which no turn runs; False: it is not open."""
     locked = yield from lock_session(key)
     found = (yield _OPEN_REQUESTS, (key,)) if locked else []
-    rows = [row for row in found if row[-1] and row[0] == call_key(call_id)]
+    rows = [row for row in found if row[-1] and call_id in (row[0], address_safe_id(row[0]))]
     if locked is None or not rows or (yield from find_running_turn(key)) is not None:
         return False
     yield from _close(key, locked.name, locked.revision, now, rows, "unanswered")

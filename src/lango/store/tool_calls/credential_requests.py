@@ -14,7 +14,7 @@ from msgspec import Struct
 from lango.errors import CredentialExpired
 from lango.events import CredentialNeeded
 from lango.messages import ToolCall
-from lango.store.codec.ids import call_key
+from lango.store.codec.ids import address_safe_id, call_key
 from lango.store.codec.records import SessionId, SessionRecord, StoredEvent, as_datetime
 from lango.store.engine.database import Operation
 from lango.store.sessions.open_calls import CREDENTIAL_REQUEST
@@ -33,6 +33,7 @@ class CredentialRequest(Struct, frozen=True):
     """A request for a credential of the user, who opens an address and allows the access, or gives a key."""
 
     call_id: str
+    """The id with which clients answer: safe in an address."""
     kind: str
     """The type of the scheme: `oauth2`, `openIdConnect`, `apiKey`, `http`."""
     auth_url: str
@@ -56,6 +57,8 @@ class CredentialRequest(Struct, frozen=True):
     branch: str | None = None
     """The branch of the agent that waits: the answer belongs to it."""
     isolation_scope: str | None = None
+    stored_id: str = ""
+    """The id of the call in the stored message."""
 
 
 class CredentialAnswer(Struct, frozen=True):
@@ -96,7 +99,7 @@ def credential_request(
     auth_url = str(_oauth2(config).get("authUri") or "")
     node: Mapping[str, Any] = (stored.extra or {}).get("node_info") or {}
     return CredentialRequest(
-        call.id,
+        address_safe_id(call.id),
         str(scheme.get("type") or scheme.get("type_") or ""),
         auth_url if auth_url.startswith(("https://", "http://")) else "",  # a page makes it a link
         _scopes(scheme),
@@ -112,6 +115,7 @@ def credential_request(
         str(scheme.get("scheme") or "").lower(),
         (stored.extra or {}).get("branch"),
         (stored.extra or {}).get("isolation_scope"),
+        call.id,
     )
 
 

@@ -273,7 +273,7 @@ def _result_item(waiting: _Waiting, stored: StoredEvent, call: ToolCall) -> Inbo
 def _credential_item(waiting: _Waiting, stored: StoredEvent, call: ToolCall) -> InboxItem:
     request = credential_request(stored, call, waiting.expires_at)
     return CredentialItem(
-        **_common(waiting, call.id),
+        **_common(waiting, request.call_id),
         auth_url=request.auth_url,
         message=request.message,
         scopes=request.scopes,

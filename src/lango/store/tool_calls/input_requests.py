@@ -12,6 +12,7 @@ from msgspec import Struct
 from lango.errors import InputExpired
 from lango.events import InputNeeded
 from lango.messages import ToolCall
+from lango.store.codec.ids import address_safe_id
 from lango.store.codec.records import SessionId, SessionRecord, StoredEvent, as_datetime
 from lango.store.engine.database import Operation
 from lango.store.sessions.open_calls import INPUT_REQUEST
@@ -22,6 +23,7 @@ class InputRequest(Struct, frozen=True):
     """A request for a value from a person, who reads the message and gives a value that fits the schema."""
 
     call_id: str
+    """The id with which clients answer: safe in an address."""
     message: str
     schema: Mapping[str, Any] | None
     """The JSON schema of the value; None: any value."""
@@ -40,6 +42,8 @@ class InputRequest(Struct, frozen=True):
     isolation_scope: str | None = None
     tool_call_id: str = ""
     """The running tool call that asks; empty: a workflow does. See `lango.store.tool_calls.tool_questions`."""
+    stored_id: str = ""
+    """The id that the workflow gave; empty: a running tool asks."""
 
 
 class InputAnswer(Struct, frozen=True):
@@ -62,7 +66,7 @@ def input_request(stored: StoredEvent, call: ToolCall, expires_at: float | None 
     schema = arguments.get("response_schema")
     node: Mapping[str, Any] = (stored.extra or {}).get("node_info") or {}
     return InputRequest(
-        call.id,
+        address_safe_id(call.id),
         str(arguments.get("message") or ""),
         schema if isinstance(schema, dict) else None,  # pyright: ignore[reportUnknownArgumentType]
         arguments.get("payload"),
@@ -74,6 +78,7 @@ def input_request(stored: StoredEvent, call: ToolCall, expires_at: float | None 
         stored.invocation_id,
         (stored.extra or {}).get("branch"),
         (stored.extra or {}).get("isolation_scope"),
+        stored_id=call.id,
     )
 
 

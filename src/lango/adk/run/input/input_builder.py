@@ -250,7 +250,7 @@ class InputBuilder:
         if idempotency_key is not None and await self._is_stored(name, idempotency_key):
             return self._input_without_content(f"e-{uuid.uuid4()}")
         for request in await self.open_input_requests(name):
-            if request.call_id == call_id:
+            if call_id in (request.call_id, request.stored_id):
                 return self._answer(request, value)
         raise InputExpired(f"no call {call_id!r} waits for input in session {name.id!r} (any more)")
 
@@ -276,7 +276,7 @@ class InputBuilder:
     def _answer(self, request: InputRequest, value: Any) -> TurnInput:
         content = answer_content(request, checked_value(request, value))
         turn_input = self._build(content, request.invocation_id, scope=(request.branch, request.isolation_scope))
-        turn_input.input_answer = InputAnswer(request.call_id, request.seq)
+        turn_input.input_answer = InputAnswer(request.stored_id, request.seq)
         return turn_input
 
     async def open_credential_requests(self, name: SessionId) -> list[CredentialRequest]:
@@ -295,8 +295,8 @@ class InputBuilder:
         if idempotency_key is not None and await self._is_stored(name, idempotency_key):
             return self._input_without_content(f"e-{uuid.uuid4()}")
         for request in await self.open_credential_requests(name):
-            if request.call_id == call_id:
-                purpose = request_purpose(name, call_id)
+            if call_id in (request.call_id, request.stored_id):
+                purpose = request_purpose(name, request.stored_id)
                 kept: dict[str, Any] = self._box.open(request.sealed, *purpose) if request.sealed else {}
                 given = credential_answers.given_credential(request, value, kept)
                 content = credential_answers.answer_content(request, given)
@@ -304,7 +304,8 @@ class InputBuilder:
                 event.branch, event.isolation_scope = request.branch, request.isolation_scope
                 complete_event(event, self._root.name)
                 turn_input = TurnInput(event, self._to_entry(event, name))
-                turn_input.credential_answer = CredentialAnswer(call_id, request.seq, self._box.seal(given, *purpose))
+                sealed = self._box.seal(given, *purpose)
+                turn_input.credential_answer = CredentialAnswer(request.stored_id, request.seq, sealed)
                 return turn_input
         raise CredentialExpired(f"no call {call_id!r} waits for a credential in session {name.id!r} (any more)")
 

@@ -49,7 +49,7 @@ def given_credential(request: CredentialRequest, value: Any, kept: Mapping[str, 
 
 def answer_content(request: CredentialRequest, credential: Mapping[str, Any]) -> types.Content:
     """Build the content that brings a credential to the agent."""
-    response = types.FunctionResponse(id=request.call_id, name=CREDENTIAL_CALL, response=dict(credential))
+    response = types.FunctionResponse(id=request.stored_id, name=CREDENTIAL_CALL, response=dict(credential))
     return types.Content(role="user", parts=[types.Part(function_response=response)])
 
 

@@ -43,7 +43,7 @@ def answer_content(request: InputRequest, value: Any) -> types.Content:
     members: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {_KEY: value}
     if isinstance(value, dict) and members.keys() == {_KEY}:
         members = {_KEY: members}
-    response = types.FunctionResponse(id=request.call_id, name=INPUT_CALL, response=members)
+    response = types.FunctionResponse(id=request.stored_id, name=INPUT_CALL, response=members)
     return types.Content(role="user", parts=[types.Part(function_response=response)])
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from lango.adk.run.turn_state import TurnState, current_state
 from lango.events import ToolProgress
+from lango.store.codec.ids import address_safe_id
 from lango.store.tool_calls import tool_questions
 from lango.store.tool_calls.input_requests import InputRequest, input_event
 from lango.store.tool_calls.tool_questions import ToolAnswer, ToolQuestion
@@ -29,7 +30,7 @@ async def ask_user(question: ToolQuestion, timeout_s: float) -> ToolAnswer:
     if state is None:  # in a user's own Runner
         return ToolAnswer("cancel")
     number = state.questions[question.tool_call_id] = state.questions[question.tool_call_id] + 1
-    question_id = f"{question.tool_call_id}?{number}"
+    question_id = address_safe_id(f"{question.tool_call_id}.{number}")
     key, now = state.turn.session_key, time.time()
     async with state.store.watch(key) as wait:
         await state.store.write(tool_questions.ask, state.turn, question_id, question, now, timeout_s)
