@@ -66,7 +66,7 @@ LangoError
 ├── InputExpired               no input request of a workflow is open for this call
 ├── CredentialExpired          no credential request is open for this call
 ├── CallNotWaiting             no call waits for this result
-├── Stopping                   the server is shutting down
+├── Stopping                   the server is shutting down, or the runtime is closed
 └── BudgetTooSmall             the least that must be sent exceeds the token budget
 ```
 
@@ -328,7 +328,7 @@ class IssuerUnavailable(LangoError):
 
 
 class Stopping(LangoError):
-    """The server is shutting down: it accepts no messages and ends its streams. Retry after `retry_after_s`."""
+    """The server or runtime is closing: it stores no messages and ends its streams. Retry after `retry_after_s`."""
 
     retry_after_s = 5.0
 

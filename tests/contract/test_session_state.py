@@ -16,6 +16,7 @@ from lango.runtime.sessions.session_state import change_state, replay_state, ses
 from lango.store import SessionId
 from lango.store.sessions.state import StateEvent
 from lango.testing import ScriptedProvider
+from tests.agents.parts import Gate, collect, settings_for, text_of
 
 
 def note(city: str, tool_context: ToolContext) -> str:
@@ -78,3 +79,21 @@ def test_each_change_leads_from_one_state_to_the_next(deltas: list[dict[str, Any
     assert {(scope, name): value for scope, own in last.items() for name, value in own.items()} == state
     for number in range(len(events)):
         assert replay_state(events[:number])[1] == changes[:number]
+
+
+async def test_the_state_is_not_changed_under_a_running_turn_behind_which_a_message_was_withdrawn(
+    store_url: str,
+) -> None:
+    gate = Gate()
+    provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "done"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
+        turn = await runtime.submit("s", "one")
+        await gate.wait()
+        queued = await runtime.submit("s", "two")
+        assert await runtime.withdraw("s", queued.turn.turn)
+        name = SessionId(runtime.app_name, "user", "s")
+        with pytest.raises(StaleSession, match="runs: change its state when it is done"):
+            await change_state(runtime.store, name, {"city": "Oslo"})
+        gate.may_end.set()
+        assert text_of(await collect(turn.follow())) == "done"
+        await change_state(runtime.store, name, {"city": "Oslo"})

@@ -4,7 +4,7 @@ import asyncio
 from typing import Literal
 from weakref import WeakValueDictionary
 
-from lango.errors import OutcomeUnknown, TurnCancelled
+from lango.errors import OutcomeUnknown, Stopping, TurnCancelled
 from lango.events import Accepted
 from lango.runtime.execution.turn_runner import trace_of_request
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
@@ -15,6 +15,7 @@ from lango.store.turns.submit import SubmitOptions
 from lango.store.turns.turns import read_turn, request_cancel
 from lango.turns.lease_holder import finish_despite_cancel
 from lango.turns.running_turn import RunningTurn
+from lango.turns.synchronization import Notifier
 from lango.turns.turn_input import TurnInput
 
 
@@ -33,8 +34,17 @@ class TurnAcceptance:
         self._turns = turns
         self._when_busy = when_busy
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
-        self.closed = False
-        """Nothing more is accepted."""
+        self._is_closed = False
+        self._under_way = 0
+        self._accepted = Notifier()
+
+    async def close(self, limit_s: float) -> None:
+        """Accept nothing more, and wait within a limit for what is being stored: its turns are handed over."""
+        self._is_closed = True
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + limit_s
+        while self._under_way and await self._accepted.wait(deadline - clock()):
+            pass
 
     async def accept(
         self, name: SessionId, turn_input: TurnInput, idempotency_key: str | None, at_revision: int | None = None
@@ -42,9 +52,23 @@ class TurnAcceptance:
         """Store the input of a turn and start the turn, or queue it behind the open ones of its session.
 
         A repeated idempotency key returns the turn of the first request. `at_revision` is as in `Runtime.submit`.
+        Raise `Stopping`, with nothing stored, once this is closed.
         """
-        if self.closed:
-            raise TurnCancelled("the runtime is closed: open another one")
+        self._check_open()
+        self._under_way += 1
+        try:
+            return await self._accept(name, turn_input, idempotency_key, at_revision)
+        finally:
+            self._under_way -= 1
+            self._accepted.notify()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Stopping("the runtime is closed, and nothing was stored: send it again where another one runs")
+
+    async def _accept(
+        self, name: SessionId, turn_input: TurnInput, idempotency_key: str | None, at_revision: int | None
+    ) -> RunningTurn:
         mode = self._when_busy
         async with self._locks.setdefault(name, asyncio.Lock()):  # stored in the order in which they were sent
             session = await (get_or_create_session if at_revision is None else require_session)(self._store, name)
@@ -58,22 +82,29 @@ class TurnAcceptance:
                 wait=mode != "refuse",
                 request=turn_input.request | trace_of_request(),
             )
+            self._check_open()
             try:
                 turn, caller_left = await finish_despite_cancel(
                     self._store.submit_turn(session, turn_input.entry, self._turns.owner.name, options)
                 )
             except OutcomeUnknown:
-                self._turns.end_turn_of_unknown_outcome(session, turn_input)
+                # a client without a key cannot find the turn again, and may send the message a second time
+                settle = self._turns.end_turn_of_unknown_outcome
+                if idempotency_key is not None:
+                    settle = self._turns.release_turn_of_unknown_outcome
+                settle(session, turn_input)
                 raise
             record = (
                 await self._store.read(read_turn, turn.session_key, turn.turn)
                 if turn.repeated and not caller_left
                 else None
             )
-        if caller_left or self.closed:
+        if caller_left:
             if not turn.repeated:
-                await self._turns.end_unstarted_turn(session, turn)
-            raise asyncio.CancelledError if caller_left else TurnCancelled("the runtime was closed")
+                # while the process stops, its server leaves requests that take too long: their clients did not
+                settle_turn = self._turns.release_turn if self._is_closed else self._turns.end_unstarted_turn
+                await settle_turn(session, turn)
+            raise asyncio.CancelledError
         for known in self._turns.running_turns(session.key):
             if turn.repeated and known.turn.turn == turn.turn:
                 return known

@@ -381,11 +381,12 @@ class Runtime:
 
         Nothing is cancelled: another process goes on with them, or the next one that opens this store.
         """
-        self._acceptance.closed = True
+        await self._acceptance.close(limit_s)
         await self._turns.hand_over(limit_s)
 
     async def close(self) -> None:
         """Hand over the running turns, within `server.shutdown_s`, and wait until that is stored."""
-        self._acceptance.closed = True
-        await self._turns.close(self._settings.server.shutdown_s)
+        limit_s = self._settings.server.shutdown_s
+        await self._acceptance.close(limit_s)
+        await self._turns.close(limit_s)
         await self._engine.close()

@@ -141,7 +141,7 @@ async def test_a_message_with_unknown_outcome_does_not_block_its_session(
     proxy: Proxy, key: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leaps = Leaps(monkeypatch)
-    provider = ScriptedProvider(["one", "three"])
+    provider = ScriptedProvider(["one", "three"] if key is None else ["one", "two", "three"])
     async with open_runtime(settings_for(proxy.url), provider=provider) as runtime:
         assert await runtime.run("s", "first") == "one"
         proxy.lose(1, "answer", then_away=True)
@@ -151,8 +151,11 @@ async def test_a_message_with_unknown_outcome_does_not_block_its_session(
             await sent
         assert unknown.value.retry_after_s
         proxy.come_back()
+        if key is not None:
+            again = asyncio.wait_for(runtime.run("s", "second", idempotency_key=key), TIMEOUT_S)
+            assert await again == "two", "the key leads to the turn that was stored, which runs"
         assert await asyncio.wait_for(runtime.run("s", "third"), TIMEOUT_S) == "three"
-        assert await statuses(runtime) == ["done", "interrupted", "done"]
+        assert await statuses(runtime) == ["done", "interrupted" if key is None else "done", "done"]
         assert [one.content for one in await messages(runtime) if one.role == "user"] == ["first", "second", "third"]
         await whole(runtime)
 

@@ -7,11 +7,18 @@ from typing import Any
 import pytest
 
 from lango import open_runtime
-from lango.errors import IdempotencyKeyReused, TurnCancelled, TurnFailed, TurnRunning, Unstorable
+from lango.errors import (
+    IdempotencyKeyReused,
+    Stopping,
+    TurnCancelled,
+    TurnFailed,
+    TurnReleased,
+    TurnRunning,
+    Unstorable,
+)
 from lango.events import Accepted
 from lango.messages import ToolCall
 from lango.providers import Request
-from lango.store import Store
 from lango.store.engine.database import Operation, Row
 from lango.store.turns.turns import read_turn_texts
 from lango.testing import ScriptedProvider
@@ -357,18 +364,22 @@ async def test_spaces_around_a_session_id_are_ignored_and_an_id_is_required(sqli
 async def test_a_closed_runtime_accepts_no_message(sqlite_url: str) -> None:
     async with open_runtime(settings_for(sqlite_url), provider=echo(2)) as runtime:
         assert await runtime.run("s", "one") == "re: one"
-    with pytest.raises(TurnCancelled, match="closed"):
+    with pytest.raises(Stopping, match="closed"):
         await runtime.run("s", "two")
     async with open_runtime(settings_for(sqlite_url), provider=echo(1)) as again:
         assert await again.run("s", "three") == "re: three"
         assert [message.content for message in await messages(again)] == ["one", "re: one", "three", "re: three"]
 
 
-async def test_a_message_that_is_stored_while_the_runtime_closes_is_withdrawn(sqlite_url: str) -> None:
-    async with open_runtime(settings_for(sqlite_url), provider=echo(1)) as runtime:
-        sending = [asyncio.create_task(runtime.run(str(number), "hi")) for number in range(8)]
+async def test_messages_that_arrive_while_the_runtime_closes_are_handed_over_or_not_stored(sqlite_url: str) -> None:
+    async with open_runtime(settings_for(sqlite_url), provider=echo(8)) as runtime:
+        sending = [
+            asyncio.create_task(runtime.run(str(number), "hi", idempotency_key=str(number))) for number in range(8)
+        ]
         await asyncio.sleep(0)  # they are being stored
-    for outcome in await asyncio.gather(*sending, return_exceptions=True):
-        assert isinstance(outcome, TurnCancelled)
-    async with Store(sqlite_url) as store:
-        assert not await rows(store, "SELECT 1 FROM turns WHERE status IN ('queued', 'running')")
+    outcomes = await asyncio.gather(*sending, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} <= {Stopping, TurnReleased}, outcomes
+    async with open_runtime(settings_for(sqlite_url), provider=echo(8)) as again:
+        for number in range(8):
+            assert await again.run(str(number), "hi", idempotency_key=str(number)) == "re: hi"
+        assert await statuses(again) == ["done"] * 8

@@ -23,7 +23,14 @@ from lango.store import SessionId, SessionRecord, Store, Turn
 from lango.store.engine.outages import wait_for_database
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.event_log import append_final_events
-from lango.store.turns.lease import ResumeReason, TakenOver, abandon_turn, count_attempt, release_turn
+from lango.store.turns.lease import (
+    ResumeReason,
+    TakenOver,
+    abandon_turn,
+    count_attempt,
+    release_invocation,
+    release_turn,
+)
 from lango.store.turns.turns import TurnRecord, read_turn
 from lango.turns.lease_holder import LeaseHolder, acquire_lease, finish_despite_cancel, retry_until_stored
 from lango.turns.liveness import LivenessMonitor, Owner
@@ -93,6 +100,8 @@ class TurnSupervisor:
 
     def start(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
         """Run an accepted turn in the background; one that is repeated needs no input."""
+        if self._take_over_loop.stopping:
+            running.stop(_process_stops())
         self._running.setdefault(running.session.key, []).append(running)
         running.task = self.spawn(run_in_turn_span(running, self._run_turn(running, turn_input)))
 
@@ -212,6 +221,15 @@ class TurnSupervisor:
             )
         )
 
+    def release_turn_of_unknown_outcome(self, session: SessionRecord, turn_input: TurnInput) -> None:
+        """Let a turn that may have been stored run, as soon as the store is available: its client asks for it again."""
+        released = (session.key, self.owner.name, turn_input.entry.invocation_id)
+        self.spawn(
+            retry_until_stored(
+                lambda: self._store.write(release_invocation, *released), f"a turn of session {session.name.id}"
+            )
+        )
+
     def _give_up(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
         """End or release a turn whose store was away for too long, as soon as it is available."""
         if turn_input is not None:
@@ -223,6 +241,10 @@ class TurnSupervisor:
             )
         )
         return None
+
+    async def release_turn(self, session: SessionRecord, turn: Turn) -> None:
+        """Leave a turn that was stored while this process stops to the next one."""
+        await finish_despite_cancel(self._turn_runner.release(RunningTurn(session, turn, stop_reason=_process_stops())))
 
     async def end_unstarted_turn(self, session: SessionRecord, turn: Turn) -> None:
         """End a turn that will not run, now or as soon as the store is available."""
@@ -262,16 +284,15 @@ class TurnSupervisor:
         self._take_over_loop.stopping = True
         self._take_over_loop.check_soon()
         for running in self.running_turns():
-            released = TurnReleased("the process stops: the turn goes on when another one runs")
             if running.is_running and not running.turn.repeated:
-                running.step_gate.close(functools.partial(running.stop, released))
+                running.step_gate.close(functools.partial(running.stop, _process_stops()))
             else:
-                running.stop(released)
+                running.stop(_process_stops())
         tasks = {running.task for running in self.running_turns() if running.task}
         if tasks:
             await asyncio.wait(tasks, timeout=limit_s)
         for running in self.running_turns():
-            running.stop(TurnReleased("the process stops: the turn goes on when another one runs"))
+            running.stop(_process_stops())
 
     async def close(self, limit_s: float) -> None:
         """Hand over the turns, and stop all tasks."""
@@ -279,9 +300,13 @@ class TurnSupervisor:
         while self._tasks:
             turns = self.running_turns()
             for running in turns:
-                running.stop(TurnReleased("the runtime was closed: the turn goes on when another one runs"))
+                running.stop(_process_stops())
             for task in self._tasks - {running.task for running in turns}:
                 task.cancel()
             await asyncio.wait(self._tasks)
         await self.memory.close()
         await self._leases.close()
+
+
+def _process_stops() -> TurnReleased:
+    return TurnReleased("the process stops: the turn goes on when another one runs")

@@ -17,8 +17,7 @@ from lango.store import NewEvent, SessionId, SessionRecord, Store
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import get_session
 from lango.store.sessions.state import StateEvent, read_state_events, split_scopes
-from lango.store.turns.queue import find_newest_turn
-from lango.store.turns.turns import read_turn
+from lango.store.turns.queue import read_open_turns
 
 MAX_CHANGES = 500
 """How many of the newest changes are shown."""
@@ -95,10 +94,14 @@ async def change_state(store: Store, name: SessionId, delta: Mapping[str, Any]) 
 
     Raise `SessionNotFound`, or `StaleSession` while a turn runs: its agent works with the state that it has read.
     """
-    session = await store.read(get_session, name)  # read first: a turn that starts later makes the write below stale
-    newest = await store.read(find_newest_turn, session)
-    turn = None if newest is None else await store.read(read_turn, session.key, newest)
-    if turn and turn.status in ("queued", "running"):
+
+    def read() -> Operation[tuple[SessionRecord, bool]]:
+        session = yield from get_session(name)
+        # not only the newest turn: a message that was withdrawn may be newer than the turn that runs
+        return session, bool((yield from read_open_turns(session.key)))
+
+    session, is_busy = await store.read(read)  # a turn that starts later makes the write below stale
+    if is_busy:
         raise StaleSession(f"a turn of session {name.id!r} runs: change its state when it is done")
     entry = NewEvent(
         str(uuid.uuid4()),

@@ -187,6 +187,13 @@ def release_turn(key: int, turn: int, owner: str) -> Operation[None]:
     yield _RELEASE, (key, turn, owner)
 
 
+def release_invocation(key: int, owner: str, invocation_id: str) -> Operation[None]:
+    """Give up the open turn of an invocation, if it was stored."""
+    yield from lock_session(key)
+    for turn, _ in (yield _OPEN_TURNS_OF_OWNER, (key, owner, invocation_id)):
+        yield _RELEASE, (key, turn, owner)
+
+
 def interrupt_turn(key: int, name: SessionId, abandoned: OpenTurn, now: float) -> Operation[bool]:
     """End the first open turn of a session, whose owner is gone: as interrupted, or as done if its answer is stored.
 
