@@ -280,7 +280,7 @@ class TurnFailed(LangoError):
 
 
 class AgentFailed(TurnFailed):
-    """The agent, or ADK, raised; the original is the cause."""
+    """The agent, or ADK, raised, and the original is the cause; or the agent reported an error in an event."""
 
 
 class AgentNotFound(TurnFailed):

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Any, cast
 
 from google.adk.events import Event, EventActions
+from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from pydantic import BaseModel
 
@@ -28,6 +29,8 @@ from lango.store.codec.records import without_temporary_state
 from lango.store.contents import SMALLEST_CONTENT, content_hash
 
 DEFAULT_AGENT_NAME = "lango-agent"
+AGENT_ERROR = "AGENT_ERROR"
+"""The code of an error that an agent reports with a message only."""
 OUTPUT_TEXT = "output_text"
 """In the `extra` of an event without content: the row's `content` is the text of its output."""
 
@@ -62,6 +65,12 @@ _COUNT_FIELDS = [name for name in types.GenerateContentResponseUsageMetadata.mod
 _has_only_counts = _sets_only(types.GenerateContentResponseUsageMetadata, *_COUNT_FIELDS)
 
 Layout = list[Any]
+
+
+def complete_error(response: LlmResponse) -> None:
+    """Give a response or an event that has only the message of an error a code: failures are recognized by it."""
+    if response.error_message and not response.error_code:
+        response.error_code = AGENT_ERROR
 
 
 def complete_event(event: Event, root_agent_name: str | None, earlier: Sequence[Event] = ()) -> None:

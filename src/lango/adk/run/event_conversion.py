@@ -6,7 +6,7 @@ from google.adk.events import Event
 from google.genai import types
 
 from lango.adk.agents.transfers import TRANSFER_TOOL
-from lango.adk.events.events_to_rows import output_text
+from lango.adk.events.events_to_rows import AGENT_ERROR, output_text
 from lango.adk.model.direct_text import TextSink
 from lango.adk.run.model_call_stats import usage_of_response
 from lango.adk.run.turn_state import TurnState
@@ -41,6 +41,8 @@ def to_turn_events(event: Event, progress: TurnProgress) -> Iterator[TurnEvent]:
 
 def _is_failed_attempt(event: Event) -> bool:
     """Whether an event is the exception of a workflow's node: ADK tries the node again, or raises it."""
+    if event.error_code == AGENT_ERROR:  # ADK's event of an exception has a code
+        return False
     return "/" in event.node_info.path and not (event.content or event.finish_reason or event.usage_metadata)
 
 
@@ -140,7 +142,12 @@ def transfer_failure(state: TurnState) -> AgentNotFound | None:
 
 
 def require_answer(state: TurnState) -> None:
-    """Raise `EmptyAnswer` if a model was called, and neither answered nor left anything pending."""
+    """Raise `EmptyAnswer` if a model was called, and neither answered nor left anything pending.
+
+    Raise `AgentFailed` if an agent reported an error, and no text followed.
+    """
+    if state.error is not None and state.error[0] == AGENT_ERROR:
+        raise AgentFailed(f"the agent reported an error: {state.error[1]}")
     if state.error is not None:
         raise EmptyAnswer(f"the model gave no answer: {': '.join(part for part in state.error if part)}")
     if state.model_calls and not (state.is_pending or state.ended_by_tool or state.has_text_since_tool):

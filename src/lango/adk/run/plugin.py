@@ -22,6 +22,7 @@ from lango.adk.agents.tools.adk_tool import time_limit_s
 from lango.adk.agents.tools.client_tools import ClientTool, add_client_tools, mark_client_calls
 from lango.adk.agents.transfers import TRANSFER_TOOL
 from lango.adk.agents.tree import names_of, tools_of
+from lango.adk.events.events_to_rows import complete_error
 from lango.adk.model.call_checks import make_call_ids_unique, rename_reserved_calls
 from lango.adk.model.content import unwrap_signatures
 from lango.adk.model.provider_llm import ProviderLlm
@@ -126,6 +127,7 @@ class RuntimePlugin(BasePlugin):
         """
         state = current_state()
         agent: Any = callback_context.get_invocation_context().agent
+        complete_error(llm_response)
         rename_reserved_calls(llm_response, lambda: names_of(tools_of(agent)))
         if state is not None and not llm_response.partial:
             note_response(state, callback_context, llm_response)

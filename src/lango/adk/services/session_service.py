@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from typing_extensions import override
 
-from lango.adk.events.events_to_rows import DEFAULT_AGENT_NAME, complete_event, event_to_entry
+from lango.adk.events.events_to_rows import DEFAULT_AGENT_NAME, complete_error, complete_event, event_to_entry
 from lango.adk.events.recorded_run import FROM_CODE
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.services.credential_secrets import holds_credentials, without_secrets
@@ -331,6 +331,8 @@ def _take_recorded(turn: TurnContext, event: Event) -> bool | None:
     """Recognise an event that an earlier run of the turn stored, as `RecordedRun.take` does; None: it is new."""
     if event.actions.compaction is not None:
         turn.on_summary(event)
+    if event.author != "user":
+        complete_error(event)
     return turn.recorded.take(event) if turn.recorded is not None else None
 
 
