@@ -210,10 +210,10 @@ class TextWithdrawn(Struct, frozen=True, tag_field="type", tag="text_withdrawn")
     author: str = ""
 
 
-class TurnError(Struct, frozen=True, tag_field="type", tag="error"):
+class TurnError(Struct, frozen=True, tag_field="type", tag="turn_error"):
     """The turn failed, and its stream ends here; or, if not fatal, a tool call failed."""
 
-    type: ClassVar[str] = "error"
+    type: ClassVar[str] = "turn_error"
     id: int
     error: str
     """Name of the error class."""

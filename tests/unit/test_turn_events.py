@@ -96,3 +96,7 @@ def test_only_the_end_of_a_turn_is_final() -> None:
     assert is_final(TurnError(1, "TurnFailed", ""))
     assert not is_final(TurnError(1, "ToolFailed", "", fatal=False))
     assert not is_final(TextDelta(1, ""))
+
+
+def test_no_event_has_a_name_that_a_browsers_event_source_uses_itself() -> None:
+    assert {kind.type for kind in get_args(TurnEvent)}.isdisjoint({"open", "message", "error"})

@@ -103,7 +103,7 @@ async def test_a_session_that_is_deleted_while_it_runs_ends_its_stream(
             await asyncio.sleep(0.01)
         assert (await client.delete(f"/v1/sessions/{session}")).status_code == 204
         events = await sending
-        assert events[-1].type == "error"
+        assert events[-1].type == "turn_error"
         assert events[-1].data["fatal"] is True
         assert error_of(await client.get(f"/v1/sessions/{session}")) == (404, "SessionNotFound")
 
@@ -188,7 +188,7 @@ async def test_cancel_stops_the_turn_and_reports_whether_one_ran(server: Server,
         seen = await send_until(client, session, f"hold {tmp_path / 'never'}")
         assert (await client.post(f"/v1/sessions/{session}/cancel")).json() == {"cancelled": True}
         [last] = (await resume(client, session, seen[-1].id))[-1:]
-        assert (last.type, last.data["error"]) == ("error", "TurnCancelled")
+        assert (last.type, last.data["error"]) == ("turn_error", "TurnCancelled")
         assert (await client.post(f"/v1/sessions/{session}/cancel")).json() == {"cancelled": False}
         assert text_of(await send(client, session, "hello")) == "hello"
 

@@ -115,7 +115,7 @@ async def test_websocket(server: Server, session: str, oauth: OAuthServer) -> No
     async def read(kind: str) -> dict[str, Any]:
         async with asyncio.timeout(TIMEOUT_S):
             while (event := json.loads(await socket.recv()))["type"] != kind:
-                assert event["type"] != "error" or not event["fatal"], event
+                assert event["type"] != "turn_error" or not event["fatal"], event
             return event
 
     async with connect(f"ws://127.0.0.1:{server.port}/v1/ws") as socket:
@@ -124,14 +124,14 @@ async def test_websocket(server: Server, session: str, oauth: OAuthServer) -> No
         assert (await read("done"))["status"] == "waiting_for_credential"
         message = {"type": "credential", "session": session, "call_id": request["call_id"]}
         await socket.send(json.dumps({**message, "value": "nonsense"}))
-        refused = await read("error")
+        refused = await read("turn_error")
         assert (refused["error"], refused["session"], refused["fatal"]) == ("InvalidCredential", session, False)
         address = await oauth.allow(request["auth_url"])
         await socket.send(json.dumps({**message, "value": address}))
         assert (await read("tool_end"))["result"] == {"got": "alice"}
         assert (await read("done"))["status"] == "done"
         await socket.send(json.dumps({**message, "value": address}))
-        assert (await read("error"))["error"] == "CredentialExpired"
+        assert (await read("turn_error"))["error"] == "CredentialExpired"
 
 
 async def test_agui_answers_an_interrupt(server: Server, session: str, oauth: OAuthServer) -> None:

@@ -189,12 +189,15 @@ async def test_the_key_of_a_withdrawn_message_stays_used(
     other = await client.post(path, json={"text": "third"}, headers=key)
     assert (other.status_code, other.json()["error"]["type"]) == (422, "IdempotencyKeyReused")
     same = await send(client, session, "second", **key)
-    assert [(event.type, event.data.get("error")) for event in same] == [("accepted", None), ("error", "TurnCancelled")]
+    assert [(event.type, event.data.get("error")) for event in same] == [
+        ("accepted", None),
+        ("turn_error", "TurnCancelled"),
+    ]
     assert "taken back before its turn came" in same[-1].data["message"]
     async with connect(f"ws://127.0.0.1:{past.server.port}/v1/ws") as socket, asyncio.timeout(TIMEOUT_S):
         for text, error in (("third", "IdempotencyKeyReused"), ("second", "TurnCancelled")):
             await socket.send(json.dumps({"type": "message", "session": session, "text": text, "idempotency_key": "k"}))
-            while (event := json.loads(await socket.recv()))["type"] != "error":
+            while (event := json.loads(await socket.recv()))["type"] != "turn_error":
                 assert event["type"] == "accepted"
             assert event["error"] == error
     (tmp_path / "gate").touch()

@@ -159,12 +159,12 @@ async def test_websocket(server: Server, session: str) -> None:
         assert (await read("done"))["status"] == "waiting_for_input"
         message = {"type": "input", "session": session, "call_id": request["call_id"]}
         await socket.send(json.dumps({**message, "value": {"size": 0}}))
-        refused = await read("error")
+        refused = await read("turn_error")
         assert (refused["error"], refused["session"], refused["fatal"]) == ("InvalidInput", session, False)
         await socket.send(json.dumps({**message, "value": {"size": 3}}))
         assert (await read("done"))["output"] == {"ordered": {"size": 3, "color": None}}
         await socket.send(json.dumps({**message, "value": {"size": 3}}))
-        assert (await read("error"))["error"] == "InputExpired"
+        assert (await read("turn_error"))["error"] == "InputExpired"
 
 
 async def run_agui(client: httpx.AsyncClient, request: RunAgentInput) -> list[AguiEvent]:

@@ -131,10 +131,10 @@ async def test_a_grant_comes_over_the_websocket(server: Server, session: str) ->
             answer = {"type": "approval", "session": session, "call_id": item["call_id"], "approved": True}
             await socket.send(json.dumps(answer | {"grant": {"arguments": {"text": {"any": True}}}}))
             refused = json.loads(await socket.recv())
-            assert (refused["type"], refused["error"]) == ("error", "GrantRefused")
+            assert (refused["type"], refused["error"]) == ("turn_error", "GrantRefused")
             await socket.send(json.dumps(answer | {"grant": {}}))
             while (event := json.loads(await socket.recv()))["type"] != "done":
-                assert event["type"] != "error", event
+                assert event["type"] != "turn_error", event
         assert "approval" not in kinds(await send(client, session, "ask"))
 
 

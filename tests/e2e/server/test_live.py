@@ -127,8 +127,8 @@ async def test_a_message_that_waits_is_shown_and_taken_back(server: Server, sess
                 assert answer.status_code == status, answer.text
             (tmp_path / "gate").touch()
             received = await page.until("done", 2)
-        ends = [(event.type, event.data.get("error")) for event in received if event.type in ("done", "error")]
-        assert ends == [("done", None), ("error", "TurnCancelled"), ("done", None)]
+        ends = [(event.type, event.data.get("error")) for event in received if event.type in ("done", "turn_error")]
+        assert ends == [("done", None), ("turn_error", "TurnCancelled"), ("done", None)]
         messages = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
         assert [item["content"] for item in messages if item["role"] == "user"][1:] == ["third"]
         assert await resume(client, session, received[-1].id) == []
@@ -165,7 +165,7 @@ async def test_a_session_that_is_deleted_ends_its_stream(server: Server, session
         async with live(client, session) as page:
             await page.until("done")
             await client.delete(f"/v1/sessions/{session}")
-            received = await page.until("error")
+            received = await page.until("turn_error")
             assert (received[-1].id, received[-1].data["error"]) == (0, "SessionNotFound")
 
 
@@ -190,7 +190,9 @@ async def test_a_server_that_stops_does_not_wait_for_readers(tmp_path: Path, sql
             async with live(client, session) as page, live(client, None) as other:
                 await page.until("done")
                 stopping = asyncio.to_thread(server.terminate)
-                code, received, ended = await asyncio.gather(stopping, page.until("error"), other.until("error"))
+                code, received, ended = await asyncio.gather(
+                    stopping, page.until("turn_error"), other.until("turn_error")
+                )
                 assert (code, received[-1].data["error"], ended[-1].data["error"]) == (0, "Stopping", "Stopping")
 
 

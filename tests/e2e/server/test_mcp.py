@@ -98,7 +98,7 @@ async def test_pictures_and_questions_over_http_and_in_the_terminal(tmp_path: Pa
                 asked = await until_received("input_needed", socket)
                 answer = {"type": "input", "session": "s", "call_id": asked["call_id"]}
                 await socket.send(json.dumps(answer))
-                assert "send a value, or decline" in (await until_received("error", socket))["message"]
+                assert "send a value, or decline" in (await until_received("turn_error", socket))["message"]
                 await socket.send(json.dumps(answer | {"decline": True}))
                 end = await until_received("tool_end", socket)
                 assert end["result"]["content"][0]["text"] == "decline: None"

@@ -39,7 +39,7 @@ async def receive_events(socket: ClientConnection, *kinds: str) -> list[dict[str
     """Read up to the first event of a kind, or to the end of a turn."""
     events: list[dict[str, Any]] = []
     async with asyncio.timeout(TIMEOUT_S):
-        while not events or (events[-1]["type"] not in (kinds or ("done", "error"))):
+        while not events or (events[-1]["type"] not in (kinds or ("done", "turn_error"))):
             events.append(json.loads(await socket.recv()))
     return events
 
@@ -124,7 +124,7 @@ async def test_nothing_to_resume_or_cancel_is_an_error_event(
     async with server.client() as client:
         await client.post("/v1/sessions", json={"id": session})
     await send_command(socket, type="resume", session=session)
-    nothing = {"type": "error", "error": "NothingToResume", "fatal": False, "session": session}
+    nothing = {"type": "turn_error", "error": "NothingToResume", "fatal": False, "session": session}
     message = f"there was no turn in session '{session}', and nothing runs"
     assert await receive_events(socket) == [nothing | {"message": message}]
     await send_command(socket, type="cancel", session=session)
@@ -182,12 +182,12 @@ async def test_an_invalid_command_is_an_error_event_and_the_socket_stays_open(
 ) -> None:
     await socket.send(text)
     [error] = await receive_events(socket)
-    assert error["type"] == "error"
+    assert error["type"] == "turn_error"
     assert message in error["message"]
     assert "id" not in error
     await socket.send(text.encode())
     [binary] = await receive_events(socket)
-    assert binary["type"] == "error"
+    assert binary["type"] == "turn_error"
     await send_command(socket, type="message", session=uuid.uuid4().hex, text="hello")
     assert (await receive_events(socket))[-1]["type"] == "done"
 

@@ -51,7 +51,7 @@ def answers(socket: Connection, text: str) -> list[dict[str, Any]]:
     """Send a message and read its events up to the last."""
     socket.send(text)
     events: list[dict[str, Any]] = []
-    while not events or events[-1]["type"] not in ("done", "error"):
+    while not events or events[-1]["type"] not in ("done", "turn_error"):
         events.append(json.loads(socket.recv(TIMEOUT_S)))
     return events
 
@@ -164,7 +164,7 @@ async def test_fragments_and_pings_are_read(server: Server, frames: list[Frame],
         for _ in range(pings):
             assert await connection.read() == (Opcode.PONG, b"p")
         kind, data = await connection.read()
-        assert (kind, json.loads(data)["type"]) == (Opcode.TEXT, "error")
+        assert (kind, json.loads(data)["type"]) == (Opcode.TEXT, "turn_error")
 
 
 @pytest.mark.parametrize(

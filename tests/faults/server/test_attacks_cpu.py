@@ -217,9 +217,9 @@ async def large_frames(client: httpx.AsyncClient, server: Server) -> None:
     async with connect(server.url.replace("http", "ws") + "/v1/ws", max_size=None) as socket:
         for text in ("[" * 900_000, "[" + "[]," * 300_000 + "[]]", json.dumps({"type": "x" * 900_000}), "1" * 900_000):
             await socket.send(text)
-            assert json.loads(await socket.recv())["type"] == "error"
+            assert json.loads(await socket.recv())["type"] == "turn_error"
         await socket.send(json.dumps({"type": "message", "session": "ws", "text": "a" * 900_000}))
-        while json.loads(await socket.recv())["type"] not in ("done", "error"):
+        while json.loads(await socket.recv())["type"] not in ("done", "turn_error"):
             pass
 
 

@@ -240,7 +240,7 @@ async def test_attack_6_a_websocket_shows_nothing_of_another_user(keyed: Keyed) 
             await bob.send(json.dumps(one | {"session": session}))
             async with asyncio.timeout(TIMEOUT_S):
                 event = json.loads(await bob.recv())
-            assert (event["type"], event["error"]) == ("error", "SessionNotFound")
+            assert (event["type"], event["error"]) == ("turn_error", "SessionNotFound")
 
 
 async def test_attack_6_the_same_id_is_two_sessions_for_two_users(keyed: Keyed) -> None:

@@ -196,7 +196,7 @@ async def test_a5_a_call_of_an_unknown_tool_returns_the_valid_names_and_the_turn
     assert kinds(events) == [
         "accepted",
         *["tool_start", "tool_end"],
-        "error",
+        "turn_error",
         *["tool_start", "tool_end"],
         "text_delta",
         "done",

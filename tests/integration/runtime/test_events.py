@@ -207,7 +207,7 @@ async def test_a6_a_failed_tool_emits_an_error_and_the_turn_continues(sqlite_url
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[fail]) as runtime:
         events = await collect(runtime.stream("s", "try"))
         check_order(events)
-    assert kinds(events) == ["accepted", "tool_start", "tool_end", "error", "text_delta", "done"]
+    assert kinds(events) == ["accepted", "tool_start", "tool_end", "turn_error", "text_delta", "done"]
     end, error = events[2], events[3]
     assert isinstance(end, ToolEnd)
     assert isinstance(error, TurnError)

@@ -106,7 +106,7 @@ class EventStreamResponse(StreamResponse[LoggedEvent | Changed]):
         can_resume = not isinstance(error, EventsGone | SessionNotFound)
         message = f"{error}; come back with Last-Event-ID" if can_resume else str(error)
         fields = {"error": to_api_error(error).type, "message": message, "fatal": True, "call_id": None}
-        return f"event: error\ndata: {json.dumps({'type': 'error'} | fields)}\n\n".encode()
+        return f"event: turn_error\ndata: {json.dumps({'type': 'turn_error'} | fields)}\n\n".encode()
 
 
 async def wait_until_refused(check: Callable[[], Awaitable[object]] | None) -> ApiError:

@@ -4,8 +4,8 @@ A client sends JSON: `{"type": "message", "session", "text", "attachments"?, "id
 `{"type": "cancel", "session"}`, `{"type": "approval", "session", "call_id", "approved", "grant"?, "reason"?}`,
 `{"type": "input", "session", "call_id", "value" or "decline", "idempotency_key"?}` or
 `{"type": "resume", "session", "after"?}`. The server sends the events of those turns, each with its `session`. It
-answers an invalid message with an `error` that has no `id`, is not `fatal`, and names its `session`, if there is one.
-The same form reports `NothingRuns` (no turn to cancel), `NothingToResume` (no event follows, and no turn runs) and
+answers an invalid message with a `turn_error` that has no `id`, is not `fatal`, and names its `session`, if there is
+one. The same form reports `NothingRuns` (no turn to cancel), `NothingToResume` (no event follows, and no turn runs) and
 `EventsGone` (the events that follow are no longer kept).
 """
 
@@ -202,7 +202,12 @@ class _TurnSocket(SocketConnection):
 
     async def _send_error(self, error: Exception, session_id: str | None = None, *, fatal: bool = False) -> None:
         api_error = to_api_error(error)
-        body: dict[str, object] = {"type": "error", "error": api_error.type, "message": str(api_error), "fatal": fatal}
+        body: dict[str, object] = {
+            "type": "turn_error",
+            "error": api_error.type,
+            "message": str(api_error),
+            "fatal": fatal,
+        }
         if fatal:
             body["call_id"] = None  # as in every error event that ends a stream
         try:

@@ -34,7 +34,7 @@ export async function followLive({ session, signal, onEvent, onLost, isIdle, las
       for await (const frame of readFrames(response, visibility.signal)) {
         if (visibility.signal.aborted) break;
         const event = JSON.parse(frame.data);
-        const cut = event.type === "error" && event.fatal && frame.id === undefined;
+        const cut = event.type === "turn_error" && event.fatal && frame.id === undefined;
         if (cut && event.error !== "SessionNotFound") break; // the stream ends here, the turn does not
         lastEventId = frame.id ?? lastEventId;
         waitMs = FIRST_WAIT_MS;
@@ -81,7 +81,7 @@ export async function submitTurn({ path, body, key }, onLost) {
 
 /** @param {any} event */
 export function isFinalEvent(event) {
-  return event.type === "done" || (event.type === "error" && event.fatal);
+  return event.type === "done" || (event.type === "turn_error" && event.fatal);
 }
 
 /** Return whether another attempt would fail the same way. @param {ApiError} error */

@@ -33,7 +33,7 @@ export class TurnView {
       case "input_needed": this.requestInput(event); break;
       case "credential_needed": this.requestCredential(event); break;
       case "node": answer.nodes.show(event); break;
-      case "error": if (event.fatal) this.#turnFailed(answer, event); break;
+      case "turn_error": if (event.fatal) this.#turnFailed(answer, event); break;
       case "done": this.#turnDone(answer, event);
     }
   }
