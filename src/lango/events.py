@@ -125,6 +125,10 @@ class ApprovalNeeded(Struct, frozen=True, tag_field="type", tag="approval"):
     arguments: Mapping[str, Any] = {}
     expires_at: datetime | None = None
     """After this time the call counts as rejected; None: it never expires."""
+    hint: str = ""
+    """What the tool itself says about its request."""
+    payload: Any = None
+    """What the tool shows besides, and gets back with the answer unless that has a payload of its own."""
 
 
 class InputNeeded(Struct, frozen=True, tag_field="type", tag="input_needed"):

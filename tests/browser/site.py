@@ -83,6 +83,7 @@ async def serving_script(
     server: ServerSettings | None = None,
     approval: Literal["ask", "auto"] = "ask",
     is_scripted: bool = True,
+    root_agent: Any = None,
     **settings: Any,
 ) -> AsyncGenerator[Site]:
     """Serve the page, the API and a scripted agent until the block ends; without the script, the configured model."""
@@ -92,7 +93,9 @@ async def serving_script(
     settings["tools"] = ToolSettings(approval=approval)
     chosen = Settings(store=store, server=server or ServerSettings(port=0, shutdown_s=0.1), **settings)
     listener = bind_port(chosen.server)
-    async with open_runtime(chosen, tools=tools, provider=provider if is_scripted else None) as runtime:
+    async with open_runtime(
+        chosen, tools=tools, provider=provider if is_scripted else None, root_agent=root_agent
+    ) as runtime:
         app = create_app(chosen, runtime)
         config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=TIMEOUT_S)
         serving = _Server(config)

@@ -1,7 +1,10 @@
 """Approval requests on the page: long texts, what changes in a file, and a refusal with a reason."""
 
 from pathlib import Path
+from typing import Any
 
+from google.adk.agents import LlmAgent
+from google.adk.tools import ToolContext
 from playwright.async_api import Page, expect
 
 from lango.messages import ToolCall
@@ -38,4 +41,31 @@ async def test_a_change_of_a_file_is_shown_and_refused_with_a_reason(page: Page,
         await expect(answer(page).locator(".tool-card")).to_have_attribute("data-status", "refused")
         [result] = [one for message in site.provider.requests[-1].messages for one in message.tool_calls if one.output]
         assert dict(result.output or {})["error"].endswith("refused this call, and says: we need bread")
+        await page.goto("about:blank")  # before the server stops: the page would reconnect
+
+
+async def test_the_hint_and_the_payload_of_a_tool_are_shown(page: Page, tmp_path: Path) -> None:
+    def pay(tool_context: ToolContext) -> dict[str, Any]:
+        """Pay, when a person agreed."""
+        if tool_context.tool_confirmation is None:
+            tool_context.request_confirmation(hint="This costs <b>30</b> euros.", payload={"limit": 30})
+            tool_context.actions.skip_summarization = True
+            return {"status": "waiting"}
+        return {"payload": tool_context.tool_confirmation.payload}
+
+    root = LlmAgent(name="payer", model="openai/x", tools=[pay])
+    async with serving_script(tmp_path, [ToolCall("c1", "pay", {}), "Paid."], root_agent=root) as site:
+        await page.goto(site.url)
+        await send(page, "pay")
+        request = page.get_by_role("group", name="May pay run?")
+        for _ in ("as it happens", "after a reload"):
+            await expect(request).to_contain_text("This costs <b>30</b> euros.")
+            await expect(request.get_by_label("Payload")).to_have_text('{\n  "limit": 30\n}')
+            await wait_until_finished(page)
+            await page.reload()
+        await request.get_by_role("button", name="Approve").click()
+        await expect(answer(page)).to_contain_text("Paid.")
+        await wait_until_finished(page)
+        [result] = [one for message in site.provider.requests[-1].messages for one in message.tool_calls if one.output]
+        assert dict(result.output or {}) == {"payload": {"limit": 30}}
         await page.goto("about:blank")  # before the server stops: the page would reconnect

@@ -5,6 +5,7 @@
 - `long N`: a list of N lines
 - `evil`: an answer, and a call of a tool, full of what a terminal would obey
 - `note TEXT`: a call of a safe tool; `wipe TEXT`: of one that needs approval; `broken`: of one that fails
+- `pay TEXT`: a call of a tool that asks for confirmation by its own code
 - `write PATH LINES`: a call of the tool that writes a file; a slash ends a line
 - `late FILE`: a first word, and when the file is there a call of the one that needs approval
 - `think`: a thought, then an answer
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from google.adk.agents import LlmAgent
+from google.adk.tools import ToolContext
 
 from lango.adk import AdkTool, ProviderLlm
 from lango.errors import ProviderRejected, ProviderUnavailable
@@ -113,7 +115,7 @@ def _said(words: list[str]) -> list[Delta]:
             return [TextDelta(f"- item {number}\n") for number in range(int(count))]
         case ["evil"]:
             return [TextDelta(EVIL), *deltas_of([ToolCall("call_evil", "note", {"text": EVIL}), UsageDelta(1000, 500)])]
-        case [("note" | "wipe" | "broken") as name, text]:
+        case [("note" | "wipe" | "broken" | "pay") as name, text]:
             return deltas_of([ToolCall(f"call_{text}", name, {"text": text}), UsageDelta(1000, 500)])
         case ["write", rest]:
             path, text = rest.split(maxsplit=1)
@@ -133,6 +135,15 @@ def _broken(arguments: dict[str, Any]) -> dict[str, Any]:
     raise ValueError(f"cannot do {arguments['text']}")
 
 
+def pay(text: str, tool_context: ToolContext) -> dict[str, Any]:
+    """Pay, when a person agreed."""
+    if tool_context.tool_confirmation is None:
+        tool_context.request_confirmation(hint="This costs 30 euros.", payload={"limit": 30})
+        tool_context.actions.skip_summarization = True
+        return {"status": "waiting"}
+    return {"payload": tool_context.tool_confirmation.payload}
+
+
 _SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 _TOOLS = [
     Tool("note", "Note something.", _SCHEMA, _noted),
@@ -144,5 +155,5 @@ _TOOLS = [
 root_agent = LlmAgent(
     name="obedient",
     model=ProviderLlm(provider=CommandProvider(), model="gpt-5-mini"),  # a model whose price is known
-    tools=[AdkTool(tool) for tool in _TOOLS],
+    tools=[*(AdkTool(tool) for tool in _TOOLS), pay],
 )

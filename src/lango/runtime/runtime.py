@@ -296,10 +296,11 @@ class Runtime:
         user_id: str = "user",
         grant: NewGrant | None = None,
         reason: str = "",
+        payload: Any = None,
         client_tools: Sequence[Tool] | None = None,
     ) -> RunningTurn:
-        """Answer an approval request in the background, as `submit` does; `grant` and `reason` are as in `approve`."""
-        answer = SubmittedApproval(call_id, approved, grant, reason, TurnRequest(client_tools=client_tools))
+        """Answer an approval request in the background, as `submit` does; the other arguments are as in `approve`."""
+        answer = SubmittedApproval(call_id, approved, grant, reason, TurnRequest(client_tools=client_tools), payload)
         return await self.accept(session_id, answer, user_id=user_id)
 
     async def approve(
@@ -311,13 +312,15 @@ class Runtime:
         user_id: str = "user",
         grant: NewGrant | None = None,
         reason: str = "",
+        payload: Any = None,
     ) -> AsyncGenerator[TurnEvent, None]:
         """Answer an approval request and follow the turn. The answer is only valid for the arguments shown.
 
         With a `grant`, later calls of the tool in this session that fit it run without asking. The model reads the
-        `reason` of a refusal as the result of the call.
+        `reason` of a refusal as the result of the call. A tool that asked by its own code gets the `payload`, or the
+        one that it asked with.
         """
-        answer = SubmittedApproval(call_id, approved, grant, reason)
+        answer = SubmittedApproval(call_id, approved, grant, reason, payload=payload)
         turn = await self.accept(session_id, answer, user_id=user_id, detached=False)
         async with aclosing(follow_until_left(turn)) as events:
             async for event in events:

@@ -111,7 +111,12 @@ class Submissions:
         await self._expiry.expire_session(name)
         limited = None if grant is None else limit_grant(grant, self._settings.tools, approved=approved)
         turn_input = await self._inputs.approval_answer(
-            name, submitted.call_id, approved=approved, grant=limited, reason=submitted.reason.strip()
+            name,
+            submitted.call_id,
+            approved=approved,
+            grant=limited,
+            reason=submitted.reason.strip(),
+            payload=submitted.payload,
         )
         await self._inputs.apply_request(name, turn_input, submitted.request)
         return turn_input

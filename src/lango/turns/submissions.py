@@ -62,6 +62,8 @@ class SubmittedApproval(Struct, frozen=True):
     reason: str = ""
     """The model reads it as the result of a refused call."""
     request: TurnRequest = TurnRequest()
+    payload: Any = None
+    """What a tool that asked by its own code gets with the answer; None: the payload that it asked with."""
 
 
 class SubmittedInput(Struct, frozen=True):

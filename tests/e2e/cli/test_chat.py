@@ -159,6 +159,15 @@ def test_always_lets_later_calls_run_until_it_is_revoked(chat: Terminal) -> None
     chat.wait_prompt()
 
 
+def test_an_approval_request_shows_the_hint_and_payload_of_its_tool(chat: Terminal) -> None:
+    chat.send("pay it")
+    chat.wait_for("run exactly this?")
+    assert 'pay says: This costs 30 euros.\nwith: {"limit": 30}\n' in chat.text
+    chat.type("y")
+    chat.wait_for("the tool said {'payload': {'limit': 30}")
+    chat.wait_prompt()
+
+
 def test_an_unanswered_approval_request_stays_open(chat: Terminal) -> None:
     chat.send("wipe disk3")
     chat.wait_for("run exactly this?")

@@ -32,6 +32,14 @@ def items(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lango(folder, "inbox", "--json").splitlines()]
 
 
+def test_the_hint_of_a_tool_is_listed_and_its_payload_comes_back(folder: Path) -> None:
+    run_lango("run", "-r", "paying", "call pay", cwd=folder)
+    assert "This costs \N{SYMBOL FOR ESCAPE}[31m30 euros." in lango(folder, "inbox").replace("\n", " ")
+    [item] = items(folder)
+    assert (item["hint"], item["payload"]) == ("This costs \x1b[31m30 euros.", {"limit": 30})
+    assert "30" in lango(folder, "inbox", "answer", item["id"], "yes")
+
+
 def test_approvals_and_results_are_listed_and_answered(folder: Path) -> None:
     assert lango(folder, "inbox") == "nothing is waiting for you\n"
     run_lango("run", "-r", "cleaning", "ask", cwd=folder)

@@ -64,6 +64,39 @@ async def test_open_approval_requests_are_listed_with_their_expiry(server: Serve
         assert (await client.get("/v1/sessions/none/approvals")).status_code == 404
 
 
+HINT = "This costs \x1b[31m30 euros."
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        ({"approved": True}, {"confirmed": True, "payload": {"limit": 30}}),
+        ({"approved": True, "payload": [7]}, {"confirmed": True, "payload": [7]}),
+        ({"approved": False}, {"confirmed": False, "payload": {"limit": 30}}),
+        (
+            {"approved": False, "reason": "too much"},
+            {"confirmed": False, "payload": {"limit": 30, "reason": "too much"}},
+        ),
+    ],
+)
+async def test_a_tool_that_asks_by_its_own_code_shows_its_hint_and_gets_a_payload(
+    server: Server, session: str, answer: dict[str, Any], result: dict[str, Any]
+) -> None:
+    async with server.client() as client:
+        events = await send(client, session, "call pay")
+        request = next(event.data for event in events if event.type == "approval")
+        assert (request["hint"], request["payload"]) == (HINT, {"limit": 30})
+        [listed] = (await client.get(f"/v1/sessions/{session}/approvals")).json()["approvals"]
+        assert (listed["hint"], listed["payload"]) == (HINT, {"limit": 30})
+        waiting = (await client.get("/v1/inbox")).json()["items"]
+        [item] = [one for one in waiting if one["session_id"] == session]
+        assert (item["tool"], item["hint"], item["payload"]) == ("pay", HINT, {"limit": 30})
+        path = f"/v1/sessions/{session}/approvals/{request['call_id']}"
+        async with client.stream("POST", path, json=answer) as response:
+            [end] = [event.data async for event in events_of(response) if event.type == "tool_end"]
+        assert end["result"] == result
+
+
 @pytest.mark.parametrize("approved", [True, False])
 async def test_messages_show_who_approved_and_how_long_the_tool_took(
     server: Server, session: str, approved: bool

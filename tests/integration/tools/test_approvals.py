@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from google.adk.agents import LlmAgent
-from google.adk.tools import FunctionTool
+from google.adk.tools import FunctionTool, ToolContext
 from google.adk.tools.agent_tool import AgentTool
 
 from lango import open_runtime
@@ -374,6 +374,36 @@ async def test_t3_adks_confirmation_of_a_users_tool_is_the_same_request(sqlite_u
         assert await runtime.run("s", "bye") == "bye"
         assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
+
+
+async def test_t3_the_model_reads_why_a_tool_with_adks_confirmation_was_refused(store_url: str) -> None:
+    sent: list[str] = []
+    root = LlmAgent(name="mine", model="openai/x", tools=[FunctionTool(_confirmed(sent), require_confirmation=True)])
+    provider = ScriptedProvider([ToolCall("c1", "send_it", {"to": "bob"}), "done"])
+    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+        [request] = await ask(runtime)
+        assert (request.hint, request.payload) == ("", None), "ADK's own hint says nothing more than the call"
+        await collect(runtime.approve("s", "c1", approved=False, reason="Bob has left"))
+    assert results_in(provider.requests[1])["c1"]["error"].endswith("and says: Bob has left")
+    assert sent == []
+
+
+async def test_t3_the_model_reads_why_a_tool_that_asks_by_its_own_code_was_refused(store_url: str) -> None:
+    def pay(tool_context: ToolContext) -> dict[str, str]:
+        """Pay, when a person agreed."""
+        if tool_context.tool_confirmation is None:
+            tool_context.request_confirmation(hint="Pay 30?", payload={"limit": 30})
+        elif tool_context.tool_confirmation.confirmed:
+            return {"paid": str(tool_context.tool_confirmation.payload)}
+        return {"paid": "nothing"}
+
+    root = LlmAgent(name="mine", model="openai/x", tools=[pay])
+    provider = ScriptedProvider([ToolCall("c1", "pay", {}), "it waits", "a pity"])
+    async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
+        [request] = await ask(runtime)
+        assert (request.hint, request.payload) == ("Pay 30?", {"limit": 30})
+        await collect(runtime.approve("s", "c1", approved=False, reason="too much"))
+    assert results_in(provider.requests[2])["c1"] == {"paid": "nothing", "refusal": "too much"}
 
 
 async def test_t3_a_request_after_a_very_long_turn_is_answered(sqlite_url: str) -> None:

@@ -7,6 +7,7 @@
 - `call NAMES`: a call of each of these tools at once, `again NAMES` with ids that came before, `first NAMES` after a
   word; a result `{"until": FILE}` fails as long as the file is not there
 - `call count`: a call of a tool that changes the session's state
+- `call pay`: a call of a tool that asks for confirmation by its own code, with a hint and a payload
 - `call order`: a call of a long-running tool that returns nothing, `call ticket` of one that returns a first report
 - `see`, or a file alone: the name, type and digest of each file that the model is sent
 - `recite`: all that the model was sent, as JSON: of each message its role and its text, its calls or its results
@@ -198,6 +199,14 @@ def count(text: str, tool_context: ToolContext) -> dict[str, int]:
     return {"count": tool_context.state["count"]}
 
 
+def pay(text: str, tool_context: ToolContext) -> dict[str, Any]:
+    """Pay, when a person agreed."""
+    if tool_context.tool_confirmation is None:
+        tool_context.request_confirmation(hint="This costs \x1b[31m30 euros.", payload={"limit": 30})
+        return {"status": "waiting"}
+    return {"confirmed": tool_context.tool_confirmation.confirmed, "payload": tool_context.tool_confirmation.payload}
+
+
 def ticket(text: str) -> dict[str, str]:
     """Open a ticket; results come later."""
     return {"status": "pending"}
@@ -218,5 +227,6 @@ root_agent = LlmAgent(
         LongRunningFunctionTool(order),
         LongRunningFunctionTool(ticket),
         count,
+        pay,
     ],
 )

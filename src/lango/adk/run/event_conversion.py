@@ -99,7 +99,8 @@ def _call_events(call: types.FunctionCall, progress: TurnProgress) -> Iterator[T
         request = progress.approval_requests.get(approval_subject(ToolCall(id_, name, call.args)).get("id", ""))
         if request is not None:
             expires_at = None if request.expires_at is None else as_datetime(request.expires_at)
-            yield ApprovalNeeded(progress.next_id(), request.call_id, request.name, request.arguments, expires_at)
+            shown = request.call_id, request.name, request.arguments, expires_at, request.hint, request.payload
+            yield ApprovalNeeded(progress.next_id(), *shown)
     elif name == INPUT_CALL:
         progress.awaits_input = True
         if (wanted := progress.input_requests.get(id_)) is not None:

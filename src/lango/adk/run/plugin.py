@@ -29,7 +29,7 @@ from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.model.quoted_memory import insert_memory
 from lango.adk.model.turn_options import append_client_instruction, apply_options, keep_first_call
 from lango.adk.run.input.user_message import prepare_user_message
-from lango.adk.run.pauses.approval_gate import check_approved_arguments, journal_intent
+from lango.adk.run.pauses.approval_gate import check_approved_arguments, journal_intent, refusal_reason
 from lango.adk.run.recall import insert_recalled
 from lango.adk.run.record.journal_recorder import record_error, record_result, record_start
 from lango.adk.run.record.model_calls import (
@@ -186,7 +186,8 @@ class RuntimePlugin(BasePlugin):
             current_step.set("")
             return None
         try:
-            return await record_result(state, call_id, tool, tool_context, result)
+            refusal = refusal_reason(tool_context.tool_confirmation)
+            return await record_result(state, call_id, tool, tool_context, result, refusal)
         finally:
             current_step.set("")  # not before: the files of the result belong to the step
             _leave_tool(state, tool)

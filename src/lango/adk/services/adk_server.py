@@ -56,6 +56,7 @@ class Confirmation(Struct, frozen=True):
     approved: bool
     reason: str = ""
     """Why it is refused, for the model."""
+    payload: Any = None
 
 
 class ClientMessage(Struct, frozen=True):
@@ -107,7 +108,7 @@ def _read_confirmation(result: types.FunctionResponse) -> Confirmation:
     approved = answer.get("confirmed") is True
     has_reason = isinstance(payload, dict) and not approved
     reason = cast("dict[str, Any]", payload).get(REFUSAL_REASON) if has_reason else ""
-    return Confirmation(result.id or "", approved, reason if isinstance(reason, str) else "")
+    return Confirmation(result.id or "", approved, reason if isinstance(reason, str) else "", payload)
 
 
 def _read_file(number: int, part: types.Part) -> Attachment | ArtifactFile:

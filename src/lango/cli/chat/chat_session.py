@@ -1,6 +1,7 @@
 """Hold the runtime and the current session of a chat, and run its turns."""
 
 import asyncio
+import json
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Self, TypeVar
@@ -109,12 +110,7 @@ class ChatSession:
         """Ask the user about each request, with the exact arguments, and continue the turn with the decision."""
         while requests:
             request = requests.pop(0)
-            self.screen.print_line(f"{request.name} asks to run with", "bold")
-            self.screen.print_line(exact_arguments(request.arguments))
-            if diff := await self.runtime.app.diff_of_call(request.name, request.arguments):
-                show_diff(self.screen, diff)
-            if request.expires_at:
-                self.screen.print_line(f"denied if not answered by {format_cell(request.expires_at)}", "dim")
+            await self._show_approval_request(request)
             decision, reason = await self.reader.ask_decision(_APPROVAL_PROMPT), ""
             if decision == "reason":
                 try:
@@ -142,6 +138,18 @@ class ChatSession:
                 reason=reason,
             )
             requests += await self._show_turn(turn)
+
+    async def _show_approval_request(self, request: ApprovalNeeded) -> None:
+        self.screen.print_line(f"{request.name} asks to run with", "bold")
+        self.screen.print_line(exact_arguments(request.arguments))
+        if request.hint:
+            self.screen.print_line(f"{request.name} says: {printable(request.hint)}")
+        if request.payload is not None:
+            self.screen.print_line(f"with: {printable(json.dumps(request.payload, ensure_ascii=False))}")
+        if diff := await self.runtime.app.diff_of_call(request.name, request.arguments):
+            show_diff(self.screen, diff)
+        if request.expires_at:
+            self.screen.print_line(f"denied if not answered by {format_cell(request.expires_at)}", "dim")
 
     async def give_result(self, call_id: str, result: Mapping[str, Any], *, will_continue: bool) -> None:
         """Bring a result of a long-running tool, and show the turn that continues with it."""

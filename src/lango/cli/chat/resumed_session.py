@@ -204,6 +204,8 @@ async def open_approval_requests(runtime: "Runtime", session: "SessionRecord") -
             request.name,
             request.arguments,
             None if request.expires_at is None else as_datetime(request.expires_at),
+            request.hint,
+            request.payload,
         )
         for request in await runtime.store.read(read_approval_requests, session)
     ]

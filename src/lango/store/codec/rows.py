@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast, get_args
@@ -175,6 +176,23 @@ def approval_subject(call: ToolCall) -> dict[str, Any]:
     shown = (call.input or {}).get("originalFunctionCall") if call.name == CONFIRMATION_CALL else None
     subject = cast("dict[str, Any]", shown) if isinstance(shown, dict) else {}
     return subject if isinstance(subject.get("id"), str) else {}
+
+
+_STANDARD_HINT = re.compile(
+    r"May \S+ run with exactly these arguments\?|Please approve or reject the tool call .*", re.DOTALL
+)
+
+
+def confirmation_of(call: ToolCall) -> tuple[str, Any]:
+    """Return the hint and the payload of a call that is an approval request.
+
+    The hint is "" if the tool gave none of its own: Lango and ADK then write one that says nothing more than the call.
+    """
+    given = (call.input or {}).get("toolConfirmation") if call.name == CONFIRMATION_CALL else None
+    asked = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    hint = asked.get("hint")
+    shown = hint if isinstance(hint, str) and not _STANDARD_HINT.fullmatch(hint) else ""
+    return shown, asked.get("payload")
 
 
 def _call_to_json(call: ToolCall) -> dict[str, Any]:

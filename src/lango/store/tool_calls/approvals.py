@@ -16,6 +16,7 @@ from lango.grants import NewGrant
 from lango.messages import ToolCall
 from lango.store.codec.ids import address_safe_id, call_key
 from lango.store.codec.records import NewEvent, SessionId, SessionRecord, StoredEvent
+from lango.store.codec.rows import confirmation_of
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, live_ranges, read_live_ranges
@@ -88,6 +89,10 @@ class ApprovalRequest(Struct, frozen=True):
     arguments: Mapping[str, Any]
     requested_at: float
     expires_at: float | None
+    hint: str = ""
+    """What the tool itself says about its request."""
+    payload: Any = None
+    """What the tool shows besides."""
 
 
 class ApprovalAnswer(Struct, frozen=True):
@@ -107,11 +112,13 @@ def read_approval_requests(session: SessionRecord) -> Operation[list[ApprovalReq
     rows = yield _UNANSWERED, (session.key, session.user_seq)
     live = list(live_ranges(session.last_seq, session.rewinds))
     found: list[ApprovalRequest] = []
-    for _, seq, about, approves_call_seq, expires_at in rows:
+    for request_id, seq, about, approves_call_seq, expires_at in rows:
         if not is_live(seq, live):
             continue
+        asked = [confirmation_of(call) for _, call in (yield from _find_call(session.key, request_id, seq))]
         for stored, call in (yield from _find_call(session.key, about, approves_call_seq or 0)):
-            found.append(ApprovalRequest(call.id, call.name, call.input or {}, stored.created_at, expires_at))
+            shown = call.id, call.name, call.input or {}, stored.created_at, expires_at
+            found.append(ApprovalRequest(*shown, *(asked[0] if asked else ())))
     return found
 
 

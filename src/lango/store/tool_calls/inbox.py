@@ -21,7 +21,7 @@ from lango.store.codec.records import (
     SessionRecord,
     StoredEvent,
 )
-from lango.store.codec.rows import MESSAGE_COLUMNS, client_call_ids, row_to_event
+from lango.store.codec.rows import MESSAGE_COLUMNS, client_call_ids, confirmation_of, row_to_event
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.lineage import is_live, key_of_message, live_ranges
 from lango.store.sessions.sessions import SESSION_COLUMNS, row_to_session, with_lineage
@@ -102,6 +102,10 @@ class ApprovalItem(_Item, frozen=True, kw_only=True, tag="approval"):
 
     tool: str
     arguments: Mapping[str, Any]
+    hint: str = ""
+    """What the tool itself says about its request."""
+    payload: Any = None
+    """What the tool shows besides."""
 
 
 class InputItem(_Item, frozen=True, kw_only=True, tag="input"):
@@ -159,6 +163,11 @@ class _Waiting(Struct, frozen=True):
         seq = self.seq if self.about_seq is None else self.about_seq
         return key_of_message(self.session, seq), seq
 
+    @property
+    def request(self) -> tuple[int, int]:
+        """The message of the call that asks."""
+        return key_of_message(self.session, self.seq), self.seq
+
 
 def read_inbox(
     app_name: str, user_id: str, *, after: Place | None = None, limit: int = 50
@@ -168,12 +177,13 @@ def read_inbox(
     place: Place | None = after or _FIRST_PLACE
     while place is not None and len(items) < limit:
         found, place = yield from _read_waiting(app_name, user_id, place, limit)
-        messages = yield from _read_messages(sorted({waiting.message for waiting in found}))
+        places = {place for waiting in found for place in (waiting.message, waiting.request)}
+        messages = yield from _read_messages(sorted(places))
         for waiting in found:
             if waiting.question is not None:
                 items.append(_question_item(waiting, waiting.question))
             elif (stored := messages.get(waiting.message)) is not None:
-                items += _read_items(waiting, stored)
+                items += _read_items(waiting, stored, messages.get(waiting.request, stored))
     return items[:limit]
 
 
@@ -218,12 +228,12 @@ def _read_messages(places: Sequence[tuple[int, int]]) -> Operation[dict[tuple[in
     return messages
 
 
-def _read_items(waiting: _Waiting, stored: StoredEvent) -> Iterator[InboxItem]:
+def _read_items(waiting: _Waiting, stored: StoredEvent, asking: StoredEvent) -> Iterator[InboxItem]:
     wanted = waiting.place[2] if waiting.about is None else waiting.about
     for call in stored.message.tool_calls if stored.message else ():
         if call_key(call.id) == wanted and call.id not in client_call_ids(stored):
             name = CONFIRMATION_CALL if waiting.about is not None else call.name
-            yield _READERS.get(name, _result_item)(waiting, stored, call)
+            yield _READERS.get(name, _result_item)(waiting, asking, call)
             return
 
 
@@ -256,9 +266,12 @@ def _common(waiting: _Waiting, call_id: str) -> dict[str, Any]:
     }
 
 
-def _approval_item(waiting: _Waiting, stored: StoredEvent, call: ToolCall) -> InboxItem:
-    del stored
-    return ApprovalItem(**_common(waiting, call.id), tool=call.name, arguments=call.input or {})
+def _approval_item(waiting: _Waiting, asking: StoredEvent, call: ToolCall) -> InboxItem:
+    requests = asking.message.tool_calls if asking.message else ()
+    asked = [confirmation_of(request) for request in requests if call_key(request.id) == waiting.place[2]]
+    hint, payload = asked[0] if asked else ("", None)
+    common = _common(waiting, call.id)
+    return ApprovalItem(**common, tool=call.name, arguments=call.input or {}, hint=hint, payload=payload)
 
 
 def _input_item(waiting: _Waiting, stored: StoredEvent, call: ToolCall) -> InboxItem:

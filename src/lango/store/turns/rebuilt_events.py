@@ -30,7 +30,7 @@ from lango.store.codec import event_ids
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import loads
 from lango.store.codec.records import CREDENTIAL_CALL, INPUT_CALL, SessionRecord, StoredEvent
-from lango.store.codec.rows import approval_subject, calls_from_json, client_call_ids
+from lango.store.codec.rows import approval_subject, calls_from_json, client_call_ids, confirmation_of
 from lango.store.engine.database import Operation
 from lango.store.sessions.lineage import row_ranges
 from lango.store.sessions.open_calls import is_closing_event, message_at
@@ -168,7 +168,8 @@ class _Rebuilder:
         elif call.name == CREDENTIAL_CALL:
             yield credential_event(credential_request(stored, call, expires_at), 0)
         elif about := approval_subject(call):
-            yield ApprovalNeeded(0, about["id"], about.get("name", ""), about.get("args") or {}, until)
+            asked = confirmation_of(call)
+            yield ApprovalNeeded(0, about["id"], about.get("name", ""), about.get("args") or {}, until, *asked)
         elif _is_tool(call):
             noted = self._journal.get((stored.seq, call_key(call.id)))
             began = (

@@ -94,6 +94,14 @@ def asks_itself(amount: int, tool_context: ToolContext) -> dict[str, Any]:
     return {"paid": amount}
 
 
+def asks_with_payload(amount: int, tool_context: ToolContext) -> Any:
+    """Return the payload of a person's answer."""
+    if tool_context.tool_confirmation is None:
+        tool_context.request_confirmation(hint="Pay?", payload={"limit": 7})
+        return {"status": "waiting"}
+    return tool_context.tool_confirmation.payload
+
+
 def amount(node_input: Any) -> dict[str, int]:
     return {"amount": 3}
 
@@ -171,6 +179,12 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "a tool that asks itself, declined": Scenario(
         chain(amount, FunctionTool(asks_itself), listed), [{"status": "declined"}], ({"confirmed": False},)
+    ),
+    "a tool that asks itself gets the payload that it asked with": Scenario(
+        chain(amount, FunctionTool(asks_with_payload), listed), [{"limit": 7}], ({"confirmed": True},)
+    ),
+    "a tool that asks itself gets the payload of the answer": Scenario(
+        chain(amount, FunctionTool(asks_with_payload), listed), [[8]], ({"confirmed": True, "payload": [8]},)
     ),
     "a tool without a result before a question": Scenario(
         chain(amount, FunctionTool(pay_silently), asking("q"), listed), ["yes"], ("yes",), ran=("pay",)

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from google.adk.events import Event
 from google.genai import types
@@ -28,11 +28,12 @@ from lango.adk.run.pauses.human_input import answer_content, checked_value
 from lango.adk.services.credential_secrets import holds_credentials, request_purpose, without_secrets
 from lango.adk.services.session_service import SqlSessionService
 from lango.errors import ApprovalExpired, CallNotWaiting, CredentialExpired, InputExpired, InvalidInput, TurnDiverged
+from lango.events import to_plain_values
 from lango.grants import NewGrant
 from lango.messages import Attachment, Message, ToolCall
 from lango.store import SessionId, SessionRecord, Store
 from lango.store.codec.records import CONFIRMATION_CALL, ClientResult, NewEvent
-from lango.store.codec.rows import approval_subject
+from lango.store.codec.rows import approval_subject, confirmation_of
 from lango.store.credentials.secret_box import SecretBox
 from lango.store.sessions.open_calls import find_event, message_at
 from lango.store.sessions.sessions import find_session
@@ -69,6 +70,8 @@ class PendingApproval(NamedTuple):
     invocation_id: str
     branch: str | None
     isolation_scope: str | None
+    payload: Any = None
+    """What the tool asked with."""
 
 
 class InputBuilder:
@@ -346,17 +349,27 @@ class InputBuilder:
         return await self._store.read(read_long_running_calls, session, "without result") if session else []
 
     async def approval_answer(
-        self, name: SessionId, call_id: str, *, approved: bool, grant: NewGrant | None = None, reason: str = ""
+        self,
+        name: SessionId,
+        call_id: str,
+        *,
+        approved: bool,
+        grant: NewGrant | None = None,
+        reason: str = "",
+        payload: Any = None,
     ) -> TurnInput:
         """Build the input that answers an approval request. Raise `ApprovalExpired` if none is open for the call.
 
-        The model reads the `reason` of a refusal.
+        The model reads the `reason` of a refusal; the tool gets the `payload`, or the one that it asked with.
         """
         request = (await self.pending_approvals(name)).get(call_id)
         if request is None:
             raise ApprovalExpired(await self._why_expired(name, call_id))
         confirmation_id = request.confirmation_id
-        answer: dict[str, Any] = {"confirmed": approved} | ({"payload": {REFUSAL_REASON: reason}} if reason else {})
+        payload = to_plain_values(request.payload if payload is None else payload)
+        if reason:
+            payload = {**(cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}), REFUSAL_REASON: reason}
+        answer: dict[str, Any] = {"confirmed": approved} | ({} if payload is None else {"payload": payload})
         response = types.FunctionResponse(id=confirmation_id, name=CONFIRMATION_CALL, response=answer)
         content = types.Content(role="user", parts=[types.Part(function_response=response)])
         turn_input = self._build(content, request.invocation_id, scope=(request.branch, request.isolation_scope))
@@ -385,9 +398,10 @@ class InputBuilder:
                 break  # a message instead of an answer counts as a refusal
             for call in event.get_function_calls():
                 if call.name == CONFIRMATION_CALL and call.id not in answered:
-                    subject = approval_subject(ToolCall(call.id or "", CONFIRMATION_CALL, call.args))
+                    asking = ToolCall(call.id or "", CONFIRMATION_CALL, call.args)
                     place = event.invocation_id, event.branch, event.isolation_scope
-                    pending[subject.get("id", "")] = PendingApproval(call.id or "", *place)
+                    _, payload = confirmation_of(asking)
+                    pending[approval_subject(asking).get("id", "")] = PendingApproval(asking.id, *place, payload)
         return pending
 
     def _build(

@@ -41,7 +41,7 @@ async def journal_intent(
     adk_asks = await _needs_adk_confirmation(state, tool, arguments, context)
     if not adk_asks and (state.decide(tool) != "ask" or not _can_ask(state, context)):
         await state.store.write(record_intent, *call, approval_decision(state, tool, context))
-        return require_approval(state, tool, context)
+        return require_approval(state, tool, context) or await _refused_confirmation(tool, arguments, context)
     grant = await state.store.write(record_intent_by_grant, *call, arguments, confirmation_id_of_tool_node(context))
     if grant is None:
         return None if adk_asks else require_approval(state, tool, context)
@@ -60,6 +60,20 @@ async def _needs_adk_confirmation(
     """Whether an ADK tool that needs no approval of ours requires ADK's confirmation for these arguments."""
     if state.decide(tool) != "run" or not _can_ask(state, context):
         return False
+    return await _requires_confirmation(tool, arguments, context)
+
+
+async def _refused_confirmation(
+    tool: BaseTool, arguments: dict[str, Any], context: ToolContext
+) -> dict[str, Any] | None:
+    """Return the result of a call that ADK asked about and a person refused with a reason: ADK's own leaves it out."""
+    answer = context.tool_confirmation
+    if answer is None or not refusal_reason(answer) or not await _requires_confirmation(tool, arguments, context):
+        return None
+    return {"error": refusal(answer)}
+
+
+async def _requires_confirmation(tool: BaseTool, arguments: dict[str, Any], context: ToolContext) -> bool:
     try:
         return await tool.check_require_confirmation(arguments, context)
     except Exception as error:  # noqa: BLE001 - the agent's own code, which fails again when the tool runs
@@ -85,9 +99,15 @@ def require_approval(state: TurnState, tool: BaseTool, context: ToolContext) -> 
 
 def refusal(confirmation: ToolConfirmation) -> str:
     """Return what the model reads of a refused call, with the person's reason."""
-    given: Any = confirmation.payload
-    reason = cast("dict[str, Any]", given).get(REFUSAL_REASON) if isinstance(given, dict) else None
+    reason = refusal_reason(confirmation)
     return f"{REFUSED}, and says: {reason}" if reason else REFUSED
+
+
+def refusal_reason(confirmation: ToolConfirmation | None) -> str:
+    """Return why a person refused a call, or "" if the call is not refused, or without a reason."""
+    given: Any = confirmation.payload if confirmation and not confirmation.confirmed else None
+    reason = cast("dict[str, Any]", given).get(REFUSAL_REASON) if isinstance(given, dict) else None
+    return reason if isinstance(reason, str) else ""
 
 
 async def check_approved_arguments(state: TurnState, call_id: str, fingerprint: str) -> dict[str, Any] | None:

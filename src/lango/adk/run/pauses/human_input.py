@@ -18,6 +18,7 @@ from lango.tools.schema_checker import SchemaChecker
 _YES, _NO = ("yes", "y", "true", "1"), ("no", "n", "false", "0")
 _BOOLEANS = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
 _CONFIRMED = "confirmed"
+_ASKED_PAYLOAD = "confirmation_payload"  # where ADK puts it in the payload of the input request
 _KEY = "result"  # ADK unwraps an object with this key alone, and parses a text in it as JSON
 
 
@@ -30,10 +31,20 @@ def checked_value(request: InputRequest, value: Any) -> Any:
     problems = _problems(checker, value)
     for other in _possible_values(request, value) if problems else ():
         if not _problems(checker, other):
-            return other
+            return _with_asked_payload(request, other)
     if problems:
         raise InvalidInput(f"the value does not fit the schema of input request {request.call_id!r}: {problems}")
-    return value
+    return _with_asked_payload(request, value)
+
+
+def _with_asked_payload(request: InputRequest, value: Any) -> Any:
+    """Add the payload that a tool in a node asked for confirmation with, unless the answer has one of its own."""
+    shown: Any = request.payload
+    asked = cast("dict[str, Any]", shown) if isinstance(shown, dict) else {}
+    answer = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if _CONFIRMED not in answer or _ASKED_PAYLOAD not in asked or answer.get("payload") is not None:
+        return cast("Any", value)
+    return {**answer, "payload": asked[_ASKED_PAYLOAD]}
 
 
 def answer_content(request: InputRequest, value: Any) -> types.Content:

@@ -38,9 +38,12 @@ async def record_start(state: TurnState, call_id: str) -> bool:
 
 
 async def record_result(
-    state: TurnState, call_id: str, tool: BaseTool, context: ToolContext, result: Any
+    state: TurnState, call_id: str, tool: BaseTool, context: ToolContext, result: Any, refusal: str = ""
 ) -> dict[str, Any] | None:
-    """Journal the result of a tool. Return the JSON object to use instead of a result that is not JSON, else None."""
+    """Journal the result of a tool. Return the JSON object to use instead of a result that is not JSON, else None.
+
+    A tool that asked by its own code gets the reason of a `refusal`; the model reads it, too.
+    """
     duration_s = time.monotonic() - state.started_at.pop(call_id)
     actions = context.actions
     if call_id in actions.requested_tool_confirmations or call_id in actions.requested_auth_configs:
@@ -65,6 +68,8 @@ async def record_result(
     state.durations_s[call_id] = duration_s
     rest = without_parts(result) if parts else result
     plain = _to_json_object(rest)
+    if refusal and refusal not in str(plain):
+        plain["refusal"] = refusal
     await record(state.turn, call_id, plain, time.time())
     # a result that is JSON is not replaced: the agent's own callbacks come later, and expect their own objects
     return None if plain in (rest, {"result": rest}) else with_files(plain, parts)

@@ -198,7 +198,8 @@ def _describe(item: "InboxItem") -> str:
 
     match item:
         case ApprovalItem() | ResultItem():
-            return f"{item.tool} {json.dumps(dict(item.arguments), ensure_ascii=False)}"
+            said = f": {item.hint}" if isinstance(item, ApprovalItem) and item.hint else ""
+            return f"{item.tool} {json.dumps(dict(item.arguments), ensure_ascii=False)}{said}"
         case InputItem():
             return item.message
         case CredentialItem():

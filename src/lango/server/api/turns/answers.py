@@ -50,6 +50,8 @@ class ApprovalAnswer(RequestBody):
     """Only with an approval."""
     reason: Annotated[str, Field(max_length=MAX_REASON_CHARACTERS)] = ""
     """Only with a refusal: the model reads it as the result of the call."""
+    payload: Any = None
+    """What a tool that asked by its own code gets with the answer; null: the payload that it asked with."""
 
     @property
     def new_grant(self) -> NewGrant | None:
@@ -114,8 +116,8 @@ async def submit_answer(
 
 def _submission(call_id: str, answer: Answer, request: TurnRequest) -> Submission:
     match answer:
-        case ApprovalAnswer(approved=approved, reason=reason):
-            return SubmittedApproval(call_id, approved, answer.new_grant, reason)
+        case ApprovalAnswer(approved=approved, reason=reason, payload=payload):
+            return SubmittedApproval(call_id, approved, answer.new_grant, reason, payload=payload)
         case InputAnswer(value=value, decline=decline):
             return SubmittedInput(call_id, value, decline, request)
         case CredentialAnswer(value=value):

@@ -54,6 +54,10 @@ class WaitingApproval(InboxItem):
     kind: Literal["approval"] = "approval"
     tool: str
     arguments: dict[str, Any]
+    hint: str
+    """What the tool itself says about its request."""
+    payload: Any
+    """What the tool shows besides, and gets back with the answer unless that has a payload of its own."""
 
 
 class WaitingInput(InboxItem):
@@ -149,8 +153,8 @@ def _to_view(item: inbox.InboxItem) -> AnyItem:
     match item:
         case inbox.ApprovalItem():
             how = _how(item, "approvals", {"approved": True})
-            shown = {"tool": to_client_json(item.tool), "arguments": to_client_json(item.arguments)}
-            return WaitingApproval(**common, answer=how, **shown)
+            shown = {"tool": item.tool, "arguments": item.arguments, "hint": item.hint, "payload": item.payload}
+            return WaitingApproval(**common, answer=how, **to_client_json(shown))
         case inbox.InputItem():
             how = _how(item, "inputs", {"value": "..."})
             shown = {

@@ -18,6 +18,10 @@ class ApprovalRequest(RecordView):
     asked_at: Annotated[datetime, Field(validation_alias="requested_at")]
     expires_at: datetime | None
     """After this time the call counts as rejected; null: it never expires."""
+    hint: str = ""
+    """What the tool itself says about its request."""
+    payload: Any = None
+    """What the tool shows besides, and gets back with the answer unless that has a payload of its own."""
     diff: str = ""
     """What the call would change in a file now, as a unified diff; empty: it cannot be shown."""
 

@@ -348,6 +348,7 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
             adk_server.call_of_approval_request(stored, answer.request_id) or answer.request_id,
             answer.approved,
             reason=answer.reason,
+            payload=answer.payload,
         )
         for answer in message.answers
     ]

@@ -11,7 +11,7 @@ const SHORT_CHARACTERS = 80;
 /** @typedef {{approved: boolean, grant?: Grant, reason?: string}} Decision the body of the request that answers */
 
 /**
- * @param {string} session @param {string} name the tool @param {{call_id: string, arguments: any, expires_at?: string | null, diff?: string}} request
+ * @param {string} session @param {string} name the tool @param {{call_id: string, arguments: any, expires_at?: string | null, hint?: string, payload?: any, diff?: string}} request
  * @param {(decision: Decision) => void} onAnswer
  */
 export function approvalBox(session, name, request, onAnswer) {
@@ -38,7 +38,10 @@ export function approvalBox(session, name, request, onAnswer) {
   void loadDiff(session, request).then((diff) => diff && changes.replaceChildren(...diffBlock(diff)));
   const box = el("div", { class: "approval-request", role: "group", "aria-label": `May ${name} run?` },
     el("p", {}, "May ", el("strong", { text: name }), ` run with exactly these arguments?${until}`),
+    request.hint && el("p", { class: "approval-hint", text: request.hint }),
     changes, ...argumentBlocks(input),
+    ...((request.payload ?? null) === null ? [] : [el("p", { class: "tool-label", text: "The tool adds" }),
+      el("pre", { tabindex: "0", "aria-label": "Payload" }, JSON.stringify(request.payload, null, 2))]),
     el("div", { class: "approval-buttons" },
       el("button", { type: "button", class: "primary", click: () => answer({ approved: true }) }, icon("check"), "Approve"),
       always,
