@@ -49,6 +49,7 @@ LangoError
 │   ├── AgentFailed            the agent, or ADK, raised
 │   ├── AgentNotFound          a transfer to an agent that does not exist, twice
 │   ├── TurnLimit              too many model calls, or the same tool call repeated
+│   ├── TokensUsedUp           its API key or user may use no more tokens today
 │   ├── TurnTimeout            no progress for too long, or too long in all
 │   ├── TurnCancelled          the user stopped it
 │   ├── TurnReleased           its process stopped: the turn goes on in another one
@@ -289,6 +290,10 @@ class AgentNotFound(TurnFailed):
 
 class TurnLimit(TurnFailed):
     """Too many model calls in one turn, or the same tool call repeated."""
+
+
+class TokensUsedUp(TurnFailed):
+    """The tokens of the day were used up before the turn started: nothing of it ran. Send the message tomorrow."""
 
 
 class TurnTimeout(TurnFailed):

@@ -235,15 +235,17 @@ class Runtime:
         *,
         user_id: str = "user",
         quota_id: str | None = None,
+        tokens_per_day: int | None = None,
         detached: bool = True,
     ) -> RunningTurn:
         """Store what a client submits, and run its turn in the background; `follow` it from anywhere in this process.
 
         The methods below make the usual submissions. The tokens of the turn are counted against `quota_id`, the id of
-        an API key, by the process that ends the turn. A turn that is not `detached` stops when its last reader leaves.
+        an API key, by the process that ends the turn. With `tokens_per_day`, a turn that starts after so many were
+        used ends with `TokensUsedUp`. A turn that is not `detached` stops when its last reader leaves.
         """
         name = SessionId(self.app_name, user_id, session_id)
-        return await self._submissions.accept(name, submission, quota_id, detached=detached)
+        return await self._submissions.accept(name, submission, quota_id, tokens_per_day, detached=detached)
 
     async def submit(
         self,

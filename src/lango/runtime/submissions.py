@@ -45,11 +45,18 @@ class Submissions:
         self._questions = questions
 
     async def accept(
-        self, name: SessionId, submission: Submission, quota_id: str | None = None, *, detached: bool = True
+        self,
+        name: SessionId,
+        submission: Submission,
+        quota_id: str | None = None,
+        tokens_per_day: int | None = None,
+        *,
+        detached: bool = True,
     ) -> RunningTurn:
         """Store what was submitted and return its turn, which runs in this process.
 
-        The tokens of the turn are counted against `quota_id`. A `detached` turn runs on when its readers leave it.
+        The tokens of the turn are counted against `quota_id`, whose limit is `tokens_per_day`. A `detached` turn runs
+        on when its readers leave it.
         """
         match submission:
             case SubmittedMessage():
@@ -66,7 +73,7 @@ class Submissions:
                 turn_input = await self._credential(name, submission)
             case _ as unexpected:
                 assert_never(unexpected)
-        turn_input.quota_id = quota_id
+        turn_input.quota_id, turn_input.tokens_per_day = quota_id, tokens_per_day
         turn = await self._start(name, turn_input, submission.request)
         turn.detached = turn.detached or detached
         return turn

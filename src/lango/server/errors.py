@@ -52,6 +52,7 @@ STATUS_BY_ERROR: tuple[tuple[type[errors.LangoError], int], ...] = (  # the firs
     (errors.UnknownModel, 500),
     (errors.ProviderRejected, 400),  # a schema or an option of the request, or its length: a retry does not help
     (errors.IssuerUnavailable, 503),
+    (errors.TokensUsedUp, 429),
     (errors.TurnTimeout, 504),
     (errors.LangoError, 500),
 )

@@ -83,6 +83,8 @@ class TurnInput(Struct):
 
     quota_id: str | None = None
     """The quota that the turn's tokens are counted against."""
+    tokens_per_day: int | None = None
+    """The tokens that the quota allows in a day, or None if it has no limit: a turn that was queued checks it again."""
 
     @property
     def request(self) -> dict[str, Any]:
@@ -105,6 +107,8 @@ class TurnInput(Struct):
             about["retry_of"] = self.event.id
         if self.quota_id is not None:
             about["quota"] = self.quota_id
+        if self.tokens_per_day is not None:
+            about["tokens_per_day"] = self.tokens_per_day
         return about
 
     @property

@@ -78,6 +78,23 @@ def test_attack_18_an_import_without_a_key_is_refused_before_it_is_read(keyed: S
         assert answer_on(connection)[0] == 401
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("path", ["/v1/sessions", "/healthz"])
+def test_attack_18_a_body_with_two_lengths_is_refused_and_nothing_after_it_is_read(
+    keyed: Server, method: str, path: str
+) -> None:
+    """A proxy that reads the other length would take the rest of one client's body for another's request."""
+    head = f"{method} {path} HTTP/1.1\nHost: localhost\nContent-Type: application/json\n"
+    smuggled = "GET /healthz HTTP/1.1\nHost: localhost\n\n"
+    for lengths in ("Content-Length: 5\nTransfer-Encoding: chunked", "Transfer-Encoding: chunked\nContent-Length: 0"):
+        with opened(keyed, f"{head}{lengths}\n\n0\n\n{smuggled}") as connection:
+            status, answer = answer_on(connection)
+        assert status == 400, answer
+        assert "either Content-Length or Transfer-Encoding" in answer
+        assert "connection: close" in answer.lower()
+        assert answer.count("HTTP/1.1 ") == 1
+
+
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with short timeouts."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import ipaddress
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -106,11 +107,23 @@ def lookup(table: dict[str, list[list[str]]]) -> Callable[[str, int], "asyncio.F
             "2001:db8::1",
         ),
         *("::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::1"),
+        *("192.0.0.192", "192.0.0.9", "192.88.99.1", "3fff::1", "3fff:fff::1", "5f00::1", "100::1", "2001:2::1"),
         *("2002:7f00:1::", "2002:a9fe:a9fe::", "2001:0:4136:e378:8000:63bf:80ff:fffe", "not-an-address", ""),
     ],
 )
 def test_attack_11_these_are_not_public(address: str) -> None:
     assert not is_public(address)
+
+
+def test_attack_11_special_ranges_do_not_depend_on_what_this_python_takes_for_global(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Versions of Python disagree: some take 192.0.0.192, a metadata server, and 3fff::/20 for global."""
+    for kind in (ipaddress.IPv4Address, ipaddress.IPv6Address):
+        monkeypatch.setattr(kind, "is_global", True)
+    special = ("192.0.0.192", "3fff::1", "10.0.0.1", "169.254.169.254", "fd00:ec2::254", "::ffff:192.0.0.192", "::1")
+    assert [address for address in special if is_public(address)] == []
+    assert is_public("8.8.8.8")
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"])

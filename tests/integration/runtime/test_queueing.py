@@ -19,10 +19,12 @@ from lango.errors import (
 from lango.events import Accepted
 from lango.messages import ToolCall
 from lango.providers import Request
+from lango.providers.protocol import Finish, TextDelta, UsageDelta
 from lango.store.engine.database import Operation, Row
 from lango.store.turns.turns import read_turn_texts
 from lango.testing import ScriptedProvider
 from lango.tools import tool
+from lango.turns.submissions import SubmittedMessage
 from tests.agents.parts import (
     TIMEOUT_S,
     Gate,
@@ -383,3 +385,25 @@ async def test_messages_that_arrive_while_the_runtime_closes_are_handed_over_or_
         for number in range(8):
             assert await again.run(str(number), "hi", idempotency_key=str(number)) == "re: hi"
         assert await statuses(again) == ["done"] * 8
+
+
+async def test_a_queued_turn_starts_within_the_tokens_of_the_day(store_url: str) -> None:
+    """The limit was not reached when they were accepted; the queue continues for a key that has tokens left."""
+    gate = Gate()
+    spent = [TextDelta("first done"), UsageDelta(15, 5), Finish("stop")]
+    provider = gated(gate, spent, last_words, last_words, last_words)
+    quota: dict[str, Any] = {"quota_id": "small", "tokens_per_day": 20}
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
+        first = await runtime.accept("s", SubmittedMessage("first"), **quota)
+        await gate.wait()
+        later = [await runtime.accept("s", SubmittedMessage(text), **quota) for text in ("second", "third")]
+        other = await runtime.accept("s", SubmittedMessage("fourth"), quota_id="large", tokens_per_day=100)
+        gate.may_end.set()
+        assert text_of(await collect(first.follow())) == "first done"
+        for turn in later:
+            failed = last_error(await collect(turn.follow()))
+            assert failed.error == "TokensUsedUp"
+            assert "20 tokens" in failed.message
+        assert text_of(await collect(other.follow())) == "re: fourth"
+        assert await statuses(runtime) == ["done", "failed", "failed", "done"]
+        assert len(provider.requests) == 3

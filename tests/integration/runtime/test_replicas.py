@@ -13,6 +13,7 @@ from lango.messages import Message, ToolCall
 from lango.runtime.execution import take_over
 from lango.runtime.runtime import Runtime
 from lango.store import NewEvent, SessionId, SessionRecord
+from lango.store.api_keys import spend_tokens
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.turns.lease import beat
 from lango.store.turns.submit import SubmitOptions
@@ -67,6 +68,19 @@ async def test_turns_of_a_process_that_died_are_answered_in_order(store_url: str
             "I see",
         ]
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
+
+
+async def test_a_turn_that_another_process_accepted_starts_within_the_tokens_of_the_day(store_url: str) -> None:
+    """What had begun there is finished."""
+    provider = ScriptedProvider(["finished", "I see"])
+    async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(TIMEOUT_S):
+        session = await session_of(runtime)
+        await runtime.store.write(spend_tokens, "small", 20, time.time())
+        limited = SubmitOptions(request={"quota": "small", "tokens_per_day": 20})
+        await runtime.store.submit_turn(session, entry("began there"), DEAD, limited)
+        await runtime.store.submit_turn(session, entry("waited there"), DEAD, limited)
+        assert await runtime.run("s", "here") == "I see"
+        assert await statuses(runtime) == ["done", "failed", "done"]
 
 
 async def test_another_machine_is_replaced_only_when_its_heartbeat_stops(

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import logging
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, Literal
@@ -21,6 +22,7 @@ from lango.errors import (
     ProviderUnavailable,
     StoreError,
     StoreUnavailable,
+    TokensUsedUp,
     TurnCancelled,
     TurnReleased,
     TurnTimeout,
@@ -30,6 +32,7 @@ from lango.runtime.execution.admission import Admission
 from lango.runtime.execution.resumed_events import ResumedEvents
 from lango.runtime.prices import turn_usage
 from lango.store import Store
+from lango.store.api_keys import spent_tokens
 from lango.store.engine.outages import wait_for_database
 from lango.store.turns.lease import release_turn
 from lango.store.turns.turns import Outcome
@@ -93,6 +96,7 @@ class TurnRunner:
             await self._engine.preload_adk()
             async with self._admission.admitted(emit_place):
                 running.is_running = True
+                await self._check_quota(turn_input, has_begun=first_seq is not None)
                 await self._emit_events(running, turn_input, state)
             outcome = "done"
         except asyncio.CancelledError as cancelled:
@@ -137,6 +141,14 @@ class TurnRunner:
         except StoreError as error:  # its owner is gone soon, and its turns are taken over then
             _log.warning("turn %s could not be released: %s", running.turn.turn, error)
         running.fail(running.stop_reason)
+
+    async def _check_quota(self, turn_input: TurnInput, *, has_begun: bool) -> None:
+        """Raise `TokensUsedUp` if earlier turns used up the tokens of the day while this one was queued."""
+        quota_id, limit = turn_input.quota_id, turn_input.tokens_per_day
+        if has_begun or quota_id is None or limit is None:  # what has begun is finished
+            return
+        if await self._store.read(spent_tokens, quota_id, time.time()) >= limit:
+            raise TokensUsedUp(f"the {limit} tokens of this day are used up: send the message again after midnight UTC")
 
     async def _emit_events(self, running: RunningTurn, turn_input: TurnInput, state: TurnState) -> None:
         if running.superseded:

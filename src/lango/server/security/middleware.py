@@ -86,6 +86,9 @@ class RequestGuard:
         hosts = headers.getlist("host")
         if len(hosts) > 1:  # a proxy may check another one than this server does
             raise ApiError(400, "BadRequest", "send one Host")
+        if "content-length" in headers and "transfer-encoding" in headers:  # a proxy may end the body elsewhere
+            message = "send either Content-Length or Transfer-Encoding"
+            raise ApiError(400, "BadRequest", message, headers={"Connection": "close"})
         host = hosts[0] if hosts else ""
         if not (self._any_host or is_loopback(host_of(host)) or host_of(host) in self._hosts):
             raise ApiError(403, "WrongHost", "this server is not reached by that name (setting server.allowed_hosts)")

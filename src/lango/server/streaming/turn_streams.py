@@ -61,8 +61,14 @@ class TurnStreams:
         """Store what the caller submits to a session and run its turn, whether or not a client follows it."""
         if self.is_closing:
             raise Stopping("the server is about to stop: try again in a moment")
-        quota_id = caller.quota.id if caller.quota else None
-        running = await self._runtime.accept(session_id, submission, user_id=caller.user_id, quota_id=quota_id)
+        quota = caller.quota
+        running = await self._runtime.accept(
+            session_id,
+            submission,
+            user_id=caller.user_id,
+            quota_id=quota.id if quota else None,
+            tokens_per_day=quota.tokens_per_day if quota else None,
+        )
         return self._start_recording(running)
 
     def _start_recording(self, running: RunningTurn) -> TurnRef:

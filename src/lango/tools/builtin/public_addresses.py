@@ -20,7 +20,21 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_METADATA = frozenset({"168.63.129.16"})  # Azure's metadata server has a public address
+_SPECIAL = [
+    ipaddress.ip_network(network)
+    for network in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        *("192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16"),
+        *("192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+        "168.63.129.16/32",  # Azure's metadata server has a public address
+        *("::/96", "64:ff9b:1::/48", "100::/64", "100:0:0:1::/64", "2001::/23", "2001:db8::/32", "2620:4f:8000::/48"),
+        *("3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8"),
+    )
+]
+"""IANA's special-purpose ranges, whole: the `ipaddress` of a Python knows those of its release, with their exceptions.
+
+https://www.iana.org/assignments/iana-ipv4-special-registry and https://www.iana.org/assignments/iana-ipv6-special-registry
+"""
 
 
 def is_public(address: str) -> bool:
@@ -33,16 +47,9 @@ def is_public(address: str) -> bool:
         inner = parsed.ipv4_mapped or parsed.sixtofour or (parsed.teredo and parsed.teredo[1])
         if inner is None and parsed in _NAT64:
             inner = ipaddress.IPv4Address(int(parsed) & 0xFFFF_FFFF)
-        if inner is None and int(parsed) < 1 << 32:  # ::127.0.0.1, a deprecated notation
-            return False
         if inner is not None:
             return is_public(str(inner))
-        if parsed.is_site_local:  # fec0::/10, which Python takes for global
-            return False
-    private = parsed.is_private or parsed.is_loopback or parsed.is_link_local or parsed.is_multicast
-    return (
-        parsed.is_global and not (private or parsed.is_reserved or parsed.is_unspecified) and address not in _METADATA
-    )
+    return parsed.is_global and not any(parsed in network for network in _SPECIAL)
 
 
 async def resolve(host: str, port: int) -> list[str]:

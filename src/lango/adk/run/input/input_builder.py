@@ -230,6 +230,7 @@ class InputBuilder:
         tools = [client_tool(**members) for members in request.get("client_tools", ())]
         turn_input.client_tools = tools_by_name(tools)
         turn_input.options = convert(request.get("options", {}), ModelOptions)
+        turn_input.quota_id, turn_input.tokens_per_day = request.get("quota"), request.get("tokens_per_day")
         return turn_input
 
     async def open_client_calls(self, name: SessionId) -> list[PendingCall]:
