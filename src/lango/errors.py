@@ -13,6 +13,7 @@ LangoError
 │   ├── ReferenceRefused       a reference to an artifact of another session or user, or in a circle
 │   ├── ClientToolRefused      a client's tool that cannot be offered to a model
 │   ├── ModelOptionsRefused    options of a request that the agent cannot follow
+│   ├── StateRefused           a client writes a credential, or a reserved name, into the state
 │   ├── SessionOptionsRefused  a model or instruction for a session that the settings do not allow
 │   ├── GrantRefused           a grant whose pattern is malformed, too long or too broad
 │   ├── IdempotencyKeyReused   the key was used before, with another request
@@ -122,6 +123,10 @@ class ClientToolRefused(UsageError):
 
 class ModelOptionsRefused(UsageError):
     """The agent cannot follow an option of a request: a schema of the answer, or a tool that its model must call."""
+
+
+class StateRefused(UsageError):
+    """A client may not write a credential, or a name that ADK reserves, into the state; nothing was stored."""
 
 
 class SessionOptionsRefused(UsageError):

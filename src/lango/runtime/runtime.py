@@ -64,7 +64,9 @@ class Runtime:
         """The model and the instruction of sessions, where the settings let users choose them."""
         self._acceptance = TurnAcceptance(store, self._turns, self.options, settings.agent.when_busy)
         self._submissions = Submissions(settings, engine, self._acceptance, self._expiry, self._questions)
-        self._sessions = Sessions(store, engine.app.name, lambda: engine.window_rules)
+        self._sessions = Sessions(
+            store, engine.app.name, lambda: engine.window_rules, lambda: engine.app.credential_names
+        )
         self._artifacts = Artifacts(store, engine.app.name, settings.store.max_artifact_bytes)
         self._credentials = Credentials(store, engine.app.name, self._expiry)
 

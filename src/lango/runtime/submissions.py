@@ -12,6 +12,7 @@ from lango.runtime.requests.expiry import ApprovalExpiry
 from lango.runtime.requests.grants import limit_grant
 from lango.runtime.requests.tool_questions import ToolQuestions
 from lango.store import SessionId
+from lango.store.sessions.client_state import check_client_state
 from lango.store.tool_calls.approvals import MAX_REASON_CHARACTERS
 from lango.turns.running_turn import RunningTurn
 from lango.turns.submissions import (
@@ -82,6 +83,7 @@ class Submissions:
         """Build the input of a message, which may answer a workflow's input request, or a credential request."""
         text, attachments, request = submitted.text, submitted.attachments, submitted.request
         check_attachments(attachments, self._settings.server)
+        check_client_state(submitted.state_delta, self._app.credential_names)
         may_answer = self._app.may_request_input or is_answer_address(text)
         if submitted.results or submitted.history or not may_answer:
             turn_input = self._inputs.message(text, attachments)

@@ -40,6 +40,7 @@ STATUS_BY_ERROR: tuple[tuple[type[errors.LangoError], int], ...] = (  # the firs
     (errors.ReferenceRefused, 403),
     (errors.ClientToolRefused, 400),
     (errors.ModelOptionsRefused, 400),
+    (errors.StateRefused, 400),
     (errors.SessionOptionsRefused, 422),
     (errors.InvalidCredential, 422),
     (errors.IdempotencyKeyReused, 422),  # not 409: some clients repeat such a request by themselves

@@ -17,6 +17,7 @@ from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import to_client_json
 from lango.store.codec.records import as_datetime
 from lango.store.codec.rows import client_call_ids
+from lango.store.sessions.client_state import is_reserved_name, without_app_state
 from lango.store.sessions.titles import MAX_TITLE
 from lango.store.tool_calls.tool_journal import JournalByCall, JournalEntry
 
@@ -215,8 +216,9 @@ class SessionWithState(Session):
 
 
 def client_state(record: SessionRecord) -> dict[str, Any]:
-    """Return the state of a session without that of the app, which no client may read."""
-    return to_client_json({name: value for name, value in record.state.items() if not name.startswith("app:")})
+    """Return the state of a session without that of the app, and without what is ADK's own: no client may set it."""
+    shown = {name: value for name, value in without_app_state(record.state).items() if not is_reserved_name(name)}
+    return to_client_json(shown)
 
 
 def _session_fields(record: SessionRecord) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, Self
 from google.adk.apps import App
 
 from lango.adk.agents.app_builder import build_app
+from lango.adk.agents.credential_names import credential_names
 from lango.adk.agents.model_registry import ModelRegistry
 from lango.adk.agents.session_choices import allow_choices
 from lango.adk.agents.tools.mcp.questions import McpCallbacks
@@ -73,6 +74,11 @@ class AgentApp:
     def may_request_input(self) -> bool:
         """Whether a turn may wait for a person's input: only workflows, agents of one's own and ADK's tool ask."""
         return may_request_input(self.root)
+
+    @functools.cached_property
+    def credential_names(self) -> frozenset[str]:
+        """The names under which tools look for credentials in the state: no client may write them."""
+        return credential_names(self.root)
 
     @functools.cached_property
     def may_call_tools(self) -> bool:

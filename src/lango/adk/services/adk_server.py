@@ -30,6 +30,7 @@ from lango.store import SessionId, SessionRecord, StoredEvent
 from lango.store.codec.json_text import to_client_json
 from lango.store.codec.records import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL
 from lango.store.codec.rows import approval_subject
+from lango.store.sessions.client_state import without_app_state
 from lango.store.tool_calls.approvals import REFUSAL_REASON
 
 ADK_VERSION = version("google-adk")
@@ -147,7 +148,7 @@ def session_to_json(
     record: SessionRecord, stored: Iterable[StoredEvent], root_agent_name: str, *, with_app_state: bool
 ) -> dict[str, Any]:
     """Write a session as ADK does; the state of the app is for operators only."""
-    own = {name: value for name, value in record.state.items() if with_app_state or not name.startswith("app:")}
+    own = record.state if with_app_state else without_app_state(record.state)
     session = Session(
         id=record.name.id,
         app_name=record.name.app_name,
@@ -155,12 +156,17 @@ def session_to_json(
         state=to_client_json(own),
         last_update_time=record.updated_at,
     )
-    return _to_public_json(session) | {"events": stored_to_json(stored, root_agent_name)}
+    return _to_public_json(session) | {"events": stored_to_json(stored, root_agent_name, with_app_state=with_app_state)}
 
 
-def stored_to_json(stored: Iterable[StoredEvent], root_agent_name: str) -> list[dict[str, Any]]:
-    """Write stored events as ADK does."""
-    return [_event_to_json(event) for event in stored_to_events(stored, root_agent_name)]
+def stored_to_json(
+    stored: Iterable[StoredEvent], root_agent_name: str, *, with_app_state: bool
+) -> list[dict[str, Any]]:
+    """Write stored events as ADK does; what they changed in the state of the app is for operators only."""
+    events = stored_to_events(stored, root_agent_name)
+    for event in () if with_app_state else events:
+        event.actions.state_delta = without_app_state(event.actions.state_delta)
+    return [_event_to_json(event) for event in events]
 
 
 def _event_to_json(event: Event) -> dict[str, Any]:

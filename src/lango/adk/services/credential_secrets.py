@@ -18,13 +18,11 @@ from typing_extensions import override
 
 from lango.store.codec.records import CREDENTIAL_CALL, TEMP_PREFIX, RequestSecret, SessionId
 from lango.store.credentials.secret_box import SecretBox
+from lango.store.sessions.client_state import KEPT_IN_STATE, is_credential
 from lango.store.tool_calls.credential_requests import state_hash
 
 GIVEN = {"status": "given"}
 """What a message shows of a credential that the user gave."""
-
-KEPT_IN_STATE = {"lango_credential": "kept"}
-"""What a stored state shows of a credential that a tool keeps in it; see `lango.adk.services.state_credentials`."""
 
 _CREDENTIALS = ("rawAuthCredential", "raw_auth_credential", "exchangedAuthCredential", "exchanged_auth_credential")
 _SHOWN_OF_OAUTH2 = {
@@ -40,7 +38,6 @@ _SHOWN_OF_OAUTH2 = {
     for name in pair
 }
 """What of OAuth is in the address that the user opens anyway, or is no secret; under ADK's two kinds of names."""
-_SECRET_PARTS = {"oauth2", "http", "apiKey", "api_key", "serviceAccount", "service_account"}
 _SEALED = "lango_sealed"
 _VERIFIER_STATE = "adk_oauth_credential:"  # ADK's nodes keep the PKCE verifier in the session's state
 _PASSING_STATE = (TEMP_PREFIX, _VERIFIER_STATE)
@@ -194,10 +191,7 @@ def public_credential(credential: dict[str, Any]) -> dict[str, Any]:
 
 def _is_credential(value: Any) -> bool:
     """Whether a value of the state is a credential of ADK, as an object or as JSON."""
-    if isinstance(value, AuthCredential | AuthConfig):
-        return True
-    members = _object(value)
-    return ("auth_type" in members or "authType" in members) and bool(members.keys() & _SECRET_PARTS)
+    return isinstance(value, AuthCredential | AuthConfig) or is_credential(value)
 
 
 def _to_json(value: Any) -> dict[str, Any]:

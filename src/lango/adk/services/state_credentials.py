@@ -10,13 +10,14 @@ from google.adk.auth.auth_credential import AuthCredential
 from google.adk.events import Event
 from google.adk.sessions import Session
 
-from lango.adk.services.credential_secrets import KEPT_IN_STATE, state_credentials
+from lango.adk.services.credential_secrets import state_credentials
 from lango.errors import CredentialKeyError
 from lango.store import SessionId, Store
 from lango.store.codec.records import is_id
 from lango.store.credentials import credentials
 from lango.store.credentials.credentials import NewCredential
 from lango.store.credentials.secret_box import SecretBox
+from lango.store.sessions.client_state import KEPT_IN_STATE, is_credential
 
 
 async def keep_state_credentials(store: Store, box: SecretBox, name: SessionId, event: Event) -> frozenset[str]:
@@ -41,7 +42,12 @@ async def keep_state_credentials(store: Store, box: SecretBox, name: SessionId, 
 
 
 async def show_state_credentials(store: Store, box: SecretBox, session: Session) -> None:
-    """Put the credentials that tools keep into the state of a session that a turn has loaded; None: it was deleted."""
+    """Put the credentials that tools keep into the state of a session that a turn has loaded; None: it was deleted.
+
+    A credential that is there in clear is removed: no tool stores one so, whatever wrote it.
+    """
+    for state_name in [name for name, value in session.state.items() if is_credential(value)]:
+        del session.state[state_name]
     for state_name in [name for name, value in session.state.items() if value == KEPT_IN_STATE]:
         key = _key(state_name)
         sealed = await store.read(credentials.load_credential, session.app_name, session.user_id, key)

@@ -7,7 +7,7 @@ users and apps is also changed by other sessions: at a message it is what the ev
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from msgspec import Struct
 from lango.errors import MessageNotFound, StaleSession
 from lango.store import NewEvent, SessionId, SessionRecord, Store
 from lango.store.engine.database import Operation
+from lango.store.sessions.client_state import check_client_state
 from lango.store.sessions.sessions import get_session
 from lango.store.sessions.state import StateEvent, read_state_events, split_scopes
 from lango.store.turns.queue import read_open_turns
@@ -89,11 +90,15 @@ async def session_state(store: Store, name: SessionId, at: int | None = None) ->
     return SessionState(at, state["session"], state["user"], state["app"], changes[-MAX_CHANGES:], len(changes))
 
 
-async def change_state(store: Store, name: SessionId, delta: Mapping[str, Any]) -> None:
+async def change_state(
+    store: Store, name: SessionId, delta: Mapping[str, Any], credential_names: Collection[str]
+) -> None:
     """Change the state of a session between its turns; a user made the change.
 
-    Raise `SessionNotFound`, or `StaleSession` while a turn runs: its agent works with the state that it has read.
+    Raise `StateRefused` for names and values that clients may not write, `SessionNotFound`, or `StaleSession` while a
+    turn runs: its agent works with the state that it has read.
     """
+    check_client_state(delta, credential_names)
 
     def read() -> Operation[tuple[SessionRecord, bool]]:
         session = yield from get_session(name)

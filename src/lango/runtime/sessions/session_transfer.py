@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 _MAX_IN_MEMORY_BYTES = 1_000_000
 
 
-async def export_session(store: Store, name: SessionId) -> AsyncGenerator[str, None]:
-    """Export a session as lines of JSON."""
+async def export_session(store: Store, name: SessionId, *, with_app_state: bool = True) -> AsyncGenerator[str, None]:
+    """Export a session as lines of JSON, with or without changes of the state that all users share."""
     from lango.store.transfer import export as exports  # slow to import, and rarely needed
 
-    export = await store.read(exports.begin_export, name)
+    export = await store.read(exports.begin_export, name, with_app_state)
     for line in exports.header_lines(export):
         yield line
     async for line in _content_lines(store, export):
@@ -61,11 +61,12 @@ async def import_session(
     user_id: str | None = None,
     session_id: str | None = None,
     progress: Callable[[float], None] | None = None,
+    credential_names: Collection[str] = (),
 ) -> SessionRecord:
     """Create a session from the lines of an export; the app, the user and the id default to those of the export.
 
-    `progress` is called, from any thread, with the share of the work that is done, from 0 to 1, once the lines are
-    read.
+    Credentials and names that ADK reserves are left out of its state, `credential_names` too. `progress` is called, from
+    any thread, with the share of the work that is done, from 0 to 1, once the lines are read.
     """
     with tempfile.SpooledTemporaryFile(max_size=_MAX_IN_MEMORY_BYTES) as file:
         if isinstance(lines, AsyncIterable):
@@ -81,7 +82,9 @@ async def import_session(
 
         from lango.store.transfer import import_check, import_write  # slow to import, and rarely needed
 
-        checked = await asyncio.to_thread(lambda: import_check.check_lines(lines_from_start(0.0), _event_validator()))
+        checked = await asyncio.to_thread(
+            lambda: import_check.check_lines(lines_from_start(0.0), _event_validator(), credential_names)
+        )
         exported = checked.session
         assert exported
         name = SessionId(app_name or exported.app, user_id or exported.user, session_id or exported.id)

@@ -5,7 +5,7 @@ Each session belongs to a user; to other users it does not exist.
 
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from lango.store.lifecycle import rewind as rewinds
 from lango.store.lifecycle.integrity import Problem, check_session
 from lango.store.search.query import Hit
 from lango.store.sessions import titles
+from lango.store.sessions.client_state import check_client_state
 from lango.store.sessions.sessions import create_session, find_session, get_session, list_session_page
 from lango.store.sessions.window import read_message_page
 from lango.store.turns.queue import read_session_with_open_turns
@@ -34,8 +35,15 @@ if TYPE_CHECKING:
 class Sessions:
     """The sessions of one app."""
 
-    def __init__(self, store: Store, app_name: str, rules: Callable[[], WindowRules] = WindowRules) -> None:
-        """`rules` returns the limits of the agent's next request."""
+    def __init__(
+        self,
+        store: Store,
+        app_name: str,
+        rules: Callable[[], WindowRules] = WindowRules,
+        credential_names: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
+        """`rules` returns the limits of the agent's next request, `credential_names` what no client may write."""
+        self._credential_names = credential_names
         self._store = store
         self._app_name = app_name
         self._rules = rules
@@ -81,7 +89,11 @@ class Sessions:
         state: Mapping[str, Any] | None = None,
         title: str | None = None,
     ) -> SessionRecord:
-        """Create a session. Raise `SessionExists` if there is one of that id."""
+        """Create a session. Raise `SessionExists` if there is one of that id.
+
+        Raise `StateRefused` if `state` has a credential, or a name that ADK reserves.
+        """
+        check_client_state(state or {}, self._credential_names())
         name = self._new_session_id(session_id, user_id)
         cleaned_title = titles.clean_title(title)
         record = await self._store.write(create_session, name, state, time.time())
@@ -135,12 +147,17 @@ class Sessions:
         """Find messages and titles with all words, the best matches first; the last word may be incomplete."""
         return await self._store.search(self._app_name, user_id, words, limit=limit)
 
-    async def export_lines(self, session_id: str, *, user_id: str = "user") -> AsyncGenerator[str, None]:
+    async def export_lines(
+        self, session_id: str, *, user_id: str = "user", with_app_state: bool = True
+    ) -> AsyncGenerator[str, None]:
         """Export a session as lines of JSON; see `lango.store.transfer.export_format`.
+
+        Without `with_app_state`, what its events changed in the state that all users share is left out.
 
         A fork is exported with the messages that it shares. Turns that run or begin meanwhile are left out.
         """
-        async with aclosing(export_session(self._store, self._session_id(session_id, user_id))) as lines:
+        name = self._session_id(session_id, user_id)
+        async with aclosing(export_session(self._store, name, with_app_state=with_app_state)) as lines:
             async for line in lines:
                 yield line
 
@@ -160,7 +177,8 @@ class Sessions:
 
         It does not change the state of users and apps. Raise `InvalidExport`, which names the line, or `SessionExists`.
         """
-        return await import_session(self._store, lines, self._app_name, user_id, session_id)
+        names = self._credential_names()
+        return await import_session(self._store, lines, self._app_name, user_id, session_id, credential_names=names)
 
     async def _interrupt_dead_turns(self, name: SessionId) -> bool:
         """Interrupt the turns of a session whose owner is gone; False: some are still alive."""

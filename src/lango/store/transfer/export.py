@@ -8,14 +8,16 @@ from msgspec import Struct
 from lango.errors import SessionNotFound
 from lango.store.artifacts.artifacts import Artifact, read_all_versions
 from lango.store.codec.ids import call_key
-from lango.store.codec.json_text import dumps, loads_untagged
+from lango.store.codec.json_text import dumps, loads, loads_untagged
 from lango.store.codec.records import SessionId, SessionRecord
 from lango.store.codec.rows import MESSAGE_COLUMNS, RESULT_ROLES, calls_from_json
 from lango.store.contents import hashes_of_messages, read_chunk, read_content
 from lango.store.engine.database import Operation, Row
 from lango.store.memory.observations import BATCH_COLUMNS, OBSERVATION_COLUMNS
 from lango.store.sessions import sessions
+from lango.store.sessions.client_state import without_app_state
 from lango.store.sessions.lineage import row_ranges
+from lango.store.sessions.state import APP_PREFIX
 from lango.store.sessions.window import read_rows
 from lango.store.transfer.export_format import FORMAT, VERSION, dump_line, row_to_line
 
@@ -55,6 +57,7 @@ _JOURNAL_NAMES = TOOL_JOURNAL_COLUMNS.split(", ")
 _CALLS = _MESSAGE_NAMES.index("tool_calls")
 _ROLE = _MESSAGE_NAMES.index("role")
 _TOTAL = _MESSAGE_NAMES.index("total_tokens")
+_MESSAGE_DELTA, _STATE_DELTA = (names.index("state_delta") for names in (_MESSAGE_NAMES, _STATE_NAMES))
 _RESULT = _JOURNAL_NAMES.index("result")
 
 
@@ -66,6 +69,7 @@ class ExportState(Struct):
     artifacts: list[Artifact]
     contents: list[str]
     """The hashes of the contents of its messages and artifacts."""
+    with_app_state: bool = True
     lines: int = 0
     open_calls: dict[str, bool] = {}
     """The calls of the messages read so far, and whether each has no result."""
@@ -76,15 +80,18 @@ class ExportState(Struct):
         return lines
 
 
-def begin_export(name: SessionId) -> Operation[ExportState]:
-    """Read the session and its ended turns. Raise `SessionNotFound`."""
+def begin_export(name: SessionId, with_app_state: bool = True) -> Operation[ExportState]:
+    """Read the session and its ended turns. Raise `SessionNotFound`.
+
+    Without `with_app_state`, changes of the state that all users share are left out.
+    """
     session = yield from sessions.get_session(name)
     turns = yield _TURNS, (session.key,)
     artifacts = yield from read_all_versions(session.name)
     hashes = {artifact.hash for artifact in artifacts if artifact.hash is not None}
     for place in row_ranges(session, 1, session.last_seq):
         hashes.update((yield from hashes_of_messages(*place)))
-    return ExportState(session, turns, artifacts, sorted(hashes))
+    return ExportState(session, turns, artifacts, sorted(hashes), with_app_state)
 
 
 def header_lines(export: ExportState) -> list[str]:
@@ -152,7 +159,7 @@ def event_lines(export: ExportState, first: int) -> Operation[list[str]]:
     states = yield _STATES, (session.key, 0 if first == 1 else first, last, session.revision)
     placed = [(row[0], 1, row[1], row) for row in states] + [(row[0], 0, 0, row) for row in rows]
     lines = [
-        row_to_line("state", _STATE_NAMES, row) if is_state else _message(export, row)
+        row_to_line("state", _STATE_NAMES, _shown(export, row, _STATE_DELTA)) if is_state else _message(export, row)
         for _, is_state, _, row in sorted(placed, key=lambda place: place[:3])
     ]
     return export.count(lines)
@@ -162,7 +169,16 @@ def _message(export: ExportState, row: Row) -> str:
     for call in calls_from_json(row[_CALLS]) if row[_CALLS] else ():
         export.open_calls[call_key(call.id)] = call.output is None and row[_ROLE] not in RESULT_ROLES
     columns = [name for place, name in enumerate(_MESSAGE_NAMES) if place != _TOTAL]
-    return row_to_line("message", columns, [value for place, value in enumerate(row) if place != _TOTAL])
+    shown = _shown(export, row, _MESSAGE_DELTA)
+    return row_to_line("message", columns, [value for place, value in enumerate(shown) if place != _TOTAL])
+
+
+def _shown(export: ExportState, row: Row, delta_place: int) -> Row:
+    """Return the row of an event, without changes of the app's state where they are left out."""
+    text: str | None = row[delta_place]
+    if export.with_app_state or text is None or APP_PREFIX not in text:
+        return row
+    return (*row[:delta_place], dumps(without_app_state(loads(text))), *row[delta_place + 1 :])
 
 
 def turn_lines(export: ExportState) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Parse and check a whole export before anything is written."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, assert_never, cast
 
 from msgspec import Struct, field
@@ -11,7 +11,7 @@ from lango.json_input import MAX_VALUES, TooManyValues, ValueCounter, is_nested_
 from lango.messages import ToolCall
 from lango.store.artifacts.artifacts import USER_PREFIX, check_name, row_to_artifact
 from lango.store.codec.ids import call_key, shorten
-from lango.store.codec.json_text import dumps, loads_untagged
+from lango.store.codec.json_text import dumps, loads, loads_untagged
 from lango.store.codec.records import SessionId, StoredEvent, without_temporary_state
 from lango.store.codec.rows import (
     MESSAGE_COLUMNS,
@@ -26,6 +26,7 @@ from lango.store.codec.rows import (
 from lango.store.contents import contents_of_event
 from lango.store.engine.database import Row
 from lango.store.sessions import state
+from lango.store.sessions.client_state import without_reserved_state
 from lango.store.sessions.titles import clean_title
 from lango.store.transfer.content_check import ContentCheck
 from lango.store.transfer.export_format import (
@@ -72,6 +73,7 @@ class CheckedImport(Struct):
     """The values that the lines of a session lead to."""
 
     session: SessionLine | None = None
+    credential_names: Collection[str] = ()
     last_seq: int = 0
     user_seq: int = 0
     total_tokens: int = 0
@@ -130,9 +132,14 @@ def _problem(error: ValidationError) -> str:
     return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 
-def check_lines(lines: Lines, check_event: Callable[[StoredEvent], None] | None = None) -> CheckedImport:
-    """Parse a whole export and check that its lines agree. `check_event` may refuse an event with any error."""
-    checked = CheckedImport()
+def check_lines(
+    lines: Lines, check_event: Callable[[StoredEvent], None] | None = None, credential_names: Collection[str] = ()
+) -> CheckedImport:
+    """Parse a whole export and check that its lines agree. `check_event` may refuse an event with any error.
+
+    `credential_names` are those under which tools look for credentials in the state: they are left out.
+    """
+    checked = CheckedImport(credential_names=credential_names)
     for number, line in parse_lines(lines):
         try:
             _check_order(checked, line)
@@ -169,7 +176,11 @@ def _check(checked: CheckedImport, line: Line, also: Callable[[StoredEvent], Non
             checked.contents.add(line)
         case MessageLine():
             _check_message(checked, line)
-            _check_readable(row_to_event(row_values(line, MESSAGE_COLUMNS, checked.total_tokens)), checked, also)
+            _check_readable(
+                row_to_event(row_values(line, MESSAGE_COLUMNS, checked.total_tokens, checked.credential_names)),
+                checked,
+                also,
+            )
         case StateLine():
             _require(line.seq == checked.last_seq, "seq: it stands after the newest message")
             _require(
@@ -178,7 +189,9 @@ def _check(checked: CheckedImport, line: Line, also: Callable[[StoredEvent], Non
             )
             _require_unique(checked, "event", line.event_id)
             checked.revision = line.revision
-            _check_readable(row_to_state_event(row_values(line, STATE_COLUMNS, 0)), checked, also)
+            _check_readable(
+                row_to_state_event(row_values(line, STATE_COLUMNS, 0, checked.credential_names)), checked, also
+            )
         case EndLine():
             checked.contents.finish()
             _require(
@@ -308,12 +321,14 @@ def _require_unique(checked: CheckedImport, kind: str, id_: Any) -> None:
     checked.seen.add((kind, id_))
 
 
-def row_values(line: Line, columns: str, total_tokens: int) -> Row:
-    """Return the values of some columns."""
-    return tuple(_value(line, name.strip(), total_tokens) for name in columns.split(","))
+def row_values(line: Line, columns: str, total_tokens: int, credential_names: Collection[str]) -> Row:
+    """Return the values of some columns; the state comes without what clients may not write."""
+    return tuple(_value(line, name.strip(), total_tokens, credential_names) for name in columns.split(","))
 
 
-def _value(line: Line, name: str, total_tokens: int) -> Any:
+def _value(line: Line, name: str, total_tokens: int, credential_names: Collection[str]) -> Any:
+    if name == "state_delta" and (text := line.column(name)):
+        return dumps(without_reserved_state(loads(text), credential_names))
     if name in line.json_columns:
         return line.column(name)
     if isinstance(line, MessageLine | StateLine) and name in ("event_id", "invocation_id"):

@@ -3,7 +3,7 @@
 import itertools
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from msgspec import Struct
 
@@ -84,7 +84,7 @@ def row_batches(staged: StagedSession, checked: CheckedImport, lines: Lines) -> 
     """Yield the rows of an import in batches; its turns go to `checked.turns`, for `publish_session`."""
     batch: Batch = []
     size = 0
-    for kind, row in _rows(staged, lines):
+    for kind, row in _rows(staged, lines, checked.credential_names):
         if kind == "turn":
             checked.turns.append(row)
             continue
@@ -96,7 +96,7 @@ def row_batches(staged: StagedSession, checked: CheckedImport, lines: Lines) -> 
     yield batch
 
 
-def _rows(staged: StagedSession, lines: Lines) -> Iterator[tuple[str, Row]]:
+def _rows(staged: StagedSession, lines: Lines, credential_names: Collection[str]) -> Iterator[tuple[str, Row]]:
     """Yield the rows of an import by their kind, with the key of the staged session. A content is joined first."""
     total = 0
     pieces: dict[str, list[bytes]] = {}
@@ -111,7 +111,7 @@ def _rows(staged: StagedSession, lines: Lines) -> Iterator[tuple[str, Row]]:
             yield "artifact", (staged.key, *artifact_values(line))
         elif line.kind in _TABLES:
             total += line.tokens if isinstance(line, MessageLine) else 0
-            values = row_values(line, _TABLES[line.kind][1], total)
+            values = row_values(line, _TABLES[line.kind][1], total, credential_names)
             yield line.kind, (staged.key, *values)
             if isinstance(line, MessageLine):
                 hashes = {data.hash for data in contents_of_event(row_to_event(values))}

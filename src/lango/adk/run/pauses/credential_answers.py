@@ -27,6 +27,13 @@ from lango.store.tool_calls.credential_requests import CredentialRequest
 _MAX_CHARACTERS = 16_384
 _OAUTH2 = ("oauth2", "openIdConnect")
 _KINDS = (*_OAUTH2, "apiKey", "http")
+_TYPES = {
+    "oauth2": {AuthCredentialTypes.OAUTH2, AuthCredentialTypes.OPEN_ID_CONNECT},
+    "openIdConnect": {AuthCredentialTypes.OAUTH2, AuthCredentialTypes.OPEN_ID_CONNECT},
+    "apiKey": {AuthCredentialTypes.API_KEY},
+    "http": {AuthCredentialTypes.HTTP},
+}
+"""The types of credentials that answer a request of each kind. A service account is the operator's, never a user's."""
 _HOW_TO_OAUTH2 = (
     "open the address of the request, and send the address that you are sent to afterwards: it has a code and a state"
 )
@@ -63,10 +70,8 @@ def _credential(kind: str, config: AuthConfig, value: Any, kept: Mapping[str, An
     if kind not in _KINDS:
         return _access_allowed(config, members, value)
     if members is not None and (shaped := _in_adk_shape(members)) is not None:
-        if kind in _OAUTH2:
-            return _from_adk_oauth2(config, shaped, kept)
-        _require(_has_secret(shaped), "the credential is empty")
-        return shaped
+        _require(shaped.auth_type in _TYPES[kind], f"the answer is no credential of the type {kind}")
+        return _from_adk_oauth2(config, shaped, kept) if kind in _OAUTH2 else _from_adk_secret(config, shaped)
     match cast("Any", members or value):
         case {"code": str(code), "state": str(state)} if kind in _OAUTH2:
             return _from_code(config, code, state, kept)
@@ -127,6 +132,17 @@ def _access_allowed(config: AuthConfig, members: dict[str, Any] | None, value: A
     return AuthCredential(auth_type=_auth_type(config), oauth2=requested.model_copy(update=update))
 
 
+def _from_adk_secret(config: AuthConfig, shaped: AuthCredential) -> AuthCredential:
+    """Return the key, token or password of an answer, and nothing else that came with it, such as headers."""
+    if shaped.auth_type is AuthCredentialTypes.API_KEY:
+        _require(bool(shaped.api_key), "the credential is empty")
+        return AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key=shaped.api_key)
+    given = shaped.http.credentials if shaped.http is not None else HttpCredentials()
+    _require(bool(given.token or given.password), "the credential is empty")
+    secret = HttpCredentials(username=given.username, password=given.password, token=given.token)
+    return AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=HttpAuth(scheme=_scheme(config), credentials=secret))
+
+
 def _from_adk_oauth2(config: AuthConfig, shaped: AuthCredential, kept: Mapping[str, Any]) -> AuthCredential:
     given = shaped.oauth2
     if given is None:
@@ -185,11 +201,6 @@ def _requested(config: AuthConfig) -> OAuth2Auth:
 def _auth_type(config: AuthConfig) -> AuthCredentialTypes:
     credential = config.exchanged_auth_credential or config.raw_auth_credential
     return credential.auth_type if credential is not None else AuthCredentialTypes.OAUTH2
-
-
-def _has_secret(credential: AuthCredential) -> bool:
-    http = credential.http.credentials if credential.http is not None else None
-    return bool(credential.api_key or (http is not None and (http.token or http.password)))
 
 
 def _query(address: str) -> dict[str, str]:

@@ -183,10 +183,12 @@ async def export_session(
 ) -> StreamingResponse:
     """Export a session with all its data, as a backup or for an import, or its conversation as a document to share.
 
-    The HTML page needs nothing else, and runs no script.
+    The HTML page needs nothing else, and runs no script. What the session's events changed in `app:` state is exported
+    for the users in the setting `server.operators` only.
     """
     if format == "jsonl":
-        parts = context.sessions.export_lines(session_id, user_id=caller.user_id)
+        with_app_state = context.authenticator.is_operator(caller)
+        parts = context.sessions.export_lines(session_id, user_id=caller.user_id, with_app_state=with_app_state)
     else:
         parts = context.sessions.export_document(session_id, format, user_id=caller.user_id)
     first = await anext(parts)  # raises for a missing session before the response starts

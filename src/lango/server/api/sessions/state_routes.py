@@ -120,5 +120,5 @@ async def set_state(session_id: SessionIdPath, new: NewState, caller: CurrentCal
         message = "app: state belongs to every user: only the users in the setting server.operators may set it"
         raise ApiError(403, "NotAnOperator", message)
     if new.delta:
-        await change_state(context.store, session.name, new.delta)
+        await change_state(context.store, session.name, new.delta, context.runtime.app.credential_names)
     return await read_state(session_id, caller, context)

@@ -18,6 +18,7 @@ from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, RecordView, Session
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.store.codec.json_text import loads, to_client_json
 from lango.store.codec.records import as_datetime
+from lango.store.sessions.client_state import without_app_state
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 
@@ -224,6 +225,5 @@ async def read_stored_event(
     session = await context.get_session(caller, session_id)
     stored = await traced_event(context.store, session.name, seq)
     if not context.authenticator.is_operator(caller):
-        shown = {name: value for name, value in stored["state_delta"].items() if not name.startswith("app:")}
-        stored = stored | {"state_delta": shown}
+        stored = stored | {"state_delta": without_app_state(stored["state_delta"])}
     return await large_response(lambda: StoredEventView.from_stored(stored).model_dump(mode="json"))

@@ -188,8 +188,8 @@ async def create_session_with_id(
 
 async def _create(context: ServerContext, caller: Caller, new: NewAdkSession) -> Response:
     check_may_set_state(context, caller, new.state)
-    name = SessionId(context.runtime.app_name, caller.user_id, (new.session_id or "").strip() or str(uuid.uuid4()))
-    record = await context.store.write(sessions.create_session, name, new.state, time.time())
+    id_ = (new.session_id or "").strip() or str(uuid.uuid4())  # ADK's ids have dashes
+    record = await context.sessions.create(id_, user_id=caller.user_id, state=new.state)
     return await large_response(lambda: _to_json(context, caller, record))
 
 
@@ -224,7 +224,7 @@ async def update_session(session_id: IdPath, change: StateChange, caller: PathUs
     # ADK's answer shows temporary state, which is not stored
     temporary = {name: value for name, value in change.state_delta.items() if name.startswith("temp:")}
     name = SessionId(context.runtime.app_name, caller.user_id, session_id)
-    await change_state(context.store, name, change.state_delta)
+    await change_state(context.store, name, change.state_delta, context.runtime.app.credential_names)
     return await _session_with_events(context, caller, session_id, temporary)
 
 
@@ -332,7 +332,7 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
         files = await context.load_files(caller, request.session_id, message.files)
         submitted = SubmittedMessage(message.text, files, request.state_delta or {}, request=TurnRequest(key))
         turn = await context.turns.submit(caller, request.session_id, submitted)
-        return RunEvents(context, [turn], known if answers_input else ())
+        return RunEvents(context, caller, [turn], known if answers_input else ())
     if request.state_delta:
         raise ApiError(400, "BadRequest", "stateDelta: send it with a text, or by PATCH between two turns")
     if message.results:
@@ -342,7 +342,7 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
             will_continue.pop() if len(will_continue) == 1 else None,
             request=TurnRequest(key),
         )
-        return RunEvents(context, [await context.turns.submit(caller, request.session_id, results)], known)
+        return RunEvents(context, caller, [await context.turns.submit(caller, request.session_id, results)], known)
     answers: list[Submission] = [
         SubmittedApproval(
             adk_server.call_of_approval_request(stored, answer.request_id) or answer.request_id,
@@ -355,4 +355,4 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
     answers += [SubmittedInput(*answer, request=TurnRequest(key)) for answer in message.inputs]
     answers += [SubmittedCredential(*answer, request=TurnRequest(key)) for answer in message.credentials]
     turns = [await context.turns.submit(caller, request.session_id, answer) for answer in answers]
-    return RunEvents(context, turns, known)
+    return RunEvents(context, caller, turns, known)

@@ -7,6 +7,7 @@ from typing import Any
 from lango.adk.services import adk_server
 from lango.events import TextDelta, TextWithdrawn, ThoughtDelta, TurnDone, TurnError, TurnEvent
 from lango.server.context import ServerContext
+from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store.sessions.window import read_session_events
 from lango.store.turns.turns import TurnRecord, read_turn
@@ -20,8 +21,11 @@ AdkEvent = dict[str, Any]
 class RunEvents:
     """The events that turns store, in ADK's form."""
 
-    def __init__(self, context: ServerContext, turns: Sequence[TurnRef], known: Iterable[str] = ()) -> None:
+    def __init__(
+        self, context: ServerContext, caller: Caller, turns: Sequence[TurnRef], known: Iterable[str] = ()
+    ) -> None:
         self._context = context
+        self._with_app_state = context.authenticator.is_operator(caller)
         self._turns = turns
         self._sent_ids = set(known)
 
@@ -64,7 +68,9 @@ class RunEvents:
         } - self._sent_ids
         self._sent_ids |= new_ids
         await self._context.store.load_files(event for event in found[1] if event.event_id in new_ids)
-        events = adk_server.stored_to_json(found[1], self._context.runtime.app_name)
+        events = adk_server.stored_to_json(
+            found[1], self._context.runtime.app_name, with_app_state=self._with_app_state
+        )
         return [event for event in events if event["id"] in new_ids and event["author"] != "user"]
 
 

@@ -44,6 +44,7 @@ from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store import SessionId, SessionRecord
+from lango.store.sessions.client_state import check_client_state
 from lango.store.sessions.sessions import find_session
 from lango.store.tool_calls.client_calls import read_client_calls
 from lango.store.tool_calls.credential_requests import read_credential_requests
@@ -98,6 +99,7 @@ async def submit_run(
     name = SessionId(context.runtime.app_name, caller.user_id, run_input.thread_id)
     session = await context.store.read(find_session, name)
     state_delta = await asyncio.to_thread(changed_keys, sent, session)
+    check_client_state(state_delta, context.runtime.app.credential_names)
     return await _submit(context, caller, run_input, session, state_delta), state_delta
 
 
