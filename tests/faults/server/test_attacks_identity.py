@@ -1,4 +1,4 @@
-"""Attack 21 of credentials: a client that writes credentials into the state, or answers with one of another kind.
+"""Attacks on the identity of the server: clients that write credentials, or answer with one of another kind.
 
 Each of them would make the server fetch a token with its own identity, or send a request to an address of the attacker.
 The token endpoint counts these requests: there are none.
@@ -21,6 +21,7 @@ from websockets.asyncio.client import connect
 
 from lango.store import NewEvent, SessionId, Store
 from lango.store.sessions.sessions import get_session
+from tests.agents.parts import add_api_key
 from tests.e2e.server.test_credentials import KEY, MODULE, ask, give
 from tests.e2e.server.test_human_input import one_interrupt, run_agui
 from tests.support.servers import credential_agent, thread_server
@@ -261,3 +262,42 @@ async def test_attack_21_an_answer_has_the_kind_that_was_asked_for(attacked: Att
 async def _agui_request(client: httpx.AsyncClient) -> str:
     first = RunAgentInput(thread_id="a", run_id="r1", messages=[UserMessage(id="m1", content="key")])
     return one_interrupt(await run_agui(client, first)).id
+
+
+async def test_attack_6_state_of_the_app_that_a_tool_sets_is_for_operators_only(tmp_path: Path, store_url: str) -> None:
+    async with Store(store_url) as store:
+        keys = [(await add_api_key(store, user))[1] for user in ("bob", "ada")]
+    settings = 'auth = "keys"\noperators = ["ada"]'
+    with serving(tmp_path, store_url, server=settings) as server:
+        for user, key in zip(("bob", "ada"), keys, strict=True):
+            async with server.client(Authorization=f"Bearer {key}") as client:
+                assert (await client.post("/v1/sessions", json={"id": "s"})).status_code == 201
+                [app] = (await client.get("/list-apps")).json()
+                message = {"role": "user", "parts": [{"text": "call count"}]}
+                body = {"appName": app, "userId": user, "sessionId": "s", "newMessage": message}
+                own = f"/apps/{app}/users/{user}/sessions"
+                run = RunAgentInput(thread_id="s", run_id="r", messages=[UserMessage(id="m", content="call count")])
+                answers = {
+                    "/run": await client.post("/run", json=body),
+                    "/run_sse": await client.post("/run_sse", json=body | {"streaming": True}),
+                    "/apps get": await client.get(f"{own}/s"),
+                    "/apps patch": await client.patch(f"{own}/s", json={"stateDelta": {"a": 1}}),
+                    "export": await client.get("/v1/sessions/s/export"),
+                }
+                public = {
+                    "/agui": await client.post("/agui", json=run.model_dump(mode="json", by_alias=True)),
+                    "session": await client.get("/v1/sessions/s"),
+                    "fork": await client.post("/v1/sessions/s/fork"),
+                    "export as html": await client.get("/v1/sessions/s/export?format=html"),
+                    "export as markdown": await client.get("/v1/sessions/s/export?format=markdown"),
+                    "eval set": await client.get("/v1/sessions/s/evalset"),
+                }
+                for name, answer in (answers | public).items():
+                    assert answer.status_code < 300, (name, answer.text)
+                    assert "user:seen" in answer.text or name not in answers, name
+                shown = {name for name, answer in (answers | public).items() if "app:seen" in answer.text}
+                assert shown == (set() if user == "bob" else set(answers))
+                export = answers["export"].text
+                headers = {"Content-Type": "application/x-ndjson"}
+                made = await client.post("/v1/sessions/import?id=copy", content=export, headers=headers)
+                assert made.status_code == 201, made.text

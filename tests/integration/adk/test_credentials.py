@@ -211,7 +211,7 @@ async def test_an_answer_counts_once(store_url: str, oauth: OAuthServer) -> None
 
 async def test_a_request_expires(store_url: str, oauth: OAuthServer) -> None:
     settings = settings_for(store_url)
-    soon = settings.credentials.model_copy(update={"request_expires_s": 0.05})
+    soon = settings.credentials.model_copy(update={"request_expires_s": 2.0})
     async with open_runtime(settings.model_copy(update={"credentials": soon}), root_agent=agent(oauth)) as runtime:
         request = await ask(runtime)
         address = await oauth.allow(request.auth_url)

@@ -2,21 +2,27 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import uvicorn
+from google.adk.tools.openapi_tool.auth.credential_exchangers.service_account_exchanger import (
+    ServiceAccountCredentialExchanger,
+)
 from mcp.server.mcpserver import MCPServer
 from starlette.requests import Request
 from starlette.responses import Response
 
 from lango import Settings, open_runtime
-from lango.errors import ConfigError, MissingCredentials
+from lango.errors import ConfigError, MissingCredentials, StateRefused
 from lango.events import CredentialNeeded, ToolEnd, TurnDone
 from lango.messages import ToolCall
+from lango.store import SessionId
 from lango.store.credentials.secret_box import KEY_VARIABLE, new_key
+from lango.store.sessions.sessions import create_session
 from lango.testing import ScriptedProvider
 from tests.agents.parts import collect
 from tests.support.servers.oauth_server import CLIENT_ID, OAuthServer, oauth_server
@@ -125,6 +131,33 @@ async def test_each_user_allows_the_access_with_their_own_account(
             [end] = [event for event in events if isinstance(event, ToolEnd)]
             assert "of alice" in str(end.result)
             assert [one.key for one in await runtime.credentials.list(user_id="alice")] == ["mcp:mail"]
+
+
+async def test_attack_21_no_credential_of_a_client_reaches_the_server(
+    oauth: OAuthServer, monkeypatch: pytest.MonkeyPatch, store_url: str
+) -> None:
+    """A token of the server's own identity would be sent to it; one that is stored in clear is not used either."""
+    monkeypatch.setenv("MAIL_SECRET", oauth.client_secret)
+    exchanged: list[Any] = []
+    monkeypatch.setattr(
+        ServiceAccountCredentialExchanger, "exchange_credential", lambda *given: exchanged.append(given[-1])
+    )
+    account = {"use_default_credential": True, "scopes": ["all"]}
+    credential = {"auth_type": "serviceAccount", "service_account": account}
+    provider = ScriptedProvider([ToolCall("c1", "mailbox", {}), "done"])
+    with mcp_server(oauth) as url:
+        own = settings(url, oauth=with_oauth(oauth))
+        own = own.model_copy(update={"store": own.store.model_copy(update={"url": store_url})})
+        async with open_runtime(own, provider=provider) as runtime:
+            assert "mcp:mail" in runtime.app.credential_names
+            for state in ({"mcp:mail": credential}, {"mcp:mail": "a token"}, {"user:mcp:mail": "a token"}):
+                with pytest.raises(StateRefused, match="mcp:mail"):
+                    await runtime.sessions.create("s", state=state)
+            name = SessionId(runtime.app_name, "user", "s")
+            await runtime.store.write(create_session, name, {"mcp:mail": credential}, time.time())
+            events = await collect(runtime.stream("s", "whose?"))
+    assert [event.message for event in events if isinstance(event, CredentialNeeded)] == ["the MCP server mail"]
+    assert exchanged == []
 
 
 async def test_a_missing_variable_is_named_at_the_start() -> None:

@@ -65,8 +65,8 @@ async def import_session(
 ) -> SessionRecord:
     """Create a session from the lines of an export; the app, the user and the id default to those of the export.
 
-    Credentials and names that ADK reserves are left out of its state, `credential_names` too. `progress` is called, from
-    any thread, with the share of the work that is done, from 0 to 1, once the lines are read.
+    Credentials and names that ADK reserves are left out of its state, `credential_names` too. `progress` is called,
+    from any thread, with the share of the work that is done, from 0 to 1, once the lines are read.
     """
     with tempfile.SpooledTemporaryFile(max_size=_MAX_IN_MEMORY_BYTES) as file:
         if isinstance(lines, AsyncIterable):
