@@ -139,9 +139,11 @@ async def test_attack_21_no_credential_of_a_client_reaches_the_server(
     """A token of the server's own identity would be sent to it; one that is stored in clear is not used either."""
     monkeypatch.setenv("MAIL_SECRET", oauth.client_secret)
     exchanged: list[Any] = []
-    monkeypatch.setattr(
-        ServiceAccountCredentialExchanger, "exchange_credential", lambda *given: exchanged.append(given[-1])
-    )
+
+    def exchange(*given: Any) -> None:
+        exchanged.append(given)
+
+    monkeypatch.setattr(ServiceAccountCredentialExchanger, "exchange_credential", exchange)
     account = {"use_default_credential": True, "scopes": ["all"]}
     credential = {"auth_type": "serviceAccount", "service_account": account}
     provider = ScriptedProvider([ToolCall("c1", "mailbox", {}), "done"])
