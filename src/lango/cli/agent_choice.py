@@ -4,10 +4,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from lango.cli.terminal_text import printable
-from lango.errors import UsageError
+from lango.errors import LangoError, UsageError
 
 if TYPE_CHECKING:
     from lango.config import Settings
+    from lango.store import Store
 
 
 def choose_agent(settings: "Settings", path: str | None, name: str | None) -> "Settings":
@@ -47,3 +48,16 @@ def _ask(names: list[str]) -> str:
         if answer.isdecimal() and 0 < int(answer) <= len(names):
             return names[int(answer) - 1]
         print(f"type a number from 1 to {len(names)}, or a name", file=sys.stderr)
+
+
+async def configured_apps(settings: "Settings", path: str | None, store: "Store") -> set[str] | None:
+    """Return the names of the apps at a path, or of the configured one; None if an agent cannot be loaded."""
+    from lango.config.agent_files import find_agents
+    from lango.runtime.app_names import load_agents, load_named_agent
+
+    try:
+        if path is not None:
+            return {loaded.app_name for loaded, _ in load_agents(settings, find_agents(path))}
+        return {(await load_named_agent(settings, store))[0].app_name}
+    except LangoError:
+        return None

@@ -19,6 +19,7 @@ from lango.cli.commands.data import (
     sessions,
     sessions_trace,
     sessions_transfer,
+    turns,
 )
 from lango.cli.commands.setup import db, doctor, init, keys, models
 from lango.cli.process_setup import reopen_closed_streams
@@ -42,6 +43,7 @@ sessions.app.command("trace")(sessions_trace.trace)
 sessions.app.command("export")(sessions_transfer.export)
 sessions.app.command("import")(sessions_transfer.import_)
 app.add_typer(sessions.app, name="sessions")
+app.add_typer(turns.app, name="turns")
 app.add_typer(inbox.app, name="inbox")
 app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(memory.app, name="memory")

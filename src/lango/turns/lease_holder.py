@@ -62,7 +62,7 @@ class LeaseHolder:
                 try:
                     leases = await self._store.write(lease.beat, self.owner.name)
                 except LangoError as error:
-                    _log.warning("the heartbeat of this process failed: %s", error)
+                    self._store.outages.warn(f"the heartbeat of this process failed: {error}")
                 else:
                     self._stop_cancelled({(held.session_key, held.turn): held for held in leases}, known)
                 await asyncio.sleep(HEARTBEAT_S)
@@ -133,14 +133,14 @@ async def interrupt_dead_turns(
     return count
 
 
-async def retry_until_stored(write: Callable[[], Coroutine[Any, Any, object]], turn: str) -> None:
+async def retry_until_stored(store: Store, write: Callable[[], Coroutine[Any, Any, object]], turn: str) -> None:
     """Repeat a write until the store accepts it: otherwise the turn's session would stay busy."""
     while True:
         await asyncio.sleep(POLL_S)
         try:
             await write()
         except StoreError as error:
-            _log.warning("%s could not be ended yet: %s", turn, error)
+            store.outages.warn(f"{turn} could not be ended yet: {error}")
         else:
             return
 

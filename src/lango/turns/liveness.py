@@ -56,7 +56,7 @@ class LivenessMonitor:
 
     def is_gone(self, owner: str, heartbeat: int) -> bool:
         """Whether an owner is gone: dead, or without a heartbeat for too long. A released turn has no owner."""
-        standing = _standing_here(owner)
+        standing = standing_of_owner(owner)
         if standing in ("gone", "own"):
             return standing == "gone"
         last, since = self._last_heartbeats.get(owner, (None, 0.0))
@@ -75,7 +75,7 @@ class LivenessMonitor:
         self._last_heartbeats = {owner: last for owner, last in self._last_heartbeats.items() if last[1] > since}
 
 
-def _standing_here(owner: str) -> Literal["own", "gone", "exists", "unknown"]:
+def standing_of_owner(owner: str) -> Literal["own", "gone", "exists", "unknown"]:
     """Return what this machine knows of an owner: if it exists or is not known here, its heartbeat decides."""
     if not owner:
         return "gone"  # it was released
@@ -85,6 +85,12 @@ def _standing_here(owner: str) -> Literal["own", "gone", "exists", "unknown"]:
     if int(pid) == os.getpid() and started == _process_started(os.getpid()):
         return "own" if token in _live_tokens else "gone"
     return "exists" if _process_exists(int(pid)) and _process_started(int(pid)) == started else "gone"
+
+
+def place_of_owner(owner: str) -> str:
+    """Return the machine and the process of an owner, for people."""
+    machine, pid, *_ = [*owner.split("|"), ""]
+    return f"{machine.partition('/')[0]}, process {pid}"
 
 
 @functools.cache

@@ -285,3 +285,26 @@ async def test_attack_20_clients_that_do_not_read_hold_no_connection_of_the_stor
             ready = await client.get("/readyz")
             for shown in (answer.text, ready.text):
                 assert "lango-pg-" not in shown, "a client does not learn where the database is"
+
+
+async def test_f7_readiness_names_a_database_that_became_read_only(
+    postgres_url: str, tmp_path: Path, admin: Any
+) -> None:
+    """As after a failover that left the address at the standby."""
+    database = await admin.fetchval("SELECT current_database()")
+    with serving(tmp_path, postgres_url) as server:
+        async with server.client() as client:
+            assert (await client.get("/readyz")).status_code == 200
+            try:
+                await admin.execute(f'ALTER DATABASE "{database}" SET default_transaction_read_only = on')
+                await admin.execute(
+                    "SELECT pg_terminate_backend(pid, 10_000) FROM pg_stat_activity WHERE datname = current_database() "
+                    "AND application_name = 'lango'"
+                )
+                ready = await client.get("/readyz")
+                assert ready.status_code == 503
+                said = ready.json()["checks"]["database"]
+                assert said == "StoreUnavailable: PostgreSQL is read-only: point the store's URL at the primary"
+                assert (await client.get("/v1/sessions")).status_code == 200, "reads continue"
+            finally:
+                await admin.execute(f'ALTER DATABASE "{database}" RESET default_transaction_read_only')

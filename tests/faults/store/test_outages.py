@@ -15,7 +15,7 @@ from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.store import SessionId, Store
 from lango.store.engine.database import Operation
-from lango.store.engine.outages import wait_for_database
+from lango.store.engine.outages import Outages, wait_for_database
 from lango.store.engine.sqlite import SqliteDatabase
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.sessions import create_session, find_session
@@ -178,6 +178,47 @@ async def test_an_ordinary_event_with_unknown_outcome_is_recognised_later(
         again = await store.append(session.key, NAME, 0, one, last_seq=0)
         assert (again.seq, again.repeated) == (1, True)
         assert await store.read(check_session, NAME) == []
+
+
+async def test_an_outage_is_logged_when_it_begins_and_ends_and_seldom_in_between(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lango.store.engine.outages._DELAYS_S", (0.0,))
+    monkeypatch.setattr("lango.store.engine.outages._WARNING_INTERVAL_S", float("inf"))
+    outages, attempts = Outages(TIMEOUT_S, TIMEOUT_S), iter(range(100))
+
+    async def attempt() -> str:
+        match next(attempts):
+            case 49:
+                monkeypatch.setattr("lango.store.engine.outages._WARNING_INTERVAL_S", 0.0)
+            case 50:
+                monkeypatch.setattr("lango.store.engine.outages._WARNING_INTERVAL_S", float("inf"))
+            case 99:
+                return "there"
+            case _:
+                pass
+        raise StoreUnavailable("it is away", retry_after_s=1.0)
+
+    assert await outages.retry(attempt, writes=True) == "there"
+    first, in_between, last = [record.getMessage() for record in caplog.records]
+    assert first.startswith("it is away; trying again")
+    assert in_between.endswith("(48 more failures before)")
+    assert last == "the database is available again (49 failures were not logged)"
+
+
+async def test_reads_that_succeed_do_not_end_an_outage_of_writes() -> None:
+    outages = Outages(0.0, 0.0)
+
+    async def attempt() -> None:
+        raise StoreUnavailable("the disk is full", retry_after_s=1.0)
+
+    with pytest.raises(StoreUnavailable):
+        await outages.retry(attempt, writes=True)
+    outages.database_available(wrote=False)
+    assert (outages.is_away, outages.recovered_at) == (True, 0.0)
+    outages.database_available(wrote=True)
+    assert not outages.is_away
+    assert outages.recovered_at > 0
 
 
 # -- rows of transactions -----------------------------------------------------------------------------------------

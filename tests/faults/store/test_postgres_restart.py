@@ -101,6 +101,7 @@ async def test_a_turn_continues_after_a_restart_of_the_server(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     gate, leaps = Gate(), Leaps(monkeypatch)
+    monkeypatch.setattr("lango.store.engine.outages._WARNING_INTERVAL_S", 0.0)  # the log has every attempt
     provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "here I am"])
     async with open_runtime(settings_for(own_server.get_uri()), provider=provider, tools=[gate.tool]) as runtime:
         turn = await runtime.submit("s", "go")

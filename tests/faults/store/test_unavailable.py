@@ -298,7 +298,12 @@ def use_a_read_only_file(pipe: Connection, path: str) -> None:
         except LangoError as error:
             pipe.send((type(error).__name__, str(error)))
         pipe.send(await session.check())
+        try:
+            await session.database.probe()
+        except StoreUnavailable as error:
+            pipe.send(str(error))
         Path(path).chmod(0o644)
+        await session.database.probe()
         pipe.send((await session.append(), await session.check()))
         await session.database.close()
 
@@ -322,5 +327,6 @@ async def test_f7_a_read_only_file_is_read_and_is_written_once_it_is_writable(tm
         f"no right to read and write {path}: change its rights, or use another path",
     )
     assert worker.recv() == 1
+    assert worker.recv() == "lango.db is read-only: change its rights or those of its disk; reads continue"
     assert worker.recv() == (2, 2), "no restart needed"
     worker.join()

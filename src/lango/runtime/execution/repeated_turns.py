@@ -28,7 +28,7 @@ async def replay_turn(running: RunningTurn, store: Store, is_gone: OwnerIsGone) 
     answers = await store.read(read_turn_texts, turn.session_key, turn.turn)
     running.answer = "".join(stored.message.content for stored in answers if stored.message)
     late = record.status != "interrupted" and not is_gone(record.owner, record.heartbeat)
-    async for event in _read_event_log(store, turn, running.events[-1].id, _LATE_EVENTS_S if late else 0):
+    async for event in follow_event_log(store, turn, running.events[-1].id, _LATE_EVENTS_S if late else 0):
         if isinstance(event, TurnError) and event.fatal:
             running.error = error_by_name(event.error, event.message)
         if isinstance(event, TurnDone):
@@ -46,9 +46,15 @@ async def read_logged_events(store: Store, turn: Turn) -> list[TurnEvent]:
     return events
 
 
-async def _read_event_log(store: Store, turn: Turn, after_id: int, late_s: float) -> AsyncGenerator[TurnEvent, None]:
-    """Read the events of a finished turn from the event log; the last ones may be stored shortly after its end."""
-    deadline = asyncio.get_running_loop().time() + late_s
+async def follow_event_log(
+    store: Store, turn: Turn, after_id: int = 0, late_s: float = _LATE_EVENTS_S
+) -> AsyncGenerator[TurnEvent, None]:
+    """Yield the events of a turn of any process from the event log, to its end.
+
+    The last ones may be stored up to `late_s` after the end of the turn.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline: float | None = None
     while True:
         page = await store.read(read_event_log, turn.session_key, turn.turn, after_id)
         for logged in page.events:
@@ -60,7 +66,9 @@ async def _read_event_log(store: Store, turn: Turn, after_id: int, late_s: float
             raise SessionNotFound("the session was deleted meanwhile")
         if page.events:
             continue
-        if asyncio.get_running_loop().time() >= deadline:
+        if deadline is None and page.turn.status not in _OPEN:
+            deadline = clock() + late_s
+        if deadline is not None and clock() >= deadline:
             await store.write(append_final_events, turn.session_key, turn.turn)
         else:
             await asyncio.sleep(lease_holder.POLL_S / 10)

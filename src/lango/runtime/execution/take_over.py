@@ -9,6 +9,7 @@ from typing import Literal
 
 from lango.errors import StoreError
 from lango.store import SessionId, Store
+from lango.store.engine.outages import do_not_wait_for_database
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.lease import Orphan, ResumeReason, TakenOver, forget_owner, read_orphans, take_over
 from lango.turns.liveness import OwnerIsGone
@@ -59,7 +60,7 @@ class TakeOverLoop:
             try:
                 await self._take_over_orphans()
             except StoreError as error:
-                _log.warning("turns of other processes could not be checked: %s", error)
+                self._store.outages.warn(f"turns of other processes could not be checked: {error}")
             await self._changed.wait(POLL_S)
 
     async def _take_over_orphans(self) -> None:
@@ -71,6 +72,9 @@ class TakeOverLoop:
             for orphan in orphans
         }
         abandoned = [orphan for orphan in orphans if gone[orphan.open_turn.owner]]
+        if abandoned and self._store.outages.is_away:
+            await self._store.write(forget_owner, "")  # any write: once one succeeds, silence counts from then on
+            return
         sessions = [list(turns) for _, turns in groupby(abandoned, lambda orphan: orphan.session_key)]
         if sessions:
             detected_at = asyncio.get_running_loop().time()
@@ -93,7 +97,8 @@ class TakeOverLoop:
                 _log.warning("interrupted turn %s of session %s: its process is gone", open_turn.turn, name.id)
             return
         reason: ResumeReason = "crash" if open_turn.owner else "handover"
-        taken = await self._store.write(take_over, orphan.session_key, open_turn, self._owner, reason, time.time())
+        with do_not_wait_for_database():  # after an outage its owner may be there again
+            taken = await self._store.write(take_over, orphan.session_key, open_turn, self._owner, reason, time.time())
         if taken is not None:
             _log.info("took over turn %s of session %s after a %s", open_turn.turn, name.id, reason)
             await self._resume(name, taken, reason, detected_at)

@@ -220,8 +220,11 @@ class TurnRunner:
             if isinstance(error, FencedWrite) and not ended:
                 error = TurnReleased("another process took this turn over, and goes on with it")
         except StoreError as failed:
-            error = error or failed
-            self._spawn(retry_until_stored(write, f"turn {running.turn.turn}"))
+            if error is None:
+                error, outcome = failed, "failed"
+                del extra["done"]
+                extra["error"] = {"type": type(error).__name__, "message": str(error)}
+            self._spawn(retry_until_stored(self._store, write, f"turn {running.turn.turn}"))
         if error is not None:
             running.fail(error)
         else:

@@ -217,7 +217,7 @@ class TurnSupervisor:
         abandoned = (session.key, session.name, self.owner.name, turn_input.entry.invocation_id, time.time())
         self.spawn(
             retry_until_stored(
-                lambda: self._store.write(abandon_turn, *abandoned), f"a turn of session {session.name.id}"
+                self._store, lambda: self._store.write(abandon_turn, *abandoned), f"a turn of session {session.name.id}"
             )
         )
 
@@ -226,7 +226,9 @@ class TurnSupervisor:
         released = (session.key, self.owner.name, turn_input.entry.invocation_id)
         self.spawn(
             retry_until_stored(
-                lambda: self._store.write(release_invocation, *released), f"a turn of session {session.name.id}"
+                self._store,
+                lambda: self._store.write(release_invocation, *released),
+                f"a turn of session {session.name.id}",
             )
         )
 
@@ -237,7 +239,9 @@ class TurnSupervisor:
         turn, owner = running.turn, self.owner.name
         self.spawn(
             retry_until_stored(
-                lambda: self._store.write(release_turn, turn.session_key, turn.turn, owner), f"turn {turn.turn}"
+                self._store,
+                lambda: self._store.write(release_turn, turn.session_key, turn.turn, owner),
+                f"turn {turn.turn}",
             )
         )
         return None
@@ -260,7 +264,7 @@ class TurnSupervisor:
                 await finish_despite_cancel(end())
         except StoreError as error:
             _log.warning("turn %s could not be withdrawn yet: %s", turn.turn, error)
-            self.spawn(retry_until_stored(end, f"turn {turn.turn}"))
+            self.spawn(retry_until_stored(self._store, end, f"turn {turn.turn}"))
 
     async def _end_withdrawn_turn(self, running: RunningTurn) -> None:
         """Withdraw a turn that did not start, or release it; a replayed one is left to the process that runs it."""

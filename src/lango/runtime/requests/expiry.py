@@ -4,7 +4,6 @@ The requests, and their expiry times, are stored by `lango.store.tool_calls.appr
 """
 
 import asyncio
-import logging
 import time
 from contextlib import suppress
 
@@ -13,8 +12,6 @@ from lango.store import SessionId, Store
 from lango.store.sessions.sessions import find_session
 from lango.store.tool_calls import approvals
 from lango.store.tool_calls.approvals import expire_approvals
-
-_log = logging.getLogger("lango.runtime")
 
 _MAX_WAIT_S = 60.0
 """Requests of other processes expire, too, and those processes may be gone by then."""
@@ -50,7 +47,7 @@ class ApprovalExpiry:
             try:
                 wait_s = await self._expire_due()
             except StoreError as error:
-                _log.warning("approval requests could not be checked for expiry: %s", error)
+                self._store.outages.warn(f"approval requests could not be checked for expiry: {error}")
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._wake.wait()

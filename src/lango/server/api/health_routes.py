@@ -21,9 +21,9 @@ async def healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@router.get("/readyz", responses={503: {"description": "Not ready; the body names the failed check."}})
+@router.get("/readyz", responses={503: {"description": "Not ready; the body says which check failed, and why."}})
 async def readyz(context: Context) -> JsonResponse:
-    """Report whether the server can answer messages: the agent is built and the database can be read."""
+    """Report whether the server can answer messages: the agent is built, the database can be read and written."""
     checks = {
         "agent": "ok",
         "database": await _probe_database(context),
@@ -38,7 +38,7 @@ async def _probe_database(context: ServerContext) -> str:
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
             await context.store.probe()
     except (StoreError, TimeoutError) as error:
-        return type(error).__name__
+        return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return "ok"
 
 

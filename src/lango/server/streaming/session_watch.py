@@ -5,7 +5,6 @@ second for each user with an open page, however many pages are open.
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -15,8 +14,6 @@ from lango.store import SessionRecord, Store
 from lango.store.sessions.sessions import list_session_page
 from lango.store.tool_calls.inbox import Place, read_inbox_places
 from lango.turns.synchronization import Notifier
-
-_log = logging.getLogger("lango.server")
 
 _POLL_S = 1.0
 _COMPARED_SESSIONS = 25
@@ -57,7 +54,7 @@ class UserWatch:
                 self._compare(await self._store.read(list_session_page, *self._owner, limit=_COMPARED_SESSIONS))
                 self._compare_inbox(await self._store.read(read_inbox_places, *self._owner, _COMPARED_ITEMS))
             except StoreError as error:
-                _log.warning("sessions could not be polled: %s", error)
+                self._store.outages.warn(f"sessions could not be polled: {error}")
             await asyncio.sleep(_POLL_S)
 
     def _compare(self, page: Sequence[SessionRecord]) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from lango.errors import LangoError, MissingDependency, OutcomeUnknown, StoreError, StoreUnavailable, StoreUrlError
 from lango.store.engine.changes import ChangeSubscription, Subscriptions
-from lango.store.engine.database import Dialect, Operation, RollBack, SingleStatementWrite, ping
+from lango.store.engine.database import Dialect, Operation, RollBack, SingleStatementWrite
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
 from lango.store.engine.postgres_notify import Notifications, channel_name
 from lango.store.engine.postgres_writes import (
@@ -35,6 +35,7 @@ _IDLE_IN_TRANSACTION_S = 10.0
 _TRANSACTION_S = 30.0
 _LONGEST_SCHEMA = 63
 _HAS_TABLES = "SELECT to_regclass($1) IS NOT NULL"
+_READ_ONLY = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean"
 _IS_CURRENT = "SELECT COALESCE(MAX(version), 0) = $1 FROM lango_schema"
 
 
@@ -73,7 +74,7 @@ class PostgresDatabase:
         short = single_statement() if single_statement is not None else None
         write = ExactlyOnceWrite(self._driver, self._slots, operation, short, long=long)
         try:
-            return await self._with_connection(write.attempt)
+            return await self._with_connection(write.attempt, writes=True)
         except StoreError as error:
             if not write.outcome_is_unknown:
                 raise
@@ -96,8 +97,9 @@ class PostgresDatabase:
         """Do nothing: the server's vacuum removes deleted rows."""
 
     async def probe(self) -> None:
-        """Raise `StoreError` if the server does not answer."""
-        await self.read(ping)
+        """Raise `StoreError` if the server does not answer, or takes no writes."""
+        if await self.read(_is_read_only):
+            raise StoreUnavailable(_read_only_message(self._named), retry_after_s=1.0)
 
     def notify_changed(self, key: int, *, elsewhere: bool) -> None:
         """Notify the subscribers of a session."""
@@ -126,7 +128,7 @@ class PostgresDatabase:
         )
 
     async def _execute(self, sql: str, *values: object) -> None:
-        await self._with_connection(lambda connection: connection.execute(sql, *values))
+        await self._with_connection(lambda connection: connection.execute(sql, *values), writes=True)
 
     async def close(self) -> None:
         """Close the pool of this event loop, and those of loops that run elsewhere."""
@@ -145,7 +147,7 @@ class PostgresDatabase:
                     pool, _ = task.result()
                     loop.call_soon_threadsafe(pool.terminate)
 
-    async def _with_connection(self, use: Callable[[Any], Awaitable[T]]) -> T:
+    async def _with_connection(self, use: Callable[[Any], Awaitable[T]], *, writes: bool = False) -> T:
         """Run work on a connection, and again on another if it is lost, until the time to wait is over."""
 
         async def attempt() -> T:
@@ -158,7 +160,7 @@ class PostgresDatabase:
             with _translated_errors(self._driver, self._named):
                 await self._pool()
         try:
-            return await self.outages.retry(attempt)
+            return await self.outages.retry(attempt, writes=writes)
         except RollBack as undo:
             return undo.result
 
@@ -309,11 +311,13 @@ def _translate_error(driver: Any, error: Exception, place: str) -> StoreError:
             return StoreUnavailable(
                 f"{place}: this user may not do that ({_said(error)}): grant it, or use another user"
             )
-        case driver.DiskFullError() | driver.OutOfMemoryError() | driver.ProgramLimitExceededError():
+        case driver.DiskFullError():
+            return StoreUnavailable(f"{place} has no room ({_said(error)}); nothing was written", retry_after_s=1.0)
+        case driver.OutOfMemoryError() | driver.ProgramLimitExceededError():
             return StoreUnavailable(f"{place} has no room ({_said(error)}); nothing was written")
         case driver.ReadOnlySQLTransactionError():
             # it was writable before: a failover is under way
-            return StoreUnavailable(f"{place} is read-only: point the store's URL at the primary", retry_after_s=1.0)
+            return StoreUnavailable(_read_only_message(place), retry_after_s=1.0)
         case (
             driver.PostgresConnectionError()
             | driver.AdminShutdownError()
@@ -338,6 +342,16 @@ def _translate_error(driver: Any, error: Exception, place: str) -> StoreError:
             )
         case _:
             return StoreError(f"{place}: {type(error).__name__}: {_said(error)}")
+
+
+def _is_read_only() -> Operation[bool]:
+    """Whether the server is a standby, or refuses writes by its settings."""
+    [[is_read_only]] = yield _READ_ONLY, ()
+    return is_read_only
+
+
+def _read_only_message(place: str) -> str:
+    return f"{place} is read-only: point the store's URL at the primary"
 
 
 def _said(error: Exception) -> str:

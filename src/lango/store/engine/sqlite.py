@@ -111,16 +111,15 @@ class SqliteDatabase:
         single_statement: Callable[[], SingleStatementWrite[T] | None] | None = None,
     ) -> T:
         """Run an operation in a transaction: in this thread, or in the writer's, grouped with others."""
-        if not long and self._fast_commits >= _FAST_COMMITS_NEEDED and self._queue.empty():
-            done = self._write_in_this_thread(operation, single_statement)
-            if done is not _NOT_DONE:
-                self.outages.database_available()
-                return done
+        result = _NOT_DONE
         try:
-            result = await self._enqueue(operation)
+            if not long and self._fast_commits >= _FAST_COMMITS_NEEDED and self._queue.empty():
+                result = self._write_in_this_thread(operation, single_statement)
+            if result is _NOT_DONE:
+                result = await self._enqueue(operation)
         except StoreUnavailable as error:  # nothing was written: it can be retried
-            return await self.outages.retry(lambda: self._enqueue(operation), error)
-        self.outages.database_available()
+            return await self.outages.retry(lambda: self._enqueue(operation), error, writes=True)
+        self.outages.database_available(wrote=True)
         return result
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
@@ -128,7 +127,7 @@ class SqliteDatabase:
         try:
             return await self._read_in_thread(operation)
         except StoreUnavailable as error:
-            return await self.outages.retry(lambda: self._read_in_thread(operation), error)
+            return await self.outages.retry(lambda: self._read_in_thread(operation), error, writes=False)
 
     async def _read_in_thread(self, operation: Callable[[], Operation[T]]) -> T:
         if self._path == MEMORY:
@@ -148,8 +147,10 @@ class SqliteDatabase:
         await asyncio.to_thread(self._checkpoint)
 
     async def probe(self) -> None:
-        """Raise `StoreError` if the file is missing, replaced, damaged, or locked."""
+        """Raise `StoreError` if the file is missing, replaced, damaged, locked, or read-only."""
         await self.read(ping)
+        if self._path != MEMORY and is_read_only(self._path):
+            raise translate_error(apsw.ReadOnlyError(), self._path)
         if self._files is not None:
             await asyncio.to_thread(self._check_contents)
 

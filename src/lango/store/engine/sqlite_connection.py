@@ -26,6 +26,8 @@ from lango.store.engine.schema import upgrade
 
 T = TypeVar("T")
 
+_NO_ROOM = (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_SHMSIZE)
+"""What a quota or a limit on a file's size looks like to SQLite, and a full disk where the log's index must grow."""
 _MAX_STATEMENTS = 100  # of an operation on the event loop: a few milliseconds
 
 
@@ -203,12 +205,17 @@ def translate_error(error: apsw.Error, path: str) -> StoreError:
         case apsw.CorruptError():
             translated_error = StoreDamaged(f"{file} is damaged ({error}): restore it from a backup")
         case apsw.FullError():
-            translated_error = StoreUnavailable(f"the disk that holds {file} is full: make room; nothing was written")
+            translated_error = StoreUnavailable(
+                f"the disk that holds {file} is full: make room; nothing was written", retry_after_s=1.0
+            )
         case apsw.ReadOnlyError():
-            translated_error = StoreUnavailable(f"{file} cannot be written: change its rights; reading goes on")
+            translated_error = StoreUnavailable(
+                f"{file} is read-only: change its rights or those of its disk; reads continue"
+            )
         case apsw.CantOpenError() | apsw.IOError() | apsw.PermissionsError():
             translated_error = StoreUnavailable(
-                f"{file} cannot be read or written ({error}): look at its disk and its rights"
+                f"{file} cannot be read or written ({error}): look at its disk and its rights",
+                retry_after_s=1.0 if getattr(error, "extendedresult", None) in _NO_ROOM else None,
             )
         case apsw.TooBigError():
             translated_error = StoreUnavailable(f"a value is larger than SQLite can store ({error}): store less")

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,7 +47,7 @@ def doctor(path: AgentPath = None, config: Config = None, offline: Offline = Fal
 
     paths = find_agents(path) if path is not None else []
     bad = 0
-    for finding in _findings(config, paths, offline):
+    for finding in _findings(config, path, paths, offline):
         mark = {True: "ok  ", False: "FAIL", None: "note"}[finding.ok]
         print(printable(f"{mark} {finding.subject}: {finding.detail}"))
         bad += finding.ok is False
@@ -55,7 +56,7 @@ def doctor(path: AgentPath = None, config: Config = None, offline: Offline = Fal
         raise typer.Exit(1)
 
 
-def _findings(config: str | None, paths: list[str], offline: bool) -> Iterator[Finding]:
+def _findings(config: str | None, path: str | None, paths: list[str], offline: bool) -> Iterator[Finding]:
     yield Finding("python", sys.version.split()[0])
     try:
         settings = load_settings(config)
@@ -65,6 +66,7 @@ def _findings(config: str | None, paths: list[str], offline: bool) -> Iterator[F
     file = settings.source
     yield Finding("configuration", str(file.absolute()) if file else "the defaults: there is no lango.toml here")
     yield _finding_of("store", lambda: run_async(_check_store(settings)))
+    yield from _turn_findings(settings, path)
     yield _finding_of("SQLite", _sqlite_version)
     checked = set[str]()
     for chosen in [settings.with_agent(path) for path in paths] or [settings]:
@@ -101,6 +103,27 @@ async def _check_store(settings: "Settings") -> str:
         found = "; ".join(map(str, problems[:_MAX_PROBLEMS]))
         raise StoreDamaged(f"{summary}, but it is damaged: {found}. Restore it from a backup")
     return summary
+
+
+def _turn_findings(settings: "Settings", path: str | None) -> Iterator[Finding]:
+    """Report open turns of apps that are not configured: no process goes on with them."""
+    from lango.cli.agent_choice import configured_apps
+    from lango.runtime.unfinished_turns import ListedTurn, list_turns
+    from lango.store import Store
+
+    async def read() -> list[ListedTurn]:
+        async with Store(settings.store.url) as store:
+            return await list_turns(store, await configured_apps(settings, path, store))
+
+    try:
+        turns = run_async(read())
+    except LangoError:  # the finding about the store says why
+        return
+    stranded = Counter(one.turn.session.app_name for one in turns if one.state == "stranded")
+    yield Finding("turns", f"{len(turns)} unfinished", ok=None if stranded else True)
+    for app, count in stranded.items():
+        are = f"{count} turn{' is' if count == 1 else 's are'} open under the app name {app!r}, which is not configured"
+        yield Finding("turns", f"{are}: no process goes on with them; see `lango turns list`", ok=None)
 
 
 def _sqlite_version() -> str:
