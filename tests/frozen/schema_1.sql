@@ -66,6 +66,48 @@ CREATE TABLE frozen_schema.app_states (
 
 
 --
+-- Name: approval_grants; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.approval_grants (
+    session_key bigint NOT NULL,
+    id bigint NOT NULL,
+    tool text NOT NULL,
+    arguments text,
+    request_id text NOT NULL,
+    seq bigint NOT NULL,
+    granted_by text NOT NULL,
+    granted_at double precision NOT NULL,
+    expires_at double precision,
+    revoked_at double precision,
+    revoked_by text
+);
+
+
+--
+-- Name: artifacts; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.artifacts (
+    app_name text NOT NULL,
+    user_id text NOT NULL,
+    session_id text NOT NULL,
+    name text NOT NULL,
+    version bigint NOT NULL,
+    kind text NOT NULL,
+    mime_type text,
+    hash text,
+    size bigint DEFAULT 0 NOT NULL,
+    part text,
+    metadata text,
+    after_seq bigint DEFAULT 0 NOT NULL,
+    saved_by text,
+    created_at double precision NOT NULL,
+    CONSTRAINT artifacts_kind_check CHECK ((kind = ANY (ARRAY['bytes'::text, 'text'::text, 'uri'::text])))
+);
+
+
+--
 -- Name: commits; Type: TABLE; Schema: frozen_schema; Owner: -
 --
 
@@ -73,6 +115,28 @@ CREATE TABLE frozen_schema.commits (
     slot text NOT NULL,
     number bigint NOT NULL,
     used_at timestamp with time zone NOT NULL
+);
+
+
+--
+-- Name: content_chunks; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.content_chunks (
+    hash text NOT NULL,
+    number bigint NOT NULL,
+    data bytea NOT NULL
+);
+
+
+--
+-- Name: contents; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.contents (
+    hash text NOT NULL,
+    size bigint NOT NULL,
+    uses bigint NOT NULL
 );
 
 
@@ -200,6 +264,39 @@ CREATE VIEW frozen_schema.conversation AS
 
 
 --
+-- Name: credential_requests; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.credential_requests (
+    session_key bigint NOT NULL,
+    call_id text NOT NULL,
+    seq bigint NOT NULL,
+    state_hash text,
+    secret text,
+    answer text
+);
+
+
+--
+-- Name: credentials; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.credentials (
+    app_name text NOT NULL,
+    user_id text NOT NULL,
+    credential_key text NOT NULL,
+    kind text NOT NULL,
+    scopes text NOT NULL,
+    label text NOT NULL,
+    expires_at double precision,
+    refreshable bigint DEFAULT 0 NOT NULL,
+    created_at double precision NOT NULL,
+    updated_at double precision NOT NULL,
+    secret text NOT NULL
+);
+
+
+--
 -- Name: database_clock; Type: VIEW; Schema: frozen_schema; Owner: -
 --
 
@@ -222,12 +319,99 @@ CREATE TABLE frozen_schema.event_log (
 
 
 --
+-- Name: forgotten_memories; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.forgotten_memories (
+    user_hash text NOT NULL,
+    memory_id text NOT NULL
+);
+
+
+--
 -- Name: lango_schema; Type: TABLE; Schema: frozen_schema; Owner: -
 --
 
 CREATE TABLE frozen_schema.lango_schema (
     version bigint NOT NULL,
     applied_at text NOT NULL
+);
+
+
+--
+-- Name: long_running_calls; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.long_running_calls (
+    session_key bigint NOT NULL,
+    call_id text NOT NULL,
+    seq bigint NOT NULL,
+    created_at double precision NOT NULL,
+    settled bigint DEFAULT 0 NOT NULL,
+    app_name text,
+    user_id text,
+    turn bigint
+);
+
+
+--
+-- Name: memory_entries; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.memory_entries (
+    user_hash text NOT NULL,
+    number bigint NOT NULL,
+    memory_id text NOT NULL,
+    session_id text NOT NULL,
+    author text NOT NULL,
+    created_at double precision,
+    text text NOT NULL,
+    content text NOT NULL,
+    metadata text
+);
+
+
+--
+-- Name: memory_words; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.memory_words (
+    user_hash text NOT NULL,
+    word text NOT NULL,
+    number bigint NOT NULL
+);
+
+
+--
+-- Name: message_contents; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.message_contents (
+    session_key bigint NOT NULL,
+    seq bigint NOT NULL,
+    hash text NOT NULL
+);
+
+
+--
+-- Name: model_requests; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.model_requests (
+    session_key bigint NOT NULL,
+    id text NOT NULL,
+    turn bigint NOT NULL,
+    step text NOT NULL,
+    provider text NOT NULL,
+    model text NOT NULL,
+    url text NOT NULL,
+    started_at double precision NOT NULL,
+    duration_s double precision,
+    status bigint,
+    error text NOT NULL,
+    size bigint NOT NULL,
+    request text NOT NULL,
+    response text NOT NULL
 );
 
 
@@ -275,8 +459,7 @@ CREATE TABLE frozen_schema.observations (
 CREATE TABLE frozen_schema.observer_leases (
     session_key bigint NOT NULL,
     owner text,
-    epoch bigint DEFAULT 0 NOT NULL,
-    heartbeat bigint DEFAULT 0 NOT NULL
+    epoch bigint DEFAULT 0 NOT NULL
 );
 
 
@@ -292,7 +475,22 @@ CREATE TABLE frozen_schema.open_calls (
     approves_call_id text,
     approves_call_seq bigint,
     expires_at double precision,
-    answered_at double precision
+    answered_at double precision,
+    input_request bigint DEFAULT 0 NOT NULL,
+    app_name text,
+    user_id text,
+    asked_at double precision,
+    turn bigint
+);
+
+
+--
+-- Name: owners; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.owners (
+    owner text NOT NULL,
+    heartbeat bigint NOT NULL
 );
 
 
@@ -316,6 +514,17 @@ CREATE TABLE frozen_schema.search_progress (
     session_key bigint NOT NULL,
     indexed_seq bigint NOT NULL,
     indexed_title text
+);
+
+
+--
+-- Name: session_options; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.session_options (
+    session_key bigint NOT NULL,
+    model text,
+    instruction text
 );
 
 
@@ -403,6 +612,8 @@ CREATE TABLE frozen_schema.tool_journal (
     approved bigint,
     approved_by text,
     approved_at double precision,
+    grant_id bigint,
+    actions text,
     CONSTRAINT tool_journal_status_check CHECK ((status = ANY (ARRAY['intended'::text, 'started'::text, 'finished'::text, 'unknown'::text])))
 );
 
@@ -427,7 +638,8 @@ CREATE VIEW frozen_schema.tool_journal_with_lineage AS
     tool_journal.whole,
     tool_journal.approved,
     tool_journal.approved_by,
-    tool_journal.approved_at
+    tool_journal.approved_at,
+    tool_journal.grant_id
    FROM frozen_schema.tool_journal
 UNION ALL
  SELECT l.session_key,
@@ -445,10 +657,40 @@ UNION ALL
     j.whole,
     j.approved,
     j.approved_by,
-    j.approved_at
+    j.approved_at,
+    j.grant_id
    FROM (frozen_schema.session_lineage l
      CROSS JOIN frozen_schema.tool_journal j)
   WHERE ((j.session_key = l.source_key) AND (j.epoch <= l.last_epoch));
+
+
+--
+-- Name: tool_questions; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.tool_questions (
+    session_key bigint NOT NULL,
+    question_id text NOT NULL,
+    epoch bigint NOT NULL,
+    turn bigint NOT NULL,
+    app_name text NOT NULL,
+    user_id text NOT NULL,
+    question text NOT NULL,
+    asked_at double precision NOT NULL,
+    expires_at double precision NOT NULL,
+    answer text
+);
+
+
+--
+-- Name: turn_contents; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.turn_contents (
+    session_key bigint NOT NULL,
+    turn bigint NOT NULL,
+    hash text NOT NULL
+);
 
 
 --
@@ -465,8 +707,11 @@ CREATE TABLE frozen_schema.turns (
     queued_input text,
     first_seq bigint,
     epoch bigint,
+    first_epoch bigint,
+    attempts bigint DEFAULT 0 NOT NULL,
+    resumptions text,
+    request text,
     owner text,
-    heartbeat bigint DEFAULT 0 NOT NULL,
     cancel_requested bigint DEFAULT 0 NOT NULL,
     answer_stored bigint DEFAULT 0 NOT NULL,
     created_at double precision NOT NULL,
@@ -532,10 +777,46 @@ INSERT INTO frozen_schema.app_states VALUES ('frozen app', '{"count":1}');
 
 
 --
+-- Data for Name: approval_grants; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
+-- Data for Name: artifacts; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
 -- Data for Name: commits; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.commits VALUES ('25f22559375d4a29b34cfeaf09f64bf3', 6, '2026-11-16 23:03:24.771205+00');
+INSERT INTO frozen_schema.commits VALUES ('f7d8663a67ff4ef49b1d7ff11fe1e34e', 6, '2026-11-18 13:22:49.579949+00');
+
+
+--
+-- Data for Name: content_chunks; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
+-- Data for Name: contents; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
+-- Data for Name: credential_requests; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
+-- Data for Name: credentials; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
 
 
 --
@@ -545,23 +826,59 @@ INSERT INTO frozen_schema.commits VALUES ('25f22559375d4a29b34cfeaf09f64bf3', 6,
 
 
 --
+-- Data for Name: forgotten_memories; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
 -- Data for Name: lango_schema; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.lango_schema VALUES (1, '2026-11-16 23:03:24.49975+00');
+INSERT INTO frozen_schema.lango_schema VALUES (1, '2026-11-18 13:22:49.00515+00');
+
+
+--
+-- Data for Name: long_running_calls; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
+-- Data for Name: memory_entries; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
+-- Data for Name: memory_words; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
+-- Data for Name: message_contents; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
 
 
 --
 -- Data for Name: messages; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.messages VALUES (1929218059, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
-INSERT INTO frozen_schema.messages VALUES (1929218059, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
-INSERT INTO frozen_schema.messages VALUES (1929218059, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
-INSERT INTO frozen_schema.messages VALUES (1929218059, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
-INSERT INTO frozen_schema.messages VALUES (1929218059, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
-INSERT INTO frozen_schema.messages VALUES (1929218059, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
-INSERT INTO frozen_schema.messages VALUES (1929218059, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
+INSERT INTO frozen_schema.messages VALUES (1794518187, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
+INSERT INTO frozen_schema.messages VALUES (1794518187, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
+INSERT INTO frozen_schema.messages VALUES (1794518187, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
+INSERT INTO frozen_schema.messages VALUES (1794518187, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
+INSERT INTO frozen_schema.messages VALUES (1794518187, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
+INSERT INTO frozen_schema.messages VALUES (1794518187, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
+INSERT INTO frozen_schema.messages VALUES (1794518187, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
+
+
+--
+-- Data for Name: model_requests; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
 
 
 --
@@ -586,7 +903,13 @@ INSERT INTO frozen_schema.messages VALUES (1929218059, 7, 'event', 'helper', '',
 -- Data for Name: open_calls; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.open_calls VALUES (1929218059, 'c2', 2, 1, NULL, NULL, NULL, NULL);
+INSERT INTO frozen_schema.open_calls VALUES (1794518187, 'c2', 2, 1, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL);
+
+
+--
+-- Data for Name: owners; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
 
 
 --
@@ -608,18 +931,24 @@ INSERT INTO frozen_schema.open_calls VALUES (1929218059, 'c2', 2, 1, NULL, NULL,
 
 
 --
+-- Data for Name: session_options; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
 -- Data for Name: session_states; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.session_states VALUES (1929218059, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
+INSERT INTO frozen_schema.session_states VALUES (1794518187, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
 
 
 --
 -- Data for Name: sessions; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.sessions VALUES (1929218059, 'frozen app', 'Ada', 'one of everything', NULL, 1794870204.687192, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
-INSERT INTO frozen_schema.sessions VALUES (1825317018, 'frozen app', 'Bob', 'empty', NULL, 1794870204.7710843, 1794870204.7710843, 0, 0, 0, 0, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (1794518187, 'frozen app', 'Ada', 'one of everything', NULL, 1795008169.4443896, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (1600047852, 'frozen app', 'Bob', 'empty', NULL, 1795008169.5798187, 1795008169.5798187, 0, 0, 0, 0, 0, NULL, NULL, NULL);
 
 
 --
@@ -632,12 +961,24 @@ INSERT INTO frozen_schema.sessions VALUES (1825317018, 'frozen app', 'Bob', 'emp
 -- Data for Name: state_events; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.state_events VALUES (1929218059, 0, 0, '', 1794870204.687192, '{"began":true,"user:name":"Ada"}', NULL);
-INSERT INTO frozen_schema.state_events VALUES (1929218059, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
+INSERT INTO frozen_schema.state_events VALUES (1794518187, 0, 0, '', 1795008169.4443896, '{"began":true,"user:name":"Ada"}', NULL);
+INSERT INTO frozen_schema.state_events VALUES (1794518187, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
 
 
 --
 -- Data for Name: tool_journal; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
+-- Data for Name: tool_questions; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
+-- Data for Name: turn_contents; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
 
@@ -694,11 +1035,59 @@ ALTER TABLE ONLY frozen_schema.app_states
 
 
 --
+-- Name: approval_grants approval_grants_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.approval_grants
+    ADD CONSTRAINT approval_grants_pkey PRIMARY KEY (session_key, id);
+
+
+--
+-- Name: artifacts artifacts_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.artifacts
+    ADD CONSTRAINT artifacts_pkey PRIMARY KEY (app_name, user_id, session_id, name, version);
+
+
+--
 -- Name: commits commits_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
 --
 
 ALTER TABLE ONLY frozen_schema.commits
     ADD CONSTRAINT commits_pkey PRIMARY KEY (slot);
+
+
+--
+-- Name: content_chunks content_chunks_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.content_chunks
+    ADD CONSTRAINT content_chunks_pkey PRIMARY KEY (hash, number);
+
+
+--
+-- Name: contents contents_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.contents
+    ADD CONSTRAINT contents_pkey PRIMARY KEY (hash);
+
+
+--
+-- Name: credential_requests credential_requests_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.credential_requests
+    ADD CONSTRAINT credential_requests_pkey PRIMARY KEY (session_key, call_id);
+
+
+--
+-- Name: credentials credentials_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.credentials
+    ADD CONSTRAINT credentials_pkey PRIMARY KEY (app_name, user_id, credential_key);
 
 
 --
@@ -710,6 +1099,14 @@ ALTER TABLE ONLY frozen_schema.event_log
 
 
 --
+-- Name: forgotten_memories forgotten_memories_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.forgotten_memories
+    ADD CONSTRAINT forgotten_memories_pkey PRIMARY KEY (user_hash, memory_id);
+
+
+--
 -- Name: lango_schema lango_schema_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
 --
 
@@ -718,11 +1115,51 @@ ALTER TABLE ONLY frozen_schema.lango_schema
 
 
 --
+-- Name: long_running_calls long_running_calls_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.long_running_calls
+    ADD CONSTRAINT long_running_calls_pkey PRIMARY KEY (session_key, call_id);
+
+
+--
+-- Name: memory_entries memory_entries_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.memory_entries
+    ADD CONSTRAINT memory_entries_pkey PRIMARY KEY (user_hash, number);
+
+
+--
+-- Name: memory_words memory_words_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.memory_words
+    ADD CONSTRAINT memory_words_pkey PRIMARY KEY (user_hash, word, number);
+
+
+--
+-- Name: message_contents message_contents_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.message_contents
+    ADD CONSTRAINT message_contents_pkey PRIMARY KEY (session_key, seq, hash);
+
+
+--
 -- Name: messages messages_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
 --
 
 ALTER TABLE ONLY frozen_schema.messages
     ADD CONSTRAINT messages_pkey PRIMARY KEY (session_key, seq);
+
+
+--
+-- Name: model_requests model_requests_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.model_requests
+    ADD CONSTRAINT model_requests_pkey PRIMARY KEY (session_key, id);
 
 
 --
@@ -758,6 +1195,14 @@ ALTER TABLE ONLY frozen_schema.open_calls
 
 
 --
+-- Name: owners owners_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.owners
+    ADD CONSTRAINT owners_pkey PRIMARY KEY (owner);
+
+
+--
 -- Name: search_messages search_messages_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
 --
 
@@ -779,6 +1224,14 @@ ALTER TABLE ONLY frozen_schema.search_progress
 
 ALTER TABLE ONLY frozen_schema.session_lineage
     ADD CONSTRAINT session_lineage_pkey PRIMARY KEY (session_key, ordinal);
+
+
+--
+-- Name: session_options session_options_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.session_options
+    ADD CONSTRAINT session_options_pkey PRIMARY KEY (session_key);
 
 
 --
@@ -830,6 +1283,22 @@ ALTER TABLE ONLY frozen_schema.tool_journal
 
 
 --
+-- Name: tool_questions tool_questions_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.tool_questions
+    ADD CONSTRAINT tool_questions_pkey PRIMARY KEY (session_key, question_id);
+
+
+--
+-- Name: turn_contents turn_contents_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.turn_contents
+    ADD CONSTRAINT turn_contents_pkey PRIMARY KEY (session_key, turn, hash);
+
+
+--
 -- Name: turns turns_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
 --
 
@@ -851,6 +1320,34 @@ ALTER TABLE ONLY frozen_schema.user_facts
 
 ALTER TABLE ONLY frozen_schema.user_states
     ADD CONSTRAINT user_states_pkey PRIMARY KEY (app_name, user_id);
+
+
+--
+-- Name: credential_requests_state; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX credential_requests_state ON frozen_schema.credential_requests USING btree (state_hash);
+
+
+--
+-- Name: long_running_calls_inbox; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX long_running_calls_inbox ON frozen_schema.long_running_calls USING btree (app_name, user_id, created_at, session_key, call_id) WHERE (settled = 0);
+
+
+--
+-- Name: memory_entries_id; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE UNIQUE INDEX memory_entries_id ON frozen_schema.memory_entries USING btree (user_hash, session_id, memory_id);
+
+
+--
+-- Name: memory_words_number; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX memory_words_number ON frozen_schema.memory_words USING btree (user_hash, number);
 
 
 --
@@ -879,6 +1376,13 @@ CREATE INDEX messages_state ON frozen_schema.messages USING btree (session_key, 
 --
 
 CREATE INDEX open_calls_expiry ON frozen_schema.open_calls USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+
+
+--
+-- Name: open_calls_inbox; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX open_calls_inbox ON frozen_schema.open_calls USING btree (app_name, user_id, asked_at, session_key, call_id) WHERE (user_id IS NOT NULL);
 
 
 --
@@ -917,6 +1421,13 @@ CREATE INDEX tool_journal_epoch ON frozen_schema.tool_journal USING btree (sessi
 
 
 --
+-- Name: tool_questions_inbox; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX tool_questions_inbox ON frozen_schema.tool_questions USING btree (app_name, user_id, asked_at, session_key, question_id) WHERE (answer IS NULL);
+
+
+--
 -- Name: turns_idempotency; Type: INDEX; Schema: frozen_schema; Owner: -
 --
 
@@ -935,6 +1446,13 @@ CREATE INDEX turns_open ON frozen_schema.turns USING btree (session_key, status,
 --
 
 CREATE UNIQUE INDEX turns_running ON frozen_schema.turns USING btree (session_key) WHERE (status = 'running'::text);
+
+
+--
+-- Name: turns_without_answer; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX turns_without_answer ON frozen_schema.turns USING btree (session_key, first_seq) WHERE (status = ANY (ARRAY['failed'::text, 'cancelled'::text, 'interrupted'::text]));
 
 
 --

@@ -56,14 +56,14 @@ class SessionOptions:
         """Whether the options select an app and a user."""
         return self.app in (None, app_name) and self.user in (None, user_id)
 
-    async def app_name(self, store: "Store") -> str:
+    def app_name(self) -> str:
         """Return the app of the option, or of the configured agent; an agent of a module may give it its name."""
         settings = load_settings(self.config)
         if self.app or settings.agent.name or not settings.agent.module:
             return self.app or settings.app_name
         from lango.runtime.app_names import load_named_agent
 
-        return (await load_named_agent(settings, store))[0].app_name
+        return load_named_agent(settings)[0].app_name
 
     async def owners(self, store: "Store") -> list[tuple[str, str]]:
         """Return the apps and users that have sessions."""

@@ -6,17 +6,13 @@ from typing import Any
 from lango.adk.agents.app_builder import own_app_name
 from lango.config import Settings
 from lango.config.agent_files import agent_location
-from lango.config.sections import DEFAULT_APP_NAME
 from lango.errors import ConfigError
-from lango.store import Store
-from lango.store.sessions.sessions import has_answers_of
 
 
-async def load_named_agent(settings: Settings, store: Store, root_agent: Any = None) -> tuple[Settings, Any]:
+def load_named_agent(settings: Settings, root_agent: Any = None) -> tuple[Settings, Any]:
     """Load the agent of `agent.module`, unless one is given; return it, and the settings with the name of its app.
 
-    The app has its agent's name, unless the settings or an `App` name it. Earlier versions stored the sessions of every
-    agent under the default name: an agent with sessions there keeps that name. None: no such agent.
+    The app has its agent's name, unless the settings or an `App` name it. Return None for the agent if there is none.
     """
     if root_agent is None and settings.agent.module:
         from lango.adk.agents.loader import load_agent  # ADK's loader brings requests and yaml
@@ -24,10 +20,7 @@ async def load_named_agent(settings: Settings, store: Store, root_agent: Any = N
         root_agent = load_agent(settings.agent.module)
     if root_agent is None:
         return settings, None
-    name = own_app_name(root_agent) or settings.agent.name
-    if not name:
-        had_default = await store.read(has_answers_of, DEFAULT_APP_NAME, root_agent.name)
-        name = DEFAULT_APP_NAME if had_default else str(root_agent.name)
+    name = own_app_name(root_agent) or settings.agent.name or str(root_agent.name)
     return settings.model_copy(update={"agent": settings.agent.model_copy(update={"name": name})}), root_agent
 
 

@@ -1,9 +1,7 @@
 """Open the store, check protected files, and build the agents of runtimes on one store."""
 
-import asyncio
-import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +9,7 @@ from lango.adk.run.agent_app import AgentApp
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.runtime_tools import read_full_result
 from lango.config import Settings
-from lango.errors import ConfigError, StoreError
+from lango.errors import ConfigError
 from lango.runtime.app_names import load_agents, load_named_agent
 from lango.runtime.runtime import Runtime
 from lango.store import Store
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
 
 
 _WRITING_TOOLS = {"write_file", "edit_file", "shell"}
-_MOVE_PAUSE_S = 0.1
-_log = logging.getLogger("lango.runtime")
 
 
 def protected_files(settings: Settings) -> list[Path]:
@@ -64,7 +60,7 @@ async def open_runtime(
     settings = settings or Settings()
     protected_files(settings)
     async with _open_store(settings) as store:
-        settings, root_agent = await load_named_agent(settings, store, root_agent)
+        settings, root_agent = load_named_agent(settings, root_agent)
         async with _run_agent(settings, store, tools, provider, root_agent, every_session) as runtime:
             yield runtime
 
@@ -93,7 +89,6 @@ async def _open_store(settings: Settings) -> AsyncGenerator[Store, None]:
     async with (
         traces.export_spans(settings.telemetry),
         Store(settings.store.url, wait_s=settings.store.wait_s) as store,
-        _moving_inline_files(store),
     ):
         yield store
 
@@ -120,23 +115,3 @@ async def _run_agent(
         yield runtime
     finally:
         await runtime.close()
-
-
-@asynccontextmanager
-async def _moving_inline_files(store: Store) -> AsyncGenerator[None, None]:
-    """Move files that an earlier version stored in the rows of messages, in the background."""
-
-    async def move() -> None:
-        try:
-            if moved := await store.move_inline_files(_MOVE_PAUSE_S):
-                _log.info("moved the files of %s messages out of their rows", moved)
-        except StoreError as error:  # the rows stay readable, and the next start goes on
-            _log.warning("files could not be moved out of the rows of their messages: %s", error)
-
-    moving = asyncio.create_task(move())
-    try:
-        yield
-    finally:
-        moving.cancel()
-        with suppress(asyncio.CancelledError):
-            await moving

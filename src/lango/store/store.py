@@ -1,6 +1,5 @@
 """Open a database and run the store's operations on it."""
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -16,7 +15,6 @@ from lango.store.engine.database import Dialect, Operation
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
 from lango.store.engine.urls import open_database
 from lango.store.lifecycle.delete import delete_session
-from lango.store.lifecycle.inline_files import has_inline_files, move_next_inline_files
 from lango.store.search import index, query
 from lango.store.sessions.append import append
 from lango.store.sessions.append_statement import append_statement
@@ -105,17 +103,6 @@ class Store:
                     if data.hash not in loaded:
                         loaded[data.hash] = await self.load_content(data)
                     blob["data"] = loaded[data.hash]
-
-    async def move_inline_files(self, pause_s: float = 0.0) -> int:
-        """Move files that an earlier version stored in the rows of messages to chunks; return the number of messages.
-
-        `pause_s`: how long to wait after each message, for the other writers.
-        """
-        moved = 0
-        while await self.read(has_inline_files) and await self.write_long(move_next_inline_files):
-            moved += 1
-            await asyncio.sleep(pause_s)
-        return moved
 
     async def delete_session(self, name: SessionId) -> bool:
         """Delete a session and purge its text; return whether it existed."""

@@ -1,4 +1,4 @@
-"""Sessions belong to an app with the agent's name; those of earlier versions stay where they are."""
+"""Sessions belong to an app with the agent's name."""
 
 from pathlib import Path
 
@@ -27,22 +27,6 @@ async def test_the_app_has_the_name_of_its_agent_unless_it_is_named(sqlite_url: 
     ):
         async with open_runtime(settings, provider=ScriptedProvider([]), root_agent=given) as runtime:
             assert runtime.app_name == expected
-
-
-async def test_sessions_under_the_former_default_name_are_kept(store_url: str) -> None:
-    """Earlier versions stored the sessions of every agent under `lango`."""
-    former = settings_for(store_url, module=SOLO, name="lango")
-    async with open_runtime(former, provider=ScriptedProvider(["first"])) as runtime:
-        await runtime.run("s", "hi")
-    async with open_runtime(settings_for(store_url, module=SOLO), provider=ScriptedProvider(["second"])) as runtime:
-        assert runtime.app_name == "lango"
-        await runtime.run("s", "and now?")
-        assert [stored.message and stored.message.content for stored in await runtime.sessions.messages("s")][
-            -1
-        ] == "second"
-    other = LlmAgent(name="other", model="openai/gpt-x")
-    async with open_runtime(settings_for(store_url), provider=ScriptedProvider([]), root_agent=other) as runtime:
-        assert runtime.app_name == "other", "these sessions are not its own"
 
 
 async def test_agents_of_one_folder_share_the_store_and_no_session(sqlite_url: str) -> None:

@@ -82,6 +82,13 @@ CREATE TABLE app_states (
     state    TEXT NOT NULL
 );
 
+-- What a user chose for the next turns of a session, instead of what is configured.
+CREATE TABLE session_options (
+    session_key BIGINT PRIMARY KEY,
+    model       TEXT,                          -- NULL: as configured
+    instruction TEXT                           -- NULL: as configured
+);
+
 -- Forks ------------------------------------------------------------------------------------------------------------------
 
 -- The rows of other sessions that a fork shares: rows of messages never change, so nothing is copied. A fork of a fork
@@ -119,8 +126,11 @@ CREATE TABLE turns (
     queued_input     TEXT,                     -- JSON of the turn's input while it is queued
     first_seq        BIGINT,                   -- the message that started it; NULL until it runs
     epoch            BIGINT,                   -- the session's epoch while it runs; NULL until it runs
+    first_epoch      BIGINT,                   -- the epoch of its first run, which its journal entries keep
+    attempts         BIGINT NOT NULL DEFAULT 0,          -- how often it continued after a crash or a failure
+    resumptions      TEXT,                     -- JSON [{"at", "reason"}, ...]: when and why it continued
+    request          TEXT,                     -- JSON of what came with its input: client tools, who approved
     owner            TEXT,                     -- the process that holds the lease
-    heartbeat        BIGINT NOT NULL DEFAULT 0,          -- grows while the owner lives; no clocks are compared
     cancel_requested BIGINT NOT NULL DEFAULT 0,          -- 1: the owner is asked to stop
     answer_stored    BIGINT NOT NULL DEFAULT 0,          -- 1: its last event is stored; if the owner dies now, it is done
     created_at       DOUBLE PRECISION NOT NULL,
@@ -139,8 +149,18 @@ CREATE UNIQUE INDEX turns_running ON turns (session_key) WHERE status = 'running
 CREATE UNIQUE INDEX turns_idempotency ON turns (session_key, idempotency_key) WHERE idempotency_key IS NOT NULL;
 -- The open turns of a session, found without reading those that are over.
 CREATE INDEX turns_open ON turns (session_key, status, turn) WHERE status IN ('queued', 'running');
+-- The turns of a session that ended without an answer, found by the message that started each.
+CREATE INDEX turns_without_answer ON turns (session_key, first_seq)
+    WHERE status IN ('failed', 'cancelled', 'interrupted');
 
--- Tool calls without a result, and requests for the approval of a call.
+-- The processes that hold leases. A heartbeat grows while its process lives; no clocks are compared.
+CREATE TABLE owners (
+    owner     TEXT PRIMARY KEY,
+    heartbeat BIGINT NOT NULL
+) /*sqlite WITHOUT ROWID*/;
+
+-- Tool calls without a result, and requests to a person: for the approval of a call, for a value, for a credential.
+-- app_name, user_id and asked_at are set for requests alone, so that the index of the inbox is as small as the inbox.
 CREATE TABLE open_calls (
     session_key       BIGINT NOT NULL,
     call_id           TEXT NOT NULL,
@@ -150,10 +170,81 @@ CREATE TABLE open_calls (
     approves_call_seq BIGINT,                  -- the message that made that call
     expires_at        DOUBLE PRECISION,        -- by the database's clock
     answered_at       DOUBLE PRECISION,        -- the answer came in time, and its turn is queued
+    input_request     BIGINT NOT NULL DEFAULT 0,         -- 1: it requests a value from a person, 2: a credential
+    app_name          TEXT,
+    user_id           TEXT,
+    asked_at          DOUBLE PRECISION,
+    turn              BIGINT,                  -- the turn that asked; NULL: a turn of another session, before a fork
     PRIMARY KEY (session_key, call_id)
 ) /*sqlite WITHOUT ROWID*/;
 
 CREATE INDEX open_calls_expiry ON open_calls (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX open_calls_inbox ON open_calls (app_name, user_id, asked_at, session_key, call_id) WHERE user_id IS NOT NULL;
+
+-- Calls of long-running tools that returned, and whose results may still come. A call that has no result at all is in
+-- open_calls as well.
+CREATE TABLE long_running_calls (
+    session_key BIGINT NOT NULL,
+    call_id     TEXT NOT NULL,
+    seq         BIGINT NOT NULL,               -- the message that made the call
+    created_at  DOUBLE PRECISION NOT NULL,     -- when the tool returned
+    settled     BIGINT NOT NULL DEFAULT 0,     -- 1: a result came that may be the last, from a client that cannot say so
+    app_name    TEXT,
+    user_id     TEXT,
+    turn        BIGINT,
+    PRIMARY KEY (session_key, call_id)
+) /*sqlite WITHOUT ROWID*/;
+
+CREATE INDEX long_running_calls_inbox ON long_running_calls (app_name, user_id, created_at, session_key, call_id)
+WHERE settled = 0;
+
+-- Questions of running tools to a person. The tool waits in its process, so a row counts only while its turn has the
+-- same lease, and is deleted when the tool goes on.
+CREATE TABLE tool_questions (
+    session_key  BIGINT NOT NULL,
+    question_id  TEXT NOT NULL,
+    epoch        BIGINT NOT NULL,              -- the lease of the turn that asks
+    turn         BIGINT NOT NULL,
+    app_name     TEXT NOT NULL,
+    user_id      TEXT NOT NULL,
+    question     TEXT NOT NULL,                -- JSON: the message, the schema of the answer, the call that asks, ...
+    asked_at     DOUBLE PRECISION NOT NULL,
+    expires_at   DOUBLE PRECISION NOT NULL,    -- by the database's clock
+    answer       TEXT,                         -- JSON; NULL: there is none yet
+    PRIMARY KEY (session_key, question_id)
+) /*sqlite WITHOUT ROWID*/;
+
+CREATE INDEX tool_questions_inbox ON tool_questions (app_name, user_id, asked_at, session_key, question_id)
+WHERE answer IS NULL;
+
+-- What a request for a credential needs besides its call, until the turn that its answer starts has ended.
+CREATE TABLE credential_requests (
+    session_key BIGINT NOT NULL,
+    call_id     TEXT NOT NULL,                 -- of the request, as in open_calls
+    seq         BIGINT NOT NULL,               -- the message that makes the request
+    state_hash  TEXT,                          -- SHA-256 of the OAuth state in the address; NULL: it has none
+    secret      TEXT,                          -- encrypted JSON: the PKCE verifier
+    answer      TEXT,                          -- encrypted JSON: ADK's credential as it was given
+    PRIMARY KEY (session_key, call_id)
+) /*sqlite WITHOUT ROWID*/;
+
+CREATE INDEX credential_requests_state ON credential_requests (state_hash);
+
+-- Grants of a session: calls of a tool run without asking again. Rows stay when a grant has ended, as a record.
+CREATE TABLE approval_grants (
+    session_key BIGINT NOT NULL,
+    id          BIGINT NOT NULL,               -- 1, 2, 3, ...
+    tool        TEXT NOT NULL,
+    arguments   TEXT,                          -- JSON {name: {"equals" | "glob" | "any"}}; NULL: whatever the arguments
+    request_id  TEXT NOT NULL,                 -- the approval request whose answer made it
+    seq         BIGINT NOT NULL,               -- the message of that request: a rewind of it revokes the grant
+    granted_by  TEXT NOT NULL,
+    granted_at  DOUBLE PRECISION NOT NULL,
+    expires_at  DOUBLE PRECISION,              -- by the database's clock
+    revoked_at  DOUBLE PRECISION,
+    revoked_by  TEXT,                          -- the user who revoked it, or rewind
+    PRIMARY KEY (session_key, id)
+);
 
 -- What was done about each tool call: journaled before the tool starts, and when it ends.
 CREATE TABLE tool_journal (
@@ -172,6 +263,8 @@ CREATE TABLE tool_journal (
     approved    BIGINT,                        -- 1: yes, 0: no, NULL: no approval was needed
     approved_by TEXT,                          -- the user who answered, or policy
     approved_at DOUBLE PRECISION,
+    grant_id    BIGINT,                        -- the grant that approved the call
+    actions     TEXT,                          -- JSON of what the tool did besides its result
     PRIMARY KEY (session_key, call_id, epoch)
 );
 
@@ -188,9 +281,81 @@ CREATE TABLE event_log (
     PRIMARY KEY (session_key, id)
 );
 
+-- The requests to models and their responses, as they went over the wire; only with the setting trace.requests.
+CREATE TABLE model_requests (
+    session_key BIGINT NOT NULL,
+    id          TEXT NOT NULL,                 -- grows with the time of the request
+    turn        BIGINT NOT NULL,
+    step        TEXT NOT NULL,                 -- the model call: see store/turns/model_requests.py
+    provider    TEXT NOT NULL,
+    model       TEXT NOT NULL,
+    url         TEXT NOT NULL,                 -- empty: the model runs in the process of the turn
+    started_at  DOUBLE PRECISION NOT NULL,
+    duration_s  DOUBLE PRECISION,
+    status      BIGINT,                        -- the HTTP status
+    error       TEXT NOT NULL,                 -- why the attempt failed; empty: it did not
+    size        BIGINT NOT NULL,               -- the bytes of the two texts
+    request     TEXT NOT NULL,                 -- JSON, without secrets, shortened if it is long
+    response    TEXT NOT NULL,
+    PRIMARY KEY (session_key, id)
+);
+
 -- The clock that every process on this database shares.
 CREATE VIEW database_clock AS
 SELECT /*sqlite unixepoch('subsec')*/ /*postgres CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)*/ AS now;
+
+-- Files ------------------------------------------------------------------------------------------------------------------
+
+-- Files are stored apart from the rows that show them: artifacts of agents, and the files of messages.
+
+-- The bytes of a file, stored once however often they are used.
+CREATE TABLE contents (
+    hash TEXT PRIMARY KEY,                     -- SHA-256, in hexadecimal digits
+    size BIGINT NOT NULL,                      -- bytes
+    uses BIGINT NOT NULL                       -- rows of message_contents and artifacts; the last one deletes the bytes
+);
+
+CREATE TABLE content_chunks (
+    hash   TEXT NOT NULL,
+    number BIGINT NOT NULL,                    -- 0, 1, 2, ...
+    data   /*sqlite BLOB*/ /*postgres BYTEA*/ NOT NULL,
+    PRIMARY KEY (hash, number)
+);
+
+-- The files of messages. The rows belong to the session that the message was written in, like the message.
+CREATE TABLE message_contents (
+    session_key BIGINT NOT NULL,
+    seq         BIGINT NOT NULL,               -- 0: a session that is being imported holds it
+    hash        TEXT NOT NULL,
+    PRIMARY KEY (session_key, seq, hash)
+) /*sqlite WITHOUT ROWID*/;
+
+-- The versions of artifacts. Sessions are named and not keyed: ADK may save an artifact for a session of another store.
+CREATE TABLE artifacts (
+    app_name    TEXT NOT NULL,
+    user_id     TEXT NOT NULL,
+    session_id  TEXT NOT NULL,                 -- empty: it belongs to the user, in every session
+    name        TEXT NOT NULL,                 -- begins with user: if it belongs to the user
+    version     BIGINT NOT NULL,               -- 0, 1, 2, ...
+    kind        TEXT NOT NULL CHECK (kind IN ('bytes', 'text', 'uri')),
+    mime_type   TEXT,
+    hash        TEXT,                          -- of its content; NULL for a uri
+    size        BIGINT NOT NULL DEFAULT 0,
+    part        TEXT,                          -- JSON of the other fields of ADK's part
+    metadata    TEXT,                          -- JSON given with it
+    after_seq   BIGINT NOT NULL DEFAULT 0,     -- the session's newest message when it was saved
+    saved_by    TEXT,                          -- the step of a turn: a turn that is run again does not save it again
+    created_at  DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (app_name, user_id, session_id, name, version)
+);
+
+-- The files of a message while its turn is queued. When the turn starts, they become the message's.
+CREATE TABLE turn_contents (
+    session_key BIGINT NOT NULL,
+    turn        BIGINT NOT NULL,
+    hash        TEXT NOT NULL,
+    PRIMARY KEY (session_key, turn, hash)
+) /*sqlite WITHOUT ROWID*/;
 
 -- Memory -----------------------------------------------------------------------------------------------------------------
 
@@ -229,8 +394,7 @@ CREATE TABLE observations (
 CREATE TABLE observer_leases (
     session_key BIGINT PRIMARY KEY,
     owner       TEXT,                          -- the process that holds the lease; NULL: it is free
-    epoch       BIGINT NOT NULL DEFAULT 0,     -- grows with every lease; writes of an older epoch are refused
-    heartbeat   BIGINT NOT NULL DEFAULT 0      -- grows while the owner lives; no clocks are compared
+    epoch       BIGINT NOT NULL DEFAULT 0      -- grows with every lease; writes of an older epoch are refused
 );
 
 -- Facts about a user, across sessions. Of several rows with one name, the newest is valid.
@@ -250,6 +414,38 @@ CREATE TABLE user_facts (
 );
 
 CREATE INDEX user_facts_session ON user_facts (session_key);
+
+-- Memories of a user: events that were added explicitly. Stored conversations are not copied here.
+CREATE TABLE memory_entries (
+    user_hash  TEXT NOT NULL,                  -- of app and user, as in the search index
+    number     BIGINT NOT NULL,                -- 1, 2, 3, ... per user: the order in which they were added
+    memory_id  TEXT NOT NULL,                  -- the id of the event, or of the memory
+    session_id TEXT NOT NULL,                  -- the session that it came from; empty: none
+    author     TEXT NOT NULL,
+    created_at DOUBLE PRECISION,               -- when the event happened; NULL: not known
+    text       TEXT NOT NULL,                  -- what it is found by, and ranked
+    content    TEXT NOT NULL,                  -- JSON of ADK's content
+    metadata   TEXT,                           -- JSON
+    PRIMARY KEY (user_hash, number)
+);
+
+CREATE UNIQUE INDEX memory_entries_id ON memory_entries (user_hash, session_id, memory_id);
+
+CREATE TABLE memory_words (
+    user_hash TEXT NOT NULL,
+    word      TEXT NOT NULL,
+    number    BIGINT NOT NULL,                 -- the memory that contains the word
+    PRIMARY KEY (user_hash, word, number)
+) /*sqlite WITHOUT ROWID*/;
+
+CREATE INDEX memory_words_number ON memory_words (user_hash, number);
+
+-- Memories that were deleted: adding their session again does not bring them back.
+CREATE TABLE forgotten_memories (
+    user_hash TEXT NOT NULL,
+    memory_id TEXT NOT NULL,
+    PRIMARY KEY (user_hash, memory_id)
+) /*sqlite WITHOUT ROWID*/;
 
 -- Search -----------------------------------------------------------------------------------------------------------------
 
@@ -276,6 +472,22 @@ CREATE TABLE search_messages (
 /*postgres CREATE INDEX search_messages_words ON search_messages USING GIN (words)*/;
 
 -- Access and transactions ------------------------------------------------------------------------------------------------
+
+-- Credentials of users for the tools of agents. Every secret is encrypted; see lango.store.credentials.secret_box.
+CREATE TABLE credentials (
+    app_name       TEXT NOT NULL,
+    user_id        TEXT NOT NULL,
+    credential_key TEXT NOT NULL,              -- ADK's name of the credential
+    kind           TEXT NOT NULL,              -- ADK's type: oauth2, apiKey, http, ...
+    scopes         TEXT NOT NULL,              -- JSON list
+    label          TEXT NOT NULL,              -- what it is for, as people read it
+    expires_at     DOUBLE PRECISION,           -- of the access token; NULL: not known
+    refreshable    BIGINT NOT NULL DEFAULT 0,  -- 1: it has a refresh token
+    created_at     DOUBLE PRECISION NOT NULL,
+    updated_at     DOUBLE PRECISION NOT NULL,
+    secret         TEXT NOT NULL,              -- encrypted JSON of ADK's credential
+    PRIMARY KEY (app_name, user_id, credential_key)
+) /*sqlite WITHOUT ROWID*/;
 
 CREATE TABLE api_keys (
     id                  TEXT PRIMARY KEY,
@@ -321,11 +533,11 @@ WHERE e.session_key = l.source_key AND e.seq >= l.first_seq - 1 AND e.seq <= l.l
 
 CREATE VIEW tool_journal_with_lineage AS
 SELECT session_key, session_key AS source_key, call_id, epoch, name, effect, status, arguments, intended_at, started_at,
-       finished_at, result, whole, approved, approved_by, approved_at
+       finished_at, result, whole, approved, approved_by, approved_at, grant_id
 FROM tool_journal
 UNION ALL
 SELECT l.session_key, l.source_key, j.call_id, j.epoch, j.name, j.effect, j.status, j.arguments, j.intended_at,
-       j.started_at, j.finished_at, j.result, j.whole, j.approved, j.approved_by, j.approved_at
+       j.started_at, j.finished_at, j.result, j.whole, j.approved, j.approved_by, j.approved_at, j.grant_id
 FROM session_lineage l CROSS JOIN tool_journal j WHERE j.session_key = l.source_key AND j.epoch <= l.last_epoch;
 
 -- To be read by people: SELECT * FROM conversation WHERE session_id = '...'

@@ -64,11 +64,6 @@ _LOCK_EPOCH = LockingRead("SELECT epoch FROM sessions WHERE session_key = $1", "
 _RUNNING = "SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'"
 _LOCK = LockingRead("SELECT revision, app_name, user_id, id FROM sessions WHERE session_key = $1", "UPDATE")
 
-_ANSWERED = """
-SELECT 1 FROM (SELECT session_key FROM sessions WHERE app_name = $1 ORDER BY updated_at DESC LIMIT 50) s
-JOIN messages m ON m.session_key = s.session_key WHERE m.author = $2 LIMIT 1
-"""
-_HAS_SESSION = "SELECT 1 FROM sessions WHERE app_name = $1 LIMIT 1"
 _EXISTS = "SELECT 1 FROM sessions WHERE app_name = $1 AND user_id = $2 AND id = $3"
 
 
@@ -274,13 +269,6 @@ def is_current_epoch(key: int, epoch: int | None) -> Operation[bool]:
     """Whether a turn still has its lease; if so, no other process takes it over before this transaction ends."""
     rows = yield _LOCK_EPOCH, (key,)
     return bool(rows) and rows[0][0] == epoch
-
-
-def has_answers_of(app_name: str, author: str) -> Operation[bool]:
-    """Whether an agent wrote messages in an app's newest sessions, and no session belongs to an app of its own name."""
-    if author == app_name or (yield _HAS_SESSION, (author,)):
-        return False
-    return bool((yield _ANSWERED, (app_name, author)))
 
 
 def find_apps(apps: Iterable[str], user_id: str, session_id: str) -> Operation[list[str]]:

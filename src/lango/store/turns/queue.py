@@ -118,7 +118,7 @@ def _event_from_json(members: Mapping[str, Any]) -> NewEvent:
         tokens=members["tokens"],
         message=Message(members["role"], members["content"], calls_from_json(members["tool_calls"]), members["author"]),
         extra=members["extra"],
-        contents=members.get("contents", {}),  # of an input that an earlier version queued: with the bytes
+        contents=members["contents"],
         state_delta=members.get("state_delta") or None,
         client_results={call_id: ClientResult(*item) for call_id, item in members.get("results", {}).items()},
         preceding=tuple(_event_from_json(item) for item in members.get("before", ())),

@@ -145,7 +145,7 @@ async def _open(
     from lango.runtime.artifacts import Artifacts
 
     if session_id is None:
-        return Artifacts(store, await chosen.app_name(store), limit or None), chosen.user or "user"
+        return Artifacts(store, chosen.app_name(), limit or None), chosen.user or "user"
     found = (await chosen.session(store, session_id)).name
     return Artifacts(store, found.app_name, limit or None), found.user_id
 

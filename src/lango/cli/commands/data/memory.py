@@ -66,7 +66,7 @@ def facts(chosen: FactOptions, every: IncludeInactive = False, as_json: Json = F
     from lango.store.memory.user_facts import read_facts
 
     async def read(opened: "Store") -> "list[Fact]":
-        return await opened.read(read_facts, await chosen.app_name(opened), chosen.user, replaced=every)
+        return await opened.read(read_facts, chosen.app_name(), chosen.user, replaced=every)
 
     found = chosen.run(read)
     if as_json:
@@ -93,7 +93,7 @@ def forget(chosen: FactOptions, item_id: ItemId, session: SessionOption = None) 
         if session is not None:
             done = await opened.write(delete_note, await chosen.session(opened, session), item_id)
         else:
-            done = await opened.write(delete_fact, await chosen.app_name(opened), chosen.user, _fact_id(item_id))
+            done = await opened.write(delete_fact, chosen.app_name(), chosen.user, _fact_id(item_id))
         if done:
             await opened.purge()
         return done
@@ -174,7 +174,7 @@ def _edit(
             record = await chosen.session(opened, session)
             return await opened.write(edit_note, record, item_id, text=text, pinned=pinned)
         fact = _fact_id(item_id)
-        owner = await chosen.app_name(opened)
+        owner = chosen.app_name()
         return await opened.write(edit_fact, owner, chosen.user, fact, time.time(), text=text, pinned=pinned)
 
     _require(chosen.run(write), item_id, session, chosen.user)

@@ -15,13 +15,9 @@ app = typer.Typer(help="The database: upgrade its schema.", no_args_is_help=True
 
 @app.command()
 def upgrade(config: Config = None, store: StoreUrl = None) -> None:
-    """Upgrade the schema of the store, and print its version. Other commands do so, too.
+    """Upgrade the schema of the store, and print its version. Other commands do so, too."""
 
-    Files that an earlier version stored in the rows of messages are moved out of them, at once.
-    """
+    async def work(opened: "Store") -> int:
+        return await opened.schema_version()
 
-    async def work(opened: "Store") -> tuple[int, int]:
-        return await opened.schema_version(), await opened.move_inline_files()
-
-    version, moved = run_on_store(config, store, work)
-    print(f"schema {version}" + (f"; moved the files of {moved} messages" if moved else ""))
+    print(f"schema {run_on_store(config, store, work)}")
