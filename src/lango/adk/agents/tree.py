@@ -76,12 +76,17 @@ def is_copyable(root: Any) -> bool:
     )
 
 
+def has_only_adk_agents(root: Any) -> bool:
+    """Whether an app consists of ADK's own kinds of agents, without workflows and agents of the user's own."""
+    agents = [*walk_with_agent_tools(root)]
+    return isinstance(root, BaseAgent) and all(type(agent).__module__.startswith("google.adk.") for agent in agents)
+
+
 def may_request_input(root: Any) -> bool:
     """Whether a workflow, an agent of the user's own or ADK's own tool may ask a person for input."""
-    agents = [*walk_with_agent_tools(root)]
-    if not isinstance(root, BaseAgent) or any(not type(agent).__module__.startswith("google.adk.") for agent in agents):
+    if not has_only_adk_agents(root):
         return True
-    tools = [tool for agent in agents for tool in tools_of(agent)]
+    tools = [tool for agent in walk_with_agent_tools(root) for tool in tools_of(agent)]
     return INPUT_CALL in names_of(tools) or any(node_of_tool(tool) is not None for tool in tools)
 
 

@@ -7,7 +7,8 @@ produces again is recognised, and is neither stored nor emitted a second time.
 A step has an identity that is the same in both runs. For a model call it is the agent, its branch, and how many of the
 agent's events came before. For a tool it is the id of its call. For a node of a workflow it is its path and run. Inside
 an agent that is called as a tool, the id of the outer call comes first. Where the second run asks for another step than
-the record has, `TurnDiverged` is raised: it is never continued wrongly.
+the record has, `TurnDiverged` is raised: it is never continued wrongly. A step that the record does not have waits
+until all recorded ones are used; see `lango.adk.run.record.divergence`.
 """
 
 from collections import deque
@@ -55,13 +56,27 @@ class RecordedRun:
     """What is stored of a turn's run so far, in the order in which a second run asks for it."""
 
     def __init__(
-        self, stored: Sequence[StoredEvent], events: Sequence[Event], entries: Mapping[str, TurnEntry]
+        self,
+        stored: Sequence[StoredEvent],
+        events: Sequence[Event],
+        entries: Mapping[str, TurnEntry],
+        *,
+        is_static: bool = False,
     ) -> None:
-        """`events` are the ADK events of the `stored` ones; `entries` is the turn's part of the tool journal."""
+        """`events` are the ADK events of the `stored` ones; `entries` is the turn's part of the tool journal.
+
+        `is_static`: only ADK's own agents run, so steps run at the same time only in different branches.
+        """
         self._lanes: dict[_Lane, deque[_Recorded]] = {}
         self._results: dict[str, _Recorded] = {}
         self._exceptions: list[_Recorded] = []
         self._entries = entries
+        self._is_static = is_static
+        # a call of a tool needs no place of its own here: the response that made it has one
+        self._unused = {_place(key) for key, entry in entries.items() if _has_place(key) and entry.status != "intended"}
+        self._ended: set[str] = set()
+        self.uses = 0
+        """How many recorded steps this run has used: it grows while the run follows the record."""
         for row, event in zip(stored, events, strict=True):
             recorded = _Recorded(event, row.message is not None, bool((row.extra or {}).get(FROM_CODE)))
             if _is_exception(event):
@@ -85,9 +100,7 @@ class RecordedRun:
             return None
         recorded = lane[0]
         if recorded.from_code or not _is_response(recorded.event):
-            raise TurnDiverged(
-                f"agent {agent!r} calls its model, and in the first run it did not at this point: {_WHY}"
-            )
+            raise TurnDiverged(f"agent {agent!r} calls its model, and in the first run it did not at this point: {WHY}")
         event = recorded.event
         fields = {name: getattr(event, name) for name in _RESPONSE_FIELDS}
         return LlmResponse(**{name: value for name, value in fields.items() if value is not None}, partial=False)
@@ -117,8 +130,40 @@ class RecordedRun:
         )
 
     def entry(self, step_id: str) -> TurnEntry | None:
-        """Return what the tool journal has about a step of this turn."""
-        return self._entries.get(call_key(step_id))
+        """Return what the tool journal has about a step of this turn, and note that this run asks for it."""
+        key = call_key(step_id)
+        if key in self._entries:
+            self._unused.discard(_place(key))
+            self.uses += 1
+        return self._entries.get(key)
+
+    def end(self, step_id: str) -> None:
+        """Note that a tool or node has its result: the recorded steps inside it are not asked for any more."""
+        self._ended.add(step_id)
+
+    def unused_step(self) -> str | None:
+        """Describe a recorded step that this run has not asked for; return None if the record is used up."""
+        for (_, author), lane in self._lanes.items():
+            if author != "user" and lane:
+                return f"a step of {author!r}"
+        self._unused = {place for place in self._unused if not self._is_inside_ended(place)}
+        return f"step {min(self._unused)!r}" if self._unused else None
+
+    def _is_inside_ended(self, place: str) -> bool:
+        return any(place[:end] in self._ended for end, letter in enumerate(place) if letter == "/")
+
+    def must_be_used_before(self, branch: str, *, is_tool: bool) -> bool:
+        """Whether the record has an unused step that cannot run at the same time as a new step of this branch.
+
+        ADK runs agents at the same time only in branches of which none begins with the other. Of the calls of one
+        response, a tool may run beside an agent, which has a branch inside that of the tool.
+        """
+        new = _parts(branch)
+        return self._is_static and any(
+            lane and author != "user" and (new[: len(old)] == old or (not is_tool and old[: len(new)] == new))
+            for (name, author), lane in self._lanes.items()
+            for old in [_parts(name)]
+        )
 
     def take(self, event: Event) -> bool | None:
         """Recognise an event that the first run stored, and make it equal to the stored one.
@@ -132,8 +177,9 @@ class RecordedRun:
             return None
         recorded = lane[0]
         if (difference := _difference(event, recorded.event)) is not None:
-            raise TurnDiverged(f"{event.author!r} {difference}: {_WHY}")
+            raise TurnDiverged(f"{event.author!r} {difference}: {WHY}")
         lane.popleft()
+        self.uses += 1
         _adopt(event, recorded.event)
         return recorded.is_message
 
@@ -150,13 +196,27 @@ class RecordedRun:
         """Raise `TurnDiverged` if the run ended before it asked for all that the record has."""
         for (_, author), lane in self._lanes.items():
             if author != "user" and lane:
-                raise TurnDiverged(f"the turn ended without a step of {author!r} that its first run had: {_WHY}")
+                raise TurnDiverged(f"the turn ended without a step of {author!r} that its first run had: {WHY}")
 
 
-_WHY = (
+WHY = (
     "the code of the agent, or what it depends on, is not the same as before the crash. What is stored stays; "
     "send the message again"
 )
+
+
+def _has_place(key: str) -> bool:
+    """Whether a journal entry is a node of a workflow, or a model call or code inside a tool; see `nested_step_id`."""
+    return "#" in key or "node:" in key or "code:" in key
+
+
+def _place(key: str) -> str:
+    """Return the key of a step; all attempts of a node are one."""
+    return key.rpartition("#")[0] or key if "node:" in key else key
+
+
+def _parts(branch: str) -> list[str]:
+    return branch.split(".") if branch else []
 
 
 def _function_calls(recorded: _Recorded) -> list[types.FunctionCall]:

@@ -11,7 +11,7 @@ from lango.adk.agents.app_features import summary_model
 from lango.adk.agents.tools.adk_tool import decision_for
 from lango.adk.agents.tools.effects import effect_of_tool
 from lango.adk.agents.transfers import transfer_targets
-from lango.adk.agents.tree import final_answer_agent, is_final_answer, walk_agents
+from lango.adk.agents.tree import final_answer_agent, has_only_adk_agents, is_final_answer, walk_agents
 from lango.adk.events.recorded_run import RecordedRun
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.model.direct_text import TextSink, agents_with_direct_text
@@ -142,7 +142,8 @@ class AdkEngine:
         stored = await self._store.read(read_turn_record, turn, first_seq)
         await self._store.load_files(stored)
         entries = await self._store.read(read_turn_entries, turn)
-        return RecordedRun(stored, stored_to_events(stored, self.app.root.name), entries)
+        events = stored_to_events(stored, self.app.root.name)
+        return RecordedRun(stored, events, entries, is_static=has_only_adk_agents(self.app.root))
 
     def begin(
         self,

@@ -134,6 +134,8 @@ class LegRunner:
         except (LangoError, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:  # a panic of a native library is not an Exception
+            if state.failure is not None:
+                raise state.failure from error
             wanted = missing_transfer_target(error)
             valid = [agent.name for agent in walk_agents(self._root) if agent is not self._root]
             if wanted is None or not valid:

@@ -31,6 +31,7 @@ from lango.adk.model.turn_options import append_client_instruction, apply_option
 from lango.adk.run.input.user_message import prepare_user_message
 from lango.adk.run.pauses.approval_gate import check_approved_arguments, journal_intent, refusal_reason
 from lango.adk.run.recall import insert_recalled
+from lango.adk.run.record.divergence import await_record
 from lango.adk.run.record.journal_recorder import record_error, record_result, record_start
 from lango.adk.run.record.model_calls import (
     keep_adk_request,
@@ -40,6 +41,7 @@ from lango.adk.run.record.model_calls import (
     store_requests,
 )
 from lango.adk.run.record.replay import (
+    end_tool,
     enter_tool,
     nested_step_id,
     next_model_step,
@@ -100,6 +102,8 @@ class RuntimePlugin(BasePlugin):
         if (known := replayed_response(state, callback_context, step, nested=in_agent_tool)) is not None:
             # ADK looks up the tools of the calls in the request
             return _add_client_tools(state, callback_context, llm_request) or known
+        agent_name, branch = callback_context.agent_name, callback_context.branch or ""
+        await await_record(state, f"a model call of agent {agent_name!r}", branch)
         await _begin_model_call(state, callback_context, nested=in_agent_tool)
         call = note_model_call(state, callback_context, llm_request, step, nested=in_agent_tool)
         if (refusal := _offer_tools(state, callback_context, llm_request)) is not None:
@@ -156,9 +160,11 @@ class RuntimePlugin(BasePlugin):
             return None
         if state.client_calls and tool_context.session.id == state.session_id:
             tool_context.actions.skip_summarization = True  # the model continues with the client's results
-        enter_tool(tool, call_id)
+        enter_tool(state, tool, call_id)
         current_step.set(nested_step_id(call_id))
         result = await replayed_result(state, call_id, tool, tool_args, tool_context)
+        if result is not None or is_unknown_tool(tool):
+            end_tool(state, call_id)
         if tool.name == TRANSFER_TOOL:
             return result or check_transfer(state, tool_args, tool_context)
         if isinstance(tool, ClientTool):
@@ -190,6 +196,7 @@ class RuntimePlugin(BasePlugin):
             return await record_result(state, call_id, tool, tool_context, result, refusal)
         finally:
             current_step.set("")  # not before: the files of the result belong to the step
+            end_tool(state, call_id)
             _leave_tool(state, tool)
 
     @override
@@ -205,6 +212,7 @@ class RuntimePlugin(BasePlugin):
         try:
             return await record_error(state, call_id, error, tool_context)
         finally:
+            end_tool(state, call_id)
             _leave_tool(state, tool)
 
 
@@ -300,6 +308,9 @@ async def _journal_and_admit(
     fingerprint = call_fingerprint(tool.name, arguments)
     if context.tool_confirmation and (changed := await check_approved_arguments(state, call_id, fingerprint)):
         return changed
+    is_known = state.recorded is not None and state.recorded.entry(call_id) is not None
+    if not is_known and not runs_agents(tool):  # the record may have what a known one led to: a request for approval
+        await await_record(state, f"tool {tool.name!r}", context.branch or "", is_tool=True)
     if refused := await journal_intent(state, call_id, tool, arguments, fingerprint, context):
         return refused
     if not runs_agents(tool):  # their own steps pass the gate

@@ -65,6 +65,8 @@ class TurnState(TurnContext, kw_only=True):
     """The user who answered the approval request."""
     started_at: dict[str, float] = field(default_factory=dict[str, float])
     """When each running call started, on the monotonic clock."""
+    agent_calls: set[str] = field(default_factory=set[str])
+    """The calls of tools that run agents or nodes, whose own steps are recorded."""
     time_limits_s: dict[str, float | None] = field(default_factory=dict[str, float | None])
     """The time limit of each call; None: an agent that is a tool may take as long as the turn."""
     extend_time: Callable[[float], None] = field(default=lambda seconds: None)

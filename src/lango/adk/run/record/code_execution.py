@@ -15,6 +15,7 @@ from google.adk.agents.invocation_context import InvocationContext
 from google.adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult, File
 
 from lango.adk.agents.adk_internals import replace_code_execution
+from lango.adk.run.record.divergence import await_record
 from lango.adk.run.record.replay import nested_step_id
 from lango.adk.run.turn_limits import call_fingerprint
 from lango.adk.run.turn_state import TurnState, current_state
@@ -51,7 +52,7 @@ def _execute_journaled(execute: Execute, context: InvocationContext, code: CodeE
     if entry is not None and entry.status == "started":
         result = CodeExecutionResult(stderr=UNKNOWN_RESULT)
     else:
-        _wait_for(state.loop, _start(state, step_id, fingerprint))
+        _wait_for(state.loop, _start(state, step_id, fingerprint, context.branch or ""))
         try:
             result = execute(context, code)
         finally:
@@ -61,7 +62,8 @@ def _execute_journaled(execute: Execute, context: InvocationContext, code: CodeE
     return result
 
 
-async def _start(state: TurnState, step_id: str, fingerprint: str) -> None:
+async def _start(state: TurnState, step_id: str, fingerprint: str, branch: str) -> None:
+    await await_record(state, "the model's code", branch)
     await state.step_gate.enter()
     await state.store.write(tool_journal.record_intent, state.turn, step_id, _NAME, "once", fingerprint, time.time())
     await state.store.write(tool_journal.record_start, state.turn, step_id, time.time())

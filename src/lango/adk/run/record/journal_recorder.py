@@ -16,7 +16,7 @@ from lango.adk.model.content import plain_model
 from lango.adk.run.record.result_files import RESULT_FILES, keep_files, parts_in, without_parts
 from lango.adk.run.turn_state import TurnState
 from lango.adk.services.credential_secrets import seal_actions
-from lango.errors import NotJson
+from lango.errors import NotJson, TurnDiverged
 from lango.store.sessions.sessions import check_epoch
 from lango.store.tool_calls import tool_journal
 from lango.tools.results import error_text, to_result
@@ -84,6 +84,8 @@ async def record_error(
     """
     if isinstance(error, asyncio.CancelledError):
         return None  # the row stays `started`: the outcome is unknown
+    if isinstance(state.failure, TurnDiverged):
+        return None  # of a step inside the tool: the turn ends
     result = {"error": error_text(error)}
     state.durations_s[call_id] = time.monotonic() - state.started_at.pop(call_id)
     if tool_node_path(context) is not None:

@@ -36,10 +36,18 @@ def runs_agents(tool: BaseTool) -> bool:
     return isinstance(tool, AgentTool) or node_of_tool(tool) is not None
 
 
-def enter_tool(tool: BaseTool, call_id: str) -> None:
+def enter_tool(state: TurnState, tool: BaseTool, call_id: str) -> None:
     """Note that the agents inside a tool run for this call."""
     if runs_agents(tool):
+        state.agent_calls.add(call_id)
         _outer_calls.set((*_outer_calls.get(), call_id))
+
+
+def end_tool(state: TurnState, call_id: str) -> None:
+    """Note that a tool call has its result: what the record has of the agents inside it is not asked for any more."""
+    outer = _outer_calls.get()
+    if state.recorded is not None:
+        state.recorded.end("/".join(outer if outer[-1:] == (call_id,) else (*outer, call_id)))
 
 
 def nested_step_id(step_id: str) -> str:
@@ -112,6 +120,7 @@ async def replayed_result(
     recorded = state.recorded
     if recorded is None:
         return None
+    entry = recorded.entry(call_id)
     fingerprint = call_fingerprint(tool.name, arguments)
     nested = context.session.id != state.session_id
     if not nested and (known := recorded.next_result(call_id)) is not None:
@@ -121,7 +130,6 @@ async def replayed_result(
         if known.confirmation is not None:
             context.actions.requested_tool_confirmations[call_id] = known.confirmation
         return known.response
-    entry = recorded.entry(call_id)
     if entry is not None and entry.status == "unknown":  # it only asked for an approval or a credential, or failed
         state.runs_again.add(call_id)
     if entry is None or entry.status in ("intended", "unknown"):

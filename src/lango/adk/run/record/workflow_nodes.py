@@ -23,6 +23,7 @@ from pydantic import TypeAdapter
 from lango.adk.agents.adk_internals import NodeRun, is_node_interrupt, journal_nodes, observe_nodes
 from lango.adk.agents.tools.effects import effect_of_node
 from lango.adk.agents.tree import node_at
+from lango.adk.run.record.divergence import await_record
 from lango.adk.run.record.replay import nested_step_id
 from lango.adk.run.turn_state import TurnState, current_state
 from lango.adk.services.credential_secrets import public_actions, requests_credential
@@ -144,6 +145,8 @@ async def run_journaled(
     async with aclosing(steps) as items:
         async for item in items:
             yield item
+    if state is not None and state.recorded is not None:
+        state.recorded.end(nested_step_id(f"{NODE_STEP}{context.node_path}"))
 
 
 async def _run_in_turn(
@@ -158,7 +161,7 @@ async def _run_in_turn(
         if failure is not None:
             raise failure
         return
-    await _start(state, step_id, name, function, entry)
+    await _start(state, step_id, name, context.branch or "", function, entry)
     yielded: list[Any] = []
     kept_back: list[Any] = []
     is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
@@ -213,7 +216,7 @@ async def _finish(state: TurnState, step_id: str, result: dict[str, Any] | None)
 
 
 async def _start(
-    state: TurnState, step_id: str, name: str, function: Callable[..., Any], entry: TurnEntry | None
+    state: TurnState, step_id: str, name: str, branch: str, function: Callable[..., Any], entry: TurnEntry | None
 ) -> None:
     effect = effect_of_node(function)
     if entry is not None and entry.status == "started" and effect == "once":
@@ -221,6 +224,8 @@ async def _start(
             f"node {name!r} had started when its process died, and is marked to run at most once: find out whether it "
             "took effect, then send the message again"
         )
+    if entry is None:  # the record may have nodes that a known one ran
+        await await_record(state, f"node {name!r}", branch)
     await state.step_gate.enter()
     state.step_gate.leave()  # it may run further nodes, which pass the gate themselves
     await state.store.write(tool_journal.record_intent, state.turn, step_id, name, effect, "", time.time())

@@ -1,0 +1,112 @@
+"""A deploy between two runs of a turn: what has taken effect never does so again."""
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.adk.agents import (
+    ParallelAgent,  # pyright: ignore[reportDeprecated]
+    SequentialAgent,  # pyright: ignore[reportDeprecated]
+)
+from google.adk.tools.agent_tool import AgentTool
+from google.adk.workflow import START, Workflow
+
+from lango import open_runtime
+from lango.adk.run.record import divergence
+from tests.agents.parts import rows, settings_for
+from tests.support.agent_shapes import Own, a_and_b, agent, call, fetch, nodes, pay
+from tests.support.kill_points import Journal, MakeAgent, left_behind, run_and_copy, until_idle
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ADK: it still has these agents
+
+
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(divergence, "PATIENCE_TICKS", 4)
+
+
+def shop(j: Journal, name: str = "shop") -> Any:
+    return agent(
+        j, name, call("pay", x="1"), call("fetch", x="2"), call("pay", x="3"), "done", tools=[pay(j), fetch(j)]
+    )
+
+
+def sequence(j: Journal, *names: str) -> Any:
+    subs: list[Any] = [agent(j, name, call("pay", x=name), f"{name} done", tools=[pay(j)]) for name in names]
+    return SequentialAgent(name="r", sub_agents=subs)  # pyright: ignore[reportDeprecated]
+
+
+def parallel(j: Journal) -> Any:
+    return ParallelAgent(name="r", sub_agents=a_and_b(j))  # pyright: ignore[reportDeprecated]
+
+
+def in_sequence(j: Journal) -> Any:
+    return SequentialAgent(name="r", sub_agents=a_and_b(j))  # pyright: ignore[reportDeprecated]
+
+
+def wrapped(j: Journal) -> Any:
+    return SequentialAgent(name="outer", sub_agents=[shop(j)])  # pyright: ignore[reportDeprecated]
+
+
+def graph(j: Journal, name: str = "r", first: str = "one") -> Any:
+    one, two, three = nodes(j)
+    one.__name__ = first
+    return Workflow(
+        name=name, edges=[(START, one, two, agent(j, "e", call("pay", x="1"), "end", tools=[pay(j)]), three)]
+    )
+
+
+def with_agent_tool(j: Journal, inner: str) -> Any:
+    helper = SequentialAgent(name="helper", sub_agents=[shop(j, inner)])  # pyright: ignore[reportDeprecated]
+    return agent(j, "r", call("helper", request="go"), "done", tools=[AgentTool(helper)])
+
+
+CHANGES: dict[str, tuple[MakeAgent, MakeAgent]] = {
+    "renamed root": (shop, lambda j: shop(j, "store")),
+    "renamed sub-agent": (lambda j: sequence(j, "a", "b"), lambda j: sequence(j, "a2", "b")),
+    "second sub-agent renamed": (lambda j: sequence(j, "a", "b"), lambda j: sequence(j, "a", "b2")),
+    "sub-agents in another order": (lambda j: sequence(j, "a", "b"), lambda j: sequence(j, "b", "a")),
+    "a sequence instead of an agent": (
+        shop,
+        lambda j: SequentialAgent(name="shop", sub_agents=[shop(j, "till")]),  # pyright: ignore[reportDeprecated]
+    ),
+    "an own agent instead of an agent": (shop, lambda j: Own(name="shop", sub_agents=[shop(j, "till")])),
+    "agent wrapped": (shop, wrapped),
+    "agent wrapped in an own one": (shop, lambda j: Own(name="outer", sub_agents=[shop(j)])),
+    "sequence made parallel": (in_sequence, parallel),
+    "parallel made a sequence": (parallel, in_sequence),
+    "renamed workflow": (graph, lambda j: graph(j, "store")),
+    "renamed node": (graph, lambda j: graph(j, first="first")),
+    "a workflow instead of an agent": (shop, lambda j: Workflow(name="r", edges=[(START, shop(j))])),
+    "renamed agent inside a tool": (lambda j: with_agent_tool(j, "shop"), lambda j: with_agent_tool(j, "store")),
+}
+
+
+async def go_on(make: MakeAgent, copy: Path) -> tuple[str, Counter[str]]:
+    """Go on from a copy of the store with a new version; return how the turn ended, and what took effect."""
+    journal = Journal()
+    settings = settings_for(f"sqlite:///{copy}", name="app")
+    async with open_runtime(settings, root_agent=make(journal)) as runtime:
+        await until_idle(runtime)
+        [[status, extra]] = await rows(runtime.store, "SELECT status, extra FROM turns")
+    return json.loads(extra)["error"]["type"] if status == "failed" else status, journal.effects_by_name
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_nothing_takes_effect_twice_when_the_code_changed(tmp_path: Path, change: str) -> None:
+    old, new = CHANGES[change]
+    whole, copies = await run_and_copy(
+        old, tmp_path, settings=settings_for(f"sqlite:///{tmp_path}/first.db", name="app")
+    )
+    left = {copy: left_behind(copy) for copy in copies}
+    begun = [copy for copy in copies if left[copy].responses or left[copy].finished]
+    ends = await asyncio.gather(*(go_on(new, copy) for copy in begun))
+    names = whole.journal.effects_by_name
+    for copy, (end, effects) in zip(begun, ends, strict=True):
+        done = effects + Counter({name: left[copy].finished[name] for name in names})
+        assert end in ("done", "TurnDiverged"), copy.name
+        assert done <= names, f"{copy.name}: {end}, {done}"
+    assert "TurnDiverged" in [end for end, _ in ends]
