@@ -16,7 +16,9 @@ from google.adk.workflow import START, Workflow
 
 from lango import open_runtime
 from lango.adk.run.record import divergence
-from tests.agents.parts import rows, settings_for
+from lango.events import TurnDone, TurnError
+from tests.agents.parts import collect, rows, settings_for
+from tests.integration.resume.test_input_legs import asking
 from tests.support.agent_shapes import Own, a_and_b, agent, call, fetch, nodes, pay
 from tests.support.kill_points import Journal, MakeAgent, left_behind, run_and_copy, until_idle
 
@@ -83,6 +85,52 @@ CHANGES: dict[str, tuple[MakeAgent, MakeAgent]] = {
     "a workflow instead of an agent": (shop, lambda j: Workflow(name="r", edges=[(START, shop(j))])),
     "renamed agent inside a tool": (lambda j: with_agent_tool(j, "shop"), lambda j: with_agent_tool(j, "store")),
 }
+
+
+def asks(j: Journal, *, name: str = "r", first: str = "one", question: str = "ask", more: tuple[Any, ...] = ()) -> Any:
+    """Make a workflow that asks a person after its first node; without a name, the node is not there."""
+    one, two, _ = nodes(j)
+    one.__name__ = first
+    steps = [*([one] if first else []), *([asking(question)] if question else []), two, *more]
+    return Workflow(name=name, edges=[(START, *steps)])
+
+
+PAUSED_CHANGES: dict[str, MakeAgent] = {
+    "renamed workflow": lambda j: asks(j, name="store"),
+    "node that asked renamed": lambda j: asks(j, question="question"),
+    "node that asked removed": lambda j: asks(j, question=""),
+    "earlier node renamed": lambda j: asks(j, first="first"),
+    "earlier node removed": lambda j: asks(j, first=""),
+    "an agent instead of a workflow": lambda j: agent(j, "r", call("pay", x="1"), "done", tools=[pay(j)]),
+}
+
+
+@pytest.mark.parametrize("change", PAUSED_CHANGES)
+async def test_an_answer_to_a_node_that_is_gone_ends_the_turn_before_anything_runs(tmp_path: Path, change: str) -> None:
+    settings = settings_for(f"sqlite:///{tmp_path}/first.db", name="app")
+    async with open_runtime(settings, root_agent=asks(Journal())) as runtime:
+        await runtime.sessions.create("s")
+        await collect((await runtime.submit("s", "go")).follow())
+    journal = Journal()
+    async with open_runtime(settings, root_agent=PAUSED_CHANGES[change](journal)) as runtime:
+        [request] = await runtime.open_input_requests("s")
+        *_, error = await collect((await runtime.submit_input("s", request.call_id, "3")).follow())
+        assert isinstance(error, TurnError)
+        assert (error.error, journal.effects) == ("TurnDiverged", [])
+        *_, last = await collect((await runtime.submit("s", "next")).follow())
+        assert isinstance(last, TurnDone), "the next message is answered"
+
+
+async def test_a_paused_turn_continues_when_nodes_were_added_at_the_end(tmp_path: Path) -> None:
+    settings = settings_for(f"sqlite:///{tmp_path}/first.db", name="app")
+    async with open_runtime(settings, root_agent=asks(Journal())) as runtime:
+        await runtime.sessions.create("s")
+        await collect((await runtime.submit("s", "go")).follow())
+    journal = Journal()
+    async with open_runtime(settings, root_agent=asks(journal, more=(nodes(journal)[2],))) as runtime:
+        [request] = await runtime.open_input_requests("s")
+        await collect((await runtime.submit_input("s", request.call_id, "3")).follow())
+        assert journal.effects == ["two", "three"]
 
 
 async def go_on(make: MakeAgent, copy: Path) -> tuple[str, Counter[str]]:

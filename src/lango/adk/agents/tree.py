@@ -37,6 +37,30 @@ def node_at(root: Any, path: str) -> Any:
     return node
 
 
+def may_have_node(root: Any, path: str) -> bool:
+    """Whether a workflow may still run the node at a path; of the user's own functions and agents it is not known."""
+    first, *steps = [step.rpartition("@")[0] for step in path.split("/")]
+    node = root
+    if getattr(root, "graph", None) and first != root.name:
+        return False
+    for name in steps:
+        graph: Any = getattr(node, "graph", None)
+        if graph is None and not isinstance(node, LlmAgent):
+            return True
+        inner = graph.nodes if graph else _nodes_of_agents(root)
+        node = next((inner_node for inner_node in inner if inner_node.name == name), None)
+        if node is None:
+            return False
+    return True
+
+
+def _nodes_of_agents(root: Any) -> Iterator[Any]:
+    """Walk the agents of an app, and the nodes that are tools of them."""
+    for agent in walk_with_agent_tools(root):
+        yield agent
+        yield from filter(None, map(node_of_tool, tools_of(agent)))
+
+
 def tools_of(agent: Any) -> Sequence[Any]:
     """Return the tools of an agent; kinds of agents without tools have none."""
     return getattr(agent, "tools", ())

@@ -200,7 +200,7 @@ class RecordedRun:
 
 
 WHY = (
-    "the code of the agent, or what it depends on, is not the same as before the crash. What is stored stays; "
+    "the code of the agent, or what it depends on, is not the same as when the turn began. What is stored stays; "
     "send the message again"
 )
 

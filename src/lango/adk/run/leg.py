@@ -55,6 +55,7 @@ class LegRunner:
         message = turn_input.event.content or types.Content()
         continues = turn_input.continues_invocation
         invocation_id = None if continues else turn_input.event.invocation_id
+        await workflow_nodes.check_earlier_nodes(self._root, state)
         answered = await workflow_nodes.answered_node(self._root, turn_input, state)
         if answered is not None and not answered.may_run_again:
             yield answered.end(state)

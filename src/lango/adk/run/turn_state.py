@@ -51,8 +51,8 @@ class TurnState(TurnContext, kw_only=True):
     """Call ids that this turn must not use again."""
     continues_invocation: bool = False
     """The turn goes on with an invocation that paused."""
-    ended_nodes: frozenset[str] | None = None
-    """The paths of the nodes that ended before that pause; None: not read yet."""
+    earlier_nodes: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The nodes that ran before that pause: their status, by path."""
     model_calls: int = 0
     bad_transfer: str | None = None
     valid_agents: list[str] = field(default_factory=list[str])

@@ -137,8 +137,8 @@ def read_turn_steps(
     return [*_steps([opener, *events], (yield from _read_journaled(key, first_seq, first_seq)), requests)]
 
 
-def read_ended_nodes(key: int, invocation_id: str, event_id: str) -> Operation[frozenset[str]]:
-    """Read the paths of the nodes that ended in an invocation before the input `event_id` continued it."""
+def read_earlier_nodes(key: int, invocation_id: str, event_id: str) -> Operation[dict[str, str]]:
+    """Read the nodes that ran in an invocation before the input `event_id` continued it: their status, by path."""
     rows = yield _EVENTS_OF_INVOCATION, (key, shorten(invocation_id))
     events: list[StoredEvent] = []
     for stored in map(row_to_event, rows):
@@ -146,11 +146,11 @@ def read_ended_nodes(key: int, invocation_id: str, event_id: str) -> Operation[f
             break
         events.append(stored)
     if not any(_path(stored) for stored in events):
-        return frozenset()
+        return {}
     journaled = _journaled_nodes((yield _JOURNALED_IN_INVOCATION, (key, invocation_id)))
     earlier = [entry for entry in journaled if entry.first_seq <= events[-1].seq]
     steps = _steps(events, earlier, _request_paths(events))
-    return frozenset(step.event.path for step in steps if step.event.status == "ended")
+    return {step.event.path: step.event.status for step in steps}
 
 
 def read_request_paths(key: int, events: Iterable[StoredEvent]) -> Operation[dict[str, str]]:

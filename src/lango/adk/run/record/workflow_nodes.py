@@ -22,13 +22,14 @@ from pydantic import TypeAdapter
 
 from lango.adk.agents.adk_internals import NodeRun, is_node_interrupt, journal_nodes, observe_nodes
 from lango.adk.agents.tools.effects import effect_of_node
-from lango.adk.agents.tree import node_at
+from lango.adk.agents.tree import may_have_node, node_at
+from lango.adk.events.recorded_run import WHY
 from lango.adk.run.record.divergence import await_record
 from lango.adk.run.record.replay import nested_step_id
 from lango.adk.run.turn_state import TurnState, current_state
 from lango.adk.services.credential_secrets import public_actions, requests_credential
 from lango.adk.services.request_context import current_step
-from lango.errors import LangoError, NodeOutcomeUnknown, Unstorable
+from lango.errors import LangoError, NodeOutcomeUnknown, TurnDiverged, Unstorable
 from lango.events import NodeProgress, to_plain_values
 from lango.store.sessions.open_calls import message_at
 from lango.store.tool_calls import tool_journal
@@ -37,7 +38,7 @@ from lango.store.turns.node_progress import (
     NODE_STEP,
     WORKFLOW_NODE,
     answered_value,
-    read_ended_nodes,
+    read_earlier_nodes,
     shown_output,
 )
 from lango.turns.turn_input import TurnInput
@@ -57,7 +58,8 @@ async def run_observed(name: str, context: Context, steps: AsyncGenerator[Any, N
     is_shown = False
     if state is not None and in_turn:
         state.node_paths.add(context.node_path)
-        is_shown = not await _has_ended_before(state, context.node_path)
+        # ADK passes nested nodes again that ended before the pause that this turn continues
+        is_shown = state.earlier_nodes.get(context.node_path) != "ended"
 
     def emit(status: Literal["started", "ended", "failed", "waiting"], error: str = "") -> None:
         if state is not None and is_shown:
@@ -79,14 +81,18 @@ async def run_observed(name: str, context: Context, steps: AsyncGenerator[Any, N
     emit("waiting" if context.interrupt_ids else "ended")
 
 
-async def _has_ended_before(state: TurnState, path: str) -> bool:
-    """Whether a node ended before the pause that this turn continues: ADK passes nested nodes again."""
+async def check_earlier_nodes(root: Any, state: TurnState) -> None:
+    """Raise `TurnDiverged` if a node that ran before the pause that this turn continues is no longer in the workflow.
+
+    ADK would start the workflow again from such a node on, or wait for it forever.
+    """
     if not state.continues_invocation or state.input_event is None:
-        return False
-    if state.ended_nodes is None:
-        place = state.turn.session_key, state.input_event.invocation_id, state.input_event.id
-        state.ended_nodes = await state.store.read(read_ended_nodes, *place)
-    return path in state.ended_nodes
+        return
+    place = state.turn.session_key, state.input_event.invocation_id, state.input_event.id
+    state.earlier_nodes = await state.store.read(read_earlier_nodes, *place)
+    for path in state.earlier_nodes:
+        if not may_have_node(root, path):
+            raise TurnDiverged(f"the turn paused after node {path!r}, which the agent no longer has: {WHY}")
 
 
 class AnsweredNode(Struct, frozen=True):
