@@ -160,11 +160,35 @@ async def test_an_approval_request_is_answered_by_the_next_response(client: Asyn
     )
     own: Any = done.output[0]
     assert (own.type, own.name, own.status) == ("mcp_call", "wipe", "completed" if approve else "failed")
+    assert own.approval_request_id == request.id
     assert ("noted" in done.output_text) == approve
     [item] = [item.to_dict() async for item in client.responses.input_items.list(done.id)]
     assert {name: item[name] for name in answer} == answer
     with pytest.raises(openai.ConflictError, match="waits for approval"):
         await create(client, [answer])
+
+
+@pytest.mark.parametrize("name", ["wipe", "guarded", "pay"])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_call_that_waits_for_approval_is_only_a_request(client: AsyncOpenAI, name: str, stream: bool) -> None:
+    """The tools need our approval, ADK's confirmation, and one that they ask for while they run."""
+    asked: Any = await create(client, f"call {name}", stream=stream, store=False)
+    if stream:
+        events: list[Any] = [event async for event in asked]
+        added = [event.output_index for event in events if event.type == "response.output_item.added"]
+        done = [event for event in events if event.type == "response.output_item.done"]
+        assert added == [event.output_index for event in done]
+        asked = events[-1].response
+        assert [event.item.to_dict() for event in done] == [item.to_dict() for item in asked.output]
+    request = asked.output[0]
+    assert (request.type, request.name) == ("mcp_approval_request", name)
+    assert "mcp_call" not in [item.type for item in asked.output]
+    answer = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}
+    given = [{"role": "user", "content": f"call {name}"}, request.to_dict(), answer]
+    approved = await create(client, given, store=False)
+    own: Any = approved.output[0]
+    assert (own.type, own.name, own.status, own.approval_request_id) == ("mcp_call", name, "completed", request.id)
+    assert approved.output_text.startswith("the tool said {'" + ("confirmed" if name == "pay" else "noted"))
 
 
 async def test_another_process_goes_on_with_the_tools_and_the_approval(tmp_path: Path, store_url: str) -> None:

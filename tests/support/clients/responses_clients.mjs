@@ -70,10 +70,16 @@ async function throughAiSdk() {
   const called = await generateText({ model, prompt: "call pick", tools: { pick }, stopWhen: stepCountIs(3) });
   const resent = [user("call pick"), ...called.response.messages, user("recite")];
   const own = await generateText({ model, prompt: "note" });
-  const asked = await generateText({ model, prompt: "ask" });
-  const request = asked.content.find((part) => part.type === "tool-approval-request");
-  const answer = { type: "tool-approval-response", approvalId: request.approvalId, approved: true, providerExecuted: true };
-  const approved = [user("ask"), ...asked.response.messages, { role: "tool", content: [answer] }];
+  const approval = async (prompt, store, stream) => {
+    const providerOptions = { openai: { store } };
+    const asked = await (stream ? streamText : generateText)({ model, prompt, providerOptions });
+    const [content, response] = [await asked.content, await asked.response];
+    const request = content.find((part) => part.type === "tool-approval-request");
+    const answer = { type: "tool-approval-response", approvalId: request.approvalId, approved: true, providerExecuted: true };
+    const messages = [user(prompt), ...response.messages, { role: "tool", content: [answer] }];
+    const approved = await generateText({ model, messages, providerOptions });
+    return [content.map((part) => part.type), approved.toolResults.map((result) => result.output.output), approved.text];
+  };
   const image = { type: "image", image: Buffer.from(picture, "base64"), mediaType: "image/png" };
   const toolChoice = { type: "tool", toolName: "pick" };
   const previous = { openai: { previousResponseId: own.providerMetadata.openai.responseId } };
@@ -89,7 +95,12 @@ async function throughAiSdk() {
     structured: (await generateObject({ model, schema: City, prompt: "Rome" })).object,
     pictures: (await generateText({ model, messages: [user([{ type: "text", text: "see" }, image])] })).text,
     ownTools: own.toolResults.map((result) => [result.toolName, result.output.output]),
-    approval: (await generateText({ model, messages: approved })).text,
+    approvals: [
+      await approval("ask", true, false),
+      await approval("call guarded", false, false),
+      await approval("call guarded", true, true),
+      await approval("call pay", false, true),
+    ],
     continued: JSON.parse(
       (await generateText({ model, prompt: "recite", providerOptions: previous })).text,
     ).map(([role]) => role),

@@ -6,6 +6,7 @@
 - `note`: a call of a safe tool; `ask`: a call of a tool that needs approval
 - `call NAMES`: a call of each of these tools at once, `again NAMES` with ids that came before, `first NAMES` after a
   word; a result `{"until": FILE}` fails as long as the file is not there
+- `call guarded`: a call of a tool that ADK asks about
 - `call count`: a call of a tool that changes the session's state
 - `call pay`: a call of a tool that asks for confirmation by its own code, with a hint and a payload
 - `call order`: a call of a long-running tool that returns nothing, `call ticket` of one that returns a first report
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from google.adk.agents import LlmAgent
-from google.adk.tools import LongRunningFunctionTool, ToolContext
+from google.adk.tools import FunctionTool, LongRunningFunctionTool, ToolContext
 
 from lango.adk import AdkTool, ProviderLlm
 from lango.errors import ProviderRejected, ProviderUnavailable
@@ -207,6 +208,11 @@ def pay(text: str, tool_context: ToolContext) -> dict[str, Any]:
     return {"confirmed": tool_context.tool_confirmation.confirmed, "payload": tool_context.tool_confirmation.payload}
 
 
+def guarded(text: str) -> dict[str, str]:
+    """Note something; ADK asks before it runs."""
+    return {"noted": text}
+
+
 def ticket(text: str) -> dict[str, str]:
     """Open a ticket; results come later."""
     return {"status": "pending"}
@@ -226,6 +232,7 @@ root_agent = LlmAgent(
         AdkTool(_stay),
         LongRunningFunctionTool(order),
         LongRunningFunctionTool(ticket),
+        FunctionTool(guarded, require_confirmation=True),
         count,
         pay,
     ],

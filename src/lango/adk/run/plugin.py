@@ -176,7 +176,7 @@ class RuntimePlugin(BasePlugin):
             result = await _journal_and_admit(state, call_id, tool, tool_args, tool_context)
         if (request := confirmation_of_tool_node(tool_context, tool, tool_args)) is not None:
             return cast("dict[str, Any]", request)  # what the node yields: it has no model that could ask
-        waits = call_id in tool_context.actions.requested_tool_confirmations
+        waits = call_id in {*tool_context.actions.requested_tool_confirmations, *state.confirmed_by_adk}
         if not waits and (call_id in state.call_ids or _runs_after_answer(state, tool_context)):
             state.emit(ToolStart(state.next_id(), call_id, tool.name, tool_args, tool_context.agent_name))
         return result

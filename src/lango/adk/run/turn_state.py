@@ -75,6 +75,8 @@ class TurnState(TurnContext, kw_only=True):
     """How often each running call asked the user."""
     progress_at: dict[str, float] = field(default_factory=dict[str, float])
     """When each call last reported its progress, on the monotonic clock."""
+    confirmed_by_adk: set[str] = field(default_factory=set[str])
+    """Calls that have not started: ADK asks for their confirmation."""
     call_counts: Counter[str] = field(default_factory=Counter[str])
     runs_again: set[str] = field(default_factory=set[str])
     """Calls that an earlier run started and did not finish, and that are harmless to run again."""

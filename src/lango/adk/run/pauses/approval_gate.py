@@ -44,6 +44,7 @@ async def journal_intent(
         return require_approval(state, tool, context) or await _refused_confirmation(tool, arguments, context)
     grant = await state.store.write(record_intent_by_grant, *call, arguments, confirmation_id_of_tool_node(context))
     if grant is None:
+        state.confirmed_by_adk |= {call_id} if adk_asks else set()
         return None if adk_asks else require_approval(state, tool, context)
     context.tool_confirmation = ToolConfirmation(confirmed=True)  # the tool may have a gate of its own
     return None

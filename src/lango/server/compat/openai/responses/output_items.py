@@ -4,7 +4,9 @@
 - A call of a tool that the client runs is a `function_call`. It is added when the turn ends: the agent answers an
   invalid call itself.
 - A call of the agent's own tools is an `mcp_call`, OpenAI's item for a tool that ran at the server, and an approval
-  request is an `mcp_approval_request`. Both have the agent's name as `server_label`.
+  request is an `mcp_approval_request`. Both have the agent's name as `server_label`. A call that waits for approval is
+  only the request; its `mcp_call` is in the response that answers it. Where a tool asks while it runs, the request
+  replaces the call that was added.
 - Requests for input and for credentials are notes in the text, as in chat completions.
 """
 
@@ -47,8 +49,13 @@ class OutputItems:
         client_tools: Collection[str],
         *,
         only_last_text: bool = False,
+        approval_requests: Mapping[str, str] | None = None,
     ) -> None:
-        """`only_last_text`: the answer must be JSON, so text before a tool call is left out."""
+        """`only_last_text`: the answer must be JSON, so text before a tool call is left out.
+
+        `approval_requests`: the ids of the approval requests that the response answers, by their calls.
+        """
+        self._approval_requests = approval_requests or {}
         self._response_id = response_id
         self._session_id = session_id
         self._server_label = server_label
@@ -106,7 +113,7 @@ class OutputItems:
                 yield from self._add_client_call(start)
         else:
             yield from self._close_text("incomplete")
-            yield from self._abandon_own_calls()
+        yield from self._abandon_own_calls()
 
     # -- text and thoughts ----------------------------------------------------------------------------------------
 
@@ -169,7 +176,7 @@ class OutputItems:
             arguments="",
             output=None,
             error=None,
-            approval_request_id=None,
+            approval_request_id=self._approval_requests.get(call_id),
         )
         yield self._added(item)
         place = {"output_index": index, "item_id": item["id"]}
@@ -193,7 +200,7 @@ class OutputItems:
         yield _done(index, item)
 
     def _abandon_own_calls(self) -> Iterator[StreamEvent]:
-        """End the calls that ran when the turn failed."""
+        """End the calls without a result: the turn failed, or their results come later."""
         for index in self._own_calls.values():
             item = self._items[index] = self._items[index] | {"status": "incomplete"}
             yield _done(index, item)
@@ -208,8 +215,11 @@ class OutputItems:
             "name": needed.name,
             "arguments": tool_value_text(needed.arguments),
         }
-        yield self._added(item)
-        yield _done(len(self._items) - 1, item)
+        if (index := self._own_calls.pop(needed.call_id, None)) is None:
+            yield self._added(item)
+            index = len(self._items) - 1
+        self._items[index] = item
+        yield _done(index, item)
 
     def _add_client_call(self, start: events.ToolStart) -> Iterator[StreamEvent]:
         index, arguments = len(self._items), tool_value_text(start.arguments)

@@ -64,7 +64,7 @@ async def _submit(
     if is_all_new and (read.earlier_approvals or (read.approvals and read.messages)):
         raise ApiError(400, "BadRequest", "input: an mcp_approval_response comes alone; send messages after its answer")
     if read.approvals:
-        return await submit_approvals(context, caller, read.approvals, request, unstored_id)
+        return await submit_approvals(context, caller, read.approvals, request)
     if previous is not None:
         return await submit_after(context, caller, previous, read, request)
     if body.conversation_id is not None:

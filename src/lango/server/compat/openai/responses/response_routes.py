@@ -16,7 +16,8 @@ Which session a turn belongs to, and what the model reads:
 `tools` are functions that the client runs. A call is a `function_call` and ends the response; the next request carries
 a `function_call_output` for each call. Hosted tools are refused: the agent has tools of its own. Their calls are
 `mcp_call` items with the agent's name as `server_label`. A call that needs approval is an `mcp_approval_request`, and
-the next request answers it with an `mcp_approval_response`. Requests for input and for credentials are notes in the
+the next request answers it with an `mcp_approval_response`, also where the response had `store: false`; its `mcp_call`
+is in the response to that. Requests for input and for credentials are notes in the
 text: the next message is the input, and the note says where to give the credential.
 
 With `background`, the response returns at once, and its turn goes on, also in another process after a crash.

@@ -10,8 +10,10 @@ from msgspec import convert
 from lango.errors import EventsGone
 from lango.events import Accepted, Queued, TextWithdrawn, TurnDone, TurnError, TurnEvent, Usage, is_final
 from lango.server.compat.openai.completion import finish_reason, openai_error_body
+from lango.server.compat.openai.responses.input_items import Approval
 from lango.server.compat.openai.responses.output_items import OutputItems, StreamEvent
-from lango.server.compat.openai.responses.response_ids import StoredResponse
+from lango.server.compat.openai.responses.response_ids import StoredResponse, approval_request_id
+from lango.server.compat.openai.responses.submission import APPROVAL
 from lango.server.context import ServerContext
 from lango.server.errors import ApiError, to_api_error, turn_api_error
 from lango.store.codec.event_ids import is_rebuilt
@@ -42,6 +44,7 @@ class ResponseView:
             self._model,
             {str(tool["name"]) for tool in tools},
             only_last_text=options.shapes_answer and context.runtime.app.may_call_tools,
+            approval_requests=_answered_requests(response),
         )
         self._status = "queued"
         self._usage: Usage | None = None
@@ -188,6 +191,15 @@ class ResponseView:
 
     def _whole(self, kind: str) -> StreamEvent:
         return {"type": f"response.{kind}", "response": self.body}
+
+
+def _answered_requests(response: StoredResponse) -> dict[str, str]:
+    """Return the id of the approval request that a response answers, by its call."""
+    given = response.parameters.get(APPROVAL)
+    if given is None:
+        return {}
+    answer = convert(given, Approval)
+    return {answer.call_id: approval_request_id(answer.response_id, answer.call_id)}
 
 
 def response_error_body(error: ApiError) -> dict[str, Any]:

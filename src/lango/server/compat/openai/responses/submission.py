@@ -50,16 +50,13 @@ async def submit_approvals(
     caller: Caller,
     approvals: Sequence[Approval],
     request: TurnRequest,
-    unstored_id: str | None,
 ) -> TurnRef:
-    """Submit answers to approval requests, one turn after the other; return the last turn.
-
-    `unstored_id` is a response that can be continued although it has `store: false`.
-    """
+    """Submit answers to approval requests, one turn after the other; return the last turn."""
     turn: TurnRef | None = None
     options = request.options or ModelOptions()
     for approval in approvals:
-        asked = await find_response(context, caller, approval.response_id, unstored_id)
+        # the session waits for the answer, whether the response itself was stored or not
+        asked = await find_response(context, caller, approval.response_id, unstored_id=approval.response_id)
         if asked is None:
             raise ApiError(404, "NotFound", f"input: there is no approval request of {approval.response_id!r}")
         parameters = {**(options.client_request or {}), APPROVAL: to_builtins(approval)}
