@@ -26,7 +26,6 @@ PURE_CORE = [
     "tests/unit/providers/test_stop_sequences.py",
     "tests/unit/store/test_json_text.py",
     "tests/unit/test_json_input.py",
-    "tests/unit/test_json_pieces.py",
     "tests/unit/test_messages.py",
     "tests/unit/test_turn_events.py",
     "tests/unit/tools",

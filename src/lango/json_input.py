@@ -94,6 +94,25 @@ def _replace_lone_surrogate(found: "re.Match[bytes]") -> bytes:
     return found[0] if found[1] else b"\\ufffd"
 
 
+def is_larger_than(value: Any, size: int) -> bool:
+    """Whether a JSON value has more than `size` characters, or a tenth as many values. It takes no more steps."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        size -= len(item) + 10 if isinstance(item, str | bytes) else 10
+        if isinstance(item, dict | list | tuple):
+            size -= 10 * len(cast("list[Any]", item))
+        if size < 0:
+            return True
+        if isinstance(item, dict):
+            members = cast("dict[Any, Any]", item)
+            pending += members
+            pending += members.values()
+        elif isinstance(item, list | tuple):
+            pending += cast("list[Any]", item)
+    return False
+
+
 def is_nested_deeper_than(value: Any, levels: int) -> bool:
     """Whether objects and lists of a JSON value are nested deeper than `levels`."""
     level = list(_containers([value]))

@@ -69,7 +69,7 @@ async def test_a_turn_shows_the_usage_of_its_model_calls_and_tools(store_url: st
             (100, 20, 30),
             (150, 7, 0),
         ]
-        assert all(one.agent == "lango" and 0 <= one.duration_s < 60 for one in first.model_calls)
+        assert all(one.agent == "lango" and one.duration_s >= 0 for one in first.model_calls)
         assert first.model_calls[0].started_at <= first.model_calls[1].started_at
         assert (first.usage.input_tokens, first.usage.output_tokens, first.usage.cached_tokens) == (250, 27, 30)
         assert first.usage.model_calls == 2

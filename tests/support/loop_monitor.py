@@ -1,4 +1,7 @@
-"""A server whose event loop is monitored, hostile input for it, and the check that nothing blocked the loop."""
+"""A server that counts what its event loop does, hostile input for it, and the check that the loop did only a little.
+
+No clock is read: calls and sizes are the same on any machine. `benchmarks.attacks` measures the delays.
+"""
 
 import asyncio
 import json
@@ -13,59 +16,67 @@ import httpx
 from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 AGENT = Path(__file__).with_name("servers") / "monitored_agent.py"
-BOUNDS_MS = {"callback": 50.0, "held": 50.0}
-"""Of the loop's own CPU time; and of the time in which it waits while other threads work."""
-RUNS = 4
+BOUNDS = {"calls": 400_000, "json": 2_500_000, "tokens": 250_000}
+"""What one callback of the loop may do: calls, of C functions too; characters of JSON that it reads or writes; and
+characters whose tokens it counts. Each takes about 50 ms on one slow core."""
+_RUNS = 2
 
 Attack = Callable[[httpx.AsyncClient, Server], Awaitable[Any]]
 
 
 class MonitoredServer:
-    """A server under test, and what its watchdog wrote."""
+    """A server under test, and what its event loop did."""
 
     def __init__(self, server: Server, log: Path) -> None:
         self.server = server
         self._log = log
         self._read = 0
 
-    def worst(self) -> dict[str, Any]:
-        """Return the longest delay since the last call: its `share` of the bound, on a usual machine."""
+    def excesses(self) -> list[dict[str, Any]]:
+        """Return the callbacks since the last call of this that did more than one may."""
         text = self._log.read_text()
         lines = [json.loads(line) for line in text[self._read :].splitlines()]
         self._read = len(text)
-        for line in lines:
-            line["share"] = line["ms"] / line["slower"] / BOUNDS_MS[line["kind"]]
-        return max(lines, key=lambda line: line["share"], default={"share": 0.0})
+        return [line for line in lines if any(line[kind] > most for kind, most in BOUNDS.items())]
 
 
 @contextmanager
 def monitored_server(folder: Path, rest: str = "") -> Generator[MonitoredServer]:
     """Run a server with the monitored agent until the block ends."""
     log = folder / "monitored.jsonl"
-    agent = f"module = {json.dumps(str(AGENT))}"
-    url = f"sqlite:///{folder}/lango.db"
-    with serving(folder, url, agent=agent, rest=rest, env={"LANGO_LOOP_LOG": str(log)}) as server:
-        first = httpx.post(  # what is loaded late is loaded now: that is no input's doing
-            f"{server.url}/v1/chat/completions", json=chat("hello"), timeout=TIMEOUT_S
-        )
-        assert first.status_code == 200, first.text
+    with hostile_server(folder, {"LANGO_LOOP_LOG": str(log)}, rest) as server:
         yield MonitoredServer(server, log)
 
 
+@contextmanager
+def hostile_server(folder: Path, env: dict[str, str], rest: str = "") -> Generator[Server]:
+    """Run a server whose model does what a message asks for, and which has imported what a turn needs."""
+    agent = f"module = {json.dumps(str(AGENT))}"
+    with serving(folder, f"sqlite:///{folder}/lango.db", agent=agent, rest=rest, env=env) as server:
+        first = httpx.post(f"{server.url}/v1/chat/completions", json=chat("hello"), timeout=TIMEOUT_S)
+        assert first.status_code == 200, first.text
+        yield server
+
+
 async def check_loop_stays_free(monitored: MonitoredServer, attack: Attack) -> None:
-    """Run an attack, up to four times, and raise unless the loop stayed free in one of them."""
-    found: list[dict[str, Any]] = []
-    for _ in range(RUNS):
-        monitored.worst()
+    """Run an attack, during which other requests are answered, and raise if the loop did too much in one callback.
+
+    If so, it is run once more: its first run may import modules and build routes, which is not the input's doing.
+    """
+    found: list[dict[str, Any]] = monitored.excesses()
+    for _ in range(_RUNS):
         async with monitored.server.client() as client:
-            await attack(client, monitored.server)
-            await asyncio.sleep(0)
-            assert (await client.get("/healthz")).status_code == 200
-        found.append(monitored.worst())
-        if found[-1]["share"] <= 1:
-            break
-    least = min(found, key=lambda one: one["share"])
-    assert least["share"] <= 1, least
+            await asyncio.gather(attack(client, monitored.server), _read_beside(client))
+            await _read_beside(client)
+        if not (found := monitored.excesses()):
+            return
+    raise AssertionError(f"the event loop did too much in one callback: {found}")
+
+
+async def _read_beside(client: httpx.AsyncClient) -> None:
+    for path in ("/healthz", "/v1/sessions?limit=1"):
+        answer = await client.get(path)
+        assert answer.status_code == 200, answer.text
 
 
 def chat(*contents: Any, **more: Any) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lango.json_input import MAX_VALUES, TooManyValues, ValueCounter, read_json
+from lango.json_input import MAX_VALUES, TooManyValues, ValueCounter, is_larger_than, read_json
+from tests.support.counted_work import counted_calls
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(st.characters(exclude_categories=["Cs"])),
@@ -70,3 +71,31 @@ def test_a_lone_surrogate_is_kept_in_a_small_text_and_replaced_in_a_large_text()
     text = r'"\ud83d\ude00 \ud83d and \ude00"'
     assert read_json(text) == "\U0001f600 \ud83d and \ude00"
     assert read_json(text + " " * 1_000_001) == "\U0001f600 \ufffd and \ufffd"
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        ("a" * 90, 100),
+        ({"a": "b" * 1_000}, 1_100),
+        ({"b" * 1_000: 1}, 1_100),
+        ([[1, 2], [3]], 150),
+        (None, 10),
+        (7, 10),
+    ],
+)
+def test_whether_a_value_is_large_is_known_from_its_characters_and_values(value: Any, size: int) -> None:
+    assert not is_larger_than(value, size)
+    assert is_larger_than(value, size // 3)
+    assert is_larger_than([value] * 100, 10 * size)
+
+
+def test_attack_16_no_more_of_a_value_is_looked_at_than_is_asked_for() -> None:
+    def steps(count: int) -> int:
+        return counted_calls(is_larger_than, [{"a": [1, 2]} for _ in range(count)], 10_000)
+
+    assert steps(100_000) <= steps(1_000) < 10_000
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = [deep]
+    assert is_larger_than(deep, 10_000)

@@ -11,7 +11,7 @@ from lango.history.budget_window import (
 )
 from lango.history.history_repair import CONTEXT_AUTHOR, INTERRUPTED, repair
 from lango.history.message_cleanup import keep_signatures
-from lango.history.tokens import TokenCounter, count_tokens, warm_up
+from lango.history.tokens import TokenCounter, count_tokens, load_tokenizer, warm_up
 
 __all__ = [
     "CONTEXT_AUTHOR",
@@ -25,6 +25,7 @@ __all__ = [
     "fit_to_budget",
     "keep_signatures",
     "kept_tokens",
+    "load_tokenizer",
     "messages_to_load",
     "repair",
     "warm_up",

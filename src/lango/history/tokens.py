@@ -4,6 +4,7 @@ The tokenizer is o200k, bundled and offline. Other vendors' counts differ by som
 factor of each model from the usage that its provider reports.
 """
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
-from lango.history import o200k
 from lango.messages import Media, Message, ToolCall, byte_size
 
 if TYPE_CHECKING:
@@ -32,17 +32,24 @@ BYTES_PER_MEDIA_TOKEN = 500
 BYTES_PER_FILE_TOKEN = 40
 """PDF and other files have some 2,000 tokens for a page of 80 kB."""
 
-SHORT_TEXT = 5_000
-"""In characters. Shorter texts are counted from a table (`lango.history.o200k`), a thousand in 0.3 to 2 ms ..."""
-FROM_TABLE = 50_000
-"""... up to this many characters in total. Then loading the tokenizer, 200 ms and 42 MB, is worth it."""
-_MAX_COUNTED_CHARACTERS = 100_000  # takes 40 ms in the slowest scripts
+MAX_COUNTED_CHARACTERS = 100_000
+"""A longer text is estimated from pieces with so many characters in total: 60 ms in the slowest script."""
 _PIECES = 8
 _LONGEST_NAME = 64  # in characters; no provider accepts a longer name of a tool
 
 _lock = threading.Lock()
 _loaded: "AnyTokenizer | None" = None
-_counted_from_table = 0
+
+
+def warm_up() -> None:
+    """Load the tokenizer now, so that no message waits for it: 42 MB and 0.2 s, once in a process."""
+    _tokenizer()
+
+
+async def load_tokenizer() -> None:
+    """Load the tokenizer in a thread, unless it is loaded. Call it before an event loop counts tokens."""
+    if _loaded is None:
+        await asyncio.to_thread(warm_up)
 
 
 def _tokenizer() -> "AnyTokenizer":
@@ -54,24 +61,10 @@ def _tokenizer() -> "AnyTokenizer":
 
             tokenizer = Tokenizer.from_pretrained("o200k_base")
             # the first text that needs merging builds the merge table (90 ms): do it now, not for a message.
-            # Only this method lets other threads run meanwhile.
+            # Only this method lets other threads run during that time.
             tokenizer.encode_batch(["Warm-up: zqxjkvbw."])
             _loaded = tokenizer
         return _loaded
-
-
-def warm_up() -> None:
-    """Load the tokenizer now (200 ms), so that no message waits for it."""
-    _tokenizer()
-
-
-def _tokens_from_table(text: str) -> int | None:
-    """Count a short text without the tokenizer, and load that in a thread once enough was counted to be worth it."""
-    global _counted_from_table
-    before, _counted_from_table = _counted_from_table, _counted_from_table + len(text)
-    if before < FROM_TABLE <= _counted_from_table:
-        threading.Thread(target=_tokenizer, name="lango-tokenizer").start()
-    return o200k.count(text)
 
 
 def count_tokens(what: str | Message | Iterable[Message]) -> int:
@@ -89,13 +82,16 @@ def count_tokens(what: str | Message | Iterable[Message]) -> int:
 
 
 def _text_tokens(text: str) -> int:
-    """Count the tokens of a text; a text that is too long for any window is estimated."""
-    if not text:
-        return 0
-    if len(text) > _MAX_COUNTED_CHARACTERS:
-        return _estimated_tokens(text)
-    if _loaded is None and len(text) <= SHORT_TEXT and (tokens := _tokens_from_table(text)) is not None:
-        return tokens
+    """Count the tokens of a text; a text that is too long for any window is estimated from some of its pieces."""
+    if len(text) <= MAX_COUNTED_CHARACTERS:
+        return _counted_tokens(text) if text else 0
+    size = MAX_COUNTED_CHARACTERS // _PIECES
+    last = len(text) - size
+    counted = sum(_counted_tokens(text[start : start + size]) for start in range(0, last + 1, last // (_PIECES - 1)))
+    return counted * len(text) // MAX_COUNTED_CHARACTERS
+
+
+def _counted_tokens(text: str) -> int:
     tokenizer = _loaded or _tokenizer()
     try:
         if "<|" in text:
@@ -103,15 +99,7 @@ def _text_tokens(text: str) -> int:
             return len(tokenizer.encode_ordinary(text))
         return len(tokenizer.encode_flat(text)) // 4  # bytes, 4 per id: a third faster than a list of ints
     except UnicodeEncodeError:
-        return _text_tokens(replace_surrogates(text))
-
-
-def _estimated_tokens(text: str) -> int:
-    """Estimate the tokens of a long text from some of its pieces."""
-    size = _MAX_COUNTED_CHARACTERS // _PIECES
-    last = len(text) - size
-    counted = sum(_text_tokens(text[start : start + size]) for start in range(0, last + 1, last // (_PIECES - 1)))
-    return counted * len(text) // _MAX_COUNTED_CHARACTERS
+        return _counted_tokens(replace_surrogates(text))
 
 
 def replace_surrogates(text: str) -> str:

@@ -7,6 +7,7 @@ from lango.adk.run.engine import AdkEngine
 from lango.adk.run.input.input_builder import is_answer_address
 from lango.config import Settings
 from lango.errors import ApprovalExpired, InvalidInput
+from lango.history import load_tokenizer
 from lango.runtime.acceptance import TurnAcceptance
 from lango.runtime.requests.expiry import ApprovalExpiry
 from lango.runtime.requests.grants import limit_grant
@@ -59,6 +60,7 @@ class Submissions:
         The tokens of the turn are counted against `quota_id`, whose limit is `tokens_per_day`. A `detached` turn runs
         on when its readers leave it.
         """
+        await load_tokenizer()
         match submission:
             case SubmittedMessage():
                 turn_input = await self._message(name, submission)

@@ -2,12 +2,13 @@
 
 import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from lango import open_runtime
-from lango.memory.notes import transcript
+from lango.memory.notes import note_format, transcript
 from lango.memory.notes.note_format import (
     MAX_FACTS,
     MAX_NOTE_CHARACTERS,
@@ -24,6 +25,7 @@ from lango.store.memory import user_facts as operations
 from lango.store.memory.user_facts import MOST_FACTS, Fact
 from lango.store.sessions.sessions import create_session
 from tests.agents.memory_parts import Roles, quoted, remembering, shown_to
+from tests.support.counted_work import check_growth, counted_calls
 
 LONG = "a long story about a journey " * 14
 SEPARATORS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
@@ -71,24 +73,49 @@ def test_attack_23_notes_are_limited_and_clean() -> None:
     assert len(found) == MAX_NOTES
 
 
-@pytest.mark.parametrize(
-    ("answer", "transcript"),
-    [
-        (" " * 1_000_000 + "x", ""),
-        ("- " + " " * 1_000_000 + "[high] x", ""),
-        ("[high]" + " " * 500_000 + ":" + " " * 500_000, ""),
-        ("- [high] (1-1) " + "(" * 1_000_000, ""),
-        ("x\n" * 500_000, ""),
-        ("\n".join(f"#{number} said {number}" for number in range(100_000)), "#1 2026-11-15 10:00 user: x\n" * 20_000),
-        ("a b. " * 200_000, ""),
-    ],
-    ids=["spaces", "bullet", "colon", "parentheses", "lines", "copies", "one line"],
-)
-def test_attack_23_an_endless_answer_is_parsed_quickly(answer: str, transcript: str) -> None:
-    """Parsing must not take quadratic time."""
-    began = time.process_time()
-    parse_notes(answer, Span(1, 2), OBSERVE_PROMPT, shown=transcript, lenient=True)
-    assert time.process_time() - began < 1.0
+ENDLESS: dict[str, Callable[[int], tuple[str, str]]] = {
+    "spaces": lambda size: (" " * size + "x", ""),
+    "bullet": lambda size: ("- " + " " * size + "[high] x", ""),
+    "colon": lambda size: ("[high]" + " " * (size // 2) + ":" + " " * (size // 2), ""),
+    "parentheses": lambda size: ("- [high] (1-1) " + "(" * size, ""),
+    "lines": lambda size: ("x\n" * (size // 2), ""),
+    "copies": lambda size: (
+        "\n".join(f"#{at} said {at}" for at in range(size // 10)),
+        "#1 2026-11-15 10:00 user: x\n" * 900,
+    ),
+    "one line": lambda size: ("a b. " * (size // 5), ""),
+}
+"""Answers of about some length, and the transcripts that they are about."""
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_attack_23_the_work_on_an_answer_grows_with_its_length_at_most(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls are counted, and what the expressions read: they may take the square of the length of a line."""
+    read: list[str] = []
+
+    class Recorded:
+        def __init__(self, pattern: re.Pattern[str]) -> None:
+            self._pattern = pattern
+
+        def match(self, line: str) -> re.Match[str] | None:
+            read.append(line)
+            return self._pattern.match(line)
+
+    for name in ("_LINE", "_BULLET", "_TRANSCRIPT"):
+        monkeypatch.setattr(note_format, name, Recorded(vars(note_format)[name]))
+
+    def work(size: int) -> int:
+        answer, shown = ENDLESS[kind](size)
+        read.clear()
+        calls = counted_calls(parse_notes, answer, Span(1, 2), OBSERVE_PROMPT, shown=shown, lenient=True)
+        assert max(map(len, read), default=0) <= 20 * MAX_NOTE_CHARACTERS
+        assert not any("  " in line for line in read)
+        return calls + sum(map(len, read))
+
+    check_growth(work, 20_000)
+    assert work(4_000_000) <= work(2_000_000), "what is too long is not read"
 
 
 def facts(names: range, text: str = "x") -> str:

@@ -264,7 +264,7 @@ async def test_the_journal_records_who_answered_and_how_long_it_took(sqlite_url:
         events = await collect(runtime.approve("s", "c1", approved=True, user_id="alice"))
         [end] = [event for event in events if isinstance(event, ToolEnd)]
         assert end.duration_s is not None
-        assert 0 <= end.duration_s < TIMEOUT_S
+        assert end.duration_s >= 0
         await collect(runtime.stream("s", "send", user_id="alice"))
         events = await collect(runtime.approve("s", "c2", approved=False, user_id="alice"))
         [end] = [event for event in events if isinstance(event, ToolEnd)]

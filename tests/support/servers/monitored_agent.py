@@ -1,12 +1,11 @@
 """The agent of a server whose event loop is monitored: as its model, it does what hostile input asks for.
 
-`LANGO_LOOP_LOG` names a file. Each callback of the loop that takes more than a few milliseconds of CPU, and each time
-that the loop had to wait while this process was busy, becomes a line of it: what it was, milliseconds, and how much
-slower this machine is than the one the bound was set on.
+`LANGO_LOOP_LOG` names a file. Each callback of the loop that makes many calls, reads or writes much JSON or counts the
+tokens of much text becomes a line of it. `LANGO_LOOP_DELAYS` names a file for the delays of the loop, in seconds.
 
 A message is JSON: `{"say": text, "times": n}` is the text of the answer; `{"call": name, "arguments": [start, filling,
-n, end]}` is a call with that text. What stands in a transcript as `NOTE{"note": [[text, n], ...]}END` is what the
-observer answers.
+n, end]}` is a call with that text; `{"hold": [kind, n]}` does work on the loop that `LoopCounter` must notice. What
+stands in a transcript as `NOTE{"note": [[text, n], ...]}END` is what the observer answers.
 """
 
 import asyncio
@@ -15,7 +14,6 @@ import json
 import math
 import os
 import sys
-import threading
 import time
 import traceback
 from collections.abc import AsyncGenerator
@@ -26,93 +24,101 @@ from typing import Any
 from google.adk.agents import LlmAgent
 
 from lango.adk import AdkTool, ProviderLlm
+from lango.history.tokens import MAX_COUNTED_CHARACTERS, count_tokens
+from lango.json_input import read_counted
 from lango.memory.notes.note_format import OBSERVE_PROMPT
 from lango.providers import Request
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, UsageDelta
 from lango.store.engine import sqlite
 from lango.tools import Tool
 
-_LEAST_S = 0.005
+_LEAST_DELAY_S = 0.005
 _TICK_S = 0.002
-_USUAL_S = (0.004, 0.002)  # what the two parts of `_calibrate` take where the bound was set
+_LEAST_CALLS, _LEAST_SIZE = 20_000, 100_000
+SIZED = {
+    "lango.json_input.read_counted": ("json", "data"),
+    "lango.store.codec.json_text.dumps": ("json", ""),
+    "lango.store.codec.json_text.loads": ("json", "text"),
+    "lango.store.codec.json_text.dumps_untagged": ("json", ""),
+    "lango.store.codec.json_text.loads_untagged": ("json", "text"),
+    "lango.server.json_body._encode_any": ("json", ""),
+    "lango.history.tokens.compact_json": ("json", ""),
+    "lango.history.tokens._counted_tokens": ("tokens", "text"),
+}
+"""Functions whose work is a call of C: what they do, and the argument whose length counts, or `""` for the result."""
+_NAMES = frozenset(name.rpartition(".")[2] for name in SIZED)
 
 
-def _calibrate() -> float:
-    """Return how many times slower this machine is just now than the usual one, in arithmetic or with new memory."""
-    began = time.thread_time()
-    total = 0
-    for number in range(60_000):
-        total += number % 7
-    calculated = time.thread_time()
-    objects = [[number] for number in range(20_000)]
-    allocated = time.thread_time()
-    del objects
-    return max(1.0, (calculated - began) / _USUAL_S[0], (allocated - calculated) / _USUAL_S[1])
-
-
-class Watchdog:
-    """Measures an event loop from inside, by CPU time, which does not grow on a busy machine."""
+class LoopCounter:
+    """Counts the calls and the sizes of each callback of the event loop, which are the same on any machine."""
 
     def __init__(self, path: str) -> None:
         self._file = Path(path).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - as long as the process
-        self._ticking: asyncio.Task[None] | None = None
-        self._loop_thread = threading.get_ident()
-        self._began = 0.0
-        self._stack = ""
+        self._calls = 0
+        self._sizes = {"json": 0, "tokens": 0}
+        self._where = ""
+        self._profile = self._count  # the same object each time
 
     def install(self) -> None:
         run: Any = asyncio.events.Handle._run
 
-        def measured(handle: Any) -> Any:
-            began = time.thread_time()
-            self._loop_thread, self._began, self._stack = threading.get_ident(), time.monotonic(), ""
+        def counted(handle: Any) -> Any:
+            if sys.getprofile() is not self._profile:
+                sys.setprofile(self._profile)  # of this thread, which runs the loop
+            self._calls, self._where = 0, ""
+            self._sizes["json"] = self._sizes["tokens"] = 0
             try:
                 return run(handle)
             finally:
-                took = time.thread_time() - began
-                if took > _LEAST_S:
-                    self._write("callback", took, self._stack or repr(handle)[:300])
-                self._began = 0.0
-                if self._ticking is None:
-                    self._ticking = asyncio.get_running_loop().create_task(self._tick())
+                if self._calls >= _LEAST_CALLS or max(self._sizes.values()) >= _LEAST_SIZE:
+                    line = {"calls": self._calls, **self._sizes, "what": self._where or repr(handle)[:300]}
+                    self._file.write(json.dumps(line) + "\n")
 
-        asyncio.events.Handle._run = measured  # pyright: ignore[reportAttributeAccessIssue]
-        threading.Thread(target=self._look, daemon=True).start()
+        asyncio.events.Handle._run = counted  # pyright: ignore[reportAttributeAccessIssue]
 
-    def _look(self) -> None:
-        """Record where a long callback is, for the message of a failing test."""
-        while True:
-            time.sleep(_LEAST_S)
-            if self._began and time.monotonic() - self._began > 4 * _LEAST_S and not self._stack:
-                frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
-                self._stack = _where(frames.get(self._loop_thread))
+    def _count(self, frame: FrameType, event: str, given: Any) -> None:
+        if event == "c_return":
+            return
+        if event != "return":
+            self._calls += 1
+            if self._calls == _LEAST_CALLS:
+                self._where = _where(frame)
+        if event == "c_call" or frame.f_code.co_name not in _NAMES:
+            return
+        kind, argument = SIZED.get(f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}", ("", ""))
+        if kind and (event == "return") == (not argument):
+            self._add(frame, kind, frame.f_locals[argument] if argument else given or "")
 
-    def _others(self) -> str:
-        """Describe where the other threads are."""
-        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
-        return " | ".join(_where(frame) for ident, frame in frames.items() if ident != self._loop_thread)
+    def _add(self, frame: FrameType, kind: str, value: str | bytes) -> None:
+        self._sizes[kind] += len(value)
+        if len(value) > _LEAST_SIZE:
+            self._where = _where(frame)
+
+
+class LoopDelays:
+    """Measures how late the timers of the event loop are, for the benchmark `attacks`."""
+
+    def __init__(self, path: str) -> None:
+        self._file = Path(path).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - as long as the process
+        self._ticking: asyncio.Task[None] | None = None
+
+    def install(self) -> None:
+        run: Any = asyncio.events.Handle._run
+
+        def first(handle: Any) -> Any:
+            asyncio.events.Handle._run = run  # pyright: ignore[reportAttributeAccessIssue]
+            self._ticking = asyncio.get_running_loop().create_task(self._tick())
+            return run(handle)
+
+        asyncio.events.Handle._run = first  # pyright: ignore[reportAttributeAccessIssue]
 
     async def _tick(self) -> None:
-        """Notice a thread that holds the interpreter's lock: the loop is late, and this process is busy."""
         while True:
-            wall, busy, own, queued = time.monotonic(), time.process_time(), time.thread_time(), _queued_s()
+            began = time.monotonic()
             await asyncio.sleep(_TICK_S)
-            others = time.process_time() - busy - (time.thread_time() - own)
-            held = min(time.monotonic() - wall - _TICK_S - (_queued_s() - queued), others)
-            if held > _LEAST_S:
-                self._write("held", held, self._others())
-
-    def _write(self, kind: str, took: float, what: str) -> None:
-        line = {"kind": kind, "ms": round(took * 1000, 1), "slower": round(_calibrate(), 2), "what": what}
-        self._file.write(json.dumps(line) + "\n")
-
-
-def _queued_s() -> float:
-    """Return how long this thread could run and had no core: other processes had them."""
-    try:
-        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
-    except OSError:
-        return 0.0
+            late_s = time.monotonic() - began - _TICK_S
+            if late_s > _LEAST_DELAY_S:
+                self._file.write(f"{late_s}\n")
 
 
 def _where(frame: FrameType | None) -> str:
@@ -132,6 +138,8 @@ class Hostile:
             return
         if last.role == "user" and last.content.startswith('{"') and len(last.content) < 10_000:
             order = json.loads(last.content)
+        if "hold" in order:
+            _hold_loop(*order["hold"])
         if "call" in order:
             for delta in await asyncio.to_thread(_calls, order):
                 yield delta
@@ -143,6 +151,19 @@ class Hostile:
             yield TextDelta(text)
         yield UsageDelta(10, 5)
         yield Finish("stop")
+
+
+def _hold_loop(kind: str, amount: int) -> None:
+    """Do on the event loop what no input may make it do, so that a test can show that it is noticed."""
+    match kind:
+        case "calls":
+            for _ in range(amount):
+                len("")
+        case "json":
+            read_counted(b"[" + b" " * amount + b"]")
+        case _:
+            for _ in range(amount // MAX_COUNTED_CHARACTERS + 1):
+                count_tokens("word " * (MAX_COUNTED_CHARACTERS // 5))
 
 
 def _calls(order: dict[str, Any]) -> list[Delta]:
@@ -198,7 +219,9 @@ def _checked(name: str, schema: dict[str, Any]) -> AdkTool:
 if path := os.environ.get("LANGO_LOOP_LOG"):
     # as on the fastest disk: whatever may be written on the event loop is
     sqlite._FAST_COMMIT_S, sqlite._FAST_COMMITS_NEEDED = math.inf, 0  # pyright: ignore[reportPrivateUsage]
-    Watchdog(path).install()
+    LoopCounter(path).install()
+elif path := os.environ.get("LANGO_LOOP_DELAYS"):
+    LoopDelays(path).install()
 
 root_agent = LlmAgent(
     name="hostile",

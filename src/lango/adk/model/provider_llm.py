@@ -50,6 +50,7 @@ from lango.history import (
     repair,
 )
 from lango.history.history_repair import CONTEXT_AUTHOR, CONTINUE
+from lango.json_input import is_larger_than
 from lango.memory import quote
 from lango.messages import Message
 from lango.providers.protocol import (
@@ -62,6 +63,8 @@ from lango.providers.protocol import (
 from lango.providers.reply_assembly import Reply, ReplyAssembler
 from lango.store.memory.observations import SessionMemory
 
+_LARGE_REQUEST = 200_000
+"""In characters. Larger requests are built in a thread: a text of other scripts takes 1 ms for 2,000 characters."""
 _log = logging.getLogger("lango.history")
 
 MAX_CORRECTIONS = 2
@@ -149,7 +152,11 @@ class ProviderLlm(BaseLlm):
         messages = contents_to_messages(
             content for content in llm_request.contents if not isinstance(content, MemoryContent | RecalledContent)
         )
-        request = self._request(llm_request, messages)
+        is_large = _is_large(messages)
+        if is_large:
+            request = await asyncio.to_thread(self._request, llm_request, messages)
+        else:
+            request = self._request(llm_request, messages)
         used_ids = {call.id for message in (*messages, *request.messages) for call in message.tool_calls}
         sink = take_text_sink(llm_request) if stream else None
         note_progress = progress_callback()
@@ -167,7 +174,10 @@ class ProviderLlm(BaseLlm):
                         if stream and (partial := partial_response(delta)):
                             yield partial
             reply = with_unique_call_ids(assembler.reply(), used_ids)
-            self._calibrate(request, reply)
+            if is_large:
+                await asyncio.to_thread(self._calibrate, request, reply)
+            else:
+                self._calibrate(request, reply)
             answer = reply if answer is None else join_replies(answer, reply)
             problem = malformed_call_problem(reply)
             if not problem:
@@ -260,6 +270,14 @@ class ProviderLlm(BaseLlm):
         if reported and not any(message.media for message in request.messages):
             counted = count_tokens(request.messages) + reserved_tokens(request)
             self._counter.learn(self._counter_key(request), counted, reported)
+
+
+def _is_large(messages: Sequence[Message]) -> bool:
+    """Whether repairing, counting and clipping messages takes so long that the event loop should not do it."""
+    values: list[Any] = [message.content for message in messages]
+    values += [media.data for message in messages for media in message.media]
+    values += [value for message in messages for call in message.tool_calls for value in (call.input, call.output)]
+    return is_larger_than(values, _LARGE_REQUEST)
 
 
 def _with_quotes(window: Sequence[Message], memory: Sequence[Message], found: Sequence[Message]) -> tuple[Message, ...]:

@@ -35,6 +35,7 @@ from lango.adk.services.stored_session import (
     version_of_record,
 )
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
+from lango.history import load_tokenizer
 from lango.store import SessionId, SessionRecord, Store, StoredEvent
 from lango.store.codec.records import NewEvent, without_temporary_state
 from lango.store.codec.rows import garbage_collection_paused
@@ -124,6 +125,7 @@ class SqlSessionService(StoredService, BaseSessionService):
         session_id: str | None = None,
     ) -> Session:
         """Create a session; spaces around the id are removed."""
+        await load_tokenizer()  # for the appends to this session
         name = SessionId(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
         try:
             return session_from_record(await self._store.write(create_session, name, state, time.time()), [])
@@ -140,6 +142,7 @@ class SqlSessionService(StoredService, BaseSessionService):
         config: GetSessionConfig | None = None,
     ) -> Session | None:
         """Load a session: all of it, or the window that fits the budget."""
+        await load_tokenizer()  # for the appends to this session
         name = SessionId(app_name, user_id, session_id)
         newest = config.num_recent_events if config else None
         since = config.after_timestamp if config else None

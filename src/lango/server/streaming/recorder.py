@@ -7,11 +7,13 @@ from collections.abc import AsyncGenerator, Iterable
 from itertools import groupby
 from typing import cast
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from lango.errors import StoreError
 from lango.events import TextDelta, ThoughtDelta, TurnEvent
+from lango.json_input import is_larger_than
 from lango.store import Store
+from lango.store.engine.database import LARGE_VALUE
 from lango.store.turns.event_log import EventBatch, LoggedEvent, append_log_batches
 from lango.turns.running_turn import RunningTurn
 from lango.turns.synchronization import Notifier
@@ -53,7 +55,10 @@ class EventLogWriter:
 
     async def _write_together(self, queued: list[tuple[EventBatch, asyncio.Future[bool]]]) -> None:
         try:
-            stored = await self._store.write(append_log_batches, [batch for batch, _ in queued], self._store.dialect)
+            batches = [batch for batch, _ in queued]
+            is_large = sum(len(event.data) for batch in batches for event in batch.events) > LARGE_VALUE
+            write = self._store.write_long if is_large else self._store.write
+            stored = await write(append_log_batches, batches, self._store.dialect)
         except Exception as error:  # noqa: BLE001 - raised by `append`
             for _, future in queued:
                 if not future.done():
@@ -102,7 +107,7 @@ class Recorder:
             batch = running.events[read:]
             read += len(batch)
             self._note_first_text(batch)
-            logged = [LoggedEvent.of(event) for event in join_text_deltas(batch)]
+            logged = await _encode(join_text_deltas(batch))
             if not await self._store(logged):
                 return
             self.logged += logged
@@ -150,6 +155,17 @@ class Recorder:
 def _next_text_at(text_sent_at: float) -> float:
     """Return when to send the next text: at the same moments for all turns, so that one commit serves many."""
     return (text_sent_at // GROUP_INTERVAL_S + 1) * GROUP_INTERVAL_S
+
+
+async def _encode(events: Iterable[TurnEvent]) -> list[LoggedEvent]:
+    """Encode events; in a thread, if one of them is large."""
+
+    def encode() -> list[LoggedEvent]:
+        return [LoggedEvent.of(event) for event in events]
+
+    if any(is_larger_than(astuple(event), LARGE_VALUE) for event in events):
+        return await asyncio.to_thread(encode)
+    return encode()
 
 
 def join_text_deltas(events: Iterable[TurnEvent]) -> list[TurnEvent]:

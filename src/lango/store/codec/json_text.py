@@ -12,7 +12,6 @@ JSON cannot express every value, and PostgreSQL cannot store every text, so:
 """
 
 import base64
-import contextlib
 import json
 import math
 import re
@@ -25,7 +24,6 @@ import orjson
 from lango.errors import Unstorable
 from lango.events import to_jsonable
 from lango.json_input import is_nested_deeper_than, refuse_constant
-from lango.json_pieces import PIECE, decode, decode_strings
 from lango.messages import StoredBytes
 
 _TAG = "$lango:"
@@ -45,21 +43,8 @@ def _encoder(*, ascii_only: bool) -> Callable[[Any], str]:
     if make is None:  # not CPython
         return encoder.encode
     quote: Any = getattr(json.encoder, "encode_basestring_ascii" if ascii_only else "encode_basestring")
-
-    def quoted(text: str) -> str:
-        """Quote a long text in pieces, so that other threads run in between."""
-        if len(text) <= PIECE:
-            return quote(text)
-        return f'"{"".join([quoted_piece(text[at : at + PIECE])[1:-1] for at in range(0, len(text), PIECE)])}"'
-
-    def quoted_piece(text: str) -> str:
-        if not ascii_only:
-            with contextlib.suppress(orjson.JSONEncodeError):  # half a character
-                return orjson.dumps(text).decode()  # spelt the same, at a fifth of the time
-        return quote(text)
-
     pieces: Callable[[Any, int], Iterable[str]] = make(
-        None, encoder.default, quoted, None, ":", ",", encoder.sort_keys, encoder.skipkeys, encoder.allow_nan
+        None, encoder.default, quote, None, ":", ",", encoder.sort_keys, encoder.skipkeys, encoder.allow_nan
     )
     return lambda value: "".join(pieces(value, 0))
 
@@ -106,12 +91,7 @@ def _too_deep() -> Unstorable:
 
 def loads(text: str) -> Any:
     """Decode the text of `dumps`."""
-    return decode_strings(text, object_hook=_remove_tags if _holds_tag(text) else None)
-
-
-def _holds_tag(text: str) -> bool:
-    """Search a long text in pieces, so that other threads run in between."""
-    return any(_TAG in text[at : at + PIECE + len(_TAG)] for at in range(0, len(text), PIECE))
+    return json.loads(text, object_hook=_remove_tags if _TAG in text else None)
 
 
 def dumps_untagged(value: Any) -> str:
@@ -127,7 +107,7 @@ def dumps_untagged(value: Any) -> str:
 
 def loads_untagged(text: str) -> Any:
     """Decode JSON text, with tags as ordinary objects. Raise `ValueError` if it is not JSON."""
-    return decode(text, parse_constant=refuse_constant)
+    return json.loads(text, parse_constant=refuse_constant)
 
 
 def _add_tags(value: Any, depth: int) -> Any:

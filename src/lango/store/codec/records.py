@@ -8,12 +8,12 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from lango.errors import Unstorable
+from lango.json_input import is_larger_than
 from lango.messages import Message
 from lango.store.codec.json_text import printable_text
 from lango.store.engine.database import LARGE_VALUE
 
 TEMP_PREFIX = "temp:"
-_MANY_KEYS = 100
 MAX_ID_BYTES = 512
 """PostgreSQL cannot index longer ids; the same limit holds for SQLite."""
 
@@ -161,18 +161,12 @@ class NewEvent(Struct, frozen=True):
     @property
     def is_large(self) -> bool:
         """Whether encoding it takes so long that the event loop should not do it."""
-        long_text = self.message is not None and len(self.message.content) > LARGE_VALUE
-        return long_text or bool(self.preceding or self.contents) or _is_large_state(self.state_delta)
-
-
-def _is_large_state(state: Mapping[str, Any] | None) -> bool:
-    """Whether a state may be large; lists and objects are not looked into."""
-    if not state:
-        return False
-    return len(state) > _MANY_KEYS or any(
-        len(value) > LARGE_VALUE if isinstance(value, str) else isinstance(value, list | dict)
-        for value in state.values()
-    )
+        if self.preceding or self.contents or (self.state_delta and is_larger_than(self.state_delta, LARGE_VALUE)):
+            return True
+        if self.message is None:
+            return False
+        calls = [value for call in self.message.tool_calls for value in (call.input, call.output)]
+        return len(self.message.content) > LARGE_VALUE or (bool(calls) and is_larger_than(calls, LARGE_VALUE))
 
 
 class StoredEvent(Struct, frozen=True):

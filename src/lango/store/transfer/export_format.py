@@ -9,12 +9,12 @@ version may add kinds, and an import refuses a file with an unknown kind.
 JSON columns are members of the line; a text that our encoder would write differently is in `raw`.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from lango.json_pieces import decode
 from lango.store.codec.ids import expand
 from lango.store.codec.json_text import dumps_untagged, loads_untagged, printable_text
 from lango.store.codec.records import EARLIEST_TIME, LATEST_TIME
@@ -60,7 +60,7 @@ class _Line(BaseModel):
             if name not in self.json_columns:
                 raise ValueError(f"raw: {name} is no column that holds JSON")
             try:
-                decode(text)
+                json.loads(text)
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"raw: {name} is not JSON") from error
         return self
