@@ -61,6 +61,7 @@ LangoError
 ├── ToolError                  a tool call failed: a result for the model
 │   ├── InvalidArguments       they do not match the tool's schema; the handler did not run
 │   ├── NotJson                the handler returned a value that JSON cannot express
+│   ├── CredentialTimeout      a token server does not answer in time
 │   └── BlockedAddress         the address is not on the public internet
 ├── IssuerUnavailable          the token issuer does not respond: tokens cannot be verified
 ├── NothingNoted               an observer's reply held no note: its messages stay unobserved
@@ -377,6 +378,10 @@ class InvalidArguments(ToolError):
 
 class NotJson(ToolError):
     """A handler returned a value that JSON cannot express."""
+
+
+class CredentialTimeout(ToolError):
+    """A token server did not answer in time, or too many of them are being asked; the credential was not exchanged."""
 
 
 class BlockedAddress(ToolError):

@@ -55,6 +55,7 @@ STATUS_BY_ERROR: tuple[tuple[type[errors.LangoError], int], ...] = (  # the firs
     (errors.IssuerUnavailable, 503),
     (errors.TokensUsedUp, 429),
     (errors.TurnTimeout, 504),
+    (errors.CredentialTimeout, 504),
     (errors.LangoError, 500),
 )
 _TYPE_BY_STATUS = {400: "BadRequest", 404: "NotFound", 405: "MethodNotAllowed", 413: "TooLarge"}

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import secrets
+import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -57,6 +58,11 @@ class OAuthServer:
     closed: bool = False
     """The API refuses every token."""
     refused_grants: set[str] = field(default_factory=set[str])
+    may_answer: threading.Event = field(default_factory=threading.Event)
+    """Token requests wait for it, if the server `hangs`; for a minute at most, so that no test hangs with them."""
+    hangs: bool = False
+    asked: threading.Event = field(default_factory=threading.Event)
+    """A token request has come."""
     client_methods: list[str] = field(default_factory=list[str])
     """How each token request named its client: `basic` in a header, or `post` in its body."""
 
@@ -196,6 +202,9 @@ def oauth_server(**options: Any) -> Generator[OAuthServer]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             form = {name: values[0] for name, values in parse_qs(body).items()}
+            server.asked.set()
+            if server.hangs:
+                server.may_answer.wait(60)
             server.client_methods.append("basic" if self.headers["Authorization"] else "post")
             secret = "" if server.public else server.client_secret
             if _client_of(self.headers["Authorization"] or "", form) != (CLIENT_ID, secret):

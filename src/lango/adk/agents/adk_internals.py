@@ -16,6 +16,7 @@ from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
 _JOURNALED_MARK = "_lango_journaled"
+_OPENAPI = "google.adk.tools.openapi_tool"
 _OPTIONAL_MODULE = "google.adk.agents.remote_a2a_agent"
 
 
@@ -143,6 +144,54 @@ def replace_code_execution(executor: Any, wrap: Callable[[Callable[..., Any]], C
     """
     if "execute_code" not in vars(executor):
         vars(executor)["execute_code"] = wrap(executor.execute_code)
+
+
+Exchange = Callable[..., Awaitable[Any]]
+"""Runs a step that may wait for a token server, and of those with the same second argument one at a time."""
+
+_EXCHANGES = (  # these methods wait for a token server; those with True are not serialized by ADK itself
+    ("google.adk.auth.credential_manager", "CredentialManager", "_load_from_auth_response", False),
+    ("google.adk.auth.exchanger.oauth2_credential_exchanger", "OAuth2CredentialExchanger", "exchange", False),
+    ("google.adk.auth.refresher.oauth2_credential_refresher", "OAuth2CredentialRefresher", "refresh", False),
+    (f"{_OPENAPI}.openapi_spec_parser.tool_auth_handler", "ToolAuthHandler", "prepare_auth_credentials", True),
+    ("google.adk.tools._google_credentials", "GoogleCredentialsManager", "_perform_oauth_flow", True),
+)
+
+
+def exchange_credentials_by(exchange: Exchange) -> None:
+    """Put a function around the methods of ADK that ask a token server, in the modules that are imported.
+
+    A plugin cannot do it: ADK calls none around them. They use no object of the event loop that they are called in.
+    """
+    for module, kind, name, once in _EXCHANGES:
+        if module in sys.modules:
+            _wrap_exchange(getattr(sys.modules[module], kind), name, exchange, once=once)
+    if manager := sys.modules.get("google.adk.auth.credential_manager"):
+        accounts: Any = manager.AuthCredentialTypes.SERVICE_ACCOUNT
+
+        def is_account(_: Any, credential: Any) -> bool:
+            return credential.auth_type == accounts  # others may have an exchanger of the user's own, for this loop
+
+        _wrap_exchange(manager.CredentialManager, "_exchange_credential", exchange, once=False, only_if=is_account)
+
+
+def _wrap_exchange(
+    kind: Any, name: str, exchange: Exchange, *, once: bool, only_if: Callable[..., bool] | None = None
+) -> None:
+    run: Callable[..., Any] = getattr(kind, name)
+    if hasattr(run, _JOURNALED_MARK):
+        return
+
+    async def exchanged(*args: Any, **named: Any) -> Any:
+        if only_if is not None and not only_if(*args, **named):
+            return await run(*args, **named)
+        context: Any = (getattr(args[0], "tool_context", None) or args[-1]) if once else None
+        session = context and context.session
+        key = (session.app_name, session.user_id, session.id) if session else None
+        return await exchange(lambda: run(*args, **named), key)
+
+    setattr(exchanged, _JOURNALED_MARK, True)
+    setattr(kind, name, exchanged)
 
 
 def preload_adk() -> None:

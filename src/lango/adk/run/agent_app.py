@@ -7,6 +7,7 @@ from typing import Any, Self
 from google.adk.apps import App
 
 from lango.adk.agents.app_builder import build_app
+from lango.adk.agents.credential_exchange import move_exchanges_off_the_loop
 from lango.adk.agents.credential_names import credential_names
 from lango.adk.agents.model_registry import ModelRegistry
 from lango.adk.agents.session_choices import allow_choices
@@ -61,6 +62,7 @@ class AgentApp:
             mcp_callbacks=McpCallbacks(ask_user, report_progress, note_toolset_failure),
         )
         app = cls(adk_app, models)
+        move_exchanges_off_the_loop()
         allow_choices(app.root, settings.agent, models.get)
         journal_code(walk_with_agent_tools(app.root))
         return app

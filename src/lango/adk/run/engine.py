@@ -8,6 +8,7 @@ from google.adk.runners import Runner
 
 from lango.adk.agents.adk_internals import preload_adk
 from lango.adk.agents.app_features import summary_model
+from lango.adk.agents.credential_exchange import move_exchanges_off_the_loop
 from lango.adk.agents.tools.adk_tool import decision_for
 from lango.adk.agents.tools.effects import effect_of_tool
 from lango.adk.agents.transfers import transfer_targets
@@ -209,4 +210,5 @@ class AdkEngine:
 
 def _preload() -> None:
     preload_adk()
+    move_exchanges_off_the_loop()  # of what was imported since
     workflow_nodes.install()
