@@ -70,9 +70,10 @@ def reopen_closed_streams() -> None:
 
 
 def quiet_logging() -> None:
-    """Log warnings as short lines, and hide ADK's tracebacks: each error is shown as one sentence anyway."""
+    """Log warnings as short lines, and hide tracebacks: each error is shown as one sentence anyway."""
     logging.basicConfig(level=logging.WARNING, format="lango: %(message)s")
-    logging.getLogger("google_adk").setLevel(logging.CRITICAL)
+    for name in ("google_adk", "lango.failures"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     # ADK warns about each of its classes for credentials, and a user of the command can do nothing about it
     warnings.filterwarnings("ignore", r"\[EXPERIMENTAL\] (Base)?(OAuth2)?(Credential|Discovery)", UserWarning)
     for stream in (sys.stdout, sys.stderr):

@@ -1,30 +1,11 @@
-"""Format text and values for a terminal, with control characters made harmless.
-
-A control character in the text of a model, a tool or a file could move the cursor, rewrite the screen, set the
-clipboard or type input. Each becomes a visible sign of the same width.
-"""
+"""Format text and values for a terminal, with control characters made harmless."""
 
 import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, cast
 
-_KEPT_CHARACTERS = "\n\t"
-_REPLACEMENTS = {
-    # ␛ for escape, ␇ for the bell
-    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in _KEPT_CHARACTERS},
-    0x7F: 0x2421,
-    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),  # C1: an escape sequence in one character
-    # change the direction of text
-    **dict.fromkeys([0x200E, 0x200F, 0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
-    **dict.fromkeys([0x2028, 0x2029], 0x20),
-    **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),  # lone surrogates
-}
-
-
-def printable(text: str) -> str:
-    """Return text without control characters, except line ends and tabs."""
-    return text.replace("\r\n", "\n").translate(_REPLACEMENTS)
+from lango.printable_text import printable as printable
 
 
 def one_line(text: str, width: int | None = None) -> str:

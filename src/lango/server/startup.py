@@ -7,10 +7,13 @@ import logging
 import socket
 import sys
 from datetime import UTC, datetime
+from textwrap import indent
 from typing import Any
 
 from lango.config import ServerSettings, Settings
 from lango.errors import ConfigError
+from lango.printable_text import printable, printable_line
+from lango.redaction import redact_secrets
 from lango.server.security.hosts import is_loopback
 from lango.store import Store
 from lango.store.api_keys import list_keys
@@ -101,16 +104,35 @@ class JsonLogFormatter(logging.Formatter):
         }
         fields |= current_trace_ids()
         fields |= {name: getattr(record, name) for name in _EXTRA_FIELDS if hasattr(record, name)}
-        if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
+        if text := _exception_text(self, record):
+            fields["exception"] = text
         return json.dumps(fields)
+
+
+class LineLogFormatter(logging.Formatter):
+    """Formats a record as one line without control characters, and its traceback as indented lines below."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines of a record. A text from outside can neither begin another one nor control a terminal."""
+        record.message, record.asctime = record.getMessage(), self.formatTime(record)
+        line = printable_line(self.formatMessage(record))
+        text = _exception_text(self, record)
+        return f"{line}\n{indent(printable(text), '    ', lambda _: True)}" if text else line
+
+
+def _exception_text(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    if record.exc_text is None and record.exc_info:
+        return redact_secrets(formatter.formatException(record.exc_info))
+    return record.exc_text or ""
 
 
 def configure_logging(log_format: str) -> None:
     """Log to standard error. ADK's own log would repeat whole requests and responses, so it is off."""
     handler = logging.StreamHandler(sys.stderr)
-    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    handler.setFormatter(JsonLogFormatter() if log_format == "json" else plain)
+    handler.setFormatter(JsonLogFormatter() if log_format == "json" else LineLogFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("lango").setLevel(logging.INFO)
     logging.getLogger("google_adk").setLevel(logging.CRITICAL)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from lango.errors import InvalidArguments, NotJson, ToolError
+from lango.failure_log import log_failure
 from lango.messages import Attachment
 from lango.tools.result_files import FileLimits, ResultFiles
 from lango.tools.results import clip_to_characters, error_text, to_result
@@ -77,8 +78,9 @@ async def run_tool(
         return _timed_out(tool, limit_s) if limit.expired() else _failed(error)
     except _HandlerCancelled:
         return ToolOutcome({"error": CANCELLED_INSIDE}, ok=False, unknown=True)
-    except Exception as error:
-        log.debug("tool %s failed", tool.name, exc_info=True)
+    except Exception as error:  # noqa: BLE001 - it is logged, and the model reads it
+        if not isinstance(error, ToolError) or error.__cause__ is not None:  # else the tool says what failed
+            log_failure(f"tool {tool.name} failed", error)
         return _failed(error)
 
 

@@ -201,3 +201,15 @@ def test_through_pipes(tmp_path: Path) -> None:
     assert "the tool said {'noted': 'disk2'" not in run.stdout, "another message is no approval"
     assert "\nnext message\n" in run.stdout
     assert "messages" in run.stdout
+
+
+def test_an_export_is_harmless_on_a_terminal_and_exact_in_a_file(tmp_path: Path) -> None:
+    configure(tmp_path)
+    assert run_lango("run", "-r", "spoilt", "evil", cwd=tmp_path).returncode == 0
+    for layout in ("markdown", "jsonl"):
+        done = run_lango("sessions", "export", "spoilt", "--format", layout, "-o", layout, cwd=tmp_path)
+        assert done.returncode == 0, done
+        with terminal(tmp_path, "sessions", "export", "spoilt", "--format", layout) as shown:
+            assert shown.wait_end() == 0
+            assert not re.search(rb"\x1b|\x07|\x08|\xc2\x9b|\xe2\x80\xae", shown.raw)
+    assert "\x1b" in (tmp_path / "markdown").read_text()

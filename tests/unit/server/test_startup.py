@@ -1,6 +1,8 @@
 """The socket that a server listens on, the memory that it gives back, and routes that are built on first use."""
 
 import asyncio
+import json
+import logging
 import platform
 import socket
 import subprocess
@@ -15,7 +17,7 @@ from fastapi.routing import APIRoute
 
 from lango.config import ServerSettings
 from lango.server.security.auth import AuthenticatedRouter
-from lango.server.startup import bind_port
+from lango.server.startup import JsonLogFormatter, LineLogFormatter, bind_port
 
 
 @pytest.mark.parametrize("inherited", [False, True], ids=["own socket", "socket of the parent process"])
@@ -116,3 +118,29 @@ def test_a_route_has_no_other_attributes_than_those_of_fastapi() -> None:
     _, route = _app_of_one_route()
     with pytest.raises(AttributeError, match="'colour'"):
         getattr(route, "colour")  # noqa: B009 - pyright knows the attributes
+
+
+EVIL = "a\x1b]0;title\x07\r\nb\u202e\x9b31m"
+
+
+def _record(monkeypatch: pytest.MonkeyPatch) -> logging.LogRecord:
+    monkeypatch.setenv("SHOP_API_KEY", "hunter2hunter2")
+    try:
+        raise ValueError(f"hunter2hunter2 {EVIL}")
+    except ValueError:
+        return logging.LogRecord("lango", logging.ERROR, "", 0, "failed: %s", (EVIL,), sys.exc_info())
+
+
+def test_a_line_of_the_log_has_no_control_characters_and_no_second_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *others = LineLogFormatter().format(_record(monkeypatch)).split("\n")
+    assert first.endswith("failed: a\u241b]0;title\u2407\u240ab\ufffd\ufffd31m")
+    assert all(line.startswith("    ") for line in others), "no line of a traceback can be taken for a record"
+    assert "    Traceback (most recent call last):" in others
+    assert not {*"\x1b\x07\r\u202e\x9b"} & {*"".join(others)}
+    assert "hunter2" not in "".join(others)
+
+
+def test_a_json_line_of_the_log_has_the_traceback_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = JsonLogFormatter().format(_record(monkeypatch))
+    assert line.isprintable()
+    assert "ValueError: [secret]" in json.loads(line)["exception"]

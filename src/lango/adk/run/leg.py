@@ -21,6 +21,7 @@ from lango.adk.run.record import workflow_nodes
 from lango.adk.run.turn_state import TurnState
 from lango.errors import ApprovalExpired, LangoError
 from lango.events import TurnEvent
+from lango.failure_log import log_failure
 from lango.store import SessionId, Store
 from lango.store.codec.records import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL
 from lango.store.engine.database import LARGEST
@@ -140,6 +141,7 @@ class LegRunner:
             wanted = missing_transfer_target(error)
             valid = [agent.name for agent in walk_agents(self._root) if agent is not self._root]
             if wanted is None or not valid:
+                log_failure(f"the agent failed in {state.place}", error)
                 raise to_agent_error(error) from error
             state.bad_transfer, state.valid_agents = wanted, valid
         if state.failure is not None:

@@ -65,6 +65,7 @@ from lango.adk.services.artifact_references import load_references
 from lango.adk.services.request_context import LoadSummary, current_step, last_load, warn_left_out
 from lango.errors import ClientToolRefused, ModelOptionsRefused, TurnLimit
 from lango.events import ToolStart
+from lango.failure_log import log_failure
 
 _log = logging.getLogger("lango.runtime")
 
@@ -207,6 +208,8 @@ class RuntimePlugin(BasePlugin):
         current_step.set("")
         state = current_state()
         call_id = tool_context.function_call_id or ""
+        if state is not None:
+            log_failure(f"tool {tool.name} failed in {state.place}", error)
         if state is None or call_id not in state.started_at:
             return None
         try:

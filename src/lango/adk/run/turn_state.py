@@ -117,6 +117,11 @@ class TurnState(TurnContext, kw_only=True):
     recalled_texts: dict[str, str] = field(default_factory=dict[str, str])
     """What was recalled for the user's message, by its text: every model call of the turn is shown the same."""
 
+    @property
+    def place(self) -> str:
+        """Names the turn in the log."""
+        return f"turn {self.turn.turn} of session {self.session_id}"
+
     @override
     def end_model_call(self, event: Event, seq: int) -> bool:
         """Note that the response to a model call is stored as a message."""

@@ -31,6 +31,7 @@ from lango.adk.services.credential_secrets import public_actions, requests_crede
 from lango.adk.services.request_context import current_step
 from lango.errors import LangoError, NodeOutcomeUnknown, TurnDiverged, Unstorable
 from lango.events import NodeProgress, to_plain_values
+from lango.failure_log import log_failure, mark_logged
 from lango.store.sessions.open_calls import message_at
 from lango.store.tool_calls import tool_journal
 from lango.store.tool_calls.tool_journal import TurnEntry
@@ -76,6 +77,8 @@ async def run_observed(name: str, context: Context, steps: AsyncGenerator[Any, N
         if is_node_interrupt(error):
             emit("waiting")
         else:
+            if state is not None:
+                log_failure(f"node {name} failed in {state.place}", error)
             emit("failed", f"{type(error).__name__}: {error}")
         raise
     emit("waiting" if context.interrupt_ids else "ended")
@@ -165,6 +168,7 @@ async def _run_in_turn(
         for item in _recorded_items(entry, context):
             yield item
         if failure is not None:
+            mark_logged(failure)
             raise failure
         return
     await _start(state, step_id, name, context.branch or "", function, entry)

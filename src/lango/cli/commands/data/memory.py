@@ -200,7 +200,7 @@ def _print_notes(notes: list[dict[str, Any]]) -> None:
     for note in notes:
         if note["batch"] != batch:
             batch = note["batch"]
-            print(_batch_heading(note))
+            print(printable(_batch_heading(note)))
         source = f"(messages {note['first_seq']}-{note['last_seq']})"
         print(printable(f"  {note['id']} [{note['priority']}] {note['day']} {source} {note['text']}"))
 

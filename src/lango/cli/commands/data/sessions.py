@@ -71,7 +71,7 @@ def show(chosen: SessionOptions, session_id: SessionIdArgument, as_json: Json = 
             calls = "".join(f" {call.name}({call.id})" for call in message.tool_calls)
             print(printable(f"{seq:>4} {message.author or message.role}:{calls} {message.content}").rstrip())
             for one in resumed:
-                print(f"     resumed {format_time(one['at'])}: {describe_resumption(one['reason'])}")
+                print(printable(f"     resumed {format_time(one['at'])}: {describe_resumption(one['reason'])}"))
 
 
 @app.command()

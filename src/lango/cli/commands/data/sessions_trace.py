@@ -84,9 +84,9 @@ def print_turn(turn: "TurnTrace") -> None:
         f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out",
         "" if usage.cost_usd is None else f"${usage.cost_usd:.4f}",
     ]
-    print(" · ".join(part for part in parts if part))
+    print(one_line(" · ".join(part for part in parts if part)))
     for one in turn.resumptions:
-        print(f"  resumed {format_time(one['at'])}: {describe_resumption(one['reason'])}")
+        print(printable(f"  resumed {format_time(one['at'])}: {describe_resumption(one['reason'])}"))
     if turn.error:
         print(f"  {one_line(turn.error)}")
     end = max([turn.started_at + (turn.duration_s or 0.0), *(step.ended_at for _, step in _walk(turn.steps))])

@@ -57,7 +57,7 @@ def export(
         else:
             records = [await chosen.session(opened, session_id)]
         if output is None and sys.stdout.isatty():  # the lines themselves show the progress
-            return await _export(opened, records, format, sys.stdout.buffer, lambda done, total: None)
+            return await _export(opened, records, format, _TerminalFile(), lambda done, total: None)
         with progress_bar("exporting", "messages") as advance:
             if output is None:
                 return await _export(opened, records, format, sys.stdout.buffer, advance)
@@ -72,8 +72,22 @@ def export(
         print(f"exported {count} session{'' if count == 1 else 's'} to {output}")
 
 
+class _TerminalFile:
+    """Writes an export to a terminal, without the control characters that a file keeps."""
+
+    def write(self, data: bytes) -> None:
+        sys.stdout.write(printable(data.decode("utf-8", "replace")))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
 async def _export(
-    store: "Store", records: "list[SessionRecord]", format: ExportFormat, file: IO[bytes], advance: Progress
+    store: "Store",
+    records: "list[SessionRecord]",
+    format: ExportFormat,
+    file: "IO[bytes] | _TerminalFile",
+    advance: Progress,
 ) -> int:
     from lango.runtime.sessions.sessions import Sessions
 
