@@ -1,6 +1,6 @@
 # python3 (3.11 or newer) and make are all this needs: everything else is brought by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup weights run chat model sandbox browser pictures pythons downloads collect test examples bench check audit reference dist format clean
+.PHONY: help setup weights run chat model sandbox pooler browser pictures pythons downloads collect test examples bench check audit reference dist format clean
 
 # the suite starts hundreds of processes: each would compile every module again where this is set
 unexport PYTHONDONTWRITEBYTECODE
@@ -42,6 +42,12 @@ sandbox:
 	@command -v bwrap > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq bubblewrap; } > /dev/null 2>&1 \
 		|| echo "no bubblewrap here: the tests of the sandbox are skipped (apt install bubblewrap)"
 
+# a connection pooler: installed if this user may and no service would start; without it, its tests are skipped and say so
+pooler:
+	@command -v pgbouncer > /dev/null || { [ "$$(id -u)" = 0 ] && [ ! -d /run/systemd/system ] && apt-get update -qq \
+		&& apt-get install -y -qq --no-install-recommends pgbouncer; } > /dev/null 2>&1 \
+		|| echo "no PgBouncer here: the tests of a connection pooler are skipped (apt install pgbouncer)"
+
 # a Chromium for the tests of the page: the machine's own, else one that is brought; none at all is a failure
 browser: setup
 	@$(UV) run --frozen python -m tests.browser.chromium > /dev/null
@@ -58,7 +64,7 @@ downloads: setup
 collect: setup
 	@$(UV) run --frozen pytest --collect-only -q > /dev/null || $(UV) run --frozen pytest --collect-only -q
 
-test: setup sandbox browser  ## every test
+test: setup sandbox pooler browser  ## every test
 	@$(MAKE) --no-print-directory --jobs check pythons downloads collect
 	$(UV) run --frozen pytest -n $(WORKERS) --dist worksteal
 

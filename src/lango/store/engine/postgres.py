@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import importlib
+import logging
 import threading
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -18,12 +19,16 @@ from lango.store.engine.postgres_writes import (
     DELETE_OLD_SLOTS,
     ExactlyOnceWrite,
     Slots,
+    TransactionSettings,
+    has_transaction_timeout,
     remove_transaction_timeout,
     run_operation,
 )
 from lango.store.engine.schema import newest_version, upgrade
 
 T = TypeVar("T")
+
+_log = logging.getLogger("lango.store")
 
 DEFAULT_SCHEMA = "lango"
 _POOL_SIZE = 10
@@ -35,6 +40,7 @@ _IDLE_IN_TRANSACTION_S = 10.0
 _TRANSACTION_S = 30.0
 _LONGEST_SCHEMA = 63
 _HAS_TABLES = "SELECT to_regclass($1) IS NOT NULL"
+_SERVER_PID = "SELECT pg_backend_pid()"
 _READ_ONLY = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean"
 _IS_CURRENT = "SELECT COALESCE(MAX(version), 0) = $1 FROM lango_schema"
 
@@ -54,6 +60,7 @@ class PostgresDatabase:
         self._lock = threading.Lock()
         self._was_reached = False
         self._slots = Slots()
+        self._settings = TransactionSettings(self._schema, _TRANSACTION_S)
         self.outages = Outages(wait_s, _SHORT_WAIT_S)
         self._subscriptions = Subscriptions()
         self._notifications: dict[asyncio.AbstractEventLoop, Notifications] = {}
@@ -72,7 +79,7 @@ class PostgresDatabase:
     ) -> T:
         """Run an operation in a transaction, or its single statement in one round trip."""
         short = single_statement() if single_statement is not None else None
-        write = ExactlyOnceWrite(self._driver, self._slots, operation, short, long=long)
+        write = ExactlyOnceWrite(self._driver, self._slots, operation, short, long=long, settings=self._settings)
         try:
             return await self._with_connection(write.attempt, writes=True)
         except StoreError as error:
@@ -91,7 +98,14 @@ class PostgresDatabase:
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
         """Run an operation on one snapshot."""
-        return await self._with_connection(lambda connection: _read(connection, operation))
+
+        async def read(connection: Any) -> T:
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                if settings := self._settings.statements(connection):
+                    await connection.execute(settings)
+                return await run_operation(operation(), connection)
+
+        return await self._with_connection(read)
 
     async def purge(self) -> None:
         """Do nothing: the server's vacuum removes deleted rows."""
@@ -109,7 +123,7 @@ class PostgresDatabase:
 
     def subscribe(self, key: int) -> contextlib.AbstractAsyncContextManager[ChangeSubscription]:
         """Subscribe to changes of a session."""
-        return self._notifications_of_loop().subscribe(key)
+        return self._notifications_of_loop().subscribe(key, listen=not self._settings.behind_pooler)
 
     def _notifications_of_loop(self) -> Notifications:
         """Return the notifications of this event loop, which have a connection of it."""
@@ -128,7 +142,11 @@ class PostgresDatabase:
         )
 
     async def _execute(self, sql: str, *values: object) -> None:
-        await self._with_connection(lambda connection: connection.execute(sql, *values), writes=True)
+        async def execute(connection: Any) -> None:
+            async with self._settings.in_transaction(connection):
+                await connection.execute(sql, *values)
+
+        await self._with_connection(execute, writes=True)
 
     async def close(self) -> None:
         """Close the pool of this event loop, and those of loops that run elsewhere."""
@@ -177,23 +195,37 @@ class PostgresDatabase:
         return pool
 
     async def _open(self) -> tuple[Any, AsyncGenerator[None]]:
+        try:
+            return await self._open_pool()
+        except _PoolerFound:
+            _log.info("a connection pooler is in front of PostgreSQL: changes of other processes are polled for")
+            self._settings.expect_pooler()
+            return await self._open_pool()
+
+    async def _open_pool(self) -> tuple[Any, AsyncGenerator[None]]:
+        """Open a pool and upgrade the schema. Raise `_PoolerFound` if settings would not stay with a connection."""
+        of_connections: dict[str, Any] = {
+            "init": self._set_up_connection,
+            "server_settings": {
+                "search_path": f'"{self._schema}"',  # quoted: capitals would be folded
+                "application_name": "lango",
+                # a paused process must not hold its locks for long
+                "idle_in_transaction_session_timeout": str(int(_IDLE_IN_TRANSACTION_S * 1000)),
+            },
+        }
+        if self._settings.behind_pooler:
+            of_connections = {"statement_cache_size": 0, "server_settings": {"application_name": "lango"}}
         pool = await self._driver.create_pool(
             self._dsn,
             min_size=0,
             max_size=_POOL_SIZE,
             timeout=_CONNECT_TIMEOUT_S,
             command_timeout=_COMMAND_TIMEOUT_S,
-            init=_set_transaction_timeout,
             reset=_no_reset,
-            server_settings={
-                "search_path": f'"{self._schema}"',  # quoted: capitals would be folded
-                "application_name": "lango",
-                # a paused process must not hold its locks for long
-                "idle_in_transaction_session_timeout": str(int(_IDLE_IN_TRANSACTION_S * 1000)),
-            },
+            **of_connections,
         )
         try:
-            async with pool.acquire() as connection:
+            async with pool.acquire() as connection, self._settings.in_transaction(connection):
                 if not await self._is_current(connection):
                     await self._migrate(connection)
                 await connection.execute(DELETE_OLD_SLOTS)
@@ -205,11 +237,24 @@ class PostgresDatabase:
                 f"{self._server_name}: the driver does not take the store's URL ({type(error).__name__}): "
                 "look at its host and at what stands after the ?"
             ) from error
-        except BaseException:
+        except BaseException as error:
             pool.terminate()
+            if not self._settings.behind_pooler and _shows_pooler(self._driver, error):
+                raise _PoolerFound from error
             raise
         self._was_reached = True
         return pool, end
+
+    async def _set_up_connection(self, connection: Any) -> None:
+        """Bound the time of transactions, where the server can. Raise `_PoolerFound` at the first connection.
+
+        A process that stands still between two steps of a statement is not idle to the server, and would keep its
+        locks. A pooler names a process of its own as the one that serves the connection.
+        """
+        if not self._was_reached and await connection.fetchval(_SERVER_PID) != connection.get_server_pid():
+            raise _PoolerFound
+        if has_transaction_timeout(connection):
+            await connection.execute(f"SET transaction_timeout = {int(_TRANSACTION_S * 1000)}")
 
     async def _is_current(self, connection: Any) -> bool:
         """Whether the tables are there as this version needs them.
@@ -229,13 +274,15 @@ class PostgresDatabase:
             await run_operation(upgrade(self._server_name, "postgres"), connection)
 
 
-async def _set_transaction_timeout(connection: Any) -> None:
-    """Bound the time of transactions, where the server can.
+class _PoolerFound(Exception):
+    """A connection pooler is between this process and the server, and may give each transaction another connection."""
 
-    A process that stands still between two steps of a statement is not idle to the server, and would keep its locks.
-    """
-    if connection.get_server_version() >= (17,):
-        await connection.execute(f"SET transaction_timeout = {int(_TRANSACTION_S * 1000)}")
+
+def _shows_pooler(driver: Any, error: BaseException) -> bool:
+    """Whether a pooler refused the settings of a connection, or lost a prepared statement."""
+    if isinstance(error, driver.ProtocolViolationError):
+        return "startup parameter" in str(error)
+    return isinstance(error, driver.InvalidSQLStatementNameError | driver.DuplicatePreparedStatementError)
 
 
 async def _no_reset(_: Any) -> None:
@@ -251,11 +298,6 @@ async def _close_with_event_loop(pool: Any) -> AsyncGenerator[None]:
             await asyncio.wait_for(pool.close(), _CLOSE_TIMEOUT_S)
         except TimeoutError:
             pool.terminate()
-
-
-async def _read(connection: Any, operation: Callable[[], Operation[T]]) -> T:
-    async with connection.transaction(isolation="repeatable_read", readonly=True):
-        return await run_operation(operation(), connection)
 
 
 def _parse_url(url: str) -> tuple[str, str, str]:

@@ -64,10 +64,10 @@ class Notifications:
                 _log.warning("other processes were not notified, and will see it when they look: %s", error)
 
     @asynccontextmanager
-    async def subscribe(self, key: int) -> AsyncGenerator[Subscription]:
-        """Subscribe to a session until the block ends. If LISTEN fails, only this process notifies it."""
+    async def subscribe(self, key: int, *, listen: bool = True) -> AsyncGenerator[Subscription]:
+        """Subscribe to a session until the block ends. Without `listen`, or if it fails, only this process notifies."""
         with self._subscriptions.subscribe(key) as wakeup:
-            if self._connection is None and (self._listening is None or self._listening.done()):
+            if listen and self._connection is None and (self._listening is None or self._listening.done()):
                 self._listening = asyncio.create_task(self._listen())
             if self._listening is not None:
                 await asyncio.wait([self._listening], timeout=_LISTEN_TIMEOUT_S)

@@ -7,7 +7,8 @@ another transaction.
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ T = TypeVar("T")
 # The server ends a transaction whose client is silent for so long: until then its outcome is unknown, and its locks
 # block others. BEGIN, the number and the timeout are one statement, and so one round trip.
 _BEGIN = """
-BEGIN ISOLATION LEVEL READ COMMITTED;
+BEGIN ISOLATION LEVEL READ COMMITTED;{settings}
 SET LOCAL idle_in_transaction_session_timeout = '15s';
 INSERT INTO commits (slot, number, used_at) VALUES ('{slot}', {number}, now())
 ON CONFLICT (slot) DO UPDATE SET number = excluded.number, used_at = excluded.used_at
@@ -30,6 +31,38 @@ INSERT INTO commits (slot, number, used_at) VALUES ($1, 0, now())
 ON CONFLICT (slot) DO UPDATE SET used_at = excluded.used_at RETURNING number
 """
 DELETE_OLD_SLOTS = "DELETE FROM commits WHERE used_at < now() - interval '7 days'"
+
+
+class TransactionSettings:
+    """Settings that each transaction makes itself, because a connection pooler gives it any connection of the server.
+
+    Without a pooler they belong to the connection, and cost a transaction nothing.
+    """
+
+    def __init__(self, schema: str, timeout_s: float) -> None:
+        self.behind_pooler = False
+        self._schema = f'SET LOCAL search_path = "{schema}";'
+        self._timeout = f"SET LOCAL transaction_timeout = {int(timeout_s * 1000)};"
+
+    def expect_pooler(self) -> None:
+        """Make the settings in each transaction from now on."""
+        self.behind_pooler = True
+
+    def statements(self, connection: Any) -> str:
+        """Return the statements that follow BEGIN."""
+        if not self.behind_pooler:
+            return ""
+        return self._schema + (self._timeout if has_transaction_timeout(connection) else "")
+
+    @asynccontextmanager
+    async def in_transaction(self, connection: Any) -> AsyncGenerator[None]:
+        """Run statements that need no transaction, except where only a transaction keeps its connection."""
+        if not self.behind_pooler:
+            yield
+            return
+        async with connection.transaction():
+            await connection.execute(self.statements(connection))
+            yield
 
 
 class Slot(Struct):
@@ -70,9 +103,11 @@ class ExactlyOnceWrite(Generic[T]):
         single_statement: SingleStatementWrite[T] | None,
         *,
         long: bool = False,
+        settings: TransactionSettings,
     ) -> None:
         """`long`: without a time limit."""
         self._long = long
+        self._settings = settings
         self._driver = driver
         self._slots = slots
         self._operation = operation
@@ -89,12 +124,13 @@ class ExactlyOnceWrite(Generic[T]):
         """Run the write, unless an earlier attempt was committed."""
         if self._unacknowledged is not None:
             slot, result = self._unacknowledged
-            committed = await connection.fetchval(_COMMITTED_NUMBER, slot.name) == slot.number
+            async with self._settings.in_transaction(connection):
+                committed = await connection.fetchval(_COMMITTED_NUMBER, slot.name) == slot.number
             self._unacknowledged = None
             self._slots.release(slot)
             if committed:
                 return result
-        if self._single_statement is not None:
+        if self._single_statement is not None and not self._settings.behind_pooler:
             if await self._run_single_statement(connection, self._single_statement):
                 return self._single_statement.result
             self._single_statement = None
@@ -119,7 +155,8 @@ class ExactlyOnceWrite(Generic[T]):
 
     async def _run_transaction(self, connection: Any) -> T:
         slot = self._slots.acquire()
-        await connection.execute(_BEGIN.format(slot=slot.name, number=slot.number))
+        settings = self._settings.statements(connection)
+        await connection.execute(_BEGIN.format(slot=slot.name, number=slot.number, settings=settings))
         try:
             if self._long:
                 await remove_transaction_timeout(connection)
@@ -149,8 +186,13 @@ class ExactlyOnceWrite(Generic[T]):
 
 async def remove_transaction_timeout(connection: Any) -> None:
     """Remove the time limit of this transaction."""
-    if connection.get_server_version() >= (17,):
+    if has_transaction_timeout(connection):
         await connection.execute("SET LOCAL transaction_timeout = 0")
+
+
+def has_transaction_timeout(connection: Any) -> bool:
+    """Whether the server can limit the time of transactions."""
+    return connection.get_server_version() >= (17,)
 
 
 async def run_operation(operation: Operation[T], connection: Any) -> T:
