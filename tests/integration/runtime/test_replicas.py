@@ -210,4 +210,4 @@ async def test_a_store_outage_at_the_end_of_a_turn_does_not_keep_the_session_bus
         with pytest.raises(StoreUnavailable):
             await runtime.run("s", "one")
         assert await runtime.run("s", "two") == "second"
-        assert await statuses(runtime) == ["done", "done"]
+        assert await statuses(runtime) == ["failed", "done"], "as it was reported"
