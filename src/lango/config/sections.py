@@ -302,6 +302,8 @@ class ServerSettings(Section):
     """Limit of files per message."""
     max_import_bytes: Annotated[int, Field(gt=0)] = 100_000_000
     """Size limit of an imported session."""
+    max_unfinished_bytes: Annotated[int, Field(gt=0)] = 500_000_000
+    """Total size limit of requests that have begun to arrive; they wait on disk. A user may have a quarter of it."""
     log_format: Literal["text", "json"] = "text"
     """The format of log lines, which contain session, turn and trace."""
     adk_ui: bool = False

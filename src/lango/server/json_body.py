@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 import math
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
@@ -21,6 +22,8 @@ from lango.json_input import TooManyValues, read_counted
 _LEVELS = 6
 _SENT_AT_ONCE = 1_000_000
 _READ_AT_ONCE = 100_000
+_IN_MEMORY = 1_000_000
+"""How much of a body that is not complete is held in memory."""
 """In bytes: a larger body is read in a thread. The worst one of this size takes 10 ms, the worst one allowed 200 ms."""
 
 
@@ -117,7 +120,18 @@ def without_nan(value: Any) -> Any:
 
 
 class JsonRequest(Request):
-    """A request whose JSON is read within the bounds of `lango.json_input`."""
+    """A request whose JSON is read within the bounds of `lango.json_input`; its body waits for its end on disk."""
+
+    @override
+    async def body(self) -> bytes:
+        if not hasattr(self, "_body"):
+            with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
+                size = 0
+                async for piece in self.stream():
+                    size += file.write(piece)
+                file.seek(0)
+                self._body = file.read() if size <= _IN_MEMORY else await asyncio.to_thread(file.read)
+        return self._body
 
     @override
     async def json(self) -> Any:

@@ -18,6 +18,7 @@ from lango.json_input import TooManyValues, ValueCounter
 from lango.server.errors import ApiError, to_response
 from lango.server.security.connections import FOR_HEALTH_CHECKS, HEALTH_PATHS
 from lango.server.security.hosts import host_and_port_of_origin, host_of, is_loopback
+from lango.server.security.unfinished_bodies import UnfinishedBodies
 
 _PATHS_WITH_FILES = re.compile(
     r"/v1/sessions/[^/]+/messages|/run|/run_sse|/apps/[^/]+/users/[^/]+/sessions/[^/]+/artifacts"
@@ -59,6 +60,8 @@ class RequestGuard:
         self._any_host = not is_loopback(settings.host) and not named
         self._hosts = named | {settings.host.lower()}
         self._body_timeout_s = settings.body_timeout_s
+        limits = (self._artifact_limit, self._import_limit, self._message_limit, self._conversation_limit)
+        self._unfinished = UnfinishedBodies(settings.max_unfinished_bytes, max(limit.max_bytes for limit in limits))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, then call the app."""
@@ -73,11 +76,12 @@ class RequestGuard:
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
         else:
-            await self._app(
-                scope,
-                _BoundedReceive(receive, self._body_limit(scope), self._body_timeout_s),
-                _SecurityHeadersSend(send),
-            )
+            limit = self._body_limit(scope)
+            bounded = _BoundedReceive(receive, scope, limit, self._body_timeout_s, self._unfinished)
+            try:
+                await self._app(scope, bounded, _SecurityHeadersSend(send))
+            finally:
+                bounded.release()
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         if scope.get("state", {}).get(FOR_HEALTH_CHECKS) and scope["path"] not in HEALTH_PATHS:
@@ -144,8 +148,13 @@ def _check_body(headers: Headers, body: _BodyLimit) -> None:
 class _BoundedReceive:
     """Reads a body within its size, time and number of JSON values: parsing too many would hold the event loop."""
 
-    def __init__(self, receive: Receive, body: _BodyLimit, timeout_s: float) -> None:
+    def __init__(
+        self, receive: Receive, scope: Scope, body: _BodyLimit, timeout_s: float, unfinished: UnfinishedBodies
+    ) -> None:
         self._receive = receive
+        self._scope = scope
+        self._unfinished = unfinished
+        self._counted: tuple[str, int] = "", 0
         self._limit = body
         self._timeout_s = timeout_s
         self._began = time.monotonic()
@@ -174,7 +183,23 @@ class _BoundedReceive:
                 self._value_counter.feed(piece)
             except TooManyValues as error:
                 raise HTTPException(413, str(error)) from error
+        if self._complete:
+            self.release()
+        else:
+            self._count(len(piece))
         return message
+
+    def _count(self, size: int) -> None:
+        """Count a piece for the caller, who is authenticated before the body is read."""
+        caller = self._scope.get("state", {}).get("caller")
+        user_id = caller.user_id if caller is not None else ""
+        self._unfinished.add(user_id, size)
+        self._counted = user_id, self._counted[1] + size
+
+    def release(self) -> None:
+        """Stop counting the body: it is complete, or its request has ended."""
+        self._unfinished.release(*self._counted)
+        self._counted = self._counted[0], 0
 
 
 class _SecurityHeadersSend:
