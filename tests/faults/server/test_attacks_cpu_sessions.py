@@ -1,4 +1,4 @@
-"""Attack 16, with whole conversations: no resent, imported, exported or observed one holds the event loop."""
+"""Attack 16, with whole conversations: none that is resent, imported, exported or observed holds the event loop."""
 
 import asyncio
 import json
@@ -14,6 +14,7 @@ from tests.support.servers.server_process import TIMEOUT_S, Server
 
 ATTACKS: dict[str, Attack] = {}
 REMEMBERING: dict[str, Attack] = {}
+MEMORY = "[memory]\nenabled = true\nuser_facts = true\nobserve_at_tokens = 200\nreflect_at_tokens = 1000000\n"
 Lines = Callable[[], Iterable[dict[str, Any]]]
 
 
@@ -25,8 +26,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredSer
 
 @pytest.fixture(scope="module")
 def remembering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredServer]:
-    memory = "[memory]\nenabled = true\nuser_facts = true\nobserve_at_tokens = 200\nreflect_at_tokens = 1000000\n"
-    with monitored_server(tmp_path_factory.mktemp("remembering"), rest=memory) as monitored:
+    with monitored_server(tmp_path_factory.mktemp("remembering"), rest=MEMORY) as monitored:
         yield monitored
 
 
@@ -236,6 +236,7 @@ def _import(make: Lines, *, statuses: tuple[int, ...] = (201,), say: bool = True
 MANY: Any = [{"b": 1}] * 20_000
 ATTACKS["an_import_of_many_messages"] = _import(lambda: [message(at, f"message {at} " * 20) for at in range(1, 3_001)])
 ATTACKS["an_import_of_long_messages"] = _import(lambda: [message(at, "word " * 1_000_000) for at in range(1, 9)])
+ATTACKS["an_import_in_the_slowest_script"] = _import(lambda: [message(at, "ภาษาไทย" * 50_000) for at in range(1, 21)])
 ATTACKS["an_import_of_one_long_word"] = _import(lambda: [message(1, "a" * 19_000_000)])
 ATTACKS["an_import_of_a_word_that_is_too_long"] = _import(lambda: [message(1, "a" * 40_000_000)], statuses=(413,))
 ATTACKS["an_import_of_large_calls"] = _import(lambda: [called(at, {"a": MANY}) for at in range(1, 4)])

@@ -2,22 +2,29 @@
 
 import asyncio
 import itertools
+import math
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from lango import events, open_runtime
 from lango.errors import StoreUnavailable
 from lango.messages import Message
 from lango.providers.protocol import Finish, TextDelta, UsageDelta
+from lango.server.streaming import recorder
 from lango.server.streaming.recorder import EventLogWriter
 from lango.store import NewEvent, SessionId, Store
 from lango.store.codec.event_ids import IDS_PER_TURN
+from lango.store.engine import sqlite
+from lango.store.engine.database import Dialect, Operation
 from lango.store.engine.sqlite import SqliteDatabase
 from lango.store.sessions.sessions import create_session
-from lango.store.turns.event_log import EventBatch, LoggedEvent, append_log_events, read_event_log
+from lango.store.turns.event_log import EventBatch, LoggedEvent, append_log_batches, append_log_events, read_event_log
 from lango.testing import ScriptedProvider
 from tests.agents.parts import settings_for
 from tests.support.servers.server_process import send, serving, text_of
@@ -101,6 +108,35 @@ async def test_a_cancelled_append_does_not_cancel_others(store: Store) -> None:
     first.cancel()
     assert await second
     assert (await store.read(read_event_log, batches[1].session_key, 1, IDS_PER_TURN + 1)).events == batches[1].events
+
+
+@pytest.mark.parametrize(("length", "on_loop"), [(10, True), (100_000, False)])
+async def test_attack_16_large_events_are_encoded_and_logged_outside_the_event_loop(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, length: int, on_loop: bool
+) -> None:
+    """On a disk whose commits are fast, all else is written in the thread of the event loop."""
+    monkeypatch.setattr(sqlite, "_FAST_COMMIT_S", math.inf)
+    monkeypatch.setattr(sqlite, "_FAST_COMMITS_NEEDED", 0)
+    threads: list[int] = []
+    encode = LoggedEvent.of
+
+    def noted_encode(event: events.TurnEvent) -> LoggedEvent:
+        threads.append(threading.get_ident())
+        return encode(event)
+
+    def noted_append(batches: Sequence[EventBatch], dialect: Dialect) -> Operation[list[bool]]:
+        threads.append(threading.get_ident())
+        return (yield from append_log_batches(batches, dialect))
+
+    async with Store(sqlite_url) as store:
+        [batch] = await turns_under_way(store, 1)
+        monkeypatch.setattr(LoggedEvent, "of", noted_encode)
+        monkeypatch.setattr(recorder, "append_log_batches", noted_append)
+        text = events.TextDelta(batch.events[0].id, "a" * length)
+        logged = await recorder.encode_events([text])
+        assert await EventLogWriter(store).append(replace(batch, events=logged))
+    assert len(threads) >= 2
+    assert (threading.get_ident() in threads) == on_loop
 
 
 async def test_a_server_loads_the_tokenizer_with_its_first_message(tmp_path: Path, sqlite_url: str) -> None:

@@ -1,7 +1,8 @@
 """`ProviderLlm`: the requests that the provider gets, and the responses that ADK gets."""
 
 import json
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from lango.adk.model import provider_llm
 from lango.adk.model.content import signature_to_bytes
 from lango.adk.model.provider_llm import MAX_CORRECTIONS, ProviderLlm
 from lango.errors import BudgetTooSmall, ProviderProtocolError, ProviderUnavailable
@@ -437,3 +439,40 @@ async def test_adk_reads_the_capabilities_of_the_model() -> None:
     assert llm.capabilities.output_schema_and_tools is False
     assert llm.provider is provider
     assert llm.model_copy().provider is provider
+
+
+LARGE_CALL = types.Part(function_call=types.FunctionCall(id="c", name="f", args={"a": [{"b": [1, 2]}] * 20_000}))
+LARGE_RESULT = types.Part(function_response=types.FunctionResponse(id="c", name="f", response={"a": "b" * 300_000}))
+
+
+@pytest.mark.parametrize(
+    ("parts", "on_loop"),
+    [
+        ([types.Part(text="hi")], True),
+        ([types.Part(text="ภาษาไทย" * 50_000)], False),
+        ([LARGE_CALL], False),
+        ([LARGE_RESULT], False),
+        ([types.Part(inline_data=types.Blob(mime_type="text/plain", data=b"word " * 100_000))], False),
+    ],
+    ids=["small", "text", "call", "result", "file"],
+)
+async def test_attack_16_a_large_request_is_built_outside_the_event_loop(
+    parts: list[types.Part], on_loop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counting its tokens takes up to a millisecond for 2,000 characters."""
+    threads: set[int] = set()
+
+    def noted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            threads.add(threading.get_ident())
+            return function(*args, **kwargs)
+
+        return run
+
+    for name in ("repair", "fit_to_budget", "count_tokens", "reserved_tokens"):
+        monkeypatch.setattr(provider_llm, name, noted(vars(provider_llm)[name]))
+    _, llm = scripted([TextDelta("yes"), UsageDelta(1_000, 1), Finish("stop")])
+    [response] = await answers(llm, request("hi", types.Content(role="user", parts=parts), "and now?"))
+    assert texts(response) == ["yes"]
+    assert (threads == {threading.get_ident()}) == on_loop
+    assert (threading.get_ident() in threads) == on_loop

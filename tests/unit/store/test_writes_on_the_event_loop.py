@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lango.messages import Message
+from lango.messages import Message, ToolCall
 from lango.store import NewEvent, SessionId, Store
 from lango.store.engine.database import LARGE_VALUE, Operation
 from lango.store.sessions.sessions import create_session
@@ -49,3 +49,19 @@ async def test_a_large_message_is_stored_once(tmp_path: Path) -> None:
         text = "word " * LARGE_VALUE
         appended = await store.append(session.key, name, session.revision, NewEvent("e1", 0.0, Message("user", text)))
         assert appended.seq == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "is_large"),
+    [
+        (NewEvent("e", 0.0, Message("user", "hi"), state_delta={"a": [1, 2], "b": "c"}), False),
+        (NewEvent("e", 0.0, None), False),
+        (NewEvent("e", 0.0, Message("user", "a" * 70_000)), True),
+        (NewEvent("e", 0.0, Message("assistant", tool_calls=(ToolCall("c", "f", {"a": {"b": "c" * 70_000}}),))), True),
+        (NewEvent("e", 0.0, Message("tool", tool_calls=(ToolCall("c", "f", output={"a": [0] * 7_000}),))), True),
+        (NewEvent("e", 0.0, Message("user", "hi"), state_delta={"a": {"b": [[1]] * 7_000}}), True),
+    ],
+    ids=["small", "nothing", "text", "arguments", "result", "state"],
+)
+def test_attack_16_an_event_is_large_by_its_text_its_calls_or_its_state(event: NewEvent, is_large: bool) -> None:
+    assert event.is_large == is_large

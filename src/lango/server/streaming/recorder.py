@@ -107,7 +107,7 @@ class Recorder:
             batch = running.events[read:]
             read += len(batch)
             self._note_first_text(batch)
-            logged = await _encode(join_text_deltas(batch))
+            logged = await encode_events(join_text_deltas(batch))
             if not await self._store(logged):
                 return
             self.logged += logged
@@ -157,7 +157,7 @@ def _next_text_at(text_sent_at: float) -> float:
     return (text_sent_at // GROUP_INTERVAL_S + 1) * GROUP_INTERVAL_S
 
 
-async def _encode(events: Iterable[TurnEvent]) -> list[LoggedEvent]:
+async def encode_events(events: Iterable[TurnEvent]) -> list[LoggedEvent]:
     """Encode events; in a thread, if one of them is large."""
 
     def encode() -> list[LoggedEvent]:
