@@ -31,7 +31,7 @@ class ValueCounter:
 
     def __init__(self, max_values: int = MAX_VALUES) -> None:
         self._max_values = max_values
-        self._count = 0
+        self.count = 0
         self._in_string = False
         self._rest = b""
 
@@ -51,8 +51,8 @@ class ValueCounter:
         parts = piece.split(b'"')
         outside = b"".join(parts[self._in_string :: 2])
         self._in_string ^= len(parts) % 2 == 0
-        self._count += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
-        if self._count > self._max_values:
+        self.count += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+        if self.count > self._max_values:
             raise TooManyValues(f"the JSON has more than {self._max_values} values")
 
 

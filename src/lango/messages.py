@@ -14,6 +14,10 @@ from msgspec.structs import force_setattr
 Role = Literal["system", "user", "assistant", "tool", "event"]
 """The author's role. `event` is a stored event without content: a compaction, an error, a rewind."""
 
+RESERVED_PREFIX = "adk_"
+"""ADK speaks to itself by calls whose names begin so: no model, client, tool or import may make them."""
+MAX_PARTS = 1_000
+"""The most parts of a message that comes from outside: texts, files, calls and results."""
 MAX_TEXT_CHARACTERS = 60_000
 """How much of a text file is sent to a model: some 15,000 tokens."""
 FILE_NAME = re.compile(r"[^/\\\x00-\x1f\x7f]{1,200}")

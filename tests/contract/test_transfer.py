@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -12,13 +13,15 @@ from google.adk.sessions import Session
 from google.genai import types
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lango.adk import SqlArtifactService, SqlSessionService
 from lango.errors import IdempotencyKeyReused, InvalidExport, SessionExists, SessionNotFound
+from lango.history import count_tokens
 from lango.messages import Message
 from lango.runtime.sessions.session_transfer import import_session
 from lango.runtime.sessions.sessions import Sessions
-from lango.store import SessionId, Store
+from lango.store import NewEvent, SessionId, SessionRecord, Store
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import create_session, find_session, list_session_page, list_sessions
 from lango.store.sessions.state import read_state_at
@@ -36,13 +39,33 @@ from lango.store.transfer.import_write import insert_batch, row_batches, stage_s
 from lango.store.turns import recovery
 from lango.store.turns.submit import SubmitOptions
 from lango.turns.liveness import Owner
-from tests.contract.test_fork_and_rewind import events, following, left, rows, window
-from tests.contract.test_store import Writer, user_message
+from tests.contract.test_fork_and_rewind import events, left, rows, window
+from tests.contract.test_store import Writer as WriterOfAnyTokens
+from tests.contract.test_store import user_message as message_of_any_tokens
 from tests.frozen.make import events as frozen_events
 from tests.support import strategies
 
 NAME = SessionId("app", "alice", "s")
 _MANY = 3_000
+
+
+class Writer(WriterOfAnyTokens):
+    """Appends messages with the tokens that they have: an import counts them."""
+
+    async def add(self, message: Message | None, tokens: int = 0, **fields: Any) -> int:
+        return await super().add(message, count_tokens(message) if message else 0, **fields)
+
+
+def following(store: Store, record: SessionRecord) -> Writer:
+    after = Writer(store, record)
+    after.count = 1_000 * (record.key % 1_000_003)  # ids that no other session has
+    return after
+
+
+def user_message(text: str) -> NewEvent:
+    entry = message_of_any_tokens(text)
+    assert entry.message
+    return replace(entry, tokens=count_tokens(entry.message))
 
 
 @pytest.fixture
@@ -91,6 +114,7 @@ async def everything(store: Store, sessions: Sessions) -> None:
     await sessions.rename("s", "Everything — 漢字", user_id="alice")
 
 
+REFERENCE = "artifact://apps/app/users/alice/artifacts/user:picture/versions/0"
 FILES = [bytes(range(256)) * 2_000, b"small, but not so small" * 100]
 
 
@@ -111,7 +135,7 @@ async def with_files(store: Store, service: SqlSessionService, session: Session)
         types.Part(inline_data=blob, thought_signature=b"\xff"),
         types.Part(text="half \ud800"),
         types.Part(inline_data=types.Blob(mime_type="text/plain", data=b"")),
-        types.Part(file_data=types.FileData(file_uri="gs://bucket/x")),
+        types.Part(file_data=types.FileData(file_uri=REFERENCE)),
     ):
         await artifacts.save_artifact(**where, filename="a/b", artifact=part, custom_metadata={"nan": float("nan")})
 
@@ -304,7 +328,7 @@ WRONG: dict[str, Callable[[list[str]], list[Any]]] = {
     "a wrong role": lambda lines: changed(lines, 3, role="root"),
     "NUL": lambda lines: changed(lines, 3, content="a\0b"),
     "half a character": lambda lines: changed(lines, 3, content="\ud800"),
-    "NaN": lambda lines: [*lines[:3], lines[3].replace('"tokens":10', '"tokens":NaN'), *lines[4:]],
+    "NaN": lambda lines: [*lines[:3], re.sub('"tokens":[0-9]+', '"tokens":NaN', lines[3]), *lines[4:]],
     "infinite time": lambda lines: [*lines[:3], lines[3].replace('"created_at":', '"created_at":1e999'), *lines[4:]],
     "infinite extra": lambda lines: [*lines[:3], lines[3].replace('"seq":', '"extra":{"x":1e999},"seq":'), *lines[4:]],
     "the same event twice": lambda lines: changed(lines, 4, event_id=json.loads(lines[3])["event_id"]),

@@ -5,7 +5,6 @@ The text goes after the user's message, at the end of a request, so that everyth
 provider's prompt cache.
 """
 
-import asyncio
 import itertools
 import math
 import re
@@ -24,6 +23,7 @@ from lango.store.memory.observations import Priority, SessionMemory
 from lango.store.search.recall import Memory, has_term, parse_question
 from lango.store.search.session_recall import count_words, find_in_session
 from lango.store.search.terms import Term, find_spans, index_words
+from lango.threads import run_in_thread
 
 _HEAD = """\
 <recalled>
@@ -115,7 +115,7 @@ async def recall_for(
     rare = [one.term for one in weighted if one.rare]
     messages = await store.read(find_in_session, store.dialect, words.session, rare, first_seq)
     past = asks_for_the_past(question)
-    return await asyncio.to_thread(  # there may be many notes
+    return await run_in_thread(  # there may be many notes
         recalled_text,
         weighted,
         memory,

@@ -1,11 +1,11 @@
 """Work out what a turn cost."""
 
-import asyncio
 from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from lango.events import Usage
+from lango.threads import run_in_thread
 
 _prices_loaded = False
 
@@ -37,7 +37,7 @@ async def turn_usage(usage_by_model: Mapping[str, Usage], model_calls: int) -> U
     """Sum up the tokens and the cost of a turn. The prices are loaded in a thread, once; a lookup takes 0.2 ms."""
     total = sum(usage_by_model.values(), Usage())
     is_fast = _prices_loaded or not _has_tokens(total)
-    cost = cost_usd(usage_by_model) if is_fast else await asyncio.to_thread(cost_usd, usage_by_model)
+    cost = cost_usd(usage_by_model) if is_fast else await run_in_thread(cost_usd, usage_by_model)
     return replace(total, model_calls=model_calls, cost_usd=cost)
 
 

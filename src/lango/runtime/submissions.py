@@ -1,6 +1,5 @@
 """Accept what clients submit: build the input of each turn, store it, and start or queue the turn."""
 
-import asyncio
 from typing import assert_never
 
 from lango.adk.run.engine import AdkEngine
@@ -15,6 +14,7 @@ from lango.runtime.requests.tool_questions import ToolQuestions
 from lango.store import SessionId
 from lango.store.sessions.client_state import check_client_state
 from lango.store.tool_calls.approvals import MAX_REASON_CHARACTERS
+from lango.threads import run_in_thread
 from lango.turns.running_turn import RunningTurn
 from lango.turns.submissions import (
     Submission,
@@ -98,13 +98,13 @@ class Submissions:
         if submitted.results:
             await self._inputs.add_results(name, turn_input, submitted.results)
         if submitted.history:
-            await asyncio.to_thread(self._inputs.add_history, turn_input, submitted.history)
+            await run_in_thread(self._inputs.add_history, turn_input, submitted.history)
         return turn_input
 
     async def _results(self, name: SessionId, submitted: SubmittedResults) -> TurnInput:
         results, request = submitted.results, submitted.request
         if submitted.history:
-            turn_input = await asyncio.to_thread(self._inputs.results_after_history, submitted.history, results)
+            turn_input = await run_in_thread(self._inputs.results_after_history, submitted.history, results)
         else:
             turn_input = await self._inputs.client_results(
                 name, results, request.idempotency_key, will_continue=submitted.will_continue

@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from lango.events import to_plain_values
 from lango.json_input import TooManyValues, read_counted
+from lango.threads import run_in_thread
 
 _LEVELS = 6
 _SENT_AT_ONCE = 1_000_000
@@ -41,7 +42,7 @@ async def large_response(make: Callable[[], Any], status: int = 200) -> Streamin
 
     The pieces are never joined: joining or copying tens of megabytes would be one long call.
     """
-    pieces = await asyncio.to_thread(lambda: _join_small(_in_pieces(make(), _LEVELS)))
+    pieces = await run_in_thread(lambda: _join_small(_in_pieces(make(), _LEVELS)))
     headers = {"Content-Length": str(sum(map(len, pieces)))}
     return StreamingResponse(_with_pauses(pieces), status, headers, "application/json")
 

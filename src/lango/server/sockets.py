@@ -14,6 +14,7 @@ from lango.server.context import ServerContext
 from lango.server.errors import ApiError
 from lango.server.security.auth import Caller, read_authorization
 from lango.server.streaming.sse import wait_until_refused
+from lango.threads import use_share_of
 
 _log = logging.getLogger("lango.server")
 
@@ -61,7 +62,9 @@ class SocketConnection(ABC):
 
     async def _authenticate(self) -> Caller:
         """Return the caller, for each message again: the key may have been revoked."""
-        return await self._context.authenticator.authenticate(self._authorization)
+        caller = await self._context.authenticator.authenticate(self._authorization)
+        use_share_of(caller.user_id)
+        return caller
 
     async def _wait_closed(self, receiver: asyncio.Task[None]) -> None:
         check = functools.partial(self._context.authenticator.verify, self._authorization)

@@ -22,11 +22,17 @@ SMALLEST_CONTENT = 1024
 
 _USE = """
 INSERT INTO contents (hash, size, uses) VALUES ($1, $2, 1)
-ON CONFLICT (hash) DO UPDATE SET uses = contents.uses + 1 RETURNING uses
+ON CONFLICT (hash) DO UPDATE SET uses = contents.uses + 1 RETURNING uses, size
 """
+_LOCK = "UPDATE contents SET size = size WHERE hash = $1"
+_COMPLETE = "UPDATE contents SET size = $1 WHERE hash = $2"
+_INCOMPLETE = -1
+"""The size of a content whose chunks are stored by several transactions, until the last of them."""
 _USE_AGAIN = "UPDATE contents SET uses = uses + $1 WHERE hash = $2 RETURNING size"
 _RELEASE = "UPDATE contents SET uses = uses - $1 WHERE hash = $2 RETURNING uses"
-_INSERT_CHUNK = "INSERT INTO content_chunks (hash, number, data) VALUES ($1, $2, $3)"
+_INSERT_CHUNK = """
+INSERT INTO content_chunks (hash, number, data) VALUES ($1, $2, $3) ON CONFLICT (hash, number) DO NOTHING
+"""
 _DELETE = "DELETE FROM contents WHERE hash = $1"
 _DELETE_CHUNKS = "DELETE FROM content_chunks WHERE hash = $1"
 _SIZE = "SELECT size FROM contents WHERE hash = $1"
@@ -39,6 +45,10 @@ _OF_MESSAGES = """
 SELECT hash, COUNT(*) FROM message_contents WHERE session_key = $1 AND seq >= $2 AND seq <= $3 GROUP BY hash
 """
 _DELETE_OF_MESSAGES = "DELETE FROM message_contents WHERE session_key = $1 AND seq >= $2 AND seq <= $3"
+_SOME_OF_MESSAGES = """
+SELECT seq, hash FROM message_contents WHERE session_key = $1 AND seq <= $2 ORDER BY seq, hash LIMIT 100
+"""
+_DELETE_OF_MESSAGE = "DELETE FROM message_contents WHERE session_key = $1 AND seq = $2 AND hash = $3"
 _ADD_TO_TURN = "INSERT INTO turn_contents (session_key, turn, hash) VALUES ($1, $2, $3)"
 _DELETE_OF_TURN = "DELETE FROM turn_contents WHERE session_key = $1 AND turn = $2 RETURNING hash"
 _DELETE_OF_TURNS = "DELETE FROM turn_contents WHERE session_key = $1 RETURNING hash"
@@ -54,10 +64,21 @@ def use_content(hash_: str, data: bytes) -> Operation[None]:
     if isinstance(data, StoredBytes):
         yield from use_again(hash_, 1)
         return
-    [[uses]] = yield _USE, (hash_, len(data))
-    if uses == 1:
+    [[uses, size]] = yield _USE, (hash_, len(data))
+    if uses == 1 or size == _INCOMPLETE:
         for number, start in enumerate(range(0, len(data), CHUNK_BYTES)):
             yield _INSERT_CHUNK, (hash_, number, data[start : start + CHUNK_BYTES])
+    if size == _INCOMPLETE:
+        yield _COMPLETE, (len(data), hash_)
+
+
+def use_chunk(hash_: str, number: int, data: bytes, size: int | None) -> Operation[None]:
+    """Store a chunk of a content whose hash was checked; the first one counts a use, the last one has its `size`."""
+    yield (_USE, (hash_, _INCOMPLETE)) if number == 0 else (_LOCK, (hash_,))
+    if data:
+        yield _INSERT_CHUNK, (hash_, number, data)
+    if size is not None:
+        yield _COMPLETE, (size, hash_)
 
 
 def use_contents(contents: Iterable[tuple[str, bytes]]) -> Operation[None]:
@@ -87,6 +108,18 @@ def add_to_messages(key: int, contents: Mapping[int, Mapping[str, bytes]]) -> Op
     for seq, each in contents.items():
         for hash_ in each:
             yield _ADD_TO_MESSAGE, (key, seq, hash_)
+
+
+def release_some(key: int, last_seq: int) -> Operation[bool]:
+    """Release a few of the contents that a session's messages use, up to one; return whether there may be more.
+
+    Message 0 stands for an import, which holds the contents until its rows use them.
+    """
+    rows = yield _SOME_OF_MESSAGES, (key, last_seq)
+    for seq, hash_ in rows:
+        yield _DELETE_OF_MESSAGE, (key, seq, hash_)
+    yield from release(Counter(str(hash_) for _, hash_ in rows))
+    return bool(rows)
 
 
 def delete_of_messages(key: int, first: int = 0, last: int = LARGEST) -> Operation[Counter[str]]:

@@ -1,11 +1,11 @@
 """Define tools that the client runs, and reject schemas that no model accepts."""
 
-import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from lango.errors import ClientToolRefused, ConfigError
+from lango.threads import run_in_thread
 from lango.tools.function_schema import inline_definitions
 from lango.tools.schema_checker import MAX_SCHEMA_VALUES, measure_schema
 from lango.tools.tool import Tool
@@ -62,7 +62,7 @@ async def read_client_tools(definitions: Sequence[tuple[str, str, Any]]) -> list
 
     Raises `ClientToolRefused` if one is not usable, or if all together are too large.
     """
-    return await asyncio.to_thread(_make_tools, definitions) if definitions else []
+    return await run_in_thread(_make_tools, definitions) if definitions else []
 
 
 def _check_count(tools: Sequence[Any]) -> None:

@@ -29,6 +29,7 @@ from typing import Any, Literal, get_args, overload
 from pydantic import ValidationError
 
 from lango.errors import ConfigError, InvalidArguments
+from lango.messages import RESERVED_PREFIX
 from lango.tools.function_schema import TypedArguments, read_signature, resolved_hints, split_docstring
 from lango.tools.schema_checker import SchemaChecker, describe_problem
 
@@ -38,8 +39,6 @@ Effect = Literal["none", "idempotent", "once"]
 """Whether a second run is harmless. none: no effects. idempotent: the same effects. once: never repeated by itself."""
 Handler = Callable[..., Any]
 
-RESERVED_PREFIX = "adk_"
-"""Prefix of the names that ADK reserves for its own calls: no tool may use it."""
 _MAX_NAME_CHARACTERS = 64
 _MAX_PROBLEMS = 5
 

@@ -9,7 +9,9 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+from google.genai import types
 
+from lango.adk import SqlArtifactService
 from lango.store import Store
 from tests.agents.parts import add_api_key
 from tests.integration.runtime.test_attachments import PNG
@@ -37,7 +39,15 @@ async def test_artifacts_are_listed_and_downloaded(tmp_path: Path) -> None:
             await save(client, "user", "s", "pages/0", data("text/html", PAGE))
             await save(client, "user", "s", "pages", {"text": "first"})
             await save(client, "user", "s", "pages", data("application/pdf", LARGE))
-            await save(client, "user", "s", "user:elsewhere", {"fileData": {"fileUri": "gs://bucket/x"}})
+            async with SqlArtifactService(f"sqlite:///{tmp_path}/lango.db") as agent:  # no client may save an address
+                part = types.Part(file_data=types.FileData(file_uri="gs://bucket/x"))
+                scope: Any = {
+                    "app_name": "obedient",
+                    "user_id": "user",
+                    "session_id": "s",
+                    "filename": "user:elsewhere",
+                }
+                await agent.save_artifact(**scope, artifact=part, custom_metadata={"by": "user"})
             place = "/v1/sessions/s/artifacts"
             listed = (await client.get(place)).json()["artifacts"]
             shown = [(one["name"], one["version"], one["belongs_to"], one["mime_type"], one["bytes"]) for one in listed]

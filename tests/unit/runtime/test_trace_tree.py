@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from lango.events import Usage
 from lango.messages import Message, ToolCall
-from lango.runtime.trace.steps import Step
+from lango.runtime.trace.steps import MAX_DEPTH, Step
 from lango.runtime.trace.tree import turn_trace
 from lango.store import StoredEvent
 from lango.store.turns.model_requests import RequestRecord
 from lango.store.turns.turn_usage import ToolUse, TurnUsage
+from tests.support.counted_work import check_growth, counted_calls
 
 
 def _row(tools: list[ToolUse], calls: list[dict[str, Any]], status: Any = "done") -> TurnUsage:
@@ -200,3 +201,31 @@ def test_every_row_is_in_the_tree_once(turn: tuple[TurnUsage, list[StoredEvent],
         if group.kind == "agent":
             assert all(group.started_at <= step.started_at for step in group.steps)
             assert group.duration_s is None or all(step.ended_at <= group.ended_at + 1e-6 for step in group.steps)
+
+
+def _nested(count: int) -> TurnUsage:
+    """A turn in which each model call stands inside the tool that the one before it called."""
+    calls = [
+        {"agent": "a", "step": f"a@#{number}", "inside": f"c{number - 1}" if number else "", "made": [f"c{number}"]}
+        for number in range(count)
+    ]
+    tools = [ToolUse(f"c{number}", "look", "finished", 10.0, 11.0, None) for number in range(count)]
+    return _row(tools, calls)
+
+
+def test_attack_22_a_trace_takes_time_linear_in_its_steps() -> None:
+    """Measured: 20,000 nested calls took 175 s."""
+    check_growth(lambda size: counted_calls(turn_trace, _nested(size), []), 1_000)
+    events = [_message(seq, 10.0, "a", f"b{seq}") for seq in range(2, 502)]
+    others = [{"agent": "a", "branch": "none"}]
+    check_growth(lambda size: counted_calls(turn_trace, _row([], others * size), events), 1_000)
+
+
+def test_steps_that_are_nested_too_deep_stand_at_the_top() -> None:
+    trace = turn_trace(_nested(200), [])
+    assert len([step for step in _flat(trace.steps) if step.kind != "agent"]) == 400
+
+    def depth(steps: list[Step]) -> int:
+        return 1 + max((depth(step.steps) for step in steps), default=0)
+
+    assert depth(trace.steps) <= 2 * MAX_DEPTH

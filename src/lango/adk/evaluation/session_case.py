@@ -15,6 +15,7 @@ from lango.store import SessionId, SessionRecord, Store
 from lango.store.sessions.lineage import is_live, live_ranges
 from lango.store.sessions.state import read_state_at
 from lango.store.sessions.window import read_session_events
+from lango.threads import run_in_thread
 
 
 class _Turn(Struct, frozen=True):
@@ -39,22 +40,26 @@ async def session_case(store: Store, name: SessionId, case_id: str) -> EvalCase:
         raise UsageError(f"session {name.id!r} has no message yet: there is nothing to save")
     first_state = await store.read(read_state_at, record.key, 0)
     start = SessionInput(app_name=name.app_name, user_id=name.user_id, state=first_state)
-    return EvalCase(
-        eval_id=case_id,
-        conversation=[_to_invocation(turn) for turn in turns],
-        session_input=start,
-        creation_timestamp=record.updated_at,
+    return await run_in_thread(
+        lambda: EvalCase(
+            eval_id=case_id,
+            conversation=[_to_invocation(turn) for turn in turns],
+            session_input=start,
+            creation_timestamp=record.updated_at,
+        )
     )
 
 
 async def session_eval_set(store: Store, name: SessionId) -> dict[str, Any]:
     """Return an eval set with a session as its only case."""
-    return new_eval_set(set_id(name.id), [await session_case(store, name, name.id)])
+    case = await session_case(store, name, name.id)
+    return await run_in_thread(new_eval_set, set_id(name.id), [case])
 
 
 async def session_exchanges(store: Store, name: SessionId) -> list[Exchange]:
     """Return what was said and called in a session, message by message."""
-    return [_to_exchange(turn) for turn in (await _read_turns(store, name))[1]]
+    _, turns = await _read_turns(store, name)
+    return await run_in_thread(lambda: [_to_exchange(turn) for turn in turns])
 
 
 async def _read_turns(store: Store, name: SessionId) -> tuple[SessionRecord, list[_Turn]]:
@@ -65,7 +70,7 @@ async def _read_turns(store: Store, name: SessionId) -> tuple[SessionRecord, lis
     live = list(live_ranges(record.last_seq, record.rewinds))
     shown = [event for event in stored if event.message and is_live(event.seq, live)]
     await store.load_files(shown)
-    return record, list(_split_turns(stored_to_events(shown, None)))
+    return record, await run_in_thread(lambda: list(_split_turns(stored_to_events(shown, None))))
 
 
 def _split_turns(events: Sequence[Event]) -> Iterator[_Turn]:

@@ -25,7 +25,7 @@ from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.services.artifact_service import SqlArtifactService
 from lango.adk.services.credential_secrets import public_credential
 from lango.errors import UsageError
-from lango.messages import ArtifactFile, Attachment
+from lango.messages import MAX_PARTS, ArtifactFile, Attachment
 from lango.store import SessionId, SessionRecord, StoredEvent
 from lango.store.codec.json_text import to_client_json
 from lango.store.codec.records import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL
@@ -74,6 +74,8 @@ class ClientMessage(Struct, frozen=True):
 
 def read_message(message: Mapping[str, Any]) -> ClientMessage:
     """Read a `Content` of genai. Raise `UsageError` if it is none, or has parts that a turn does not accept."""
+    if isinstance(sent := message.get("parts"), list) and len(cast("list[Any]", sent)) > MAX_PARTS:
+        raise UsageError(f"newMessage: a message has at most {MAX_PARTS} parts")
     try:
         parts = types.Content.model_validate(message).parts or []
     except ValidationError as error:
@@ -87,13 +89,17 @@ def read_message(message: Mapping[str, Any]) -> ClientMessage:
     if responses and len(responses) == len(parts) and not any(_is_adk_request(response) for response in responses):
         return ClientMessage(results=tuple(_read_result(response) for response in responses))
     text = "".join(part.text or "" for part in parts)
-    files = [part for part in parts if part.inline_data or artifact_util.is_artifact_ref(part)]
-    if not (text or files) or any(part.text is None and part not in files for part in parts):
+    files = [part for part in parts if _is_file(part)]
+    if not (text or files) or any(part.text is None and not _is_file(part) for part in parts):
         raise UsageError(
             "newMessage: send text, files as inlineData, artifacts as fileData, answers to adk_request_confirmation, "
             "adk_request_input or adk_request_credential, or results of calls"
         )
     return ClientMessage(text, tuple(_read_file(number, part) for number, part in enumerate(files, 1)))
+
+
+def _is_file(part: types.Part) -> bool:
+    return part.inline_data is not None or artifact_util.is_artifact_ref(part)
 
 
 def _read_confirmation(result: types.FunctionResponse) -> Confirmation:
@@ -208,14 +214,20 @@ async def save_artifact(
     part: Mapping[str, Any],
     metadata: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Save an artifact and write its metadata as ADK does. Raise `UsageError` if it is refused."""
+    """Save an artifact and write its metadata as ADK does. Raise `UsageError` if it is refused.
+
+    An address elsewhere is refused: the model's server would fetch it.
+    """
     try:
+        file = types.Part.model_validate(part)
+        if file.file_data and not artifact_util.is_artifact_ref(file):
+            raise UsageError("artifact: send the file itself as inlineData; of addresses, only artifact:// is accepted")
         version = await service.save_artifact(
             app_name=name.app_name,
             user_id=name.user_id,
             session_id=name.id,
             filename=filename,
-            artifact=dict(part),
+            artifact=file,
             custom_metadata=metadata,
         )
     except (InputValidationError, ValidationError) as error:

@@ -1,6 +1,5 @@
 """ADK's memory service on the Lango store: recall stored conversations, notes, facts and memories that were added."""
 
-import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -25,6 +24,7 @@ from lango.store.search.recall import Memory, find_messages, parse_question, ran
 from lango.store.search.terms import Term
 from lango.store.sessions.open_calls import find_event
 from lango.store.sessions.sessions import find_session
+from lango.threads import run_in_thread
 
 if TYPE_CHECKING:
     from google.adk.events import Event
@@ -122,7 +122,7 @@ class SqlMemoryService(StoredService, BaseMemoryService):
         forgotten = await self._store.read(memory_entries.read_forgotten, app_name, user_id)
         found = await self._find(app_name, user_id, wanted)
         kept = [memory for memory in found if memory.id not in forgotten and not _is_shown(memory)]
-        return await asyncio.to_thread(rank, kept, wanted, self._max_results)
+        return await run_in_thread(rank, kept, wanted, self._max_results)
 
     async def _find(self, app_name: str, user_id: str, wanted: Sequence[Term]) -> list[Memory]:
         read = self._store.read

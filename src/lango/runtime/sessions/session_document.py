@@ -8,7 +8,7 @@ import base64
 import html
 import json
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, assert_never
 
 from msgspec import Struct
@@ -17,11 +17,15 @@ from lango.messages import Message, StoredBytes, ToolCall, byte_size
 from lango.store import SessionRecord, Store, StoredEvent
 from lango.store.codec.records import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, as_datetime
 from lango.store.sessions.window import read_message_page
+from lango.threads import run_in_thread, stop_if_abandoned
 
 DocumentFormat = Literal["markdown", "html"]
 
 _PAGE = 200
 _MAX_BLOCK_CHARACTERS = 20_000
+_WRITTEN_AT_ONCE = 50
+_MAX_RENDERED_CHARACTERS = 20_000
+_FENCE = re.compile("^```", re.MULTILINE)
 _MAX_PICTURE_BYTES = 2_000_000
 _MAX_PICTURES_BYTES = 20_000_000
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -84,16 +88,32 @@ async def session_document(
             yield _page_start(title, about)
         case _:
             assert_never(document_format)
-    results = _results(messages)
+    results = await run_in_thread(_results, messages)
+    write = _to_markdown if document_format == "markdown" else _to_html
     left = _MAX_PICTURES_BYTES
-    for stored in messages:
-        files = await _load_files(store, stored, left)
-        left -= sum(len(file.data) for file in files if file.data)
-        entry = _to_entry(stored, results, files)
-        if entry is not None:
-            yield _to_markdown(entry) if document_format == "markdown" else _to_html(entry)
+    for start in range(0, len(messages), _WRITTEN_AT_ONCE):
+        page: list[tuple[StoredEvent, list[_File]]] = []
+        for stored in messages[start : start + _WRITTEN_AT_ONCE]:
+            files = await _load_files(store, stored, left)
+            left -= sum(len(file.data) for file in files if file.data)
+            page.append((stored, files))
+        for part in await run_in_thread(_write_entries, write, page, results):
+            yield part
     if document_format == "html":
         yield "</main>\n</body>\n</html>\n"
+
+
+def _write_entries(
+    write: Callable[[_Entry], str],
+    page: Sequence[tuple[StoredEvent, list[_File]]],
+    results: Mapping[tuple[int, str], Mapping[str, Any]],
+) -> list[str]:
+    written: list[str] = []
+    for stored, files in page:
+        stop_if_abandoned()
+        if (entry := _to_entry(stored, results, files)) is not None:
+            written.append(write(entry))
+    return written
 
 
 # -- what is shown ----------------------------------------------------------------------------------------------------
@@ -238,7 +258,7 @@ def _to_html(entry: _Entry) -> str:
     if entry.thoughts.strip():
         parts.append(_details("Thoughts", f"<pre>{html.escape(entry.thoughts)}</pre>"))
     if entry.text.strip():
-        parts.append(f"<p>{_with_breaks(entry.text)}</p>" if entry.is_user else _rendered(entry.text))
+        parts.append(f"<p>{_with_breaks(entry.text)}</p>" if entry.is_user else rendered(entry.text))
     for made in entry.calls:
         content = f"<pre>{html.escape(_shown_json(dict(made.call.input or {})))}</pre>"
         if made.output is not None:
@@ -261,13 +281,28 @@ def _with_breaks(text: str) -> str:
     return html.escape(text.strip()).replace("\n", "<br>\n")
 
 
-def _rendered(text: str) -> str:
+def rendered(text: str) -> str:
     """Render Markdown without HTML and pictures; only addresses of the web and of mail become links."""
-    from markdown_it import MarkdownIt
+    from markdown_it import MarkdownIt  # for some texts, it takes time that grows with the square of their length
 
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "html_block", "html_inline"])
     markdown.validateLink = _is_shared_link  # pyright: ignore[reportAttributeAccessIssue]
-    return str(markdown.render(text)).replace("<a href=", '<a rel="noopener noreferrer nofollow" href=')
+    shown = "".join(str(markdown.render(piece)) for piece in _markdown_pieces(text))
+    return shown.replace("<a href=", '<a rel="noopener noreferrer nofollow" href=')
+
+
+def _markdown_pieces(text: str) -> Iterator[str]:
+    """Split a long text between paragraphs, else anywhere, so that rendering takes time linear in its length."""
+    start, opening = 0, ""
+    while start < len(text):
+        stop_if_abandoned()
+        end = start + _MAX_RENDERED_CHARACTERS
+        if end < len(text) and (paragraph := text.rfind("\n\n", start + 1, end)) > 0:
+            end = paragraph
+        piece = opening + text[start:end]
+        opening = "```\n" if len(_FENCE.findall(piece)) % 2 else ""  # a block of code continues in the next piece
+        yield f"{piece}\n```\n" if opening else piece
+        start = end
 
 
 def _is_shared_link(address: str) -> bool:

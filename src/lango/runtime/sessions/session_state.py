@@ -4,7 +4,6 @@ Each event is stored with its change. The state of the session at a message foll
 users and apps is also changed by other sessions: at a message it is what the events of this session had set by then.
 """
 
-import asyncio
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -19,6 +18,7 @@ from lango.store.sessions.client_state import check_client_state
 from lango.store.sessions.sessions import get_session
 from lango.store.sessions.state import StateEvent, read_state_events, split_scopes
 from lango.store.turns.queue import read_open_turns
+from lango.threads import run_in_thread
 
 MAX_CHANGES = 500
 """How many of the newest changes are shown."""
@@ -83,7 +83,7 @@ async def session_state(store: Store, name: SessionId, at: int | None = None) ->
         return session, (yield from read_state_events(session.key, session.last_seq if at is None else at))
 
     session, events = await store.read(read)
-    state, changes = await asyncio.to_thread(replay_state, events)
+    state, changes = await run_in_thread(replay_state, events)
     if at is None:
         scopes = split_scopes(session.state)
         state = {"session": scopes[0], "user": scopes[1], "app": scopes[2]}

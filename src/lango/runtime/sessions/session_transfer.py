@@ -6,12 +6,14 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from lango.store import SessionId, SessionRecord, Store, StoredEvent
-from lango.store.lifecycle import delete
+from lango.store import SessionId, SessionRecord, Store
+from lango.store.contents import release_some
+from lango.threads import run_in_thread
 
 if TYPE_CHECKING:
     from lango.store.transfer.export import ExportState
-    from lango.store.transfer.import_check import Lines
+    from lango.store.transfer.import_check import CheckEvent, Lines
+    from lango.store.transfer.import_write import StagedSession
 
 
 _MAX_IN_MEMORY_BYTES = 1_000_000
@@ -82,21 +84,40 @@ async def import_session(
 
         from lango.store.transfer import import_check, import_write  # slow to import, and rarely needed
 
-        checked = await asyncio.to_thread(
-            lambda: import_check.check_lines(lines_from_start(0.0), _event_validator(), credential_names)
+        checked = await run_in_thread(
+            lambda: import_check.check_lines(lines_from_start(0.0), _event_check(), credential_names)
         )
         exported = checked.session
         assert exported
         name = SessionId(app_name or exported.app, user_id or exported.user, session_id or exported.id)
+        await delete_abandoned_imports(store, time.time())
         staged = await store.write_long(import_write.stage_session, time.time())
         try:
             batches = import_write.row_batches(staged, checked, lines_from_start(0.5))
-            while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+            while (batch := await run_in_thread(next, batches, None)) is not None:
                 await store.write_long(import_write.insert_batch, staged, batch)
+            while await store.write_long(release_some, staged.key, 0):
+                pass
             return await store.write_long(import_write.publish_session, name, staged, checked)
         except BaseException:
-            await asyncio.shield(store.write_long(delete.delete_session, staged.name))
+            await asyncio.shield(_delete_staged(store, staged))
             raise
+
+
+async def delete_abandoned_imports(store: Store, now: float) -> None:
+    """Delete what killed processes had imported until a day ago."""
+    from lango.store.transfer.import_write import find_abandoned
+
+    for staged in await store.read(find_abandoned, now):
+        await _delete_staged(store, staged)
+
+
+async def _delete_staged(store: Store, staged: "StagedSession") -> None:
+    """Delete what an import wrote, a few rows at a time."""
+    from lango.store.transfer.import_write import delete_some
+
+    while await store.write_long(delete_some, staged):
+        pass
 
 
 def _with_progress(
@@ -109,12 +130,8 @@ def _with_progress(
         report(done)
 
 
-def _event_validator() -> Callable[[StoredEvent], None]:
-    """Return a function that raises for a stored event that cannot be converted to an ADK event."""
-    from lango.adk.events.events_to_rows import DEFAULT_AGENT_NAME  # importing ADK takes seconds
-    from lango.adk.events.rows_to_events import stored_to_events
+def _event_check() -> "CheckEvent":
+    """Return the check of each event of an import; importing ADK takes seconds."""
+    from lango.adk.events.imported_events import check_imported
 
-    def validate(stored: StoredEvent) -> None:
-        stored_to_events([stored], DEFAULT_AGENT_NAME)
-
-    return validate
+    return check_imported

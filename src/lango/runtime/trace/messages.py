@@ -1,6 +1,7 @@
 """Classify the stored messages of a turn: responses of models, or made by code, and when each began."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 
 from lango.runtime.trace.steps import Step
 from lango.store import StoredEvent
@@ -33,12 +34,26 @@ def branch_of(event: StoredEvent) -> str:
     return (event.extra or {}).get("branch") or ""
 
 
-def take_first(events: list[StoredEvent], branch: str | None) -> StoredEvent | None:
-    """Take the first message of a branch; an older turn did not note the branches of its calls."""
-    for at, event in enumerate(events):
-        if branch is None or branch_of(event) == branch:
-            return events.pop(at)
-    return None
+class UnmatchedResponses:
+    """The responses of models that no known call has yet, to be taken in order by their agent and branch."""
+
+    def __init__(self, events: Iterable[StoredEvent]) -> None:
+        self.seqs: set[int] = set()
+        self._places: dict[tuple[str, str | None], deque[StoredEvent]] = {}
+        for event in events:
+            self.seqs.add(event.seq)
+            for branch in (branch_of(event), None):  # an older turn did not note the branches of its calls
+                self._places.setdefault((author_of(event), branch), deque()).append(event)
+
+    def take_first(self, agent: str, branch: str | None) -> StoredEvent | None:
+        """Take the first response of an agent in a branch, or in any if that is None."""
+        waiting = self._places.get((agent, branch))
+        while waiting:
+            event = waiting.popleft()
+            if event.seq in self.seqs:
+                self.seqs.remove(event.seq)
+                return event
+        return None
 
 
 def previous_times(messages: Sequence[StoredEvent], started_at: float) -> dict[int, float]:

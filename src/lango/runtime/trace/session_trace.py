@@ -1,6 +1,5 @@
 """Read the trace of a session, one request of it, and its events as they are stored."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, cast
@@ -20,6 +19,7 @@ from lango.store.sessions.sessions import find_session, get_session
 from lango.store.sessions.window import read_rows
 from lango.store.turns import turn_usage
 from lango.store.turns.model_requests import RequestBodies, RequestRecord, read_request, read_requests
+from lango.threads import run_in_thread
 
 DEFAULT_TURNS = 20
 
@@ -63,7 +63,7 @@ async def session_trace(
     if turn is not None and not rows:
         raise TraceNotFound(f"session {name.id!r} has no turn {turn}")
     running = [running_calls(of_turn.session_key, of_turn.turn.turn) for of_turn in rows]
-    turns = await asyncio.to_thread(_build, rows, running)
+    turns = await run_in_thread(_build, rows, running)
     return SessionTrace(turns, earlier)
 
 

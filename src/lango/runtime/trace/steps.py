@@ -1,6 +1,6 @@
-"""Define the steps of a trace: agents, model calls, tools."""
+"""Define the steps of a trace (agents, model calls, tools), and how deep each stands below the others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -9,6 +9,8 @@ from lango.events import Usage
 from lango.store.codec.records import Status
 
 StepKind = Literal["agent", "model_call", "tool", "node", "message"]
+MAX_DEPTH = 30
+"""How many steps stand below each other: what reads the tree follows its levels."""
 StepStatus = Literal["running", "done", "failed", "waiting", "unknown"]
 
 
@@ -79,3 +81,27 @@ class TurnTrace(Struct, kw_only=True):
     resumptions: Sequence[Mapping[str, Any]]
     """When and why it was resumed: `at` and `reason`."""
     steps: list[Step]
+
+
+def nesting_depths(parents: Mapping[str, str], keys: Iterable[str]) -> dict[str, int]:
+    """Return how deep each step stands below the top, in time linear in the number of steps.
+
+    A step that would be below itself, as with ids of calls that a model repeats, stands at the top with all that it
+    leads to. So does one that would be deeper than `MAX_DEPTH`.
+    """
+    depths: dict[str, int] = {}
+    for key in keys:
+        path: list[str] = []
+        on_path: set[str] = set()
+        while key and key not in depths and key not in on_path:
+            path.append(key)
+            on_path.add(key)
+            key = parents.get(key, "")
+        if key in on_path:
+            depths |= dict.fromkeys(path, 0)
+            continue
+        depth = depths[key] if key else -1
+        for step in reversed(path):
+            depth = (depth + 1) % MAX_DEPTH
+            depths[step] = depth
+    return depths

@@ -13,15 +13,15 @@ from msgspec.structs import asdict
 
 from lango.messages import ToolCall
 from lango.runtime.trace.messages import (
+    UnmatchedResponses,
     author_of,
     branch_of,
     is_from_code,
     is_response,
     message_step,
     previous_times,
-    take_first,
 )
-from lango.runtime.trace.steps import Attempt, Step, StepStatus, TurnTrace
+from lango.runtime.trace.steps import Attempt, Step, StepStatus, TurnTrace, nesting_depths
 from lango.store import StoredEvent
 from lango.store.codec.ids import call_key
 from lango.store.turns.model_requests import RequestRecord
@@ -101,20 +101,17 @@ class _Tree:
         """Add the model calls, each with the message of its response, then the responses whose calls are not known."""
         by_seq = {event.seq: event for event in self._responses}
         matched = {call["seq"]: by_seq.pop(call["seq"]) for call in calls if call.get("seq") in by_seq}
-        left: dict[str, list[StoredEvent]] = {}
-        for event in by_seq.values():
-            left.setdefault(author_of(event), []).append(event)
+        left = UnmatchedResponses(by_seq.values())
         for call in calls:
             event = matched.get(call.get("seq"))
             if event is None and not call.get("inside") and not call.get("failed") and not call.get("running"):
-                event = take_first(left.get(call.get("agent", ""), []), call.get("branch"))
+                event = left.take_first(call.get("agent", ""), call.get("branch"))
             self._add_model_call(call, event)
         numbers: dict[str, int] = {}
-        unknown = {event.seq for events in left.values() for event in events}
         for event in self._responses:
             place = f"{author_of(event)}@{branch_of(event)}"
             numbers[place] = numbers.get(place, 0) + 1
-            if event.seq in unknown:
+            if event.seq in left.seqs:
                 self._add_response(f"{place}#{numbers[place]}", event)
 
     def _add_model_call(self, call: Mapping[str, Any], event: StoredEvent | None) -> None:
@@ -333,10 +330,11 @@ class _Tree:
     def grouped(self) -> list[Step]:
         """Put each step below the one that caused it, and group them by agents."""
         by_id = {step.id: step for step in self.model_steps}
+        depths = nesting_depths(self._parents, [*self._tools, *by_id])
         top: list[Step] = []
         inside: dict[str, list[Step]] = {}
         for key, step in [*self._tools.items(), *by_id.items()]:
-            parent = "" if self._is_inside_itself(key) else self._parents.get(key, "")
+            parent = self._parents.get(key, "") if depths[key] else ""
             if parent in by_id:
                 by_id[parent].steps.append(step)
             elif parent in self._tools:
@@ -348,15 +346,6 @@ class _Tree:
         for step in self.model_steps:
             step.steps.sort(key=_by_start)
         return _by_agent([*top, *map(message_step, self._others)], "")
-
-    def _is_inside_itself(self, key: str) -> bool:
-        """Whether a step would be below itself, as with ids of calls that a model repeats."""
-        seen = {key}
-        while key := self._parents.get(key, ""):
-            if key in seen:
-                return True
-            seen.add(key)
-        return False
 
 
 def _by_start(step: Step) -> tuple[float, int, str]:

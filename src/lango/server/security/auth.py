@@ -7,6 +7,7 @@ FastAPI reads a body before it resolves the caller: then any client could make t
 revoked key or an expired token ends it.
 """
 
+import asyncio
 import functools
 import math
 import threading
@@ -29,6 +30,7 @@ from lango.server.errors import ApiError, log_server_fault, to_api_error
 from lango.server.json_body import JsonRequest, JsonResponse
 from lango.store import Store
 from lango.store.api_keys import find_key, seconds_until_tomorrow, spent_tokens
+from lango.threads import use_share_of
 
 if TYPE_CHECKING:
     from lango.server.security.oidc import Issuer
@@ -37,6 +39,8 @@ DEFAULT_USER_ID = "user"
 _SHORT_BODY_DIGITS = 4  # up to 9,999 bytes
 _BEARER_SUBPROTOCOL = "bearer."
 _MINUTE_S = 60.0
+CLIENT_CLOSED_REQUEST = 499
+"""The status of a request whose client left before its response, in logs and metrics."""
 _MAX_TRACKED_HOLDERS = 10_000
 """Beyond this number, holders without a recent request are dropped."""
 
@@ -227,9 +231,31 @@ class AuthenticatedRoute(APIRoute):
         async def handle_authenticated(request: Request) -> Response:
             if has_caller:
                 await authenticate_request(request)
-            return await handle(JsonRequest(request.scope, request.receive))
+                use_share_of(request.state.caller.user_id)
+            handling = handle(JsonRequest(request.scope, request.receive))
+            only_reads = has_caller and request.method == "GET"
+            return await (_until_disconnected(request, handling) if only_reads else handling)
 
         return handle_authenticated
+
+
+async def _until_disconnected(request: Request, handling: Coroutine[Any, Any, Response]) -> Response:
+    """Return the response to a request that only reads, or stop working on it when its client has left."""
+    task = asyncio.create_task(handling)
+    disconnect = asyncio.create_task(_wait_disconnected(request))
+    try:
+        await asyncio.wait([task, disconnect], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        disconnect.cancel()
+        if not task.done():
+            task.cancel()
+    await asyncio.wait([task])
+    return Response(status_code=CLIENT_CLOSED_REQUEST) if task.cancelled() else task.result()
+
+
+async def _wait_disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 class AuthenticatedRouter(APIRouter):

@@ -222,6 +222,7 @@ INPUT_CALL = "adk_request_input"
 """The name of the calls with which a workflow requests a person's input."""
 CREDENTIAL_CALL = "adk_request_credential"
 """The name of the calls with which ADK requests a credential of the user."""
+REQUEST_CALLS = frozenset({CONFIRMATION_CALL, INPUT_CALL, CREDENTIAL_CALL})
 
 
 Status = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]

@@ -25,6 +25,7 @@ from lango.store.engine.postgres_writes import (
     run_operation,
 )
 from lango.store.engine.schema import newest_version, upgrade
+from lango.threads import UserShares
 
 T = TypeVar("T")
 
@@ -61,6 +62,7 @@ class PostgresDatabase:
         self._was_reached = False
         self._slots = Slots()
         self._settings = TransactionSettings(self._schema, _TRANSACTION_S)
+        self._read_shares = UserShares(_POOL_SIZE * 3 // 4)
         self.outages = Outages(wait_s, _SHORT_WAIT_S)
         self._subscriptions = Subscriptions()
         self._notifications: dict[asyncio.AbstractEventLoop, Notifications] = {}
@@ -105,7 +107,8 @@ class PostgresDatabase:
                     await connection.execute(settings)
                 return await run_operation(operation(), connection)
 
-        return await self._with_connection(read)
+        async with self._read_shares.place():
+            return await self._with_connection(read)
 
     async def purge(self) -> None:
         """Do nothing: the server's vacuum removes deleted rows."""

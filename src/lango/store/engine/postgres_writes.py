@@ -6,6 +6,8 @@ and it is not run again. The id of the transaction would not do: a restarted ser
 another transaction.
 """
 
+import asyncio
+import contextlib
 import uuid
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -13,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from lango.store.engine.database import Operation, Row, SingleStatementWrite
+from lango.store.engine.database import Operation, Row, SingleStatementWrite, Statement
 
 T = TypeVar("T")
 
@@ -30,6 +32,8 @@ _COMMITTED_NUMBER = """
 INSERT INTO commits (slot, number, used_at) VALUES ($1, 0, now())
 ON CONFLICT (slot) DO UPDATE SET used_at = excluded.used_at RETURNING number
 """
+_MANY_ROWS = 500
+_LARGE_ROWS = 200_000  # characters: up to these, the event loop may read them
 DELETE_OLD_SLOTS = "DELETE FROM commits WHERE used_at < now() - interval '7 days'"
 
 
@@ -196,13 +200,32 @@ def has_transaction_timeout(connection: Any) -> bool:
 
 
 async def run_operation(operation: Operation[T], connection: Any) -> T:
-    """Run the statements of an operation on a connection."""
+    """Run the statements of an operation on a connection. Many or large rows are read in a thread."""
     try:
         sql, values = next(operation)
         while True:
             rows: list[Row] = await connection.fetch(str(sql), *values)  # the driver refuses subclasses of `str`
-            sql, values = operation.send(rows)
+            if len(rows) > _MANY_ROWS or _size(rows) > _LARGE_ROWS:
+                following, result = await asyncio.to_thread(_next_statement, operation, rows)
+                if following is None:
+                    return result
+                sql, values = following
+            else:
+                sql, values = operation.send(rows)
     except StopIteration as end:
         return end.value
     finally:
-        operation.close()
+        with contextlib.suppress(ValueError):  # cancelled, and a thread still runs it
+            operation.close()
+
+
+def _next_statement(operation: Operation[T], rows: list[Row]) -> tuple[Statement | None, Any]:
+    """Continue an operation with the rows of its statement; return the next one, or None and the result."""
+    try:
+        return operation.send(rows), None
+    except StopIteration as end:  # which no future can hold
+        return None, end.value
+
+
+def _size(rows: list[Row]) -> int:
+    return sum(len(value) for row in rows for value in row if isinstance(value, str | bytes))

@@ -53,6 +53,7 @@ from lango.store.engine.sqlite_file import (
     create_private_file,
     is_read_only,
 )
+from lango.threads import UserShares
 
 T = TypeVar("T")
 
@@ -82,6 +83,7 @@ class SqliteDatabase:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._readers: ThreadPoolExecutor | None = None
+        self._read_shares = UserShares(_READER_THREADS - 1)
         self._local = threading.local()
         self._connections: list[apsw.Connection] = []
         self._is_open = False
@@ -134,11 +136,12 @@ class SqliteDatabase:
             return await self.write(operation)  # a database in memory belongs to one connection
         if not self._is_open and not is_read_only(self._path):
             await self.write(ping)
-        loop = asyncio.get_running_loop()
+        return await self._read_shares.run(self._submit_read, lambda: self._read(operation))
+
+    def _submit_read(self, read: Callable[[], T]) -> "asyncio.Future[T]":
         with self._lock:  # so that no close comes in between
             self._readers = self._readers or ThreadPoolExecutor(_READER_THREADS, "lango-reader")
-            reading = loop.run_in_executor(self._readers, self._read, operation)
-        return await reading
+            return asyncio.get_running_loop().run_in_executor(self._readers, read)
 
     async def purge(self) -> None:
         """Truncate the log beside the file, which still holds deleted rows; later, if others are reading it."""

@@ -40,7 +40,8 @@ _WRONG_SIZES = """
 SELECT c.hash, c.size, COALESCE(k.size, 0) FROM contents c
 LEFT JOIN (SELECT hash, SUM(LENGTH(data)) AS size FROM content_chunks GROUP BY hash) k ON k.hash = c.hash
 WHERE c.size <> COALESCE(k.size, 0)
-"""
+    AND (c.size >= 0 OR EXISTS (SELECT 1 FROM message_contents m WHERE m.hash = c.hash AND m.seq > 0))
+"""  # an import stores a content in several transactions: until the last, its size is negative
 _MISSING_CONTENTS = """
 SELECT COUNT(*) FROM (
     SELECT hash FROM message_contents UNION SELECT hash FROM turn_contents

@@ -311,7 +311,7 @@ SELECT /*sqlite unixepoch('subsec')*/ /*postgres CAST(EXTRACT(EPOCH FROM clock_t
 -- The bytes of a file, stored once however often they are used.
 CREATE TABLE contents (
     hash TEXT PRIMARY KEY,                     -- SHA-256, in hexadecimal digits
-    size BIGINT NOT NULL,                      -- bytes
+    size BIGINT NOT NULL,                      -- bytes; negative: an import is still storing them
     uses BIGINT NOT NULL                       -- rows of message_contents and artifacts; the last one deletes the bytes
 );
 

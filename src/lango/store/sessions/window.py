@@ -71,6 +71,8 @@ SELECT seq FROM open_calls WHERE session_key = $1 AND (long_running = 1 OR seq >
 
 _OPEN = "SELECT seq, approves_call_seq FROM open_calls WHERE session_key = $1"
 
+MOST_MESSAGES = 1_000
+"""The most messages of a window without another limit: those of a few tokens, or none, are many within a budget."""
 _MOST_CHARACTERS_PER_TOKEN = 8  # JSON has two to four
 _ASKS_USER = "adk_request_"
 _SEQ, _ROLE, _CALLS, _TOKENS, _TOTAL, _CALL_SEQ = 0, 1, 4, 5, 6, 12
@@ -171,7 +173,7 @@ def read_window(
     ranges = list(live_ranges(session.last_seq, session.rewinds))
     share = budget_tokens // RESULT_SHARE
     rows: list[Row] = []
-    left, room = budget_tokens, max_messages or LARGEST
+    left, room = budget_tokens, max_messages or MOST_MESSAGES
     for key, begin, last in all_row_ranges(session, ranges):
         if last < first_seq:
             break

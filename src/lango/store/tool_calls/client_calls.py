@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
-from lango.messages import ToolCall
+from lango.messages import RESERVED_PREFIX, ToolCall
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import printable_text
 from lango.store.codec.records import ClientResult, NewEvent, SessionId, SessionRecord, StoredEvent
@@ -88,7 +88,11 @@ def _open_calls(key: int, live: list[tuple[int, int]]) -> Operation[list[Pending
         stored = yield from message_at(key, seq)
         if stored and stored.message:
             own, calls = client_call_ids(stored), stored.message.tool_calls
-            found += [PendingCall(call, stored) for call in calls if call.id in own and call_key(call.id) in open_ids]
+            found += [
+                PendingCall(call, stored)
+                for call in calls
+                if call.id in own and call_key(call.id) in open_ids and not call.name.startswith(RESERVED_PREFIX)
+            ]
     return found
 
 

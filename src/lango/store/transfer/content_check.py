@@ -18,7 +18,7 @@ class ContentCheck:
     """The contents of an export: the pieces of each come in order, without gaps, and have the hash that names them."""
 
     def __init__(self) -> None:
-        self._sizes: dict[str, int] = {}
+        self.sizes: dict[str, int] = {}
         self._used: set[str] = set()
         self._hash: str | None = None
         self._digest: Any = None
@@ -30,30 +30,30 @@ class ContentCheck:
         data = piece_of(line)
         if line.hash != self._hash:
             self._end()
-            if line.number or line.hash in self._sizes:
+            if line.number or line.hash in self.sizes:
                 raise InvalidExport("number: the pieces of a content come in order, from 0")
             self._hash, self._digest, self._pieces = line.hash, hashlib.sha256(), 0
-            self._sizes[line.hash] = 0
+            self.sizes[line.hash] = 0
         elif line.number != self._pieces or not self._last_is_full:
             raise InvalidExport("number: the pieces of a content come in order, and all but the last are full")
         self._digest.update(data)
         self._pieces += 1
         self._last_is_full = len(data) == CHUNK_BYTES
-        self._sizes[line.hash] += len(data)
-        if self._sizes[line.hash] > _MOST_BYTES:
+        self.sizes[line.hash] += len(data)
+        if self.sizes[line.hash] > _MOST_BYTES:
             raise InvalidExport(f"data: a file has more than {_MOST_BYTES} bytes")
 
     def use(self, hash_: str, size: int) -> None:
         """Note that a message or an artifact uses a content. Raise `InvalidExport` if it did not come before."""
         self._end()
-        if self._sizes.get(hash_) != size:
+        if self.sizes.get(hash_) != size:
             raise InvalidExport("hash: the export has no such content, or it has another size")
         self._used.add(hash_)
 
     def finish(self) -> None:
         """Check that every content is used."""
         self._end()
-        if self._used != self._sizes.keys():
+        if self._used != self.sizes.keys():
             raise InvalidExport("a content is used by no message and no artifact")
 
     def _end(self) -> None:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from lango.errors import InvalidExport, Unstorable
 from lango.json_input import MAX_VALUES, TooManyValues, ValueCounter, is_nested_deeper_than
-from lango.messages import ToolCall
+from lango.messages import RESERVED_PREFIX, ToolCall
 from lango.store.artifacts.artifacts import USER_PREFIX, check_name, row_to_artifact
 from lango.store.codec.ids import call_key, shorten
 from lango.store.codec.json_text import dumps, loads, loads_untagged
@@ -46,11 +46,22 @@ from lango.store.transfer.export_format import (
     ToolJournalLine,
     TurnLine,
 )
+from lango.store.transfer.import_claims import without_claims
+from lango.threads import stop_if_abandoned
 
 Lines = Iterable[str | bytes]
 _MOST_VALUES = 2 * MAX_VALUES
 """The most values of a line, more than any protocol accepts in one event."""
+_MOST_EXTRA_VALUES = 20_000
+"""The most values besides a message's text and calls: each is checked again whenever the message is loaded."""
+_USUAL_EXTRA_VALUES = 100
+"""Beyond these, each of them counts as a token, so that a window has few of them."""
+_MOST_OPEN_CALLS = 1_000
+_MOST_ARTIFACTS = 10_000
+"""One transaction names them all."""
 _DEEPEST = 260
+CheckEvent = Callable[[StoredEvent], int]
+"""Refuses an event with any error; returns its tokens."""
 _ORDER: list[tuple[type[Line], ...]] = [
     (Header,),
     (SessionLine,),
@@ -64,9 +75,18 @@ _ORDER: list[tuple[type[Line], ...]] = [
 ]
 
 
-_OpenCall = tuple[int, int, str | None, int | None]
-"""An open call: its message, whether it is long-running, and the call that an approval request is about."""
-_NO_CALL: _OpenCall = (0, 0, None, None)
+class OpenCall(Struct, frozen=True):
+    """A call without a result: its message, whether it is long-running, and what an approval request is about."""
+
+    seq: int = 0
+    waits: int = 0
+    is_request: bool = False
+    """Whether ADK requested something of a person by it: only turns of this store open these."""
+    approves_call_id: str | None = None
+    approves_call_seq: int | None = None
+
+
+_NO_CALL = OpenCall()
 
 
 class CheckedImport(Struct):
@@ -84,20 +104,24 @@ class CheckedImport(Struct):
     section: int = -1
     ended: bool = False
     state: dict[str, Any] = {}
-    open_calls: dict[str, _OpenCall] = {}
+    calls: set[str] = set()
+    open_calls: dict[str, OpenCall] = {}
+    tokens: list[int] = []
+    """Those of each message, counted here."""
     seen: set[tuple[str, Any]] = set()
-    turns: list[Row] = []
+    artifacts: int = 0
     contents: ContentCheck = field(default_factory=ContentCheck)
 
 
 def parse_lines(lines: Lines) -> Iterator[tuple[int, Line]]:
     """Parse lines one by one. Raise `InvalidExport`, which names the line."""
     for number, line in enumerate(lines, 1):
+        stop_if_abandoned()
         try:
             text = line.decode() if isinstance(line, bytes) else line
             if text.strip():
                 ValueCounter(_MOST_VALUES).feed(text.encode("utf-8", "surrogatepass"))
-                yield number, _line(text, number)
+                yield number, without_claims(_line(text, number))
         except TooManyValues as error:
             raise InvalidExport(f"line {number}: {error}") from error
         except ValidationError as error:
@@ -133,9 +157,9 @@ def _problem(error: ValidationError) -> str:
 
 
 def check_lines(
-    lines: Lines, check_event: Callable[[StoredEvent], None] | None = None, credential_names: Collection[str] = ()
+    lines: Lines, check_event: CheckEvent | None = None, credential_names: Collection[str] = ()
 ) -> CheckedImport:
-    """Parse a whole export and check that its lines agree. `check_event` may refuse an event with any error.
+    """Parse a whole export and check that its lines agree. Without `check_event`, tokens are as the export says.
 
     `credential_names` are those under which tools look for credentials in the state: they are left out.
     """
@@ -166,7 +190,7 @@ def _check_order(checked: CheckedImport, line: Line) -> None:
     checked.section = stage
 
 
-def _check(checked: CheckedImport, line: Line, also: Callable[[StoredEvent], None] | None) -> None:
+def _check(checked: CheckedImport, line: Line, also: CheckEvent | None) -> None:
     match line:
         case Header():
             pass
@@ -175,12 +199,12 @@ def _check(checked: CheckedImport, line: Line, also: Callable[[StoredEvent], Non
         case ContentLine():
             checked.contents.add(line)
         case MessageLine():
+            values = _count_extra_values(line)
             _check_message(checked, line)
-            _check_readable(
-                row_to_event(row_values(line, MESSAGE_COLUMNS, checked.total_tokens, checked.credential_names)),
-                checked,
-                also,
-            )
+            stored = row_to_event(row_values(line, MESSAGE_COLUMNS, checked.total_tokens, checked.credential_names))
+            tokens = _check_readable(stored, checked, also)
+            checked.tokens.append(max(tokens, values - _USUAL_EXTRA_VALUES))
+            checked.total_tokens += checked.tokens[-1]
         case StateLine():
             _require(line.seq == checked.last_seq, "seq: it stands after the newest message")
             _require(
@@ -200,6 +224,8 @@ def _check(checked: CheckedImport, line: Line, also: Callable[[StoredEvent], Non
             _require(
                 all(at <= checked.last_seq for at, _ in session_line(checked).rewinds), "a rewind names no message"
             )
+            waiting = sum(not call.is_request for call in checked.open_calls.values())
+            _require(waiting <= _MOST_OPEN_CALLS, f"more than {_MOST_OPEN_CALLS} calls have no result")
             checked.ended = True
         case _:
             _check_record(checked, line)
@@ -220,6 +246,7 @@ def _check_record(
             line.column("extra")
         case ToolJournalLine():
             _require(line.epoch <= session_line(checked).epoch, "epoch: at most the session's")
+            _require(line.call_id in checked.calls, "call_id: no message has this call")
             _require_unique(checked, "effect", (line.call_id, line.epoch))
             line.column("result")
         case BatchLine():
@@ -241,12 +268,17 @@ def _check_artifact(checked: CheckedImport, line: ArtifactLine) -> None:
         raise InvalidExport(str(error)) from error
     _require(not line.name.startswith(USER_PREFIX), "name: artifacts of users are not part of a session")
     _require_unique(checked, "artifact", (line.name, line.version))
+    checked.artifacts += 1
+    _require(checked.artifacts <= _MOST_ARTIFACTS, f"there are more than {_MOST_ARTIFACTS} versions of artifacts")
     _require((line.hash is None) == (line.content == "uri"), "hash: of bytes and text, and of nothing else")
     _require(line.after_seq <= checked.last_seq, "after_seq: there is no such message")
     if line.hash is not None:
         checked.contents.use(line.hash, line.size)
     artifact = row_to_artifact(artifact_values(line))
-    _require(line.content != "uri" or bool(artifact.part.get("file_data")), "part: a uri has file_data")
+    address: Any = artifact.part.get("file_data")
+    _require(bool(address) == (line.content == "uri"), "part: a uri has file_data, nothing else")
+    spelled = not {"fileData"} & artifact.part.keys() and (not address or isinstance(address.get("file_uri"), str))
+    _require(spelled and (not address or "fileUri" not in address), "part: its members have underscores")
 
 
 def artifact_values(line: ArtifactLine) -> Row:
@@ -273,36 +305,54 @@ def _check_message(checked: CheckedImport, line: MessageLine) -> None:
     _require_unique(checked, "event", line.event_id)
     checked.last_seq = line.seq
     checked.user_seq = line.seq if line.role == "user" else checked.user_seq
-    checked.total_tokens += line.tokens
     calls, waits = line.column("tool_calls"), long_running_call_ids(line.column("extra"))
     for call in calls_from_json(calls) if calls else ():
         _track_call(checked, line, call, int(call.id in waits))
 
 
+def _count_extra_values(line: MessageLine) -> int:
+    """Count the values in `extra`. Raise `InvalidExport` if there are too many."""
+    counter = ValueCounter(_MOST_EXTRA_VALUES)
+    try:
+        counter.feed((line.column("extra") or "").encode("utf-8", "surrogatepass"))
+    except TooManyValues as error:
+        raise InvalidExport(f"extra: {error}") from error
+    return counter.count
+
+
 def _track_call(checked: CheckedImport, line: MessageLine, call: ToolCall, waits: int) -> None:
     """Open or close a call, as `append` does."""
     made, about = call_key(call.id), approval_subject(call)
+    checked.calls.add(made)
     if call.output is not None or line.role in RESULT_ROLES:
-        _, _, approves_call_id, approves_call_seq = checked.open_calls.pop(made, _NO_CALL)
-        if approves_call_id is not None and approves_call_seq is not None:
-            checked.open_calls[approves_call_id] = (approves_call_seq, 0, None, None)
+        closed = checked.open_calls.pop(made, _NO_CALL)
+        if closed.approves_call_id is not None and closed.approves_call_seq is not None:
+            checked.open_calls[closed.approves_call_id] = OpenCall(closed.approves_call_seq)
     elif about:
         approves_call_id = call_key(about["id"])
-        approves_call_seq = checked.open_calls.get(approves_call_id, _NO_CALL)[0] or None
-        checked.open_calls.setdefault(made, (line.seq, 1, approves_call_id, approves_call_seq))
+        approves_call_seq = checked.open_calls.get(approves_call_id, _NO_CALL).seq or None
+        checked.open_calls.setdefault(
+            made,
+            OpenCall(
+                line.seq, 1, is_request=True, approves_call_id=approves_call_id, approves_call_seq=approves_call_seq
+            ),
+        )
     else:
-        checked.open_calls[made] = (line.seq, waits, None, None)
+        checked.open_calls[made] = OpenCall(line.seq, waits, is_request=call.name.startswith(RESERVED_PREFIX))
 
 
-def _check_readable(stored: StoredEvent, checked: CheckedImport, also: Callable[[StoredEvent], None] | None) -> None:
-    """Check that an event can be decoded."""
+def _check_readable(stored: StoredEvent, checked: CheckedImport, also: CheckEvent | None) -> int:
+    """Check that an event can be decoded, and return its tokens."""
     if stored.state_delta:
         own, _, _ = state.split_scopes(without_temporary_state(stored.state_delta))
         checked.state |= own
-    for data in contents_of_event(stored):
+    contents = contents_of_event(stored)
+    for data in contents:
         checked.contents.use(data.hash, data.size)
-    if also is not None:
-        also(stored)
+    if also is None:
+        return stored.tokens
+    counted = also(stored)
+    return max(counted, stored.tokens) if contents else counted  # the text of a file is not at hand
 
 
 def session_line(checked: CheckedImport) -> SessionLine:

@@ -3,7 +3,7 @@
 import itertools
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -12,8 +12,8 @@ from lango.store.artifacts.session_artifacts import delete_artifacts, rename_art
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import SessionId, SessionRecord
 from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, insert_rows, row_to_event
-from lango.store.contents import contents_of_event, delete_of_messages, release, use_again, use_content
-from lango.store.engine.database import Operation, Row
+from lango.store.contents import content_hash, contents_of_event, release, release_some, use_again, use_chunk
+from lango.store.engine.database import LARGEST, Operation, Row
 from lango.store.lifecycle.delete import delete_session
 from lango.store.memory.observations import BATCH_COLUMNS, OBSERVATION_COLUMNS
 from lango.store.sessions import sessions
@@ -22,7 +22,7 @@ from lango.store.sessions.state import set_session_state
 from lango.store.sessions.titles import with_first_words
 from lango.store.transfer.content_check import piece_of
 from lango.store.transfer.export import TOOL_JOURNAL_COLUMNS, TURN_COLUMNS
-from lango.store.transfer.export_format import ArtifactLine, ContentLine, MessageLine
+from lango.store.transfer.export_format import ArtifactLine, ContentLine, MessageLine, TurnLine
 from lango.store.transfer.import_check import (
     CheckedImport,
     Lines,
@@ -31,6 +31,7 @@ from lango.store.transfer.import_check import (
     row_values,
     session_line,
 )
+from lango.store.transfer.import_claims import imported_artifact
 
 _SET = """
 UPDATE sessions SET updated_at = $1, revision = $2, last_seq = $3, user_seq = $4, total_tokens = $5, epoch = $6,
@@ -38,8 +39,16 @@ UPDATE sessions SET updated_at = $1, revision = $2, last_seq = $3, user_seq = $4
 WHERE session_key = $14
 """
 _FREE_NAME = "DELETE FROM sessions WHERE session_key = $1"
-_SET_FIRST_EPOCHS = "UPDATE turns SET first_epoch = epoch WHERE session_key = $1 AND first_epoch IS NULL"
-_ABANDONED = "SELECT user_id, id FROM sessions WHERE app_name = $1 AND created_at < $2"
+_ABANDONED = "SELECT session_key, user_id, id FROM sessions WHERE app_name = $1 AND created_at < $2"
+_LARGE_TABLES = {"messages": "seq", "state_events": "revision", "turns": "turn", "tool_journal": "call_id"}
+_DELETE_SOME = [
+    f"""
+    DELETE FROM {table} WHERE session_key = $1
+        AND {column} IN (SELECT {column} FROM {table} WHERE session_key = $1 ORDER BY {column} LIMIT 100)
+    RETURNING {column}
+    """  # noqa: S608 - constants
+    for table, column in _LARGE_TABLES.items()
+]
 _TABLES = {
     "message": ("messages", MESSAGE_COLUMNS),
     "state": ("state_events", f"{STATE_COLUMNS}, revision"),
@@ -50,8 +59,8 @@ _TABLES = {
     "message_content": ("message_contents", "seq, hash"),
 }
 _ARTIFACT_HASH = ARTIFACT_COLUMNS.split(", ").index("hash")
-_BATCH_ROWS = 500
-_BATCH_CHARACTERS = 500_000
+BATCH_ROWS = 500
+BATCH_BYTES = 500_000
 _STAGING_APP = "lango:import"
 _ABANDONED_AFTER_S = 86_400.0
 _ADD_ARTIFACT = f"""
@@ -59,7 +68,7 @@ INSERT INTO artifacts (app_name, user_id, session_id, {ARTIFACT_COLUMNS})
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 """  # noqa: S608 - constants
 Batch = list[tuple[str, Row]]
-"""Rows by their kind; a content with its hash and bytes."""
+"""Rows by their kind; a chunk of a content with its hash, number and bytes, the last one with the size of all."""
 
 
 class StagedSession(Struct, frozen=True):
@@ -70,48 +79,72 @@ class StagedSession(Struct, frozen=True):
 
 
 def stage_session(now: float) -> Operation[StagedSession]:
-    """Create a session that no user sees, to be filled by `insert_batch` and named by `publish_session`.
-
-    Sessions that a killed process staged a day ago are deleted.
-    """
-    for [user_id, id_] in (yield _ABANDONED, (_STAGING_APP, now - _ABANDONED_AFTER_S)):
-        yield from delete_session(SessionId(_STAGING_APP, user_id, id_))
+    """Create a session that no user sees, to be filled by `insert_batch` and named by `publish_session`."""
     name = SessionId(_STAGING_APP, "", uuid.uuid4().hex)
     return StagedSession(name, (yield from sessions.insert(name, now)))
 
 
+def find_abandoned(now: float) -> Operation[list[StagedSession]]:
+    """Find the sessions that a killed process staged a day ago."""
+    rows = yield _ABANDONED, (_STAGING_APP, now - _ABANDONED_AFTER_S)
+    return [StagedSession(SessionId(_STAGING_APP, user_id, id_), key) for key, user_id, id_ in rows]
+
+
+def delete_some(staged: StagedSession) -> Operation[bool]:
+    """Delete a few rows of a staged session, at the end the session; return whether there is more to delete."""
+    for statement in _DELETE_SOME:
+        if (yield statement, (staged.key,)):
+            return True
+    if (yield from release_some(staged.key, LARGEST)):
+        return True
+    yield from delete_session(staged.name)
+    return False
+
+
 def row_batches(staged: StagedSession, checked: CheckedImport, lines: Lines) -> Iterator[Batch]:
-    """Yield the rows of an import in batches; its turns go to `checked.turns`, for `publish_session`."""
+    """Yield the rows of an import in batches of so few rows and bytes that other writers wait for a moment only."""
     batch: Batch = []
     size = 0
-    for kind, row in _rows(staged, lines, checked.credential_names):
-        if kind == "turn":
-            checked.turns.append(row)
-            continue
-        batch.append((kind, row))
-        size += sum(len(value) for value in row if isinstance(value, str | bytes))
-        if len(batch) >= _BATCH_ROWS or size >= _BATCH_CHARACTERS:
+    for kind, row in _rows(staged, checked, lines):
+        row_size = sum(map(_size, row))
+        if batch and (len(batch) >= BATCH_ROWS or size + row_size > BATCH_BYTES):
             yield batch
             batch, size = [], 0
+        batch.append((kind, row))
+        size += row_size
     yield batch
 
 
-def _rows(staged: StagedSession, lines: Lines, credential_names: Collection[str]) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of an import by their kind, with the key of the staged session. A content is joined first."""
+def _size(value: object) -> int:
+    """Return the bytes of a value in a row; of a text, the most that they can be."""
+    if isinstance(value, str):
+        return len(value) if value.isascii() else 4 * len(value)
+    return len(value) if isinstance(value, bytes) else 8
+
+
+def _rows(staged: StagedSession, checked: CheckedImport, lines: Lines) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of an import by their kind, with the key of the staged session."""
     total = 0
-    pieces: dict[str, list[bytes]] = {}
+    sizes: Counter[str] = Counter()
     for _, line in parse_lines(lines):
-        if pieces and not (isinstance(line, ContentLine) and line.hash in pieces):
-            [(hash_, data)] = pieces.items()
-            yield "content", (staged.key, hash_, b"".join(data))
-            pieces.clear()
         if isinstance(line, ContentLine):
-            pieces.setdefault(line.hash, []).append(piece_of(line))
+            data = piece_of(line)
+            sizes[line.hash] += len(data)
+            size = sizes[line.hash] if sizes[line.hash] == checked.contents.sizes[line.hash] else None
+            yield "content", (staged.key, line.hash, line.number, data, size)
         elif isinstance(line, ArtifactLine):
+            line, data = imported_artifact(line)
+            if data is not None:
+                line = line.model_copy(update={"hash": content_hash(data), "size": len(data)})
+                yield "content", (staged.key, line.hash, 0, data, len(data))
             yield "artifact", (staged.key, *artifact_values(line))
         elif line.kind in _TABLES:
-            total += line.tokens if isinstance(line, MessageLine) else 0
-            values = row_values(line, _TABLES[line.kind][1], total, credential_names)
+            if isinstance(line, TurnLine) and line.first_epoch is None:
+                line = line.model_copy(update={"first_epoch": line.epoch})
+            if isinstance(line, MessageLine):
+                line = line.model_copy(update={"tokens": checked.tokens[line.seq - 1]})
+                total += line.tokens
+            values = row_values(line, _TABLES[line.kind][1], total, checked.credential_names)
             yield line.kind, (staged.key, *values)
             if isinstance(line, MessageLine):
                 hashes = {data.hash for data in contents_of_event(row_to_event(values))}
@@ -126,7 +159,8 @@ def insert_batch(staged: StagedSession, batch: Batch) -> Operation[None]:
         rows = [row for _, row in together]
         match kind:
             case "content":
-                yield from insert_rows("message_contents", "seq, hash", [(key, 0, hash_) for key, hash_, _ in rows])
+                held = [(key, 0, hash_) for key, hash_, number, *_ in rows if number == 0]
+                yield from insert_rows("message_contents", "seq, hash", held)
             case "artifact":
                 for _, *columns in rows:
                     yield _ADD_ARTIFACT, (name.app_name, name.user_id, name.id, *columns)
@@ -136,13 +170,16 @@ def insert_batch(staged: StagedSession, batch: Batch) -> Operation[None]:
 
 def _use_contents(batch: Batch) -> Operation[None]:
     """Store the contents of a batch, and count the rows of it that use contents, in the order of the hashes."""
-    new = {row[1]: row[2] for kind, row in batch if kind == "content"}
+    chunks: dict[str, list[Row]] = {}
+    for kind, row in batch:
+        if kind == "content":
+            chunks.setdefault(row[1], []).append(row)
     used = [row[2] for kind, row in batch if kind == "message_content"]
     used += [row[1 + _ARTIFACT_HASH] for kind, row in batch if kind == "artifact" and row[1 + _ARTIFACT_HASH]]
     uses = Counter[str](used)
-    for hash_ in sorted({*new, *uses}):
-        if hash_ in new:
-            yield from use_content(hash_, new[hash_])
+    for hash_ in sorted({*chunks, *uses}):
+        for _, _, number, data, size in chunks.get(hash_, ()):
+            yield from use_chunk(hash_, number, data, size)
         if uses[hash_]:
             yield from use_again(hash_, uses[hash_])
 
@@ -153,12 +190,9 @@ def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImpo
     session = session_line(checked)
     placeholder = yield from sessions.insert(name, session.created_at)  # so that of two imports at once one is refused
     yield _FREE_NAME, (placeholder,)
-    yield from insert_batch(staged, [("turn", row) for row in checked.turns])
-    unused = yield from delete_of_messages(staged.key, 0, 0)
-    unused += yield from delete_artifacts(name)  # of a session that was never stored here
+    unused = yield from delete_artifacts(name)  # of a session that was never stored here
     yield from rename_artifacts(staged.name, name)
     yield from release(unused)
-    yield _SET_FIRST_EPOCHS, (staged.key,)
     origin = session.forked_from
     yield (
         _SET,
@@ -181,7 +215,7 @@ def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImpo
     )
     if checked.state:
         yield from set_session_state(staged.key, checked.state)
-    for call_id, (seq, waits, _, _) in sorted(checked.open_calls.items()):
-        # never as an approval request: only turns of this store make these
-        yield OPEN_CALL, (staged.key, call_id, seq, waits)
+    for call_id, call in sorted(checked.open_calls.items()):
+        if not call.is_request:
+            yield OPEN_CALL, (staged.key, call_id, call.seq, call.waits)
     return (yield from with_first_words((yield from sessions.get_session(name))))

@@ -4,11 +4,11 @@ import asyncio
 import difflib
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +24,9 @@ MAX_FILE_BYTES = 20_000_000
 MAX_WRITTEN_BYTES = 5_000_000
 MAX_COMPARED_CHARACTERS = 200_000
 MAX_DIFF_LINES = 2_000
+_MOST_COMPARED_LINES = 500
+_CONTEXT_LINES = 3
+_PLACE = re.compile(r"([-+])(\d+)(?=,\d+ | )")
 MAX_LISTED = 500
 MAX_VISITED = 20_000
 MAX_SEARCHED_BYTES = 100_000_000
@@ -116,8 +119,33 @@ def change_as_diff(workspace: Workspace, arguments: Mapping[str, Any]) -> str:
     after = before.replace(old, new, 1) if old else str(arguments.get("content", ""))
     if len(before) + len(after) > MAX_COMPARED_CHARACTERS:
         return ""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="")
+    lines = _unified_diff(before.splitlines(), after.splitlines(), path)
     return "\n".join(islice(lines, MAX_DIFF_LINES))
+
+
+def _unified_diff(before: list[str], after: list[str], path: str) -> Iterator[str]:
+    """Compare what lies between the equal lines at the start and at the end, in time linear in the lines.
+
+    Python's search for equal lines takes time that grows with the square of their number. So it is used for a few
+    hundred; more are shown as removed and added.
+    """
+    same = _count_equal(zip(before, after, strict=False))
+    rest = min(len(before), len(after)) - same
+    same_end = _count_equal(islice(zip(reversed(before), reversed(after), strict=False), rest))
+    first = max(0, same - _CONTEXT_LINES)
+    old, new = (lines[first : len(lines) - max(0, same_end - _CONTEXT_LINES)] for lines in (before, after))
+    if len(old) * len(new) <= _MOST_COMPARED_LINES**2:
+        for line in difflib.unified_diff(old, new, path, path, lineterm=""):
+            is_place = line.startswith("@@")
+            yield _PLACE.sub(lambda found: f"{found[1]}{int(found[2]) + first}", line) if is_place else line
+        return
+    yield from (f"--- {path}", f"+++ {path}", f"@@ -{first + 1},{len(old)} +{first + 1},{len(new)} @@")
+    yield from (f"-{line}" for line in old)
+    yield from (f"+{line}" for line in new)
+
+
+def _count_equal(pairs: Iterable[tuple[str, str]]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _read(workspace: Workspace, path: str, first_line: int, max_lines: int) -> dict[str, Any]:

@@ -151,11 +151,16 @@ def as_user_content(event: Event) -> Event:
 
 
 def find_unanswered_results(events: Sequence[Event], call_ids: Collection[str]) -> Event | None:
-    """Return the event that brings the results of these calls, if the model has not answered it yet."""
+    """Return the event that brings the results of these calls, if the model has not answered it yet.
+
+    An answer to a request of ADK itself is none of them: it would run the tool that the request is about.
+    """
     for event in reversed(events):
-        result_ids = {response.id for response in event.get_function_responses()}
+        responses = event.get_function_responses()
+        result_ids = {response.id for response in responses}
         if event.author == "user":
-            return as_user_content(event) if result_ids and result_ids <= {*call_ids} else None
+            is_answer = any(is_reserved_name(response.name) for response in responses)
+            return as_user_content(event) if result_ids and result_ids <= {*call_ids} and not is_answer else None
         if event.content and not (result_ids or event.get_function_calls() or event.error_code):
             return None
     return None

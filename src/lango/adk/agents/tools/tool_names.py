@@ -1,6 +1,5 @@
 """List the names of an app's tools before a turn, and show what a call would change."""
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -13,6 +12,7 @@ from msgspec import Struct
 from lango.adk.agents.tools.adk_tool import AdkTool
 from lango.adk.agents.tree import names_of, tools_of, walk_with_agent_tools
 from lango.errors import LangoError
+from lango.threads import run_in_thread
 
 _log = logging.getLogger("lango.runtime")
 
@@ -41,7 +41,7 @@ async def diff_of_call(root: Any, name: str, arguments: Mapping[str, Any]) -> st
     for agent in walk_with_agent_tools(root):
         for tool in tools_of(agent):
             if isinstance(tool, AdkTool) and tool.name == name and tool.tool.diff is not None:
-                return await asyncio.to_thread(tool.tool.diff, arguments)
+                return await run_in_thread(tool.tool.diff, arguments)
     return ""
 
 

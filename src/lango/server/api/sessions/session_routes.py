@@ -36,6 +36,7 @@ from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.server.security.middleware import max_message_bytes
 from lango.store import SessionId, SessionRecord, Store
 from lango.store.sessions.sessions import list_session_page
+from lango.threads import run_in_thread
 
 router = AuthenticatedRouter("/v1", tags=["sessions"], responses=COMMON_ERRORS)
 
@@ -212,7 +213,7 @@ async def export_session(
 async def save_as_eval_set(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> Response:
     """Return a session as a test case in ADK's eval-set format, for `lango eval` and `adk eval`."""
     session = await context.get_session(caller, session_id)
-    write = await asyncio.to_thread(_eval_set_writer)
+    write = await run_in_thread(_eval_set_writer)
     try:
         eval_set = await write(context.store, session.name)
     except UsageError as error:

@@ -11,6 +11,7 @@ from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store.sessions.window import read_session_events
 from lango.store.turns.turns import TurnRecord, read_turn
+from lango.threads import run_in_thread
 
 RECENT_EVENTS = 500
 """How many of a session's newest events are searched for those of a turn."""
@@ -68,8 +69,11 @@ class RunEvents:
         } - self._sent_ids
         self._sent_ids |= new_ids
         await self._context.store.load_files(event for event in found[1] if event.event_id in new_ids)
-        events = adk_server.stored_to_json(
-            found[1], self._context.runtime.app_name, with_app_state=self._with_app_state
+        events = await run_in_thread(
+            adk_server.stored_to_json,
+            found[1],
+            self._context.runtime.app_name,
+            with_app_state=self._with_app_state,
         )
         return [event for event in events if event["id"] in new_ids and event["author"] != "user"]
 

@@ -1,6 +1,5 @@
 """Translate the events of a turn into AG-UI's events. Imports `ag_ui`, which is optional."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, assert_never
@@ -23,6 +22,7 @@ from lango.store.tool_calls.approvals import read_approval_requests
 from lango.store.tool_calls.credential_requests import credential_event, read_credential_requests
 from lango.store.tool_calls.input_requests import input_event, read_input_requests
 from lango.store.tool_calls.long_running import AwaitedResult, read_awaited_results
+from lango.threads import run_in_thread
 
 _encoder = EventEncoder()
 _ASKS = ("waiting_for_approval", "waiting_for_input", "waiting_for_credential")
@@ -79,15 +79,15 @@ class RunEvents:
             agui.RunStartedEvent(thread_id=thread, run_id=run, protocol_version=agui.PROTOCOL_VERSION)
         )
         session = await self._context.get_session(self._caller, thread)
-        known = await asyncio.to_thread(client_state, session)  # a large state would hold up the event loop
+        known = await run_in_thread(client_state, session)  # a large state would hold up the event loop
         self._state = known | self._state
-        yield await asyncio.to_thread(_encoder.encode, agui.StateSnapshotEvent(snapshot=self._state))
+        yield await run_in_thread(_encoder.encode, agui.StateSnapshotEvent(snapshot=self._state))
         for turn in self._turns:
             try:
                 async with aclosing(self._turn_events(turn)) as stream:
                     async for event in stream:
                         if isinstance(event, agui.StateDeltaEvent):
-                            yield await asyncio.to_thread(_encoder.encode, event)
+                            yield await run_in_thread(_encoder.encode, event)
                         else:
                             yield None if event is None else _encoder.encode(event)
             except LangoError:
@@ -131,7 +131,7 @@ class RunEvents:
             patch = [*json_patch(before, self._state)]
             return [agui.StateDeltaEvent.model_validate({"delta": patch})] if patch else []
 
-        return await asyncio.to_thread(changes)
+        return await run_in_thread(changes)
 
     async def _earlier_interrupts(self, session: SessionRecord) -> list[agui.Interrupt]:
         """Return the requests that earlier runs left open: approvals, else inputs, else credentials."""

@@ -17,7 +17,6 @@ needs input, a tool that needs a credential, and a long-running tool without a r
 payload is then the value, or the result.
 """
 
-import asyncio
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -28,6 +27,7 @@ from lango.server.openapi import EVENT_STREAM
 from lango.server.schemas import COMMON_ERRORS, CONFLICT, SESSION_ID, Responses, error_responses
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.server.streaming.sse import EventStreamResponse, FrameStreamResponse
+from lango.threads import run_in_thread
 
 router = AuthenticatedRouter(tags=["agui"])
 
@@ -65,7 +65,7 @@ async def run_agent(body: RunInput, caller: CurrentCaller, context: Context) -> 
         message = 'AG-UI needs a package that is not installed here: pip install "lango-adk[agui]"'
         raise ApiError(501, "MissingDependency", message) from error
     fields = {"threadId": body.thread_id, "runId": body.run_id, "messages": body.messages, **(body.model_extra or {})}
-    parsed = await asyncio.to_thread(run_input.parse_run_input, fields)
+    parsed = await run_in_thread(run_input.parse_run_input, fields)
     turns, state_delta = await run_input.submit_run(context, caller, parsed)
     frames = agui_events.RunEvents(context, caller, parsed, turns, state_delta).frames()
     return FrameStreamResponse(frames, context.settings.server.write_timeout_s, agui_events.encode_error)

@@ -7,7 +7,6 @@ A user's message may have files: media parts whose source holds the bytes, and t
 1.0. Nothing is fetched.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import count, takewhile
 from typing import Any, cast
@@ -51,6 +50,7 @@ from lango.store.tool_calls.credential_requests import read_credential_requests
 from lango.store.tool_calls.input_requests import read_input_requests
 from lango.store.tool_calls.long_running import read_awaited_results
 from lango.store.turns.turns import find_by_idempotency_key
+from lango.threads import run_in_thread
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
 from lango.turns.submissions import (
@@ -98,7 +98,7 @@ async def submit_run(
     sent = read_client_state(run_input.state)
     name = SessionId(context.runtime.app_name, caller.user_id, run_input.thread_id)
     session = await context.store.read(find_session, name)
-    state_delta = await asyncio.to_thread(changed_keys, sent, session)
+    state_delta = await run_in_thread(changed_keys, sent, session)
     check_client_state(state_delta, context.runtime.app.credential_names)
     return await _submit(context, caller, run_input, session, state_delta), state_delta
 
@@ -119,7 +119,7 @@ async def _submit(
         if not isinstance(message, agui.ActivityMessage | agui.ReasoningMessage)
     ]
     # in a thread: there may be thousands of results
-    calls = await asyncio.to_thread(lambda: [_calls_in(message) for message in thread_messages])
+    calls = await run_in_thread(lambda: [_calls_in(message) for message in thread_messages])
     results = collect_results(calls)
     if run_input.resume:
         await store_state(context, session, state_delta)

@@ -7,7 +7,6 @@ be done here, is refused. Hints that change no answer are accepted and left to t
 like.
 """
 
-import asyncio
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, cast
 
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lango.errors import ConfigError
 from lango.server.errors import ApiError
+from lango.threads import run_in_thread
 from lango.tools.schema_checker import SchemaChecker
 from lango.turns.turn_input import ModelOptions
 
@@ -145,7 +145,7 @@ async def _read_schema(shape: ResponseFormat) -> dict[str, Any] | None:
     if schema.get("type") != "object":
         raise bad_request("response_format: the schema must be of type object; put other values into a property")
     try:
-        await asyncio.to_thread(SchemaChecker, schema)
+        await run_in_thread(SchemaChecker, schema)
     except (ConfigError, RecursionError) as error:
         raise bad_request(f"response_format: the schema cannot be used: {error}") from error
     about = {"title": shape.json_schema.name, "description": shape.json_schema.description}

@@ -8,7 +8,6 @@ session still has the compared revision and no running or queued turn; the store
 starts the turn. So two requests with the same history never share a session.
 """
 
-import asyncio
 import hashlib
 import uuid
 from collections.abc import Sequence
@@ -49,6 +48,7 @@ from lango.store.sessions.client_history import find_by_input
 from lango.store.sessions.sessions import find_session_by_key
 from lango.store.sessions.window import read_message_page
 from lango.store.turns.client_requests import find_key_of_user
+from lango.threads import run_in_thread
 from lango.turns.submissions import SubmittedMessage, SubmittedResults, TurnRequest
 
 _MAX_COMPARED = 20
@@ -75,7 +75,7 @@ async def submit_to_named_session(
     These are the user's messages at the end, and results of calls that still wait, anywhere in the history.
     """
     # in a thread: there may be thousands of results
-    calls = await asyncio.to_thread(lambda: [message.calls for message in chat.conversation])
+    calls = await run_in_thread(lambda: [message.calls for message in chat.conversation])
     results = collect_results(calls)
     if chat.ends_with_results:
         new, attempt = calls_answered_at_end(calls), request.idempotency_key or uuid.uuid4().hex
@@ -100,10 +100,10 @@ async def submit_carried_history(
 
     `preferred_key` is the session that the client has the history from: it comes first, if it holds that history.
     """
-    messages = await asyncio.to_thread(read_history, chat.conversation, context.settings.server)
+    messages = await run_in_thread(read_history, chat.conversation, context.settings.server)
     if chat.ends_with_results:
         _check_all_results(messages)
-    once = None if request.idempotency_key is None else await asyncio.to_thread(_OneTime.of, request, messages)
+    once = None if request.idempotency_key is None else await run_in_thread(_OneTime.of, request, messages)
     if once:
         request = replace(request, idempotency_key=once.key, digest=once.digest)
     if once and (turn := await once.find(context, caller)) is not None:
@@ -206,7 +206,7 @@ async def _find_session(
     """
     with_hidden_parts: list[_MatchingSession] = []
     for holds in _possible_lengths(messages):
-        wanted = await asyncio.to_thread(visible_carried, messages[:holds], context.runtime.shown_results)
+        wanted = await run_in_thread(visible_carried, messages[:holds], context.runtime.shown_results)
         texts = [message.text for message in wanted if message.role == "user"]
         if not texts:
             continue

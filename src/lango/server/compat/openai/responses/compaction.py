@@ -1,6 +1,5 @@
 """Compact a conversation: keep what the client said, and replace the rest by notes of the agent's model."""
 
-import asyncio
 import time
 import uuid
 from typing import Any
@@ -27,6 +26,7 @@ from lango.server.security.auth import Caller
 from lango.store.api_keys import spend_tokens
 from lango.store.sessions.window import read_message_page
 from lango.store.turns.client_requests import last_message_of_turn
+from lango.threads import run_in_thread
 
 _KEPT_ROLES = ("user", "system", "developer")
 _PAGE = 200
@@ -59,7 +59,7 @@ async def compact(context: ServerContext, caller: Caller, body: CompactRequest) 
         raise bad_request("input: answer approval requests with POST /v1/responses, and compact after that")
     if not read.messages:
         raise bad_request("input: there is nothing to compact; send a history, or a previous_response_id")
-    messages = await asyncio.to_thread(read_history, read.messages, context.settings.server)
+    messages = await run_in_thread(read_history, read.messages, context.settings.server)
     instructions = "\n\n".join([*filter(None, [body.instructions]), *read.instructions])
     try:
         summary, usage = await context.runtime.app.summarize(messages, instructions)

@@ -4,7 +4,6 @@ The agent's own tool calls and thoughts are in its session, so a client that res
 left out. System and developer messages become instructions of the turn.
 """
 
-import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from lango.server.compat.openai.chat_request import (
 )
 from lango.server.compat.openai.responses.response_ids import read_approval_request_id, response_of_item
 from lango.server.errors import ApiError
+from lango.threads import run_in_thread
 
 MAX_ITEMS = 5_000
 _COMPACTION = "lango1."
@@ -121,7 +121,7 @@ async def read_input(given: Sequence[InputItem], load_item: LoadItem) -> ReadInp
     items = [
         InputItem.model_validate(await load_item(item.id or "")) if _is_reference(item) else item for item in given
     ]
-    return await asyncio.to_thread(_read_items, items)  # there may be thousands
+    return await run_in_thread(_read_items, items)  # there may be thousands
 
 
 def _is_reference(item: InputItem) -> bool:

@@ -10,7 +10,6 @@
 An `Idempotency-Key` names the new session, so that a repeated request finds its own turn.
 """
 
-import asyncio
 import hashlib
 import uuid
 from collections.abc import Sequence
@@ -38,6 +37,7 @@ from lango.store.tool_calls.client_calls import read_client_calls
 from lango.store.turns.client_requests import find_key_of_session, last_message_of_turn
 from lango.store.turns.queue import find_newest_turn
 from lango.store.turns.turns import find_by_idempotency_key
+from lango.threads import run_in_thread
 from lango.turns.submissions import SubmittedApproval, SubmittedMessage, SubmittedResults, TurnRequest
 from lango.turns.turn_input import ModelOptions
 
@@ -154,7 +154,7 @@ async def _submit_new(
             known.check(digest)
             return TurnRef(session, known.turn)
     open_calls = {waiting.call.id for waiting in await context.store.read(read_client_calls, session)}
-    new = await asyncio.to_thread(_new_input, read.messages, open_calls, context.settings.server)
+    new = await run_in_thread(_new_input, read.messages, open_calls, context.settings.server)
     if not new.messages:
         submission = SubmittedResults(new.results, request=request)
     else:

@@ -1,0 +1,85 @@
+"""Take the conversation of an export, and leave the claims that only this store may make.
+
+An approval in the tool journal would let a call run that no person approved here, and the address of a file would make
+the model's server fetch it.
+"""
+
+from typing import Any, cast
+
+from lango.store.artifacts.references import SCHEME
+from lango.store.codec.json_text import loads_untagged
+from lango.store.transfer.export_format import ArtifactLine, Line, MessageLine, ToolJournalLine
+
+_NO_APPROVAL: dict[str, Any] = {"approved": None, "approved_by": None, "approved_at": None}
+
+
+def without_claims(line: Line) -> Line:
+    """Return a line without approvals, and with a text in the place of each file that only has an address."""
+    match line:
+        case ToolJournalLine():
+            return line.model_copy(update=_NO_APPROVAL)
+        case MessageLine() if "file_data" in (line.column("extra") or ""):
+            return _without_addresses(line)
+        case _:
+            return line
+
+
+def address_as_text(file: Any) -> str | None:
+    """Return what a model reads in the place of a file's address; None: it is that of an artifact, or none at all."""
+    address = cast("dict[str, Any]", file).get("file_uri") if isinstance(file, dict) else None
+    if not isinstance(address, str) or address.startswith(SCHEME):
+        return None
+    return f"[file omitted: an import brings no files by their address, {address}]"
+
+
+def imported_artifact(line: ArtifactLine) -> tuple[ArtifactLine, bytes | None]:
+    """Return the artifact to store, and its new content if it was an address: then it is a text that names it."""
+    text = address_as_text((line.part or {}).get("file_data"))
+    if line.content != "uri" or text is None:
+        return line, None
+    data = text.encode("utf-8", "surrogatepass")
+    return line.model_copy(update={"content": "text", "mime_type": "text/plain", "part": None, "raw": {}}), data
+
+
+def _without_addresses(line: MessageLine) -> MessageLine:
+    """Replace the parts that are addresses by texts, at their place in the content of the message."""
+    extra: dict[str, Any] = loads_untagged(line.column("extra") or "{}")
+    layout: Any = extra.get("parts")
+    if not isinstance(layout, list):
+        return line
+    texts: list[str] = []
+    parts: list[Any] = []
+    position = 0
+    for part in cast("list[Any]", layout):
+        fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        length: Any = part if isinstance(part, int) else fields.get("text")
+        if isinstance(length, str):
+            length = 0 if fields.get("thought") is True else len(length)
+        if isinstance(length, int):
+            texts.append(line.content[position : position + length])
+            position += length
+        _drop_addresses_of_result(fields.get("result"))
+        if (text := address_as_text(fields.get("file_data"))) is None:
+            parts.append(part)
+            continue
+        texts.append(text)
+        parts.append(len(text))
+    changes = {
+        "content": "".join([*texts, line.content[position:]]),
+        "extra": {**extra, "parts": parts},
+        "raw": {name: text for name, text in line.raw.items() if name != "extra"},
+    }
+    return line.model_copy(update=changes)
+
+
+def _drop_addresses_of_result(result: Any) -> None:
+    """Leave the files of a tool's result out that are addresses: the result itself says what the tool returned."""
+    members = cast("dict[str, Any]", result) if isinstance(result, dict) else {}
+    files = members.get("parts")
+    if isinstance(files, list):
+        kept = [file for file in cast("list[Any]", files) if address_as_text(_file_data(file)) is None]
+        members["parts"] = kept
+
+
+def _file_data(part: Any) -> Any:
+    return cast("dict[str, Any]", part).get("file_data") if isinstance(part, dict) else None
