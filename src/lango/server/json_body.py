@@ -140,7 +140,7 @@ class JsonRequest(Request):
             body = await self.body()
             if len(body) <= _READ_AT_ONCE:
                 return read_counted(body)
-            return await asyncio.to_thread(read_counted, body)
+            return await run_in_thread(read_counted, body)
         except TooManyValues as error:
             raise HTTPException(413, str(error)) from error
         except json.JSONDecodeError:  # includes those of orjson
