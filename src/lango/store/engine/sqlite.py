@@ -93,10 +93,9 @@ class SqliteDatabase:
         self._log_holds_deleted_rows = False
         self._writer_lock = threading.Lock()  # held while the writer's connection is in use
         self._waits_for_locks = True  # whether the writer's connection waits for other processes
-        self._fast_commits = 0
         self._files_checked_at = 0.0  # before a write in the caller's thread
         self._writes_since_check = 0  # writes since the last look at the log
-        self._pages_written = self._pages_checkpointed = 0
+        self._pages_written = self._pages_checkpointed = self._fast_commits = 0
         self._cursors: dict[SingleStatement, apsw.Cursor] = {}
         self._changes = SqliteChanges(None if path == MEMORY else self._connect_without_waiting)
 
