@@ -5,13 +5,24 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
-from typing import Literal
+from typing import Any
 
+from lango.config import AgentSettings
 from lango.errors import StoreError
+from lango.runtime.execution.suspects import Crash, Place, judge_crash
 from lango.store import SessionId, Store
 from lango.store.engine.outages import do_not_wait_for_database
 from lango.store.sessions.sessions import find_session
-from lango.store.turns.lease import Orphan, ResumeReason, TakenOver, forget_owner, read_orphans, take_over
+from lango.store.turns.lease import (
+    Orphan,
+    ResumeReason,
+    TakenOver,
+    any_open,
+    forget_owner,
+    read_crashed_turns,
+    read_orphans,
+    take_over,
+)
 from lango.turns.liveness import OwnerIsGone
 from lango.turns.synchronization import Notifier
 
@@ -20,8 +31,9 @@ _AT_ONCE = 8
 """How many turns are taken over side by side."""
 _log = logging.getLogger("lango.runtime")
 
-Resume = Callable[[SessionId, TakenOver, ResumeReason, float], Awaitable[None]]
-"""Runs a turn that was taken over to its end. The last argument is the loop's time when its owner was found gone."""
+Resume = Callable[[SessionId, TakenOver, ResumeReason, float], Awaitable["asyncio.Task[Any] | None"]]
+"""Starts the run of a turn that was taken over, and returns its task, or None if the turn is not run. The last argument
+is the loop's time when its owner was found gone."""
 
 
 class TakeOverLoop:
@@ -33,7 +45,7 @@ class TakeOverLoop:
         app_name: str,
         owner: str,
         is_gone: OwnerIsGone,
-        on_crash: Literal["resume", "stop"],
+        agent: AgentSettings,
         resume: Resume,
         is_wanted: Callable[[int], bool],
     ) -> None:
@@ -42,7 +54,11 @@ class TakeOverLoop:
         self._app_name = app_name
         self._owner = owner
         self._is_gone = is_gone
-        self._on_crash = on_crash
+        self._agent = agent
+        self._crashes: dict[str, Crash] = {}
+        self._suspect: asyncio.Task[Any] | None = None
+        self._suspect_until = 0.0
+        """Until when no other suspect is resumed, unless this one has ended."""
         self._resume = resume
         self._is_wanted = is_wanted
         self._changed = Notifier()
@@ -75,12 +91,52 @@ class TakeOverLoop:
         if abandoned and self._store.outages.is_away:
             await self._store.write(forget_owner, "")  # any write: once one succeeds, silence counts from then on
             return
-        sessions = [list(turns) for _, turns in groupby(abandoned, lambda orphan: orphan.session_key)]
+        await self._judge_crashes({owner for owner, is_gone in gone.items() if is_gone and owner})
+        suspects = [orphan for orphan in abandoned if self._is_suspect(orphan)]
+        others = [orphan for orphan in abandoned if not self._is_suspect(orphan)]
+        sessions = [list(turns) for _, turns in groupby(others, lambda orphan: orphan.session_key)]
         if sessions:
             detected_at = asyncio.get_running_loop().time()
             await asyncio.gather(*(self._take_over_session(turns, detected_at) for turns in sessions))
+        await self._take_over_suspects(suspects)
         for owner in (owner for owner, is_gone in gone.items() if is_gone and owner):
             await self._store.write(forget_owner, owner)
+
+    async def _judge_crashes(self, gone: set[str]) -> None:
+        """Find the suspects among the turns of each owner that is gone: once, before any of them is taken over."""
+        self._crashes = {owner: crash for owner, crash in self._crashes.items() if owner in gone}
+        for owner in gone - self._crashes.keys() if self._agent.on_crash == "resume" else ():
+            now = asyncio.get_running_loop().time()
+            crashed = await self._store.read(read_crashed_turns, owner)
+            crash = self._crashes[owner] = judge_crash(crashed, now, self._agent.max_attempts)
+            for suspect in crash.suspects.values():
+                if suspect.steps and len(crashed) > 1:
+                    names = ", ".join(sorted(set(suspect.steps)))
+                    _log.warning("a process with %d turns died while %s ran", len(crashed), names)
+
+    def _is_suspect(self, orphan: Orphan) -> bool:
+        crash = self._crashes.get(orphan.open_turn.owner)
+        return crash is not None and orphan.open_turn.status == "running" and _place(orphan) in crash.suspects
+
+    async def _take_over_suspects(self, orphans: Sequence[Orphan]) -> None:
+        """Take over one turn that may have made its process die, after the others of the process have ended.
+
+        The next one follows when it has ended, or has run long enough.
+        """
+        loop = asyncio.get_running_loop()
+        for orphan in sorted(orphans, key=lambda one: self._crash_of(one).suspects[_place(one)].suspicions):
+            crash, place = self._crash_of(orphan), _place(orphan)
+            if self._suspect is not None and not self._suspect.done() and loop.time() < self._suspect_until:
+                return
+            if self.stopping or loop.time() < crash.detected_at + crash.delay_s(place, self._agent.retry_delay_s):
+                continue
+            if crash.waits_for_bystanders(place, loop.time()) and await self._store.read(any_open, crash.bystanders):
+                continue
+            self._suspect = await self._take_over(orphan, crash.detected_at)
+            self._suspect_until = loop.time() + crash.window_s(place)
+
+    def _crash_of(self, orphan: Orphan) -> Crash:
+        return self._crashes[orphan.open_turn.owner]
 
     async def _take_over_session(self, orphans: Sequence[Orphan], detected_at: float) -> None:
         """Take over the turns of one session, in order; those of different sessions side by side."""
@@ -89,16 +145,23 @@ class TakeOverLoop:
                 if not self.stopping:
                     await self._take_over(orphan, detected_at)
 
-    async def _take_over(self, orphan: Orphan, detected_at: float) -> None:
+    async def _take_over(self, orphan: Orphan, detected_at: float) -> "asyncio.Task[Any] | None":
         open_turn, name = orphan.open_turn, SessionId(self._app_name, orphan.user_id, orphan.session_id)
-        if self._on_crash == "stop" and open_turn.owner:
+        if self._agent.on_crash == "stop" and open_turn.owner:
             session = await self._store.read(find_session, name)
             if session is not None and await self._store.interrupt_turn(session, open_turn):
                 _log.warning("interrupted turn %s of session %s: its process is gone", open_turn.turn, name.id)
-            return
+            return None
         reason: ResumeReason = "crash" if open_turn.owner else "handover"
+        suspicion = self._crash_of(orphan).suspicion(_place(orphan)) if self._is_suspect(orphan) else None
+        place = orphan.session_key, open_turn, self._owner, reason
         with do_not_wait_for_database():  # after an outage its owner may be there again
-            taken = await self._store.write(take_over, orphan.session_key, open_turn, self._owner, reason, time.time())
-        if taken is not None:
-            _log.info("took over turn %s of session %s after a %s", open_turn.turn, name.id, reason)
-            await self._resume(name, taken, reason, detected_at)
+            taken = await self._store.write(take_over, *place, time.time(), suspicion)
+        if taken is None:
+            return None
+        _log.info("took over turn %s of session %s after a %s", open_turn.turn, name.id, reason)
+        return await self._resume(name, taken, reason, detected_at)
+
+
+def _place(orphan: Orphan) -> Place:
+    return orphan.session_key, orphan.open_turn.turn

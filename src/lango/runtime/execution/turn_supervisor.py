@@ -22,6 +22,7 @@ from lango.runtime.execution.turn_runner import TurnRunner, run_in_turn_span
 from lango.store import SessionId, SessionRecord, Store, Turn
 from lango.store.engine.outages import wait_for_database
 from lango.store.sessions.sessions import find_session
+from lango.store.tool_calls.tool_journal import read_turn_entries
 from lango.store.turns.event_log import append_final_events
 from lango.store.turns.lease import (
     ResumeReason,
@@ -75,7 +76,7 @@ class TurnSupervisor:
             engine.app.name,
             self.owner.name,
             self._liveness.is_gone,
-            settings.agent.on_crash,
+            settings.agent,
             self._resume,
             lambda session_key: every_session or session_key in self._running,
         )
@@ -159,17 +160,19 @@ class TurnSupervisor:
 
     # -- going on with turns of other processes -------------------------------------------------------------------
 
-    async def _resume(self, name: SessionId, taken: TakenOver, reason: ResumeReason, detected_at: float) -> None:
-        """Go on with a turn that was taken over, or end it if it was run as often as allowed."""
+    async def _resume(
+        self, name: SessionId, taken: TakenOver, reason: ResumeReason, detected_at: float
+    ) -> "asyncio.Task[None] | None":
+        """Go on with a turn that was taken over, or end it if it was run as often as allowed; return its task."""
         session = await self._store.read(find_session, name)
         if session is None:
-            return
+            return None
         turn, agent = taken.turn, self._settings.agent
         running = RunningTurn(session, turn, attempts=taken.attempts, detached=True, taken_over=True)
         running.restore(await read_logged_events(self._store, turn))
         if taken.attempts >= agent.max_attempts:
             await self._abandon(running)
-            return
+            return None
         record = await self._store.read(read_turn, session.key, turn.turn)
         if not running.events:
             invocation_id = record.invocation_id if record else ""
@@ -186,6 +189,7 @@ class TurnSupervisor:
         running.task = self.spawn(run_in_turn_span(running, self._run_later(running, delay_s), trace_parent))
         for callback in self._on_resume:
             callback(running)
+        return running.task
 
     async def _run_later(self, running: RunningTurn, delay_s: float) -> None:
         with self._leases.held():
@@ -194,8 +198,12 @@ class TurnSupervisor:
 
     async def _abandon(self, running: RunningTurn) -> None:
         """End a turn that was run as often as allowed, and whose process died each time."""
+        entries = await self._store.read(read_turn_entries, running.turn)
+        names = sorted({entry.name for entry in entries.values() if entry.status == "started"})
+        place = f" while {', '.join(names)} ran: it may stop the event loop or the process" if names else ""
         error = TurnAbandoned(
-            f"the turn was run {running.attempts} times, and its process died each time (setting agent.max_attempts)"
+            f"the turn was run {running.attempts} times, and its process died each time{place} "
+            "(setting agent.max_attempts)"
         )
         extra = {"error": {"type": type(error).__name__, "message": str(error)}}
         self.abandoned_turns += 1

@@ -4,7 +4,7 @@ A lease belongs to an owner: a runtime in a process, with one heartbeat for all 
 raises the session's epoch, which fences the writes of every earlier owner.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -40,6 +40,13 @@ _STATE = """
 SELECT status, owner, first_epoch, attempts, resumptions, cancel_requested FROM turns
 WHERE session_key = $1 AND turn = $2
 """
+_CRASHED = """
+SELECT t.session_key, t.turn, t.resumptions, j.name
+FROM turns t LEFT JOIN tool_journal j ON j.session_key = t.session_key AND j.epoch = t.first_epoch
+    AND j.status = 'started'
+WHERE t.owner = $1 AND t.status = 'running' ORDER BY t.session_key, t.turn
+"""
+_IS_OPEN = "SELECT 1 FROM turns WHERE session_key = $1 AND turn = $2 AND status IN ('queued', 'running')"
 _ADOPT = "UPDATE turns SET owner = $1 WHERE session_key = $2 AND turn = $3"
 _TAKE_OVER = """
 UPDATE turns SET owner = $1, epoch = $2, attempts = $3, resumptions = $4 WHERE session_key = $5 AND turn = $6
@@ -99,6 +106,24 @@ class TakenOver(Struct, frozen=True):
     cancel_requested: bool = False
 
 
+class CrashedTurn(Struct, frozen=True):
+    """A turn that ran in a process that died."""
+
+    session_key: int
+    turn: int
+    suspicions: int
+    """How often it was suspected before that it makes its process die."""
+    steps: tuple[str, ...]
+    """The names of the tools and nodes that had started and not finished."""
+
+
+class Suspicion(Struct, frozen=True):
+    """What is known of a turn that may have made its process die."""
+
+    is_charged: bool
+    """It was the only one that could have: the run counts as an attempt."""
+
+
 def beat(owner: str) -> Operation[list[HeldLease]]:
     """Send the heartbeat of an owner, and return the leases that it still holds."""
     yield _BEAT, (owner,)
@@ -117,6 +142,24 @@ def read_orphans(app_name: str, owner: str) -> Operation[list[Orphan]]:
         Orphan(key, user_id, id_, OpenTurn(turn, status, held_by or "", -1 if heartbeat is None else heartbeat))
         for key, user_id, id_, turn, status, held_by, heartbeat in rows
     ]
+
+
+def read_crashed_turns(owner: str) -> Operation[list[CrashedTurn]]:
+    """Read the turns that an owner ran when it died."""
+    found: dict[tuple[int, int], CrashedTurn] = {}
+    for key, turn, resumptions, name in (yield _CRASHED, (owner,)):
+        earlier = found.get((key, turn))
+        steps = (*(earlier.steps if earlier else ()), *([name] if name else ()))
+        found[key, turn] = CrashedTurn(key, turn, _suspicions(resumptions), steps)
+    return list(found.values())
+
+
+def any_open(turns: Iterable[CrashedTurn]) -> Operation[bool]:
+    """Whether one of these turns has not ended yet."""
+    for turn in turns:
+        if (yield _IS_OPEN, (turn.session_key, turn.turn)):
+            return True
+    return False
 
 
 def lease_turn(key: int, name: SessionId, turn: int, owner: str, now: float) -> Operation[Turn | list[OpenTurn]]:
@@ -141,11 +184,17 @@ def lease_turn(key: int, name: SessionId, turn: int, owner: str, now: float) -> 
 
 
 def take_over(
-    key: int, abandoned: OpenTurn, owner: str, reason: ResumeReason, now: float
+    key: int,
+    abandoned: OpenTurn,
+    owner: str,
+    reason: ResumeReason,
+    now: float,
+    suspicion: Suspicion | None = None,
 ) -> Operation[TakenOver | None]:
     """Take a turn over from an owner that is gone; None: another owner has it meanwhile, or it ended.
 
-    A running turn gets a new epoch. A queued one only changes its owner, and is leased when it is first.
+    A running turn gets a new epoch. A queued one only changes its owner, and is leased when it is first. Only a turn
+    that must have made its owner die is charged an attempt, and then for each time that it was suspected before, too.
     """
     if (yield from lock_session(key)) is None:
         return None
@@ -156,9 +205,10 @@ def take_over(
         if status == "queued":
             yield _ADOPT, (owner, key, abandoned.turn)
             return TakenOver(Turn(key, abandoned.turn, None, "queued"))
-        attempts += reason != "handover"
+        if suspicion is not None and suspicion.is_charged:
+            attempts = max(attempts, _suspicions(resumptions)) + 1
         [[epoch, _]] = yield NEW_EPOCH, (key,)
-        history = _add_resumption(resumptions, reason, now)
+        history = _add_resumption(resumptions, reason, now, is_suspect=suspicion is not None)
         yield _TAKE_OVER, (owner, epoch, attempts, history, key, abandoned.turn)
         turn = Turn(key, abandoned.turn, epoch, first_epoch=first_epoch)
         return TakenOver(turn, attempts, bool(cancel_requested))
@@ -176,9 +226,14 @@ def count_attempt(turn: Turn, now: float) -> Operation[int]:
     return attempts + 1
 
 
-def _add_resumption(resumptions: str | None, reason: ResumeReason, now: float) -> str:
+def _add_resumption(resumptions: str | None, reason: ResumeReason, now: float, *, is_suspect: bool = False) -> str:
     earlier: list[dict[str, Any]] = loads(resumptions) if resumptions else []
-    return dumps([*earlier, {"at": now, "reason": reason}])
+    return dumps([*earlier, {"at": now, "reason": reason, **({"suspect": True} if is_suspect else {})}])
+
+
+def _suspicions(resumptions: str | None) -> int:
+    earlier: list[dict[str, Any]] = loads(resumptions) if resumptions else []
+    return sum(bool(one.get("suspect")) for one in earlier)
 
 
 def release_turn(key: int, turn: int, owner: str) -> Operation[None]:
