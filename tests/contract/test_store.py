@@ -506,7 +506,7 @@ async def test_a8_open_calls_of_a_dead_turn_are_closed_by_the_journal(writer: Wr
         "started": {"error": recovery.UNKNOWN_RESULT, "outcome": "unknown"},
         "safe": {"error": recovery.SAFE_TO_REPEAT_RESULT, "outcome": "unknown"},
         "intended": {"error": recovery.NOT_RUN_RESULT, "outcome": "not run"},
-        "unheard": {"error": recovery.UNKNOWN_RESULT, "outcome": "unknown"},
+        "unheard": {"error": recovery.NOT_RUN_RESULT, "outcome": "not run"},
     }
 
 

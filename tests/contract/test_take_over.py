@@ -11,6 +11,7 @@ from lango.store.api_keys import spent_tokens
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.tool_calls.tool_journal import read_turn_entries, record_intent, record_result, record_start
 from lango.store.turns.lease import (
+    Suspicion,
     beat,
     count_attempt,
     forget_owner,
@@ -52,7 +53,9 @@ async def test_a_turn_that_was_taken_over_keeps_its_journal_and_fences_its_owner
     await write(store, zombie, NewEvent("call", time.time(), Message("assistant", tool_calls=(ToolCall("c1", "f"),))))
     await store.write(record_intent, zombie, "c1", "f", "once", "hash", time.time())
     await store.write(record_start, zombie, "c1", time.time())
-    taken = await store.write(take_over, session.key, gone(zombie), "me", "crash", time.time())
+    taken = await store.write(
+        take_over, session.key, gone(zombie), "me", "crash", time.time(), Suspicion(is_charged=True)
+    )
     assert taken is not None
     assert taken.turn.epoch is not None
     assert zombie.epoch is not None
@@ -77,7 +80,8 @@ async def test_a_turn_that_was_taken_over_keeps_its_journal_and_fences_its_owner
 async def test_a_turn_is_taken_over_from_the_owner_that_was_seen_and_once(store: Store, session: SessionRecord) -> None:
     turn = await store.submit_turn(session, user_message("first"), "gone")
     assert await store.write(take_over, session.key, gone(turn, "another"), "me", "crash", time.time()) is None
-    assert await store.write(take_over, session.key, gone(turn), "me", "crash", time.time())
+    charged = Suspicion(is_charged=True)
+    assert await store.write(take_over, session.key, gone(turn), "me", "crash", time.time(), charged)
     assert await store.write(take_over, session.key, gone(turn), "too late", "crash", time.time()) is None
     assert await rows(store, "SELECT owner, status, attempts FROM turns") == [("me", "running", 1)]
 

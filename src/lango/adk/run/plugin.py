@@ -221,6 +221,7 @@ class RuntimePlugin(BasePlugin):
 
 def _leave_tool(state: TurnState, tool: BaseTool) -> None:
     if not runs_agents(tool):
+        state.tool_slots.release()
         state.step_gate.leave()
 
 
@@ -317,13 +318,14 @@ async def _journal_and_admit(
     if refused := await journal_intent(state, call_id, tool, arguments, fingerprint, context):
         return refused
     if not runs_agents(tool):  # their own steps pass the gate
+        await state.tool_slots.acquire()
         await state.step_gate.enter()
     if not await record_start(state, call_id) and call_id not in state.runs_again:
         _leave_tool(state, tool)
         return {"error": "not run: this call was begun before"}
     state.started_at[call_id] = time.monotonic()
     state.time_limits_s[call_id] = time_limit_s(tool, state.tool_timeout_s)
-    guard_tool(tool)
+    guard_tool(tool, state.tool_timeout_s)
     return None
 
 

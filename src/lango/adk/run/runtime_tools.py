@@ -7,7 +7,7 @@ from google.adk.tools import BaseTool, ToolContext
 
 from lango.adk.agents.adk_internals import has_replaced_run, replace_run
 from lango.adk.agents.callback_guard import is_adk_control_flow
-from lango.adk.agents.tools.adk_tool import AdkTool, time_limit_s, with_files
+from lango.adk.agents.tools.adk_tool import AdkTool, time_limit_s, turn_timeout_s, with_files
 from lango.adk.agents.tools.mcp.results import read_mcp_result
 from lango.adk.events.message_parts import attachments_to_parts
 from lango.adk.run.turn_state import current_state
@@ -61,8 +61,9 @@ async def _without_base64(tool: BaseTool, result: Any) -> Any:
     return with_files(plain, attachments_to_parts(files.files))
 
 
-def guard_tool(tool: BaseTool) -> None:
+def guard_tool(tool: BaseTool, timeout_s: float) -> None:
     """Limit the time of a user's own tool in turns of the runtime, and convert what it raises to an `Exception`."""
+    turn_timeout_s.set(timeout_s)
     if isinstance(tool, AdkTool) or has_replaced_run(tool):
         return
     run = tool.run_async

@@ -1,6 +1,6 @@
 """Share the state of one turn between ADK's callbacks."""
 
-from asyncio import AbstractEventLoop
+from asyncio import AbstractEventLoop, Semaphore
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,6 +25,9 @@ from lango.store.credentials.secret_box import SecretBox
 from lango.tools import Effect, Tool
 from lango.tools.approval_policy import Decision
 from lango.turns.turn_input import ModelOptions
+
+_TOOLS_AT_ONCE = 32
+"""How many tools of one turn run at the same time; as many as ADK has threads for them."""
 
 
 class TurnState(TurnContext, kw_only=True):
@@ -65,6 +68,8 @@ class TurnState(TurnContext, kw_only=True):
     """The user who answered the approval request."""
     started_at: dict[str, float] = field(default_factory=dict[str, float])
     """When each running call started, on the monotonic clock."""
+    tool_slots: Semaphore = field(default_factory=lambda: Semaphore(_TOOLS_AT_ONCE))
+    """Taken by each running tool: a model may make thousands of calls in one response."""
     agent_calls: set[str] = field(default_factory=set[str])
     """The calls of tools that run agents or nodes, whose own steps are recorded."""
     time_limits_s: dict[str, float | None] = field(default_factory=dict[str, float | None])

@@ -20,6 +20,7 @@ from lango.store.tool_calls import approvals
 from lango.store.tool_calls.tool_journal import JournalEntry, read_journal_entry
 
 NOT_RUN_RESULT = "not run: the turn ended before this call was made"
+_NOT_RUN: Mapping[str, Any] = {"error": NOT_RUN_RESULT, "outcome": "not run"}
 SAFE_TO_REPEAT_RESULT = (
     "interrupted: the turn ended while the tool ran, its result is lost; it is safe to call it again"
 )
@@ -41,7 +42,7 @@ SELECT seq, MIN(long_running), COUNT(approves_call_id) + SUM(input_request) FROM
 GROUP BY seq ORDER BY seq
 """
 _NEWEST_MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 ORDER BY seq DESC LIMIT 1"  # noqa: S608 - constants
-_NEWEST_TURN = "SELECT COALESCE(MAX(first_epoch), 0) FROM turns WHERE session_key = $1"
+_NEWEST_TURN = "SELECT COALESCE(MAX(first_epoch), 0), MAX(first_seq) FROM turns WHERE session_key = $1"
 _WAITING = "SELECT DISTINCT seq FROM open_calls WHERE session_key = $1 AND long_running = 1"
 _OPEN_IDS = "SELECT call_id FROM open_calls WHERE session_key = $1 AND seq = $2 AND long_running = 0"
 
@@ -64,7 +65,8 @@ def close_open_calls(
     rows = yield _OPEN, (key,)
     ranges = (yield from read_live_ranges(key)) if rows else []
     # the journal may have an older call of the same id
-    [[epoch]] = (yield _NEWEST_TURN, (key,)) if rows and not forked else [[0]]
+    newest: list[Any] = (yield _NEWEST_TURN, (key,)) if rows and not forked else [[0, None]]
+    [[epoch, first_seq]] = newest
     waiting_places = (yield from _waiting_places(key)) if rows and not (close_requests or forked) else []
     for seq in [seq for seq, long_running, _ in rows if not long_running]:
         if not is_live(seq, ranges):
@@ -76,7 +78,9 @@ def close_open_calls(
                 if any(f"@{call.id}{end}" in place + end for place, end in waiting_places):
                     open_ids.discard(call_key(call.id))
         if stored is not None and open_ids:
-            results = yield from _results(key, stored, open_ids, epoch, forked)
+            # a turn journals each call before it runs, but not those that the user's own code makes
+            is_journaled = first_seq is not None and seq > first_seq and not (stored.extra or {}).get("from_code")
+            results = yield from _results(key, stored, open_ids, epoch, forked, is_journaled)
             entry = closing_event("closed", stored, results, revision, now)
             revision = (yield from append(key, name, revision, entry)).revision
     if close_requests and any(request_count for _, _, request_count in rows):
@@ -110,7 +114,7 @@ def _waiting_places(key: int) -> Operation[list[tuple[str, str]]]:
 
 
 def _results(
-    key: int, stored: StoredEvent, open_ids: set[str], epoch: int, forked: bool
+    key: int, stored: StoredEvent, open_ids: set[str], epoch: int, forked: bool, is_journaled: bool
 ) -> Operation[tuple[ToolCall, ...]]:
     results: list[ToolCall] = []
     asked_in, question = (yield from _last_question(key)) if not forked else ("", "")
@@ -124,7 +128,9 @@ def _results(
             if record is None:  # approved and not started: only the turn that requested approval has journaled it
                 earlier = yield from read_journal_entry(key, call.id)
                 record = earlier if earlier and earlier.status == "intended" and earlier.approved is not None else None
-            results.append(ToolCall(call.id, call.name, output=_outcome(record, forked)))
+            never_started = record is None and is_journaled
+            output = _NOT_RUN if never_started else _outcome(record, forked)
+            results.append(ToolCall(call.id, call.name, output=output))
     return tuple(results)
 
 
@@ -142,7 +148,7 @@ def _outcome(record: JournalEntry | None, forked: bool) -> Mapping[str, Any]:
         case JournalEntry(status="finished", result=result) if result is not None:
             return result
         case JournalEntry(status="intended") if not forked:
-            return {"error": NOT_RUN_RESULT, "outcome": "not run"}
+            return _NOT_RUN
         case JournalEntry(effect="none" | "idempotent"):
             return {"error": SAFE_TO_REPEAT_RESULT, "outcome": "unknown"}
         case _:

@@ -36,6 +36,9 @@ FILES = "lango_files"
 
 _adk_context: ContextVar[AdkToolContext] = ContextVar("lango_adk_tool_context")
 
+turn_timeout_s: ContextVar[float] = ContextVar("lango_turn_timeout_s", default=DEFAULT_TIMEOUT_S)
+"""The time limit of tools without one, in the turn that this code runs in."""
+
 
 class AdkTool(BaseTool):
     """A Lango `Tool` as ADK's `BaseTool`.
@@ -45,6 +48,9 @@ class AdkTool(BaseTool):
     the handler is a result. A cancelled call has no `on_end`: its outcome is unknown.
 
     Without a gate, a tool that is not safe requests ADK's confirmation, and runs only if it is approved.
+
+    A tool without a limit of its own may take `timeout_s`; if that is not given, as long as `agent.tool_timeout_s` says
+    in a turn of Lango's runtime, and 120 s in any other Runner.
 
     `how_to_read` explains to the model how to read the rest of a clipped result; `{call_id}` in it is filled in.
     """
@@ -56,7 +62,7 @@ class AdkTool(BaseTool):
         gate: Gate | None = None,
         on_start: OnStart | None = None,
         on_end: OnEnd | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
+        timeout_s: float | None = None,
         workspace: Path | None = None,
         how_to_read: str = "",
         file_limits: FileLimits | None = None,
@@ -66,7 +72,7 @@ class AdkTool(BaseTool):
         self._gate: Gate = gate or confirm_unless_safe
         self._on_start = on_start
         self._on_end = on_end
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._workspace = workspace
         self._how_to_read = how_to_read
         self._file_limits = file_limits
@@ -110,7 +116,7 @@ class AdkTool(BaseTool):
                 self.tool,
                 arguments,
                 context,
-                timeout_s=self._timeout_s,
+                timeout_s=self.timeout_s or turn_timeout_s.get(),
                 how_to_read=self._how_to_read.replace("{call_id}", call_id),
                 file_limits=self._file_limits,
             )
@@ -200,5 +206,5 @@ def needs_approval(tool: BaseTool) -> bool:
 def time_limit_s(tool: BaseTool, default_s: float) -> float | None:
     """Return the time limit of a tool; None: an agent that is a tool may take as long as the turn."""
     if isinstance(tool, AdkTool):
-        return tool.tool.timeout_s or default_s
+        return tool.tool.timeout_s or tool.timeout_s or default_s
     return None if isinstance(tool, AgentTool) else default_s
