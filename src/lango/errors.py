@@ -43,7 +43,8 @@ LangoError
 │   ├── ProviderRejected       it does not accept this request (4xx)
 │   │   ├── ProviderAuthError  it does not accept the key
 │   │   └── UnknownModel       it has no model of that name
-│   ├── ProviderUnavailable    rate limit, server error, no connection: worth a retry
+│   ├── ProviderUnavailable    server error, no connection: worth a retry
+│   │   └── ProviderRateLimited    the provider accepts no more requests for now
 │   ├── ProviderTimeout        no response, or no next chunk, in time
 │   └── ProviderProtocolError  a response that breaks its own wire format
 ├── TurnFailed                 a turn ended without an answer; what was stored stays
@@ -268,6 +269,10 @@ class ProviderUnavailable(ProviderError):
     ) -> None:
         super().__init__(message, provider=provider, status=status)
         self.retry_after_s = retry_after_s
+
+
+class ProviderRateLimited(ProviderUnavailable):
+    """The provider accepts no more requests for now: retry after `retry_after_s` where it is known."""
 
 
 class ProviderTimeout(ProviderError):

@@ -25,6 +25,8 @@ class Usage(Struct, frozen=True):
     """None where the price of the model is not known."""
     thought_tokens: int = 0
     """How many of the output tokens were thoughts, where the provider counts them."""
+    cache_write_tokens: int = 0
+    """How many of the input tokens were written to the provider's cache, where it counts them."""
 
     def __add__(self, other: "Usage") -> "Usage":
         """Add tokens, calls and known costs."""
@@ -36,6 +38,7 @@ class Usage(Struct, frozen=True):
             self.model_calls + other.model_calls,
             sum(costs) if costs else None,
             self.thought_tokens + other.thought_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
         )
 
 
@@ -224,6 +227,8 @@ class TurnError(Struct, frozen=True, tag_field="type", tag="turn_error"):
     message: str
     fatal: bool = True
     call_id: str | None = None
+    retry_after_s: float | None = None
+    """After which time a new attempt may work, where that is known."""
 
 
 class TurnDone(Struct, frozen=True, tag_field="type", tag="done"):

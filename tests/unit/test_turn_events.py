@@ -52,12 +52,14 @@ def test_the_type_of_every_kind_is_its_tag() -> None:
         ),
         (
             ApprovalNeeded(1, "c", "f", {}, datetime(2026, 1, 2, tzinfo=UTC)),
-            '{"type":"approval","id":1,"call_id":"c","name":"f","arguments":{},"expires_at":"2026-01-02T00:00:00Z"}',
+            '{"type":"approval","id":1,"call_id":"c","name":"f","arguments":{},"expires_at":"2026-01-02T00:00:00Z",'
+            '"hint":"","payload":null}',
         ),
         (
             TurnDone(1, 2),
             '{"type":"done","id":1,"turn":2,"status":"done","usage":{"input_tokens":0,"output_tokens":0,'
-            '"cached_tokens":0,"model_calls":0,"cost_usd":null,"thought_tokens":0},"finish_reason":"","output":null}',
+            '"cached_tokens":0,"model_calls":0,"cost_usd":null,"thought_tokens":0,"cache_write_tokens":0},'
+            '"finish_reason":"","output":null}',
         ),
         (
             InputNeeded(1, "c", "How many?", {"type": "integer"}, None, "flow", "flow@1/ask@1"),

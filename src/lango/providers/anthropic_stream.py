@@ -158,5 +158,6 @@ def _usage(usage: Any) -> UsageDelta:
         input_tokens=total,
         output_tokens=usage.output_tokens,
         cached_tokens=read,
+        cache_write_tokens=written,
         thought_tokens=getattr(details, "thinking_tokens", None),
     )

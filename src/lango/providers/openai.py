@@ -251,6 +251,7 @@ def _usage(usage: "CompletionUsage") -> UsageDelta:
         input_tokens=usage.prompt_tokens,
         output_tokens=usage.completion_tokens,
         cached_tokens=prompt.cached_tokens if prompt else None,
+        cache_write_tokens=getattr(prompt, "cache_write_tokens", None),
         thought_tokens=completion.reasoning_tokens if completion else None,
     )
 

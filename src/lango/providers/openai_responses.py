@@ -270,6 +270,7 @@ def _usage(response: "Response") -> list[Delta]:
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cached_tokens=cached.cached_tokens if cached else None,  # pyright: ignore[reportUnnecessaryComparison]
+            cache_write_tokens=getattr(cached, "cache_write_tokens", None),
             thought_tokens=thought.reasoning_tokens if thought else None,  # pyright: ignore[reportUnnecessaryComparison]
         )
     ]

@@ -85,6 +85,7 @@ class UsageDelta(Struct, frozen=True):
     output_tokens: int | None = None
     cached_tokens: int | None = None
     thought_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 FinishReason = Literal["stop", "length", "tool_calls", "safety", "error"]

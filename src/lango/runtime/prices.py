@@ -25,6 +25,7 @@ def cost_usd(usage_by_model: Mapping[str, Usage]) -> float | None:
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cache_read_tokens=usage.cached_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
         )
         try:
             total += float(calc_price(priced, model_ref=model).total_price)

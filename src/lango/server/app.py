@@ -134,7 +134,7 @@ def create_app(settings: Settings, runtime: Runtime | Sequence[Runtime] | None =
             allow_origins=settings.server.allowed_origins,
             allow_methods=["GET", "POST", "PATCH", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Session-Id"],
-            expose_headers=["Retry-After", "X-Session-Id"],
+            expose_headers=["Retry-After", "X-Session-Id", errors.REQUEST_ID],
         )
     if is_tracing() or traces_endpoint(settings.telemetry):
         app.add_middleware(TracingMiddleware)

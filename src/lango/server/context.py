@@ -49,16 +49,6 @@ class ServerContext:
             session = await self.get_session(caller, session_id)
         return session
 
-    async def check_may_write(self, caller: Caller, session_id: str) -> None:
-        """Raise unless the caller may send a message to a session now.
-
-        With one user, a message to a new id creates a session, as in Python. With more, an id of another user and an
-        unused one must get the same response.
-        """
-        await self.authenticator.check_token_quota(caller)
-        if not self.authenticator.is_single_user:
-            await self.get_session(caller, session_id)
-
     async def load_files(
         self, caller: Caller, session_id: str, files: Iterable[Attachment | ArtifactFile]
     ) -> list[Attachment]:

@@ -48,6 +48,7 @@ STATUS_BY_ERROR: tuple[tuple[type[errors.LangoError], int], ...] = (  # the firs
     (errors.BudgetTooSmall, 400),  # the message is too long: a retry does not help
     (errors.Stopping, 503),
     (errors.StoreUnavailable, 503),
+    (errors.ProviderRateLimited, 429),
     (errors.ProviderUnavailable, 503),
     (errors.ProviderAuthError, 500),  # these two are for who runs the server to fix
     (errors.UnknownModel, 500),
@@ -60,6 +61,8 @@ STATUS_BY_ERROR: tuple[tuple[type[errors.LangoError], int], ...] = (  # the firs
 )
 _TYPE_BY_STATUS = {400: "BadRequest", 404: "NotFound", 405: "MethodNotAllowed", 413: "TooLarge"}
 _RETRY_AFTER_S = 1.0
+REQUEST_ID = "X-Request-Id"
+"""The header of every response that names its request, as the server's log does."""
 _MAX_PROBLEMS = 10
 
 
@@ -108,14 +111,16 @@ def to_api_error(error: Exception) -> ApiError:
 
 def turn_api_error(event: TurnError) -> ApiError:
     """Return the error response to a turn that failed after it was accepted."""
-    return _lango_api_error(errors.error_type(event.error) or errors.TurnFailed, event.error, event.message)
+    kind = errors.error_type(event.error) or errors.TurnFailed
+    return _lango_api_error(kind, event.error, event.message, event.retry_after_s)
 
 
 def _lango_api_error(
     kind: type[errors.LangoError], name: str, message: str, retry_after_s: float | None = None
 ) -> ApiError:
     status = status_of(kind)
-    return ApiError(status, name, message, retry_after_s=(retry_after_s or _RETRY_AFTER_S) if status == 503 else None)
+    wait_s = (retry_after_s or _RETRY_AFTER_S) if status in (429, 503) else None
+    return ApiError(status, name, message, retry_after_s=wait_s)
 
 
 def describe_problems(problems: Sequence[Mapping[str, object]]) -> str:
@@ -148,12 +153,13 @@ def to_response(error: Exception) -> Response:
 def log_server_fault(request: Request, error: Exception) -> None:
     """Log an exception whose status is 500."""
     if to_api_error(error).status == 500:
-        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        _log.error("%s %s failed (%s)", request.method, request.url.path, request.state.request_id, exc_info=error)
 
 
 async def _handle(request: Request, error: Exception) -> Response:
     log_server_fault(request, error)
     response = to_response(error)
+    response.headers.setdefault(REQUEST_ID, request.state.request_id)  # Starlette answers 500 outside of all middleware
     if response.status_code == 405:  # Starlette names the methods of one route only
         response.headers["Allow"] = ", ".join(_allowed_methods(request))
     return response

@@ -98,7 +98,8 @@ class RunningTurn(Struct, eq=False):
         """Emit the error that the turn ends with; not if another process goes on with it."""
         self.error = to_lango_error(error)
         if not isinstance(self.error, TurnReleased):
-            self.emit(TurnError(self.next_id(), type(self.error).__name__, str(self.error)))
+            wait_s: float | None = getattr(self.error, "retry_after_s", None)
+            self.emit(TurnError(self.next_id(), type(self.error).__name__, str(self.error), retry_after_s=wait_s))
 
     def stop(self, why: LangoError) -> None:
         """Stop the turn, once: a second cancellation would interrupt the cleanup of the first."""

@@ -114,7 +114,7 @@ async def test_anthropic_thinking_comes_and_goes_back_unchanged() -> None:
         assert reply.thoughts[0] == Thought("I should look.\n", Signature("anthropic", CLAUDE, b"c2ln"))
         assert reply.thoughts[1] == Thought("", Signature("anthropic", CLAUDE, b"redacted:ZGF0YQ=="))
         assert [(call.id, call.input) for call in reply.calls] == [("toolu_1", {"cmd": "ls"}), ("toolu_2", {})]
-        assert reply.usage == UsageDelta(17, 9, 5)
+        assert reply.usage == UsageDelta(17, 9, 5, cache_write_tokens=2)
         assert reply.finish == Finish("tool_calls", "tool_use", model=CLAUDE)
 
         await collect(provider, CLAUDE, USER, *turn(reply))

@@ -49,7 +49,7 @@ async def test_the_request_and_the_events_of_the_response_are_kept(kind: Any, an
     assert log.exchanges
     refused, answered = log.exchanges
     assert (refused.status, answered.status, answered.error) == (429, 200, "")
-    assert "ProviderUnavailable" in refused.error
+    assert "ProviderRateLimited" in refused.error
     assert b"slow down" in refused.response
     assert refused.url.startswith(server.url)
     for exchange in (refused, answered):

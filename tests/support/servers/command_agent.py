@@ -172,7 +172,7 @@ def _deltas(words: list[str]) -> Iterator[Delta]:
             yield ThoughtDelta("hm, ")
             yield ThoughtDelta("well")
             yield TextDelta("thought")
-            yield UsageDelta(thought_tokens=3)
+            yield UsageDelta(thought_tokens=3, cache_write_tokens=2)
         case ["fail"]:
             raise ProviderRejected("the provider does not want to", provider="obedient", status=400)
         case _:

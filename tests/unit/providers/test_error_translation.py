@@ -18,6 +18,7 @@ from lango.errors import (
     ProviderAuthError,
     ProviderError,
     ProviderProtocolError,
+    ProviderRateLimited,
     ProviderRejected,
     ProviderTimeout,
     ProviderUnavailable,
@@ -96,7 +97,7 @@ EXPECTED: dict[str, type[ProviderError]] = {
     "UnsupportedFunctionError": ProviderProtocolError,
     "FunctionInvocationError": ProviderProtocolError,
 }
-STATUSES = {401: ProviderAuthError, 422: ProviderRejected, 429: ProviderUnavailable, 500: ProviderUnavailable}
+STATUSES = {401: ProviderAuthError, 422: ProviderRejected, 429: ProviderRateLimited, 500: ProviderUnavailable}
 UNUSED = {"InvalidWebhookSignatureError"}  # a ValueError that only a check of webhooks raises
 
 ALL = [
@@ -176,7 +177,7 @@ def test_a_chunk_of_the_wrong_shape_is_a_protocol_error_only_while_streaming() -
         (404, "404 page not found", "", ProviderRejected),
         (408, "slow", "", ProviderUnavailable),
         (413, "too large", "", ProviderRejected),
-        (429, "slow down", "", ProviderUnavailable),
+        (429, "slow down", "", ProviderRateLimited),
         (500, "oops", "", ProviderUnavailable),
         (503, "busy", "", ProviderUnavailable),
         (529, "overloaded", "overloaded_error", ProviderUnavailable),
@@ -214,7 +215,7 @@ def test_retry_after_in_every_form() -> None:
 def test_geminis_retry_delay_is_read_from_its_details() -> None:
     body = {"error": {"code": 429, "message": "quota", "details": [{"@type": "RetryInfo", "retryDelay": "34s"}]}}
     error = our_gemini.translate(gemini_errors.ClientError(429, body), EXCHANGE)
-    assert isinstance(error, ProviderUnavailable)
+    assert isinstance(error, ProviderRateLimited)
     assert error.retry_after_s == 34
 
 

@@ -1,10 +1,12 @@
 """Convert a provider's reply to ADK responses, and answer malformed calls."""
 
 from collections.abc import Container, Mapping
+from typing import Self
 
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from msgspec.structs import replace
+from pydantic import PrivateAttr
 
 from lango.adk.model.call_checks import allowed_name, unique_call_id
 from lango.adk.model.content import signature_to_bytes
@@ -45,18 +47,34 @@ def _signature_bytes(signature: Signature | None) -> bytes | None:
     return None if signature is None else signature_to_bytes(signature)
 
 
+class CountedUsage(types.GenerateContentResponseUsageMetadata):
+    """Usage with what ADK's metadata has no field for; it is not stored with the event."""
+
+    _cache_write_tokens: int = PrivateAttr(default=0)
+
+    @property
+    def cache_write_tokens(self) -> int:
+        """How many of the input tokens were written to the provider's cache."""
+        return self._cache_write_tokens
+
+    @classmethod
+    def of(cls, usage: UsageDelta) -> Self:
+        """Convert what a provider counted."""
+        output = None if usage.output_tokens is None else usage.output_tokens - (usage.thought_tokens or 0)
+        made = cls(
+            prompt_token_count=usage.input_tokens,
+            candidates_token_count=output,
+            thoughts_token_count=usage.thought_tokens,
+            cached_content_token_count=usage.cached_tokens,
+            total_token_count=(usage.input_tokens or 0) + (usage.output_tokens or 0),
+        )
+        made._cache_write_tokens = usage.cache_write_tokens or 0
+        return made
+
+
 def usage_to_metadata(usage: UsageDelta) -> types.GenerateContentResponseUsageMetadata | None:
     """Convert usage to ADK's metadata, which counts thoughts separately; None if the provider reported nothing."""
-    if usage == UsageDelta():
-        return None
-    output = None if usage.output_tokens is None else usage.output_tokens - (usage.thought_tokens or 0)
-    return types.GenerateContentResponseUsageMetadata(
-        prompt_token_count=usage.input_tokens,
-        candidates_token_count=output,
-        thoughts_token_count=usage.thought_tokens,
-        cached_content_token_count=usage.cached_tokens,
-        total_token_count=(usage.input_tokens or 0) + (usage.output_tokens or 0),
-    )
+    return None if usage == UsageDelta() else CountedUsage.of(usage)
 
 
 def partial_response(delta: Delta) -> LlmResponse | None:

@@ -7,6 +7,7 @@ from typing import Any
 from google.genai import types
 from msgspec import Struct, field, structs
 
+from lango.adk.model.responses import CountedUsage
 from lango.events import Usage
 from lango.providers.call_log import CallLog
 
@@ -24,6 +25,7 @@ def usage_of_response(counted: types.GenerateContentResponseUsageMetadata | None
         (counted.candidates_token_count or 0) + thoughts,
         counted.cached_content_token_count or 0,
         thought_tokens=thoughts,
+        cache_write_tokens=counted.cache_write_tokens if isinstance(counted, CountedUsage) else 0,
     )
 
 

@@ -18,6 +18,7 @@ from lango.errors import (
     ProviderAuthError,
     ProviderError,
     ProviderProtocolError,
+    ProviderRateLimited,
     ProviderRejected,
     ProviderTimeout,
     ProviderUnavailable,
@@ -27,17 +28,15 @@ from lango.errors import (
 _MAX_MESSAGE_CHARACTERS = 500  # enough of an HTML error page
 
 _AUTH_KINDS = frozenset({"authentication_error", "permission_error", "invalid_api_key", "API_KEY_INVALID"})
+_RATE_LIMIT_KINDS = frozenset({"rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED"})
 _RETRYABLE_KINDS = frozenset(
     {
         "api_error",
         "overloaded_error",
-        "rate_limit_error",
-        "rate_limit_exceeded",
         "server_error",
         "server_overloaded",
         "slow_down",
         "timeout_error",
-        "RESOURCE_EXHAUSTED",
         "UNAVAILABLE",
         "INTERNAL",
         "DEADLINE_EXCEEDED",
@@ -100,7 +99,9 @@ def error_from_status(
         return ProviderAuthError(text, **about)
     if _is_unknown_model(status, message, kind):
         return unknown_model_error(exchange, text, status)
-    if kind in _RETRYABLE_KINDS or status in (408, 409, 425, 429) or (status or 0) >= 500:
+    if status == 429 or kind in _RATE_LIMIT_KINDS:
+        return ProviderRateLimited(text, retry_after_s=retry_after_s, **about)
+    if kind in _RETRYABLE_KINDS or status in (408, 409, 425) or (status or 0) >= 500:
         return ProviderUnavailable(text, retry_after_s=retry_after_s, **about)
     return ProviderRejected(text, **about)
 

@@ -200,6 +200,7 @@ class TurnRunner:
                 "model_calls": usage.model_calls,
                 "cost_usd": usage.cost_usd,
                 "thoughts": usage.thought_tokens,
+                "cache_writes": usage.cache_write_tokens,
             },
             "calls": running.model_calls(),
             "invocations": state.invocation_ids,
@@ -210,6 +211,8 @@ class TurnRunner:
                 extra["done"]["output"] = state.output
         else:
             extra["error"] = {"type": type(error).__name__, "message": str(error)}
+            if (wait_s := getattr(error, "retry_after_s", None)) is not None:
+                extra["error"]["retry_after_s"] = wait_s
 
         def write() -> Coroutine[Any, Any, bool]:
             return self._store.end_turn(running.session.name, running.turn, outcome, extra)

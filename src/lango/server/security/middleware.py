@@ -7,6 +7,7 @@ or send JSON without a preflight request.
 import asyncio
 import re
 import time
+import uuid
 
 from msgspec import Struct
 from starlette.datastructures import Headers, MutableHeaders
@@ -15,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lango.config import ServerSettings
 from lango.json_input import TooManyValues, ValueCounter
-from lango.server.errors import ApiError, to_response
+from lango.server.errors import REQUEST_ID, ApiError, to_response
 from lango.server.security.connections import FOR_HEALTH_CHECKS, HEALTH_PATHS
 from lango.server.security.hosts import host_and_port_of_origin, host_of, is_loopback
 from lango.server.security.unfinished_bodies import UnfinishedBodies
@@ -68,6 +69,9 @@ class RequestGuard:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        request_id = f"req_{uuid.uuid4().hex}"  # of this server alone: a client's may be made to confuse a log
+        scope.setdefault("state", {})["request_id"] = request_id
+        send = _HeadersSend(send, request_id) if scope["type"] == "http" else send
         try:
             self._check(scope, Headers(scope=scope))
         except ApiError as refused:
@@ -79,7 +83,7 @@ class RequestGuard:
             limit = self._body_limit(scope)
             bounded = _BoundedReceive(receive, scope, limit, self._body_timeout_s, self._unfinished)
             try:
-                await self._app(scope, bounded, _SecurityHeadersSend(send))
+                await self._app(scope, bounded, send)
             finally:
                 bounded.release()
 
@@ -202,16 +206,17 @@ class _BoundedReceive:
         self._counted = self._counted[0], 0
 
 
-class _SecurityHeadersSend:
-    """Adds security headers to every response."""
+class _HeadersSend:
+    """Adds security headers and the id of the request to every response."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
+        self._headers = _SECURITY_HEADERS | {REQUEST_ID: request_id}
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            for name, value in _SECURITY_HEADERS.items():
+            for name, value in self._headers.items():
                 headers.setdefault(name, value)
         await self._send(message)
 
@@ -221,4 +226,4 @@ async def _send_refusal(refused: ApiError, scope: Scope, receive: Receive, send:
         await receive()
         await send({"type": "websocket.close", "code": 1008, "reason": str(refused)[:120]})  # before accept: HTTP 403
     else:
-        await to_response(refused)(scope, receive, _SecurityHeadersSend(send))
+        await to_response(refused)(scope, receive, send)

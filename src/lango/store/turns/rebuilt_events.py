@@ -82,6 +82,7 @@ def final_event(turn: int, record: turns.TurnRecord, event_id: int) -> TurnDone 
         used: Mapping[str, Any] = record.extra.get("usage") or {}
         spent = [used.get(name, 0) for name in ("input", "output", "cached", "model_calls")]
         usage = Usage(*spent, cost_usd=used.get("cost_usd"), thought_tokens=used.get("thoughts", 0))
+        usage = replace(usage, cache_write_tokens=used.get("cache_writes", 0))
         ended: Mapping[str, Any] = record.extra.get("done") or {}
         status, reason = ended.get("status", "done"), ended.get("finish_reason", "")
         return TurnDone(event_id, turn, status, usage, reason, ended.get("output"))
@@ -96,8 +97,13 @@ def _error(status: str, extra: Mapping[str, Any], event_id: int, *, has_run: boo
         error, message = "TurnCancelled", "the turn was stopped"
     else:
         error, message = "TurnFailed", "the process that ran this turn is gone: what is stored stays; send it again"
-    failed: Mapping[str, str] = extra.get("error") or {}
-    return TurnError(event_id, failed.get("type", error), failed.get("message", message))
+    failed: Mapping[str, Any] = extra.get("error") or {}
+    return TurnError(
+        event_id,
+        failed.get("type", error),
+        failed.get("message", message),
+        retry_after_s=failed.get("retry_after_s"),
+    )
 
 
 def read_turn_errors(session: SessionRecord, first_seq: int, last_seq: int) -> Operation[dict[int, TurnError]]:

@@ -84,7 +84,7 @@ async def send_message(
     session_id: SessionIdPath, new: NewMessage, caller: CurrentCaller, context: Context, key: IdempotencyKey = None
 ) -> EventStreamResponse:
     """Send a message and follow its turn. The same Idempotency-Key with the same message gives the same turn."""
-    await context.check_may_write(caller, session_id)
+    await context.authenticator.check_token_quota(caller)
     files = await context.load_files(caller, session_id, new.files)
     turn = await context.turns.submit(caller, session_id, SubmittedMessage(new.text, files, request=TurnRequest(key)))
     return context.event_response(context.turns.follow(turn))

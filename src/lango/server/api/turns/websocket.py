@@ -148,7 +148,7 @@ class _TurnSocket(SocketConnection):
         context = await self._context.agents.of_session(caller, message.session, preferred=self._context)
         match message:
             case SendMessage():
-                await context.check_may_write(caller, message.session)
+                await context.authenticator.check_token_quota(caller)
                 files = await context.load_files(caller, message.session, message.files)
                 turn = await context.turns.submit(
                     caller,

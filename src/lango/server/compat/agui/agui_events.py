@@ -306,5 +306,6 @@ def _usage(used: events.Usage) -> agui.TokenUsage:
         output_tokens=used.output_tokens,
         total_tokens=used.input_tokens + used.output_tokens,
         cached_input_tokens=used.cached_tokens,
+        cache_write_input_tokens=used.cache_write_tokens,
         reasoning_tokens=used.thought_tokens,
     )

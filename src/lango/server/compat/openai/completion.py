@@ -91,12 +91,13 @@ class Completion:
             return JsonResponse(openai_error_body(api_error), api_error.status, {**api_error.headers, **headers})
 
     async def _whole_body(self) -> dict[str, Any]:
-        visible: list[_Visible] = []
+        visible: list[_Visible | events.ThoughtDelta] = []
         async with aclosing(self._context.turns.follow(self._turn)) as items:
             async for item in items:
                 match item and item.event:
                     case (
                         events.TextDelta()
+                        | events.ThoughtDelta()
                         | events.ApprovalNeeded()
                         | events.InputNeeded()
                         | events.CredentialNeeded() as event
@@ -116,7 +117,6 @@ class Completion:
                         None
                         | events.Accepted()
                         | events.Queued()
-                        | events.ThoughtDelta()
                         | events.TurnError()
                         | events.Resumed()
                         | events.NodeProgress()
@@ -150,6 +150,8 @@ class Completion:
             case events.ToolStart() | events.ToolEnd():
                 if executed := self._tool_calls.add(event):
                     yield self._chunk({"executed_tools": executed})
+            case events.ThoughtDelta():
+                yield self._chunk({"reasoning_content": event.text})
             case events.TurnError(fatal=True):
                 yield encode_error(turn_api_error(event))
             case events.TurnDone():
@@ -157,7 +159,6 @@ class Completion:
             case (
                 events.Accepted()
                 | events.TextDelta()
-                | events.ThoughtDelta()
                 | events.TurnError()
                 | events.Resumed()
                 | events.TextWithdrawn()
@@ -184,14 +185,17 @@ class Completion:
             yield _frame(self._head | kind | {"choices": [], "usage": _usage(done.usage)})
         yield "data: [DONE]\n\n"
 
-    def _body(self, visible: list[_Visible], done: events.TurnDone) -> dict[str, Any]:
+    def _body(self, visible: list[_Visible | events.ThoughtDelta], done: events.TurnDone) -> dict[str, Any]:
+        thoughts = [shown.text for shown in visible if isinstance(shown, events.ThoughtDelta)]
         speakers = Speakers(self._root_name)
         for shown in visible:
-            speakers.add(shown)
+            if not isinstance(shown, events.ThoughtDelta):
+                speakers.add(shown)
         text = join_texts((speaker, self._visible_text(shown)) for speaker, shown in speakers.spoken)
         calls, executed = self._tool_calls.client_calls, self._tool_calls.executed
         content = text or (None if calls else "")
         message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+        message |= {"reasoning_content": "".join(thoughts)} if thoughts else {}
         message |= {"executed_tools": executed} if executed else {}
         message |= {"speakers": speakers.named} if speakers.named else {}
         message |= {"tool_calls": calls} if calls else {}
@@ -286,6 +290,9 @@ def _usage(used: events.Usage) -> dict[str, Any]:
         "prompt_tokens": used.input_tokens,
         "completion_tokens": used.output_tokens,
         "total_tokens": used.input_tokens + used.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": used.cached_tokens},
+        "prompt_tokens_details": {
+            "cached_tokens": used.cached_tokens,
+            "cache_write_tokens": used.cache_write_tokens,
+        },
         "completion_tokens_details": {"reasoning_tokens": used.thought_tokens},
     }

@@ -124,11 +124,10 @@ async def create_completion(
     request_body.check_supported()
     tools, options = await request_body.read_turn(context.settings.server)
     turn_request = TurnRequest(key, tools, options)
+    await context.authenticator.check_token_quota(caller)
     if session_id is not None:
-        await context.check_may_write(caller, session_id)
         turn = await submit_to_named_session(context, caller, session_id, request_body, turn_request)
     else:
-        await context.authenticator.check_token_quota(caller)
         conversation = named_conversation(request_body, request.headers)
         if conversation and not conversation.has_several_sessions:
             session_id = conversation.session_id

@@ -71,7 +71,6 @@ async def _submit(
         await context.get_session(caller, body.conversation_id)
         return await submit_to_session(context, caller, body.conversation_id, read, request)
     if session_id is not None:
-        await context.check_may_write(caller, session_id)
         return await submit_to_session(context, caller, session_id, read, request)
     return await submit_history(context, caller, read, request)
 

@@ -230,7 +230,10 @@ def response_usage(used: Usage) -> dict[str, Any]:
     """Return usage as a response has it."""
     return {
         "input_tokens": used.input_tokens,
-        "input_tokens_details": {"cached_tokens": used.cached_tokens},
+        "input_tokens_details": {
+            "cached_tokens": used.cached_tokens,
+            "cache_write_tokens": used.cache_write_tokens,
+        },
         "output_tokens": used.output_tokens,
         "output_tokens_details": {"reasoning_tokens": used.thought_tokens},
         "total_tokens": used.input_tokens + used.output_tokens,
