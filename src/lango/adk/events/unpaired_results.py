@@ -42,31 +42,44 @@ def _quote(result: types.FunctionResponse | None) -> str:
 def events_for_requests(events: Sequence[Event]) -> list[Event]:
     """Return events with roles, in which each result that ADK would drop from its requests is quoted.
 
-    A long-running tool has several results, and a call that waits for approval has one that says so. ADK sends the last
-    of these, so they stay as they are.
+    ADK finds no call in an event that also has results: such an event becomes two. A long-running tool has several
+    results, and a call that waits for approval has one that says so. ADK sends the last of these, so they stay as they
+    are.
     """
     prepared: list[Event] = []
     made: dict[str, int] = {}  # by call id: the newest event that makes such a call
-    answers: dict[tuple[str, int], int] = {}  # by call id and the event that makes the call: the event that answers it
+    answered: set[tuple[str, int]] = set()  # the call id and the event that makes the call
     updated: set[str] | None = None
-    for at, event in enumerate(events):
+    pieces = [piece for event in events for piece in _calls_then_results(_with_role(event))]
+    for at, event in enumerate(pieces):
         parts = (event.content and event.content.parts) or ()
         unpaired: list[types.Part] = []
         for part in parts:
+            if part.function_call and part.function_call.id:
+                made[part.function_call.id] = at
             if part.function_response is None:
                 continue
             call_id = part.function_response.id or ""
             owner = made.get(call_id)
-            is_second = owner is not None and answers.setdefault((call_id, owner), at) != at
+            is_second = owner is not None and (call_id, owner) in answered
             if is_second and updated is None:
                 updated = _calls_with_updates(events)
             if owner is None or (is_second and call_id not in (updated or ())):
                 unpaired.append(part)
-        for part in parts:
-            if part.function_call and part.function_call.id:
-                made[part.function_call.id] = at
-        prepared += _split_event(_with_role(event), unpaired) if unpaired else [_with_role(event)]
+            elif not is_second:
+                answered.add((call_id, owner))
+        prepared += _split_event(event, unpaired) if unpaired else [event]
     return prepared
+
+
+def _calls_then_results(event: Event) -> list[Event]:
+    """Split an event with calls and results into one with its calls and its other parts, and one with its results."""
+    parts = (event.content and event.content.parts) or ()
+    results = [part for part in parts if part.function_response]
+    if not results or not any(part.function_call for part in parts):
+        return [event]
+    others = [part for part in parts if not part.function_response]
+    return [_with_parts(event, others), _with_parts(event, results)]
 
 
 def _with_role(event: Event) -> Event:
@@ -94,5 +107,10 @@ def _split_event(event: Event, unpaired: list[types.Part]) -> list[Event]:
     assert event.content
     found = {id(part) for part in unpaired}
     others = [part for part in event.content.parts or () if id(part) not in found]
-    rest = [event.model_copy(update={"content": event.content.model_copy(update={"parts": others})})] if others else []
+    rest = [_with_parts(event, others)] if others else []
     return [*rest, event.model_copy(update={"content": UnpairedContent.of(unpaired)})]
+
+
+def _with_parts(event: Event, parts: list[types.Part]) -> Event:
+    assert event.content
+    return event.model_copy(update={"content": event.content.model_copy(update={"parts": parts})})

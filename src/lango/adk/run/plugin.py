@@ -63,6 +63,7 @@ from lango.adk.run.turn_limits import (
 from lango.adk.run.turn_state import TurnState, current_state
 from lango.adk.services.artifact_references import load_references
 from lango.adk.services.request_context import LoadSummary, current_step, last_load, warn_left_out
+from lango.adk.services.stored_session import prepare_for_requests
 from lango.errors import ClientToolRefused, ModelOptionsRefused, TurnLimit
 from lango.events import ToolStart
 from lango.failure_log import log_failure
@@ -78,10 +79,11 @@ class RuntimePlugin(BasePlugin):
 
     @override
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Prepare the message of the user for the run."""
+        """Prepare the message of the user for the run, and the loaded events for the requests of the run."""
         state = current_state()
         if state is not None and invocation_context.session.id == state.session_id:
             await prepare_user_message(state, invocation_context)
+            prepare_for_requests(invocation_context.session)  # ADK appends no message, so the service does not
 
     @override
     async def before_model_callback(
