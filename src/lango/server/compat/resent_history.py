@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.messages import Message
-from lango.server.compat.client_view import VisibleMessage, visible_stored, visible_user_message
+from lango.server.compat.client_view import visible_stored, visible_user_message
+from lango.server.compat.edited_history import COMPARED_MESSAGES, ends_with
 from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
 from lango.server.context import ServerContext
 from lango.server.errors import ApiError
@@ -34,7 +35,6 @@ _RECENT_MESSAGES = 50  # a call that waits, or was just answered, is one of the 
 
 MAX_NEW_MESSAGES = 100
 """How many messages of the user may follow the last answer in one request."""
-_COMPARED_MESSAGES = 200
 
 
 class CallsInMessage(Struct, frozen=True):
@@ -168,7 +168,7 @@ async def _unstored_messages(
     session = await context.store.read(find_session, SessionId(context.runtime.app_name, caller.user_id, session_id))
     if session is None:
         return user_messages[first:-1]
-    page = await context.store.read(read_message_page, session, limit=_COMPARED_MESSAGES)
+    page = await context.store.read(read_message_page, session, limit=COMPARED_MESSAGES)
     queued = await context.store.read(read_queued_messages, session.key)
     stored = [visible_stored(message).message for message in (*page, *(entry.message for entry in queued))]
     stored_views = [message for message in stored if message.role == "user"]
@@ -176,14 +176,8 @@ async def _unstored_messages(
         visible_user_message(message, map(file_fingerprint, attachments_of_message(message)))
         for message in user_messages
     ]
-    is_complete = len(page) < _COMPARED_MESSAGES
+    is_complete = len(page) < COMPARED_MESSAGES
     for held in range(len(user_messages) - 1, first, -1):
-        if _ends_with(sent[:held], stored_views, is_complete=is_complete):
+        if ends_with(sent[:held], stored_views, is_complete=is_complete):
             return user_messages[held:-1]
     return user_messages[first:-1]
-
-
-def _ends_with(sent: Sequence[VisibleMessage], known: Sequence[VisibleMessage], *, is_complete: bool) -> bool:
-    """Whether the stored messages end like the sent ones; with `is_complete`, `known` are all stored messages."""
-    count = min(len(sent), len(known))
-    return bool(count) and not (is_complete and len(sent) > len(known)) and sent[-count:] == known[-count:]

@@ -16,6 +16,12 @@ from lango.store.turns.queue import read_queued_messages
 from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, TurnRecord, read_turn_messages
 
 _PAGE = 100
+_RECENT_TURNS = 200
+_BY_KEY_PREFIX = f"""
+SELECT recent.first_seq FROM (
+    SELECT turn, first_seq, idempotency_key FROM turns WHERE session_key = $1 ORDER BY turn DESC LIMIT {_RECENT_TURNS}
+) recent WHERE substr(recent.idempotency_key, 1, $2) = $3 ORDER BY recent.turn DESC LIMIT 1
+"""  # noqa: S608 - constants
 _BY_KEY = """
 SELECT s.session_key, t.turn, t.digest FROM sessions s
 JOIN turns t ON t.session_key = s.session_key AND t.idempotency_key = $1
@@ -44,6 +50,12 @@ def find_key_of_session(key: int, idempotency_key: str) -> Operation[StoredKey |
     """Find the turn of an idempotency key that holds in a session."""
     rows = yield BY_IDEMPOTENCY_KEY, (key, idempotency_key)
     return StoredKey(key, rows[0][0], rows[0][3]) if rows else None
+
+
+def find_message_of_key(key: int, prefix: str) -> Operation[int | None]:
+    """Return the message of the newest recent turn whose idempotency key begins with this, or None."""
+    rows = yield _BY_KEY_PREFIX, (key, len(prefix), prefix)
+    return rows[0][0] if rows else None
 
 
 def find_key_of_user(app_name: str, user_id: str, idempotency_key: str) -> Operation[StoredKey | None]:

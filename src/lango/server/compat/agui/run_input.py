@@ -1,18 +1,22 @@
 """Parse an AG-UI run and submit its message, answers or tool results as turns. Imports `ag_ui`, which is optional.
 
 A client sends the whole conversation each time. Only its end is new: the user's messages since the last answer, or
-results of the client's tools. Some clients do not start a run for each result, so earlier results are used, too.
+results of the client's tools. Some clients do not start a run for each result, so earlier results are used, too. If an
+earlier message is edited, or the last one is sent again, the session continues from there. System and developer
+messages and the context of a run are instructions of the client for its turns, and no part of the session.
 
 A user's message may have files: media parts whose source holds the bytes, and the `binary` parts of versions before
 1.0. Nothing is fetched.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, takewhile
 from typing import Any, cast
 
 import msgspec
 from ag_ui import core as agui
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import TypeAdapter, ValidationError
 
 from lango.errors import GrantRefused
@@ -21,6 +25,8 @@ from lango.history.pairing import parse_result_text
 from lango.messages import Attachment
 from lango.messages import Message as LangoMessage
 from lango.server.compat.agui.run_state import changed_keys, read_client_state, store_state
+from lango.server.compat.client_instructions import client_instruction
+from lango.server.compat.edited_history import apply_edit
 from lango.server.compat.inline_files import (
     attachments_of_message,
     file_fingerprint,
@@ -49,19 +55,22 @@ from lango.store.tool_calls.client_calls import read_client_calls
 from lango.store.tool_calls.credential_requests import read_credential_requests
 from lango.store.tool_calls.input_requests import read_input_requests
 from lango.store.tool_calls.long_running import read_awaited_results
+from lango.store.turns.client_requests import find_message_of_key
 from lango.store.turns.turns import find_by_idempotency_key
 from lango.threads import run_in_thread
-from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
 from lango.turns.submissions import (
     SubmittedApproval,
     SubmittedCredential,
     SubmittedInput,
+    SubmittedMessage,
     SubmittedResults,
     TurnRequest,
 )
+from lango.turns.turn_input import ModelOptions
 
 _MAX_PROBLEMS = 10
+_KEY_PREFIX_LENGTH = len("agui-") + 32
 _MESSAGE: TypeAdapter[agui.Message] = TypeAdapter(agui.Message)
 
 
@@ -100,79 +109,138 @@ async def submit_run(
     session = await context.store.read(find_session, name)
     state_delta = await run_in_thread(changed_keys, sent, session)
     check_client_state(state_delta, context.runtime.app.credential_names)
-    return await _submit(context, caller, run_input, session, state_delta), state_delta
+    run = await _Run.read(context, run_input)
+    await context.authenticator.check_token_quota(caller)
+    if (repeated := await run.find(context, session)) is not None:
+        return [repeated], state_delta  # the state that came with it is stored
+    history = await run.apply_edit(context, caller, session)
+    if history is not None:  # the state is that before the edited message
+        session = await context.store.read(find_session, name)
+        state_delta = await run_in_thread(changed_keys, sent, session)
+    return await _submit(context, caller, run_input, run, session, state_delta, history), state_delta
+
+
+class _Run(Struct, frozen=True):
+    """What a run brings."""
+
+    messages: Sequence[agui.Message]
+    """The conversation: messages of the user and the agent, and results."""
+    request: TurnRequest
+    new: LangoMessage | None = None
+    """The new message of the user, or None if the run brings answers or results."""
+    key_prefix: str = ""
+    """How the idempotency keys of all runs begin whose new message has the same id."""
+
+    @classmethod
+    async def read(cls, context: ServerContext, run_input: agui.RunAgentInput) -> "_Run":
+        """Read a run. Raise `ApiError` or `ClientToolRefused` for one that cannot be used."""
+        tools = await read_client_tools([(one.name, one.description, one.parameters) for one in run_input.tools or ()])
+        instruction = client_instruction(_instructions(run_input), context.settings.server)
+        options = ModelOptions(instruction=instruction) if instruction else None
+        request = TurnRequest(client_tools=tools, options=options)
+        messages = [
+            message
+            for message in run_input.messages
+            if isinstance(message, agui.UserMessage | agui.AssistantMessage | agui.ToolMessage)
+        ]
+        last = messages[-1] if messages else None
+        if run_input.resume or isinstance(last, agui.ToolMessage):
+            return cls(messages, request)
+        new = _to_user_message(last, last=True) if isinstance(last, agui.UserMessage) else LangoMessage("user")
+        if not isinstance(last, agui.UserMessage) or not (new.content or new.media):
+            raise ApiError(
+                400,
+                "BadRequest",
+                "messages: the last message must be the user's, with a text or a file, or a client tool's result",
+            )
+        # a repeated run with the same content is the same turn
+        prefix = idempotency_key("agui", last.id)[:_KEY_PREFIX_LENGTH]
+        files = map(file_fingerprint, attachments_of_message(new))
+        key = idempotency_key(prefix, run_input.run_id, last.id, new.content, *files)
+        return cls(messages, replace(request, idempotency_key=key), new, prefix)
+
+    async def find(self, context: ServerContext, session: SessionRecord | None) -> TurnRef | None:
+        """Return the turn of the same run, if it was submitted before."""
+        key = self.request.idempotency_key
+        turn = await context.store.read(find_by_idempotency_key, session.key, key) if session and key else None
+        return TurnRef(session, turn) if session and turn else None
+
+    async def apply_edit(
+        self, context: ServerContext, caller: Caller, session: SessionRecord | None
+    ) -> Sequence[LangoMessage] | None:
+        """Rewind the session if the client edited its conversation; see `lango.server.compat.edited_history`."""
+        if session is None or self.new is None:
+            return None
+        sent_before = await context.store.read(find_message_of_key, session.key, self.key_prefix)
+        earlier = await run_in_thread(lambda: [_to_carried(message) for message in self.messages[:-1]])
+        sent = [*(message for message in earlier if message is not None), self.new]
+        return await apply_edit(context, caller, session, sent, sent_before)
 
 
 async def _submit(
     context: ServerContext,
     caller: Caller,
     run_input: agui.RunAgentInput,
+    run: _Run,
     session: SessionRecord | None,
     state_delta: Mapping[str, Any],
+    edited: Sequence[LangoMessage] | None,
 ) -> list[TurnRef]:
     """Submit the last message of a run, or its answers to interrupts of an earlier run."""
-    tools = await read_client_tools([(tool.name, tool.description, tool.parameters) for tool in run_input.tools or ()])
-    await context.authenticator.check_token_quota(caller)
-    thread_messages = [
-        message
-        for message in run_input.messages
-        if not isinstance(message, agui.ActivityMessage | agui.ReasoningMessage)
-    ]
     # in a thread: there may be thousands of results
-    calls = await run_in_thread(lambda: [_calls_in(message) for message in thread_messages])
+    calls = await run_in_thread(lambda: [_calls_in(message) for message in run.messages])
     results = collect_results(calls)
     if run_input.resume:
         await store_state(context, session, state_delta)
-        return await _submit_answers(context, caller, run_input, tools, results)
-    last = thread_messages[-1] if thread_messages else None
-    if isinstance(last, agui.ToolMessage):
-        new, request = calls_answered_at_end(calls), TurnRequest(client_tools=tools)
+        return await _submit_answers(context, caller, run_input, run.request, results)
+    thread_id = run_input.thread_id
+    if run.new is None:
+        new = calls_answered_at_end(calls)
         await store_state(context, session, state_delta)
-        return [await submit_results(context, caller, run_input.thread_id, results, new, request, run_input.run_id)]
-    user_message = _to_user_message(last, last=True) if isinstance(last, agui.UserMessage) else LangoMessage("user")
-    if not isinstance(last, agui.UserMessage) or not (user_message.content or user_message.media):
-        raise ApiError(
-            400,
-            "BadRequest",
-            "messages: the last message must be the user's, with a text or a file, or a client tool's result",
-        )
-    # a repeated run with the same content is the same turn
-    files = map(file_fingerprint, attachments_of_message(user_message))
-    key = idempotency_key("agui", run_input.run_id, last.id, user_message.content, *files)
-    if session and (turn := await context.store.read(find_by_idempotency_key, session.key, key)):
-        return [TurnRef(session, turn)]  # the state that came with it is stored
-    newest = sum(1 for _ in takewhile(lambda message: isinstance(message, agui.UserMessage), reversed(thread_messages)))
-    users = [
-        message for message in (thread_messages if newest > 1 else [last]) if isinstance(message, agui.UserMessage)
-    ]
-    read = [*map(_to_user_message, users[:-1]), user_message]
-    return [
-        await submit_user_messages(
-            context,
-            caller,
-            run_input.thread_id,
-            read,
-            newest,
-            results,
-            TurnRequest(key, tools),
-            state_delta,
-        )
-    ]
+        return [await submit_results(context, caller, thread_id, results, new, run.request, run_input.run_id)]
+    if edited is not None:
+        files = attachments_of_message(run.new)
+        message = SubmittedMessage(run.new.content, files, state_delta, {}, edited, run.request)
+        return [await context.turns.submit(caller, thread_id, message)]
+    newest = sum(1 for _ in takewhile(lambda message: isinstance(message, agui.UserMessage), reversed(run.messages)))
+    users = [message for message in run.messages[:-1] if newest > 1 and isinstance(message, agui.UserMessage)]
+    read = [*map(_to_user_message, users), run.new]
+    return [await submit_user_messages(context, caller, thread_id, read, newest, results, run.request, state_delta)]
+
+
+def _instructions(run_input: agui.RunAgentInput) -> Iterator[str]:
+    """Return the texts of a run's system and developer messages, and its context."""
+    for message in run_input.messages:
+        if isinstance(message, agui.SystemMessage | agui.DeveloperMessage):
+            yield message.content
+    for item in run_input.context or ():
+        if item.value.strip():
+            yield f"{item.description}:\n{item.value}" if item.description.strip() else item.value
+
+
+def _to_carried(message: agui.Message) -> LangoMessage | None:
+    """Return a message as it is carried to another place of a session: a text, and the user's files; else None."""
+    match message:
+        case agui.UserMessage():
+            return _to_user_message(message)
+        case agui.AssistantMessage() if message.content:
+            return LangoMessage("assistant", message.content)
+        case _:
+            return None
 
 
 async def _submit_answers(
-    context: ServerContext, caller: Caller, run_input: agui.RunAgentInput, tools: Sequence[Tool], results: Results
+    context: ServerContext, caller: Caller, run_input: agui.RunAgentInput, request: TurnRequest, results: Results
 ) -> list[TurnRef]:
     """Submit answers to requests for approval or input, after any results in the same run."""
     session = await context.get_session(caller, run_input.thread_id)
     open_calls = {waiting.call.id for waiting in await context.store.read(read_client_calls, session)}
     turns: list[TurnRef] = []
-    request = TurnRequest(client_tools=tools)
     if new := open_calls & results.keys():
         thread_id, run_id = run_input.thread_id, run_input.run_id
         turns.append(await submit_results(context, caller, thread_id, results, new, request, run_id))
-    inputs = {request.call_id for request in await context.store.read(read_input_requests, session)}
-    credentials = {request.call_id for request in await context.store.read(read_credential_requests, session)}
+    inputs = {asked.call_id for asked in await context.store.read(read_input_requests, session)}
+    credentials = {asked.call_id for asked in await context.store.read(read_credential_requests, session)}
     awaited = {call.call_id for call in await context.store.read(read_awaited_results, session)}
     for answer in run_input.resume or ():
         if answer.interrupt_id in credentials:
