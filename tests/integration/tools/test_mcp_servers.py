@@ -6,7 +6,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Generator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -184,22 +185,79 @@ async def test_a_server_that_does_not_start_is_named(opened: list[McpToolset]) -
         await toolset.get_tools()
 
 
-async def test_a_turn_without_its_mcp_server_names_it_and_the_next_turn_works(
-    tmp_path: Path, sqlite_url: str, caplog: pytest.LogCaptureFixture
+async def test_a_turn_runs_without_a_server_that_is_down_until_it_is_up(
+    tmp_path: Path, script: Path, sqlite_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """ADK alone would silently answer without the tools."""
-    script = tmp_path / "server.py"
-    settings = Settings(
-        store=StoreSettings(url=sqlite_url), mcp={"late": McpSettings(command=sys.executable, args=[str(script)])}
+    """ADK alone would answer without the tools, and without a word."""
+    late, asked = tmp_path / "late.py", tmp_path / "asked"
+    # it notes each attempt to start it
+    starting = f"open({str(asked)!r}, 'a').write('x'); exec(open({str(late)!r}).read())"
+    servers = {
+        "late": McpSettings(command=sys.executable, args=["-c", starting]),
+        "up": McpSettings(command=sys.executable, args=[str(script)], tools=["add"]),
+    }
+    settings = Settings.model_validate(
+        {"store": {"url": sqlite_url}, "mcp": servers, "tools": {"approval": "auto", "enabled": []}}
     )
-    provider = ScriptedProvider(["with tools"])
+    script_of_model = [ToolCall("c1", "add", {"a": 1, "b": 2}), "without late", "with late"]
+    provider = ScriptedProvider(script_of_model)
     async with open_runtime(settings, provider=provider) as runtime:
-        with caplog.at_level(logging.CRITICAL), pytest.raises(ConfigError, match=r"\[mcp\.late\]"):
-            await runtime.run("s", "hi")
-        assert provider.requests == []
-        script.write_text(SERVER)
-        assert await runtime.run("s", "hi") == "with tools"
-    assert "add" in [spec.name for spec in provider.requests[0].tools]
+        assert await runtime.run("s", "hi") == "without late"
+        first = provider.requests[:2]
+        attempts = asked.read_text()
+        assert [{spec.name for spec in request.tools} & {"add", "subtract"} for request in first] == [{"add"}] * 2
+        assert all("MCP servers are unavailable now: late" in request.system for request in first)
+        [warning] = [one.getMessage() for one in caplog.records if one.name == "lango.runtime"]
+        assert "[mcp.late]" in warning
+        late.write_text(SERVER.replace("def add", "def subtract").replace("a + b", "a - b"))
+        assert await runtime.run("s", "again") == "with late"
+        assert len(asked.read_text()) > len(attempts)
+    assert {"add", "subtract"} <= {spec.name for spec in provider.requests[2].tools}
+    assert "unavailable" not in provider.requests[2].system
+
+
+@contextmanager
+def over_socket(script: Path) -> Generator[dict[str, Any]]:
+    """Run a server over HTTP, on a socket that listens already."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        command = [sys.executable, str(script), str(listener.fileno())]
+        with subprocess.Popen(command, pass_fds=[listener.fileno()]) as process:
+            try:
+                yield {"url": f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"}
+            finally:
+                process.terminate()
+
+
+CHANGING = """
+from mcp.server.mcpserver import Context
+
+@server.tool()
+async def learn(ctx: Context) -> str:
+    '''Add a tool.'''
+    def learned() -> str:
+        '''Show what was learned.'''
+        return "it"
+    server.add_tool(learned)
+    await ctx.session.send_tool_list_changed()
+    return "ok"
+"""
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+async def test_a_change_of_the_tools_is_seen_by_the_next_model_call(
+    tmp_path: Path, sqlite_url: str, over_http: bool
+) -> None:
+    script = tmp_path / "changing.py"
+    script.write_text(SERVER.replace("if len(sys.argv) > 1:", CHANGING + "\nif len(sys.argv) > 1:"))
+    tools: dict[str, Any] = {"approval": "auto", "enabled": []}
+    provider = ScriptedProvider([ToolCall("c1", "learn", {}), ToolCall("c2", "learned", {}), "done"])
+    with over_socket(script) if over_http else nullcontext({"command": sys.executable, "args": [str(script)]}) as one:
+        settings = Settings.model_validate({"store": {"url": sqlite_url}, "mcp": {"changing": one}, "tools": tools})
+        async with open_runtime(settings, provider=provider) as runtime:
+            assert await runtime.run("s", "hi") == "done"
+    offered = [{spec.name for spec in request.tools} for request in provider.requests]
+    assert "learned" not in offered[0]
+    assert "learned" in offered[1]
 
 
 async def test_the_names_of_tools_are_known_before_a_turn(sqlite_url: str, script: Path) -> None:

@@ -20,7 +20,7 @@ from lango.adk.run.recall import recall_tools
 from lango.adk.run.record.code_execution import journal_code
 from lango.adk.run.runtime_tools import runtime_tool
 from lango.adk.run.summary import summarize
-from lango.adk.run.turn_state import note_toolset_failure
+from lango.adk.run.turn_state import note_server_failure, server_failure
 from lango.adk.services.adk_server import app_info
 from lango.config import Settings
 from lango.events import Usage
@@ -59,7 +59,7 @@ class AgentApp:
                 timeout_s=settings.agent.tool_timeout_s,
                 file_limits=FileLimits(settings.server.max_attachments, settings.server.max_attachment_bytes),
             ),
-            mcp_callbacks=McpCallbacks(ask_user, report_progress, note_toolset_failure),
+            mcp_callbacks=McpCallbacks(ask_user, report_progress, note_server_failure, server_failure),
         )
         app = cls(adk_app, models)
         move_exchanges_off_the_loop()

@@ -69,6 +69,10 @@ from lango.events import ToolStart
 from lango.failure_log import log_failure
 
 _log = logging.getLogger("lango.runtime")
+_SERVERS_LOST = (
+    "[The tools of these MCP servers are unavailable now: {servers}. Do without them, and say so where an answer needs "
+    "them; they may be back with the next message.]"
+)
 
 
 class RuntimePlugin(BasePlugin):
@@ -254,9 +258,8 @@ def _count_model_call(state: TurnState) -> LlmResponse | None:
 
 def _offer_tools(state: TurnState, context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
     """Add the client's tools to a request, or remove all from the last one; return an error if that is not possible."""
-    if state.toolset_error is not None:
-        state.failure = state.toolset_error
-        return LlmResponse(error_code="TOOLS_LOST", error_message=str(state.toolset_error))
+    if state.failed_servers:
+        request.append_instructions([_SERVERS_LOST.format(servers=", ".join(sorted(state.failed_servers)))])
     if (refusal := _add_client_tools(state, context, request)) is not None:
         return refusal
     limit = state.max_model_calls

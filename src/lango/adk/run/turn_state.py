@@ -18,7 +18,7 @@ from lango.adk.services.artifact_references import LoadReference
 from lango.adk.services.request_context import TurnContext, current_turn
 from lango.adk.services.stored_files import FileLoader
 from lango.config import TraceSettings
-from lango.errors import AgentNotFound, LangoError
+from lango.errors import AgentNotFound, ConfigError, LangoError
 from lango.events import TurnEvent
 from lango.store import SessionId, Store
 from lango.store.credentials.secret_box import SecretBox
@@ -60,8 +60,8 @@ class TurnState(TurnContext, kw_only=True):
     bad_transfer: str | None = None
     valid_agents: list[str] = field(default_factory=list[str])
     failure: LangoError | None = None
-    toolset_error: LangoError | None = None
-    """Why a toolset could not be loaded: ADK would run without its tools."""
+    failed_servers: dict[str, ConfigError] = field(default_factory=dict[str, ConfigError])
+    """The MCP servers whose tools could not be listed, and why: the turn runs without these tools."""
     has_other_pending: bool = False
     """Other approval requests or client calls are pending besides those that this turn answers."""
     answered_by: str = ""
@@ -155,10 +155,16 @@ def current_state() -> TurnState | None:
     return turn if isinstance(turn, TurnState) else None
 
 
-def note_toolset_failure(error: LangoError) -> None:
-    """Make the current turn fail at its next model call, because an agent's toolset could not be loaded."""
+def note_server_failure(server: str, error: ConfigError) -> None:
+    """Note that the current turn runs without the tools of an MCP server."""
     if (state := current_state()) is not None:
-        state.toolset_error = error
+        state.failed_servers[server] = error
+
+
+def server_failure(server: str) -> ConfigError | None:
+    """Return why an MCP server could not list its tools in the current turn, or None."""
+    state = current_state()
+    return state.failed_servers.get(server) if state is not None else None
 
 
 def count_summary(state: TurnState, model: str, event: Event) -> None:

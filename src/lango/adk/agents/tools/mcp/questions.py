@@ -36,8 +36,10 @@ class McpCallbacks(Struct, frozen=True):
     """Passes a question of a server on to the user. None: servers cannot ask."""
     report: ReportProgress | None = None
     """Gets the progress of a call."""
-    on_failure: Callable[[ConfigError], None] | None = None
-    """Gets the error of a server that cannot list its tools, before ADK runs the agent without them."""
+    on_failure: Callable[[str, ConfigError], None] | None = None
+    """Gets the name and the error of a server that cannot list its tools, before ADK runs the agent without them."""
+    failed: Callable[[str], ConfigError | None] | None = None
+    """Returns the error of a server that could not list its tools before in the current turn, or None."""
 
 
 class _RunningCall(Struct, eq=False):

@@ -36,6 +36,7 @@ from mcp import StdioServerParameters
 _log = logging.getLogger("lango.runtime")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _TOOL_LIST_TTL_S = 60.0  # ADK lists the tools before every model call
+_TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
 class LangoMcpToolset(McpToolset):
@@ -51,7 +52,7 @@ class LangoMcpToolset(McpToolset):
         server: str,
         wrap: Callable[[Tool], BaseTool],
         callbacks: ServerCallbacks,
-        on_failure: Callable[[ConfigError], None] | None = None,
+        failures: McpCallbacks = McpCallbacks(),
         list_timeout_s: float = DEFAULT_TIMEOUT_S,
         wanted: Sequence[str] | None = None,
         **options: Any,
@@ -73,15 +74,19 @@ class LangoMcpToolset(McpToolset):
         self.earlier: Sequence[LangoMcpToolset] = ()
         """The servers whose tools come first, where two have the same name."""
         self._wrap = wrap
-        self._on_failure = on_failure
+        self._failures = failures
+        self._was_reported = False
         self._wrapped: dict[str, BaseTool] = {}
 
     @override
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Return the server's tools. Raise `ConfigError`, which names the server, if it does not answer.
 
-        ADK catches the error and runs without the tools. `on_failure` gets it first, so that the turn can end instead.
+        ADK catches the error and runs the agent without them. `on_failure` gets it first, so that the model reads which
+        tools it lacks; in the same turn, the server is not asked again.
         """
+        if self._failures.failed is not None and (known := self._failures.failed(self.server)) is not None:
+            raise ConfigError(str(known))
         try:
             async with asyncio.timeout(self._list_timeout_s):
                 tools = await super().get_tools(readonly_context)
@@ -89,9 +94,13 @@ class LangoMcpToolset(McpToolset):
             failure = ConfigError(
                 f"the MCP server {self.server} does not answer ({error_text(error)}): check [mcp.{self.server}]"
             )
-            if self._on_failure is not None:
-                self._on_failure(failure)
+            if not self._was_reported:
+                _log.warning("%s; its agents run without its tools until it answers", failure)
+            self._was_reported = True
+            if self._failures.on_failure is not None:
+                self._failures.on_failure(self.server, failure)
             raise failure from error
+        self._was_reported = False
         for name in self._listed & set(self._wanted or self._listed) - {tool.name for tool in tools}:
             self._refuse(name, "ADK reserves this name")
         for server in self.earlier:
@@ -102,6 +111,22 @@ class LangoMcpToolset(McpToolset):
         ours = await asyncio.to_thread(lambda: [tool for found in tools if (tool := self._to_lango_tool(found))])
         self.names = frozenset(tool.name for tool in ours)
         return ours
+
+    @override
+    async def _execute_with_session(self, coroutine_func: Callable[[Any], Any], *args: Any, **options: Any) -> Any:
+        """Run a request in a session of the server that reports when the server's tools change."""
+
+        def run(session: Any) -> Any:
+            session._message_handler = self._on_message  # ADK has no option for it  # noqa: SLF001
+            return coroutine_func(session)
+
+        return await super()._execute_with_session(run, *args, **options)
+
+    async def _on_message(self, message: Any) -> None:
+        """List the tools again before the next model call when the server says that they changed."""
+        if getattr(getattr(message, "root", message), "method", "") == _TOOLS_CHANGED:
+            self._tool_list_cache.clear()
+            self._cached_prefixed_tools = None
 
     @override
     def _write_tool_list_cache(self, cache_key: str | None, mcp_tools: list[Any]) -> None:
@@ -172,7 +197,7 @@ def mcp_toolsets(
             name,
             wrap,
             ServerCallbacks(name, callbacks, server.input_timeout_s, over_http=bool(server.url)),
-            callbacks.on_failure,
+            callbacks,
             timeout_s,
             server.tools,
             # a call may take longer than its time limit: that does not run while the user is asked
