@@ -38,8 +38,15 @@ def server(tmp_path: Path, store_url: str, model: ScriptedServer) -> Iterator[Se
 
 
 async def run(client: httpx.AsyncClient, messages: Messages, **more: Any) -> httpx.Response:
-    body = {"threadId": "t", "runId": uuid.uuid4().hex, "messages": messages, "state": {}, "tools": [], "context": []}
-    response = await client.post("/agui", json=body | {"forwardedProps": {}} | more)
+    body: dict[str, Any] = {
+        "threadId": "t",
+        "runId": uuid.uuid4().hex,
+        "messages": messages,
+        "state": {},
+        "tools": [],
+        "context": [],
+    }
+    response = await client.post("/agui", json={**body, "forwardedProps": {}, **more})
     if response.status_code == 200:
         assert "RUN_FINISHED" in response.text, response.text
     return response
@@ -107,8 +114,8 @@ async def test_the_clients_instructions_reach_the_model_after_the_agents(server:
 
 @pytest.mark.parametrize("model", [1], indirect=True)
 async def test_instructions_of_clients_can_be_refused(tmp_path: Path, sqlite_url: str, model: ScriptedServer) -> None:
-    refusing = {"agent": 'instruction = "Help."', "server": "client_instructions = false"}
-    with serving(tmp_path, sqlite_url, env=model.environment, **refusing) as server:
+    agent, refusing = 'instruction = "Help."', "client_instructions = false"
+    with serving(tmp_path, sqlite_url, agent=agent, server=refusing, env=model.environment) as server:
         async with server.client() as client:
             for more in (
                 {"context": [{"description": "page", "value": "Invoice 17"}]},

@@ -11,7 +11,7 @@ import pytest
 from google.adk.agents import LlmAgent
 from google.adk.events import Event
 from google.genai import types
-from hypothesis import example, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from lango import Settings, open_runtime
@@ -84,8 +84,9 @@ class Conversations:
 
     async def continued(self, events: list[Event]) -> Request:
         """Return the request of the next turn after a history."""
-        name = {"app_name": self._runtime.app_name, "user_id": "user", "session_id": f"s{next(self._numbers)}"}
-        session = await self._service.create_session(**name)
+        session_id = f"s{next(self._numbers)}"
+        app_name = self._runtime.app_name
+        session = await self._service.create_session(app_name=app_name, user_id="user", session_id=session_id)
         for event in events:
             await self._service.append_event(session, event)
         await self._runtime.run(session.id, "and now?")
@@ -113,7 +114,7 @@ def conversations(request: pytest.FixtureRequest, sqlite_url: str) -> Iterator[t
         loop.run(stack.aclose())
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, phases=(Phase.explicit, Phase.generate))
 @given(st.lists(_events, min_size=1, max_size=8))
 @example([(ROOT, "user", [("result", "gone", "x")])])
 @example([(ROOT, "user", [("result", "read", "a")]), (ROOT, "model", [("call", "read", "a")])])

@@ -44,16 +44,19 @@ def events_for_requests(events: Sequence[Event]) -> list[Event]:
 
     ADK finds no call in an event that also has results: such an event becomes two. A long-running tool has several
     results, and a call that waits for approval has one that says so. ADK sends the last of these, so they stay as they
-    are.
+    are. ADK shows an agent the calls of another one as text, but not the results of such calls that the user or a third
+    agent gave: before the newest message, these are shown as results of the agent that made the call.
     """
     prepared: list[Event] = []
     made: dict[str, int] = {}  # by call id: the newest event that makes such a call
     answered: set[tuple[str, int]] = set()  # the call id and the event that makes the call
     updated: set[str] | None = None
     pieces = [piece for event in events for piece in _calls_then_results(_with_role(event))]
+    newest = max((at for at, event in enumerate(pieces) if _is_message(event)), default=0)
     for at, event in enumerate(pieces):
         parts = (event.content and event.content.parts) or ()
         unpaired: list[types.Part] = []
+        of_others: dict[str, list[types.Part]] = {}
         for part in parts:
             if part.function_call and part.function_call.id:
                 made[part.function_call.id] = at
@@ -66,10 +69,16 @@ def events_for_requests(events: Sequence[Event]) -> list[Event]:
                 updated = _calls_with_updates(events)
             if owner is None or (is_second and call_id not in (updated or ())):
                 unpaired.append(part)
-            elif not is_second:
-                answered.add((call_id, owner))
-        prepared += _split_event(event, unpaired) if unpaired else [event]
+                continue
+            answered.add((call_id, owner))
+            if pieces[owner].author != event.author and at < newest:
+                of_others.setdefault(pieces[owner].author, []).append(part)
+        prepared += _split_event(event, unpaired, of_others) if unpaired or of_others else [event]
     return prepared
+
+
+def _is_message(event: Event) -> bool:
+    return event.author == "user" and bool(event.content) and not event.get_function_responses()
 
 
 def _calls_then_results(event: Event) -> list[Event]:
@@ -102,13 +111,17 @@ def _calls_with_updates(events: Sequence[Event]) -> set[str]:
     }
 
 
-def _split_event(event: Event, unpaired: list[types.Part]) -> list[Event]:
-    """Split an event into its other parts and the results that answer no call."""
+def _split_event(event: Event, unpaired: list[types.Part], of_others: dict[str, list[types.Part]]) -> list[Event]:
+    """Split an event into its other parts, the results of other agents' calls, and those that answer no call."""
     assert event.content
-    found = {id(part) for part in unpaired}
+    found = {id(part) for parts in (unpaired, *of_others.values()) for part in parts}
     others = [part for part in event.content.parts or () if id(part) not in found]
-    rest = [_with_parts(event, others)] if others else []
-    return [*rest, event.model_copy(update={"content": UnpairedContent.of(unpaired)})]
+    split = [_with_parts(event, others)] if others else []
+    for author, results in of_others.items():
+        split.append(_with_parts(event, results).model_copy(update={"author": author}))
+    if unpaired:
+        split.append(event.model_copy(update={"content": UnpairedContent.of(unpaired)}))
+    return split
 
 
 def _with_parts(event: Event, parts: list[types.Part]) -> Event:
