@@ -255,9 +255,18 @@ def states(count: int, value: Any) -> list[dict[str, Any]]:
 ATTACKS["an_import_of_large_states"] = _import(lambda: states(3, MANY[:7_000]), revision=3)
 ATTACKS["an_import_of_states_that_are_too_large"] = _import(lambda: states(20, MANY), revision=20, statuses=(400,))
 ATTACKS["an_import_of_many_turns"] = _import(lambda: [message(1, "hi"), *map(turn, range(1, 6_001))])
+
+
+def answered(at: int) -> list[dict[str, Any]]:
+    """A message with calls, and one with their results."""
+    results: list[dict[str, Any]] = [{"id": call["id"], "name": call["name"], "output": {}} for call in calls(at)]
+    made = message(2 * at - 1, "", role="assistant", tool_calls=calls(at))
+    return [made, message(2 * at, "", role="tool", tool_calls=results)]
+
+
 ATTACKS["an_import_of_many_effects"] = _import(
     lambda: [
-        *[message(at, "", role="assistant", tool_calls=calls(at)) for at in range(1, 26)],
+        *[line for at in range(1, 26) for line in answered(at)],
         *[effect(f"c{at}-{number}") for at in range(1, 26) for number in range(200)],
     ]
 )
