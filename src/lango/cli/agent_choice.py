@@ -24,7 +24,12 @@ def choose_agent(settings: "Settings", path: str | None, name: str | None) -> "S
         return settings.with_agent(paths[0])
     from lango.runtime.app_names import load_agents
 
-    found = {chosen.app_name: chosen for chosen, _ in load_agents(settings, paths)}
+    loaded, broken = load_agents(settings, paths)
+    found = {chosen.app_name: chosen for chosen, _ in loaded}
+    for one in broken:
+        if name == one.name and name not in found:
+            raise one.error
+        print(f"lango: {printable(str(one.error))}", file=sys.stderr)
     if name is None and sys.stdin.isatty() and sys.stderr.isatty():
         name = _ask([*found])
     if name is None:
@@ -57,7 +62,8 @@ async def configured_apps(settings: "Settings", path: str | None, store: "Store"
 
     try:
         if path is not None:
-            return {loaded.app_name for loaded, _ in load_agents(settings, find_agents(path))}
-        return {(await load_named_agent(settings, store))[0].app_name}
+            loaded, broken = load_agents(settings, find_agents(path))
+            return None if broken else {chosen.app_name for chosen, _ in loaded}
+        return {load_named_agent(settings)[0].app_name}
     except LangoError:
         return None

@@ -2,13 +2,15 @@
 
 import functools
 import inspect
+import shlex
 from collections.abc import Callable
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lango.cli.process_setup import quiet_logging
+from lango.printable_text import printable
 
 if TYPE_CHECKING:
     from lango.config import Settings
@@ -41,6 +43,23 @@ Model = Annotated[str | None, typer.Option("-m", "--model", help="provider/name,
 SessionIdArgument = Annotated[str, typer.Argument(help="The session's id.")]
 AppFilter = Annotated[str | None, typer.Option("--app", help="Of this app only.")]
 UserFilter = Annotated[str | None, typer.Option("--user", help="Of this user only.")]
+
+
+@dataclass(frozen=True)
+class AgentOptions:
+    """The options that select an agent and its sessions, for hints that name a command."""
+
+    path: str | None = None
+    agent: str | None = None
+    config: str | None = None
+    store: str | None = None
+
+    def command(self, *words: str) -> str:
+        """Return a command for the same agent, as a shell takes it; `chat` takes the path as an argument."""
+        path = () if self.path is None else (self.path,) if words[0] == "chat" else ("--path", self.path)
+        named = {"--agent": self.agent, "--config": self.config, "--store": self.store}
+        options = [part for name, value in named.items() if value is not None for part in (name, value)]
+        return printable(shlex.join(["lango", words[0], *path, *words[1:], *options]))
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:

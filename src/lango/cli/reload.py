@@ -9,17 +9,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 from lango.cli.terminal_text import printable
+from lango.config.agent_files import Snapshot
 
 _POLL_S = 0.3
 _CLEANUP_S = 20.0
-_SUFFIXES = frozenset({".py", ".yaml", ".yml", ".toml", ".env"})
-_NOT_WATCHED = frozenset({"node_modules", "site-packages", "__pycache__"})
-
-Snapshot = dict[Path, int]
 
 
 def run_with_reload(
@@ -80,29 +76,3 @@ def _stop(process: "subprocess.Popen[bytes]", stop_s: float) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
-
-
-def snapshot(paths: Iterable[Path], excluded: Path) -> Snapshot:
-    """Return the times at which the source files at some paths were changed; a file counts with its whole folder."""
-    times: Snapshot = {}
-    for path in paths:
-        for file in [path, *_source_files(path if path.is_dir() else path.parent, excluded)]:
-            try:
-                times[file] = file.stat().st_mtime_ns if file.is_file() else 0
-            except OSError:  # deleted just now
-                continue
-    return times
-
-
-def _source_files(folder: Path, excluded: Path) -> Iterator[Path]:
-    for place, folders, names in os.walk(folder):
-        here = Path(place)
-        folders[:] = [
-            name
-            for name in folders
-            if not name.startswith(".")
-            and name not in _NOT_WATCHED
-            and (here / name).resolve() != excluded
-            and not (here / name / "pyvenv.cfg").exists()
-        ]
-        yield from (here / name for name in names if name == ".env" or Path(name).suffix in _SUFFIXES)

@@ -1,13 +1,19 @@
 """Find the agents in a file or folder by their files alone, as ADK's own commands do."""
 
 import ast
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lango.errors import ConfigError
 
 _ROOT_NAMES = frozenset({"root_agent", "app"})
 _YAML = "root_agent.yaml"
+_SUFFIXES = frozenset({".py", ".yaml", ".yml", ".toml", ".env"})
+_NOT_WATCHED = frozenset({"node_modules", "site-packages", "__pycache__"})
+
+Snapshot = dict[Path, int]
+"""When each source file was changed."""
 
 
 def find_agents(path: str) -> list[str]:
@@ -95,3 +101,29 @@ def _parse(file: Path) -> ast.Module:
         return ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return ast.Module(body=[], type_ignores=[])
+
+
+def snapshot(paths: Iterable[Path], excluded: Path) -> Snapshot:
+    """Return the times at which the source files at some paths were changed; a file counts with its whole folder."""
+    times: Snapshot = {}
+    for path in paths:
+        for file in [path, *_source_files(path if path.is_dir() else path.parent, excluded)]:
+            try:
+                times[file] = file.stat().st_mtime_ns if file.is_file() else 0
+            except OSError:  # deleted just now
+                continue
+    return times
+
+
+def _source_files(folder: Path, excluded: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        here = Path(place)
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _NOT_WATCHED
+            and (here / name).resolve() != excluded
+            and not (here / name / "pyvenv.cfg").exists()
+        ]
+        yield from (here / name for name in names if name == ".env" or Path(name).suffix in _SUFFIXES)

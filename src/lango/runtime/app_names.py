@@ -1,7 +1,10 @@
 """Load users' own agents, and name the app that the sessions of each belong to."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from lango.adk.agents.app_builder import own_app_name
 from lango.config import Settings
@@ -24,21 +27,37 @@ def load_named_agent(settings: Settings, root_agent: Any = None) -> tuple[Settin
     return settings.model_copy(update={"agent": settings.agent.model_copy(update={"name": name})}), root_agent
 
 
-def load_agents(settings: Settings, paths: Sequence[str]) -> list[tuple[Settings, Any]]:
+class BrokenAgent(Struct, frozen=True):
+    """An agent of several that cannot be loaded or run."""
+
+    name: str
+    """Of its file or folder: the agent's own name is not known."""
+    path: str
+    error: ConfigError
+
+
+def load_agents(settings: Settings, paths: Sequence[str]) -> tuple[list[tuple[Settings, Any]], list[BrokenAgent]]:
     """Load the agents at several paths; return the settings of each, with its name, and its agent or app.
 
-    Raise `ConfigError` if two of them have the same name.
+    Those that cannot be loaded are returned apart. Raise `ConfigError` if none can, or if two have the same name.
     """
     from lango.adk.agents.loader import load_agent
 
     if settings.agent.name and len(paths) > 1:
         raise ConfigError("agent.name cannot name several agents: remove it, or give the path of one agent")
     found: dict[str, tuple[Settings, Any]] = {}
+    broken: list[BrokenAgent] = []
     for path in paths:
-        agent = load_agent(path)
+        try:
+            agent = load_agent(path)
+        except ConfigError as error:
+            broken.append(BrokenAgent(Path(path).resolve().stem, path, error))
+            continue
         if agent.name in found:
             first = agent_location(found[agent.name][0].agent.module or "")
             second = agent_location(path)
             raise ConfigError(f"two agents have the name {agent.name!r} ({first}; {second}): rename one of them")
         found[agent.name] = settings.with_agent(path, settings.agent.name or agent.name), agent
-    return [*found.values()]
+    if not found:
+        raise broken[0].error
+    return [*found.values()], broken

@@ -1,5 +1,7 @@
 """Open the store, check protected files, and build the agents of runtimes on one store."""
 
+import asyncio
+import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -9,8 +11,9 @@ from lango.adk.run.agent_app import AgentApp
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.runtime_tools import read_full_result
 from lango.config import Settings
+from lango.config.agent_files import Snapshot, snapshot
 from lango.errors import ConfigError
-from lango.runtime.app_names import load_agents, load_named_agent
+from lango.runtime.app_names import BrokenAgent, load_agents, load_named_agent
 from lango.runtime.runtime import Runtime
 from lango.store import Store
 from lango.store.engine.urls import store_files
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from lango.providers import Provider
 
 
+_log = logging.getLogger("lango.runtime")
 _WRITING_TOOLS = {"write_file", "edit_file", "shell"}
 
 
@@ -65,23 +69,79 @@ async def open_runtime(
             yield runtime
 
 
+class OpenedAgents:
+    """The runtimes of several agents on one store, and the agents that cannot run."""
+
+    def __init__(self, settings: Settings, store: Store, stack: AsyncExitStack) -> None:
+        """`stack` closes the runtimes."""
+        self._settings = settings
+        self._store = store
+        self._stack = stack
+        self._seen: dict[str, Snapshot] = {}
+        self.runtimes: list[Runtime] = []
+        self.broken: dict[str, BrokenAgent] = {}
+        """By their names, which those of running agents may repeat."""
+
+    async def open(self, paths: Sequence[str]) -> list[Runtime]:
+        """Open a runtime for each agent at some paths that can run; return those."""
+        self._seen |= {path: snapshot([Path(path)], self._workspace) for path in paths}
+        loaded, broken = load_agents(self._settings, paths)
+        opened: list[Runtime] = []
+        for chosen, agent in loaded:
+            try:
+                running = _run_agent(chosen, self._store, (), None, agent, every_session=True)
+                opened.append(await self._stack.enter_async_context(running))
+            except ConfigError as error:
+                broken.append(BrokenAgent(chosen.app_name, chosen.agent.module or "", error))
+        for one in broken:
+            self.broken[one.name] = one
+            _log.error("agent %s is not served: %s", one.name, one.error)
+        self.runtimes += opened
+        return opened
+
+    async def open_mended(self) -> list[Runtime]:
+        """Open a runtime for each agent that could not run, and whose files have changed since; return those."""
+        opened: list[Runtime] = []
+        for name, one in [*self.broken.items()]:
+            if await asyncio.to_thread(snapshot, [Path(one.path)], self._workspace) == self._seen[one.path]:
+                continue
+            from lango.adk.agents.loader import forget_modules  # ADK's loader brings requests and yaml
+
+            del self.broken[name]
+            forget_modules(one.path)
+            try:
+                opened += await self.open([one.path])
+            except ConfigError as error:
+                self.broken[name] = BrokenAgent(name, one.path, error)
+                _log.error("agent %s is not served: %s", name, error)
+        return opened
+
+    @property
+    def _workspace(self) -> Path:
+        return Path(self._settings.tools.workspace).resolve()
+
+
 @asynccontextmanager
-async def open_runtimes(settings: Settings, paths: Sequence[str]) -> AsyncGenerator[list[Runtime], None]:
+async def open_runtimes(settings: Settings, paths: Sequence[str]) -> AsyncGenerator[OpenedAgents, None]:
     """Open a runtime for each agent at one of the paths, all on one store; without paths, for the configured agent.
 
-    Raise `ConfigError` if an agent cannot be loaded, or if two have the same name.
+    Of several agents, those that cannot be loaded are left out. Raise `ConfigError` if none can, or if two have the
+    same name.
     """
     if len(paths) < 2:
-        async with open_runtime(settings.with_agent(paths[0]) if paths else settings) as runtime:
-            yield [runtime]
+        chosen = settings.with_agent(paths[0]) if paths else settings
+        async with open_runtime(chosen) as runtime, AsyncExitStack() as stack:
+            agents = OpenedAgents(chosen, runtime.store, stack)
+            agents.runtimes.append(runtime)
+            yield agents
         return
     protected_files(settings)
-    loaded = load_agents(settings, paths)
     async with _open_store(settings) as store, AsyncExitStack() as stack:
-        yield [
-            await stack.enter_async_context(_run_agent(chosen, store, (), None, agent, every_session=True))
-            for chosen, agent in loaded
-        ]
+        agents = OpenedAgents(settings, store, stack)
+        await agents.open(paths)
+        if not agents.runtimes:
+            raise next(iter(agents.broken.values())).error
+        yield agents
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
 """Build the ASGI app: routes, middleware, error handlers and the runtime behind them."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from lango import __version__
 from lango.config import Settings
-from lango.runtime.opening import open_runtime
+from lango.runtime.opening import OpenedAgents, open_runtime
 from lango.runtime.runtime import Runtime
 from lango.server import errors
 from lango.server.api import agent_routes, health_routes
@@ -92,9 +92,9 @@ class _App(FastAPI):
         return schema
 
 
-def create_app(settings: Settings, runtime: Runtime | Sequence[Runtime] | None = None) -> FastAPI:
+def create_app(settings: Settings, runtime: Runtime | OpenedAgents | None = None) -> FastAPI:
     """Build the app of one runtime or several. Without any, it opens one at startup and closes it at shutdown."""
-    runtimes = [runtime] if isinstance(runtime, Runtime) else runtime
+    runtimes = [runtime] if isinstance(runtime, Runtime) else runtime and runtime.runtimes
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -120,7 +120,8 @@ def create_app(settings: Settings, runtime: Runtime | Sequence[Runtime] | None =
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     if runtimes is not None:
-        app.state.context = ServedAgents(settings, runtimes).default
+        opened = runtime if isinstance(runtime, OpenedAgents) else None
+        app.state.context = ServedAgents(settings, runtimes, opened).default
     for router in _ROUTERS:  # as they are: FastAPI would build each route again when the first request comes
         app.router.routes.extend(router.routes)
     if settings.server.adk_ui:

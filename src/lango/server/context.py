@@ -1,6 +1,7 @@
 """Hold the objects that every route of a running server shares."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable, Sequence
 from typing import Annotated
@@ -10,6 +11,7 @@ from starlette.requests import HTTPConnection
 
 from lango.config import Settings
 from lango.messages import ArtifactFile, Attachment
+from lango.runtime.opening import OpenedAgents
 from lango.runtime.runtime import Runtime
 from lango.server.errors import ApiError
 from lango.server.security.auth import Authenticator, Caller
@@ -20,6 +22,9 @@ from lango.server.streaming.turn_streams import TurnStreams
 from lango.store import SessionId, SessionRecord
 from lango.store.sessions.sessions import find_apps, get_session
 from lango.store.tool_calls.approvals import expire_approvals, has_expired_approvals
+
+_MENDED_POLL_S = 1.0
+_log = logging.getLogger("lango.server")
 
 
 class ServerContext:
@@ -67,19 +72,42 @@ class ServerContext:
 class ServedAgents:
     """The agents of a server, by name. The first one answers requests that name none."""
 
-    def __init__(self, settings: Settings, runtimes: Sequence[Runtime]) -> None:
+    def __init__(self, settings: Settings, runtimes: Sequence[Runtime], opened: OpenedAgents | None = None) -> None:
+        """`opened` has the agents that cannot run, and opens them once their files are mended."""
+        self._settings = settings
+        self._opened = opened
         self.metrics = Metrics()
         self.authenticator = Authenticator(settings.server, runtimes[0].store)
         self.contexts = {runtime.app_name: ServerContext(settings, runtime, self) for runtime in runtimes}
         self.default = self.contexts[runtimes[0].app_name]
 
     @property
+    def broken(self) -> dict[str, str]:
+        """Why agents of the server cannot run, by their names."""
+        broken = self._opened.broken if self._opened else {}
+        return {name: str(one.error) for name, one in broken.items() if name not in self.contexts}
+
+    async def serve_mended(self) -> None:
+        """Serve agents that cannot run as soon as their files are mended."""
+        while self._opened is not None and self._opened.broken:
+            await asyncio.sleep(_MENDED_POLL_S)
+            for runtime in await self._opened.open_mended():
+                self.contexts[runtime.app_name] = ServerContext(self._settings, runtime, self)
+                _log.info("agent %s is served now", runtime.app_name)
+
+    @property
     def are_several(self) -> bool:
         """Whether there is more than one agent."""
-        return len(self.contexts) > 1
+        return len(self.contexts) + len(self.broken) > 1
+
+    def check_runs(self, name: str) -> None:
+        """Raise `ApiError` for an agent that cannot run."""
+        if (error := self.broken.get(name)) is not None:
+            raise ApiError(503, "AgentBroken", f"agent {name!r} cannot run until its files are mended: {error}")
 
     def named(self, name: str) -> ServerContext:
         """Return the context of an agent; raise `ApiError` if there is none of that name."""
+        self.check_runs(name)
         if name not in self.contexts:
             raise ApiError(404, "AgentNotFound", f"there is no agent {name!r}; there is {self._names}")
         return self.contexts[name]
@@ -88,6 +116,7 @@ class ServedAgents:
         """Return the agent that OpenAI's `model` names; a single agent answers whatever model a client names."""
         if not self.are_several or not model:
             return otherwise
+        self.check_runs(model)
         if model not in self.contexts:
             raise ApiError(404, "model_not_found", f"model: there is no {model!r}; there is {self._names}")
         return self.contexts[model]
@@ -105,12 +134,14 @@ class ServedAgents:
         """
         if not self.are_several:
             return self.default
-        found = await self.default.store.read(find_apps, self.contexts, caller.user_id, session_id)
+        found = await self.default.store.read(find_apps, [*self.contexts, *self.broken], caller.user_id, session_id)
         if preferred is not None and (not found or preferred.runtime.app_name in found):
             return preferred
         if len(found) > 1:
             message = f"{' and '.join(found)} have a session {session_id!r}: name one of them, as in ?agent={found[0]}"
             raise ApiError(409, "AmbiguousSession", message)
+        if found:
+            self.check_runs(found[0])
         return self.contexts[found[0]] if found else self.default
 
     async def drain(self, limit_s: float) -> None:
@@ -130,6 +161,7 @@ async def get_context(connection: HTTPConnection, agent: AgentName = None) -> Se
     app, session_id = (connection.path_params.get(name) for name in ("app", "session_id"))
     caller = getattr(connection.state, "caller", None)
     if app is not None:  # a route of ADK's REST API, which refuses an unknown app in its own way
+        agents.check_runs(app)
         return agents.contexts.get(app, agents.default)
     if session_id is not None and caller is not None:
         return await agents.of_session(caller, session_id)

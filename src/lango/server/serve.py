@@ -46,8 +46,8 @@ async def serve(
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     return_large_blocks()
     try:
-        async with open_runtimes(settings, agent_paths) as runtimes:
-            app = create_app(settings, runtimes)
+        async with open_runtimes(settings, agent_paths) as opened:
+            app = create_app(settings, opened)
             config = uvicorn.Config(
                 app,
                 http=cast("Any", functools.partial(LimitedProtocol, ConnectionLimits.from_settings(settings.server))),
@@ -61,11 +61,13 @@ async def serve(
                 timeout_graceful_shutdown=int(settings.server.shutdown_s + _CLEANUP_S),
             )
             address = _base_url(settings.server.host, listener.getsockname()[1])
-            checking = asyncio.create_task(_report_unusable_tools(settings, runtimes))
+            checking = asyncio.create_task(_report_unusable_tools(settings, opened.runtimes))
+            mending = asyncio.create_task(app.state.context.agents.serve_mended())
             try:
                 await _Server(config, app.state.context, lambda: ready(address)).serve([listener])
             finally:
                 checking.cancel()
+                mending.cancel()
     finally:
         listener.close()
 

@@ -54,8 +54,11 @@ def test_chat_asks_which_agent(folder: Path) -> None:
     ("change", "sentence"),
     [
         (None, "there is no agent in agents"),
-        ({"ben": "import no_such_thing\n"}, "No module named 'no_such_thing' (agent.py, line 1)"),
-        ({"ben": "\nroot_agent = 1 / 0\n"}, "division by zero (agent.py, line 2)"),
+        (
+            dict.fromkeys(["anna", "ben"], "import no_such_thing\n"),
+            "No module named 'no_such_thing' (agent.py, line 1)",
+        ),
+        (dict.fromkeys(["anna", "ben"], "\nroot_agent = 1 / 0\n"), "division by zero (agent.py, line 2)"),
         (
             {"ben": "from anna.agent import root_agent\n"},
             "two agents have the name 'anna' (agents/anna/agent.py, line 8; agents/ben/agent.py, line 1)",

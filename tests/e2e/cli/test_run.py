@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -79,6 +80,22 @@ def test_a_failed_turn_exits_with_1(folder: Path) -> None:
     report = run_json(folder, "fail", code=1)
     assert report["status"] == "failed"
     assert report["error"]["message"] == "the provider does not want to"
+
+
+def test_a_hint_names_a_command_that_works_as_printed(tmp_path: Path) -> None:
+    """The agent is one of a folder that no configuration names, and its sessions are in another store."""
+    for name in ("one", "other"):
+        place = tmp_path / "my agents" / name
+        place.mkdir(parents=True)
+        text = Path(AGENT).read_text().replace('name="obedient"', f'name="{name}"')
+        (place / "agent.py").write_text(text)
+    (tmp_path / "lango.toml").write_text("")
+    chosen = ("--path", "my agents", "--agent", "other", "--store", "sqlite:///elsewhere.db")
+    done = run(tmp_path, "-r", "cleaning", "wipe disk1", *chosen, code=3)
+    [command] = re.findall(r"answer with `(.*)`, or allow", done.stderr)
+    with terminal(tmp_path, *shlex.split(command)[1:]) as chat:
+        chat.wait_for('"text": "disk1"')
+        chat.wait_for("run exactly this?")
 
 
 def test_a_waiting_approval_exits_with_3_and_can_be_given_later_or_in_advance(folder: Path) -> None:

@@ -1,6 +1,8 @@
 """One server with several agents: each has its own sessions, and every protocol addresses each of them."""
 
+import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,8 +34,8 @@ async def client(server: Server) -> AsyncIterator[httpx.AsyncClient]:
 async def test_the_agents_are_listed_in_every_protocol(client: httpx.AsyncClient) -> None:
     assert (await client.get("/v1/agents")).json() == {
         "agents": [
-            {"name": "anna", "description": "This is Anna.", "model": "echo-anna"},
-            {"name": "ben", "description": "This is Ben.", "model": "echo-ben"},
+            {"name": "anna", "description": "This is Anna.", "model": "echo-anna", "error": ""},
+            {"name": "ben", "description": "This is Ben.", "model": "echo-ben", "error": ""},
         ]
     }
     assert (await client.get("/list-apps")).json() == ["anna", "ben"]
@@ -151,3 +153,40 @@ async def test_the_turn_of_each_agent_goes_on_after_a_kill(tmp_path: Path) -> No
                 assert (await resume(client, agent))[-1].type == "done"
                 messages = (await client.get(f"/v1/sessions/{agent}/messages")).json()["messages"]
                 assert messages[-1]["content"] == f"{agent} heard hold {gate}"
+
+
+async def test_a_broken_agent_is_listed_and_comes_alive_when_its_file_is_mended(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path / "agents", ignore=shutil.ignore_patterns("__pycache__"))
+    file = tmp_path / "agents" / "ben" / "agent.py"
+    whole = file.read_text()
+    file.write_text("import not_there_at_all\n")
+    url = f"sqlite:///{tmp_path}/agents.db"
+    with serving(tmp_path, url, str(tmp_path / "agents"), name="", agent="max_turns = 5") as server:
+        async with server.client() as client:
+            events = await send(client, "s", "hello")
+            assert "".join(one.data["text"] for one in events if one.type == "text_delta") == "anna heard hello"
+            anna, ben = (await client.get("/v1/agents")).json()["agents"]
+            assert (anna["name"], anna["error"], ben["name"]) == ("anna", "", "ben")
+            assert "not_there_at_all" in ben["error"]
+            assert "agent ben is not served" in server.log.read_text()
+            about = (await client.get("/page/about")).json()
+            assert [one["name"] for one in about["broken"]] == ["ben"]
+            refusals = [
+                await client.get("/v1/sessions", params={"agent": "ben"}),
+                await client.post("/v1/chat/completions", json={"model": "ben", "messages": [HELLO]}),
+                await client.get("/apps/ben/users/user/sessions"),
+            ]
+            for refused in refusals:
+                assert refused.status_code == 503, refused.text
+                assert "not_there_at_all" in refused.text
+            assert refusals[0].json()["error"]["type"] == "AgentBroken"
+            file.write_text(whole)
+            while (await client.get("/v1/agents")).json()["agents"][1]["error"]:
+                await asyncio.sleep(0.1)
+            created = await client.post("/v1/sessions", params={"agent": "ben"}, json={"id": "mine"})
+            assert created.json()["agent"] == "ben"
+            events = await send(client, "mine", "hello")
+            assert "".join(one.data["text"] for one in events if one.type == "text_delta") == "ben heard hello"
+
+
+HELLO = {"role": "user", "content": "hello"}

@@ -31,7 +31,8 @@ async def test_the_app_has_the_name_of_its_agent_unless_it_is_named(sqlite_url: 
 
 async def test_agents_of_one_folder_share_the_store_and_no_session(sqlite_url: str) -> None:
     paths = [str(FOLDER / name) for name in ("anna", "ben")]
-    async with open_runtimes(settings_for(sqlite_url), paths) as (anna, ben):
+    async with open_runtimes(settings_for(sqlite_url), paths) as opened:
+        anna, ben = opened.runtimes
         assert await anna.run("s", "hi") == "anna heard hi"
         assert await ben.run("s", "hi") == "ben heard hi"
         assert anna.store is ben.store

@@ -1,5 +1,7 @@
 """Load a user's own agent with ADK's loader."""
 
+import importlib
+import sys
 import traceback
 import warnings
 from pathlib import Path
@@ -34,6 +36,15 @@ def load_agent(path: str) -> BaseAgent | App:
     except Exception as error:
         problem = f"{_describe_error(error)}{_error_location(error, folder)}"
         raise ConfigError(f"the agent {path} cannot be loaded: {problem}") from error
+
+
+def forget_modules(path: str) -> None:
+    """Forget the imported modules of an agent, so that its files are read again."""
+    place = Path(path).resolve()
+    files = {name: getattr(module, "__file__", None) for name, module in [*sys.modules.items()]}
+    for name in [name for name, file in files.items() if file and Path(file).resolve().is_relative_to(place)]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
 
 
 def _describe_error(error: Exception) -> str:

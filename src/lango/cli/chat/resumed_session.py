@@ -1,6 +1,7 @@
 """Show the last turns, the outcome and the open approval requests of a resumed session."""
 
 import asyncio
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,8 @@ def show_last_turns(
     first = user_positions[-_SHOWN_TURNS] if len(user_positions) >= _SHOWN_TURNS else 0
     shown = messages[first:]
     if first or len(messages) == SHOWN_MESSAGES:
-        screen.print_line(f"... the beginning: lango sessions show {session.name.id}", "dim")
+        whole = shlex.join(["lango", "sessions", "show", session.name.id, "--app", session.name.app_name])
+        screen.print_line(f"... the beginning: {whole}", "dim")
     arguments: dict[str, Mapping[str, Any]] = {}
     speaker = root_agent
     for at, stored in enumerate(shown):

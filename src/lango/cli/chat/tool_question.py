@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lango.turns.running_turn import RunningTurn
 
 DECLINE = "/skip"
-_LATER = "not answered: `lango inbox answer` in another terminal answers it while the tool waits"
+_LATER = "not answered: `lango inbox answer ID VALUE` in another terminal answers it while the tool waits"
 _CLOSED = "the question is closed: it was answered elsewhere, or its time is over"
 _POLL_S = 1.0
 """How often a question is looked for, besides when the store reports a change."""

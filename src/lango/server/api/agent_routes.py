@@ -16,6 +16,8 @@ class AgentView(BaseModel):
     description: str
     model: str
     """The model of the root agent; empty if it has none, as a workflow."""
+    error: str = ""
+    """Why the agent cannot run until its files are mended; empty: it runs."""
 
 
 class AgentList(BaseModel):
@@ -28,7 +30,11 @@ class AgentList(BaseModel):
 async def list_agents(caller: CurrentCaller, context: Context) -> AgentList:
     """List the agents, the first one first: it answers requests that name none."""
     del caller
-    return AgentList(agents=[_view(one) for one in context.agents.contexts.values()])
+    agents = [_view(one) for one in context.agents.contexts.values()]
+    broken = context.agents.broken.items()
+    return AgentList(
+        agents=agents + [AgentView(name=name, description="", model="", error=error) for name, error in broken]
+    )
 
 
 def _view(context: ServerContext) -> AgentView:

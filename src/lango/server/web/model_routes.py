@@ -131,6 +131,7 @@ async def read_about(_: CurrentCaller, context: Context) -> dict[str, Any]:
     settings = context.settings
     return {
         "agents": [_describe_agent(one) for one in context.agents.contexts.values()],
+        "broken": [{"name": name, "error": error} for name, error in context.agents.broken.items()],
         "version": __version__,
         "max_attachment_bytes": settings.server.max_attachment_bytes,
         "max_attachments": settings.server.max_attachments,

@@ -18,6 +18,7 @@ from msgspec import Struct
 from lango.cli.agent_choice import choose_agent
 from lango.cli.options import (
     AgentName,
+    AgentOptions,
     AgentPathOption,
     Config,
     Continue,
@@ -89,7 +90,8 @@ def run(
     files = [_attachment(file) for file in attach or ()]
     with stdout_for_answers() as output:
         settings = choose_agent(settings, path, agent)  # its module may print
-        printer = _Printer(output_format, output)
+        shown = settings.agent.module if path and not agent else path  # of several, the user may have chosen one
+        printer = _Printer(output_format, output, AgentOptions(shown, agent, config, store))
         code = run_async(_run_prompt(settings, _Prompt(text, files, names), resume, continue_newest, printer))
     if code == _EXIT_CLOSED_PIPE:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python complains when it flushes at exit
@@ -152,6 +154,7 @@ class _Printer(Struct):
 
     output_format: str
     output: TextIO
+    options: AgentOptions
     session_id: str = ""
     speaker: str = ""
     """The agent that spoke last, or is expected to speak first."""
@@ -210,7 +213,8 @@ class _Printer(Struct):
         if not event.tool_call_id:
             self.input_requests.append(event)
             return
-        asked = f"a tool asks: {printable(event.message)}; answer with `lango inbox answer` in another terminal"
+        answer = self.options.command("inbox", "answer", "ID", "VALUE")
+        asked = f"a tool asks: {printable(event.message)}; answer with `{answer}` in another terminal"
         print(f"lango: {asked}", file=sys.stderr)
 
     def _print_text(self, event: "TurnEvent") -> None:
@@ -349,7 +353,7 @@ async def _run_turns(runtime: "Runtime", target: SessionTarget, prompt: _Prompt,
     if error is not None:
         print(f"lango: {printable(str(error))}", file=sys.stderr)
         return _EXIT_INTERRUPTED if isinstance(error, TurnCancelled) else 1
-    waiting = list(_describe_waiting(printer, printable(id_)))
+    waiting = list(_describe_waiting(printer, id_))
     for line in waiting:
         print(f"lango: {line}", file=sys.stderr)
     return EXIT_WAITS_FOR_APPROVAL if waiting else 0
@@ -357,26 +361,27 @@ async def _run_turns(runtime: "Runtime", target: SessionTarget, prompt: _Prompt,
 
 def _describe_waiting(printer: _Printer, id_: str) -> Iterator[str]:
     """Say what a turn waits for, and how it is given; nothing if the turn is done."""
+    chat = printer.options.command("chat", "-r", id_)
     match printer.done.status if printer.done else "":
         case "waiting_for_approval":
             for request in printer.approval_requests:
                 arguments = json.dumps(dict(request.arguments), ensure_ascii=False)
                 yield f"{printable(request.name)} waits for an approval: {printable(arguments)}"
-            yield f"answer with `lango chat -r {id_}`, or allow it with --approve"
+            yield f"answer with `{chat}`, or allow it with --approve"
         case "waiting_for_input":
             for request in printer.input_requests:
                 fits = describe_schema(request.schema)
                 yield f"{printable(request.message)}{f' ({fits})' if fits else ''}"
-            yield f'answer with `lango run -r {id_} "..."`'
+            yield f'answer with `{printer.options.command("run", "-r", id_)} "..."`'
         case "waiting_for_credential":
             for request in printer.credential_requests:
                 what = request.message or "a tool needs access to an account of yours"
                 yield printable(f"{what}: {request.auth_url}" if request.auth_url else what)
-            yield f"answer with /credential in `lango chat -r {id_}`"
+            yield f"answer with /credential in `{chat}`"
         case "waiting_for_result":
             for call in printer.awaited:
                 yield f"{printable(call.name)} waits for its result ({printable(call.call_id)})"
-            yield f"give it with `/result` in `lango chat -r {id_}`, or over HTTP"
+            yield f"give it with `/result` in `{chat}`, or over HTTP"
         case _:
             pass
 

@@ -79,7 +79,8 @@ def _serve_and_reload(settings: "Settings", listener: "socket.socket", agent_pat
     """Keep a server behind the socket running, with the files as they are."""
     if os.name == "nt":
         raise UsageError("--reload passes a socket to another process, which Windows cannot do")
-    from lango.cli.reload import run_with_reload, snapshot, start_server
+    from lango.cli.reload import run_with_reload, start_server
+    from lango.config.agent_files import snapshot
 
     module = settings.agent.module
     watched = [Path(one) for one in agent_paths or ([module] if module else [])]

@@ -207,7 +207,9 @@ def _check_names(settings: "Settings", paths: list[str]) -> str:
     """Check that the agents of a folder have different names."""
     from lango.runtime.app_names import load_agents
 
-    return ", ".join(chosen.app_name for chosen, _ in load_agents(settings, paths))
+    loaded, broken = load_agents(settings, paths)  # the findings of each agent say why it cannot be loaded
+    names = ", ".join(chosen.app_name for chosen, _ in loaded)
+    return f"{names}; not served until mended: {', '.join(one.name for one in broken)}" if broken else names
 
 
 async def _check_mcp_server(settings: "Settings", name: str, offline: bool) -> str:

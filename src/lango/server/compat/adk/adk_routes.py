@@ -313,6 +313,7 @@ def _encode_error(error: ApiError) -> str:
 
 async def _submit(context: ServerContext, authenticated: Caller, request: RunRequest, key: str | None) -> RunEvents:
     """Submit a message, answers to requests for approval, input or credentials, or results of calls."""
+    context.agents.check_runs(request.app_name or "")
     context = context.agents.contexts.get(request.app_name or "", context)
     caller = caller_as_user(context, authenticated, request.app_name or context.runtime.app_name, request.user_id)
     try:

@@ -223,12 +223,14 @@ function openHelp() {
 
 /** Let the user choose among several agents, and what the configuration allows for a conversation. */
 function setUpChoices() {
-  const { agents, ...current } = state.about;
+  const { agents, broken, ...current } = state.about;
   if (agents === undefined) return; // the page of another agent is being opened
   setUpSessionOptions(/** @type {Agent} */ (current));
   const picker = byId("agent");
-  picker.hidden = agents.length < 2;
-  picker.replaceChildren(...agents.map((/** @type {Agent} */ { name }) => el("option", { value: name, text: name, selected: name === current.name })));
+  picker.hidden = agents.length + broken.length < 2;
+  picker.replaceChildren(
+    ...agents.map((/** @type {Agent} */ { name }) => el("option", { value: name, text: name, selected: name === current.name })),
+    ...broken.map((/** @type {{name: string, error: string}} */ { name, error }) => el("option", { disabled: true, title: error, text: `${name} (cannot run: ${error})` })));
   picker.addEventListener("change", () => openAgent(picker.value));
 }
 
