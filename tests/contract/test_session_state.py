@@ -36,7 +36,7 @@ async def test_the_state_at_a_message_follows_from_what_events_changed(store_url
         await runtime.run("s", "one")
         await runtime.run("s", "two")
         name = SessionId(runtime.app_name, "user", "s")
-        await change_state(runtime.store, name, {"city": "Rome", "extra": [1]})
+        await change_state(runtime.store, name, {"city": "Rome", "extra": [1]}, ())
         now = await session_state(runtime.store, name)
         assert (now.session, now.user, now.app) == (
             {"first": 1, "city": "Rome", "extra": [1]},
@@ -57,7 +57,7 @@ async def test_the_state_at_a_message_follows_from_what_events_changed(store_url
             await session_state(runtime.store, name, 9)
         turn = await runtime.submit("s", "three")
         with pytest.raises(StaleSession):
-            await change_state(runtime.store, name, {"city": "Oslo"})
+            await change_state(runtime.store, name, {"city": "Oslo"}, ())
         await runtime.cancel("s")
         async for _ in turn.follow():
             pass
@@ -93,7 +93,7 @@ async def test_the_state_is_not_changed_under_a_running_turn_behind_which_a_mess
         assert await runtime.withdraw("s", queued.turn.turn)
         name = SessionId(runtime.app_name, "user", "s")
         with pytest.raises(StaleSession, match="runs: change its state when it is done"):
-            await change_state(runtime.store, name, {"city": "Oslo"})
+            await change_state(runtime.store, name, {"city": "Oslo"}, ())
         gate.may_end.set()
         assert text_of(await collect(turn.follow())) == "done"
-        await change_state(runtime.store, name, {"city": "Oslo"})
+        await change_state(runtime.store, name, {"city": "Oslo"}, ())

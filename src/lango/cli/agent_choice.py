@@ -8,7 +8,6 @@ from lango.errors import LangoError, UsageError
 
 if TYPE_CHECKING:
     from lango.config import Settings
-    from lango.store import Store
 
 
 def choose_agent(settings: "Settings", path: str | None, name: str | None) -> "Settings":
@@ -55,8 +54,8 @@ def _ask(names: list[str]) -> str:
         print(f"type a number from 1 to {len(names)}, or a name", file=sys.stderr)
 
 
-async def configured_apps(settings: "Settings", path: str | None, store: "Store") -> set[str] | None:
-    """Return the names of the apps at a path, or of the configured one; None if an agent cannot be loaded."""
+def configured_apps(settings: "Settings", path: str | None) -> set[str] | None:
+    """Return the names of the apps at a path, or of the configured one; or None if an agent cannot be loaded."""
     from lango.config.agent_files import find_agents
     from lango.runtime.app_names import load_agents, load_named_agent
 

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
@@ -57,9 +58,15 @@ class AgentOptions:
     def command(self, *words: str) -> str:
         """Return a command for the same agent, as a shell takes it; `chat` takes the path as an argument."""
         path = () if self.path is None else (self.path,) if words[0] == "chat" else ("--path", self.path)
-        named = {"--agent": self.agent, "--config": self.config, "--store": self.store}
+        store = None if self.store is None else _without_password(self.store)
+        named = {"--agent": self.agent, "--config": self.config, "--store": store}
         options = [part for name, value in named.items() if value is not None for part in (name, value)]
         return printable(shlex.join(["lango", words[0], *path, *words[1:], *options]))
+
+
+def _without_password(url: str) -> str:
+    """Return a store's URL with three dots for its password: hints are kept in logs."""
+    return re.sub(r"(?<=://)([^/:@]*):[^@]*(?=@)", r"\1:...", url)
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -122,7 +122,7 @@ def test_an_unknown_tool_name_is_rejected_before_the_turn(folder: Path) -> None:
     done = run(folder, "-r", "typo", "--approve", "wipe,whipe, notes", "wipe disk5", code=2)
     assert (
         done.stderr
-        == "lango: --approve: there is no tool notes, whipe; the agent's tools: broken, note, wipe, write_file\n"
+        == "lango: --approve: there is no tool notes, whipe; the agent's tools: broken, note, pay, wipe, write_file\n"
     )
     assert done.stdout == ""
     assert "whipe" in run(folder, "--approve", "all,whipe", "wipe disk5", code=2).stderr

@@ -34,9 +34,7 @@ def list_turns(chosen: SessionOptions, path: AgentPathOption = None, as_json: Js
     async def read(opened: "Store") -> "list[ListedTurn]":
         from lango.runtime import unfinished_turns
 
-        found = await unfinished_turns.list_turns(
-            opened, await configured_apps(load_settings(chosen.config), path, opened)
-        )
+        found = await unfinished_turns.list_turns(opened, configured_apps(load_settings(chosen.config), path))
         return [one for one in found if chosen.include(one.turn.session.app_name, one.turn.session.user_id)]
 
     turns, now = chosen.run(read), time.time()

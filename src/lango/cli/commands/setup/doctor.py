@@ -113,7 +113,7 @@ def _turn_findings(settings: "Settings", path: str | None) -> Iterator[Finding]:
 
     async def read() -> list[ListedTurn]:
         async with Store(settings.store.url) as store:
-            return await list_turns(store, await configured_apps(settings, path, store))
+            return await list_turns(store, configured_apps(settings, path))
 
     try:
         turns = run_async(read())
