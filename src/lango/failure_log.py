@@ -5,6 +5,7 @@ import logging
 import traceback
 
 from lango.errors import AgentFailed, LangoError, ToolError
+from lango.printable_text import printable
 from lango.redaction import redact_secrets
 
 LOGGER = "lango.failures"
@@ -28,8 +29,9 @@ def log_failure(what: str, error: BaseException) -> None:
     if not _log.isEnabledFor(logging.ERROR):
         return
     record = _log.makeRecord(_log.name, logging.ERROR, __file__, 0, "%s", (what,), None)
-    # not as `exc_info`: a handler would write messages and source lines with the secrets in them
-    record.exc_text = _clip(redact_secrets("".join(traceback.format_exception(error)).rstrip()))
+    # not as `exc_info`: a handler would write messages and source lines with the secrets in them, and may not be able
+    # to write a lone surrogate
+    record.exc_text = _clip(printable(redact_secrets("".join(traceback.format_exception(error)).rstrip())))
     _log.handle(record)
 
 
