@@ -145,6 +145,18 @@ CLIENTS = (
     ),
 )
 
+_INSTRUCTED = "test_openai_instructed_clients::test_the_model_reads_the_instructions_of_a_client_after_the_agents_own"
+INSTRUCTED_CLIENTS = (
+    ("instructor", PYTHON_CLIENTS, "its JSON modes"),
+    ("llama-index-core", PYTHON_CLIENTS, "`ReActAgent`"),
+    ("llm", PYTHON_CLIENTS, "`llm -s`"),
+    ("langchain", RESPONSES_CLIENTS, "`create_agent(system_prompt=...)`"),
+    ("openai-agents", RESPONSES_CLIENTS, "`instructions`, on a chat model"),
+    ("pydantic-ai-slim[openai]", RESPONSES_CLIENTS, "`instructions`"),
+    ("smolagents", RESPONSES_CLIENTS, "`CodeAgent`"),
+)
+"""The clients whose instructions in chat completions are shown to reach the model, and by which of their features."""
+
 
 def page() -> str:
     """Return the page; raise if a named test does not exist."""
@@ -161,10 +173,14 @@ def page() -> str:
     for client in CLIENTS:
         cells = [_cell(client.tests[feature]) for feature in _FEATURES]
         lines.append(f"| {client.name} | {client.version} | {client.api} | {' | '.join(cells)} |")
+    about = "The model reads the instructions that these clients send with chat completions, after the agent's own:"
+    lines += ["", "## Instructions", "", about, ""]
+    lines += [f"- {name} {_pinned(name, pins, '==')}: {feature}" for name, pins, feature in INSTRUCTED_CLIENTS]
     lines += ["", "## Tests", ""]
     for client in CLIENTS:
         named = dict.fromkeys(test for test in client.tests.values() if "::" in test)
         lines += [f"- {client.name}, {client.api}:", *(f"  - `{_checked(test)}`" for test in named)]
+    lines.append(f"- instructions: `{_checked(_INSTRUCTED)}`")
     return to_page([*lines, ""])
 
 

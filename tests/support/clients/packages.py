@@ -23,11 +23,16 @@ PYTHON_CLIENTS = (
     "litellm==1.106.2",
     "mcp==2.3.0",  # litellm imports it, and does not require it
     "llm==0.32.1",
+    "llama-index-core==0.14.25",
+    "llama-index-llms-openai-like==0.8.1",
     "openai==2.54.0",
 )
 RESPONSES_CLIENTS = (
+    "langchain==1.4.7",
     "langchain-openai==1.7.3",
     "openai-agents==0.24.0",
+    "pydantic-ai-slim[openai]==2.66.0",
+    "smolagents==1.26.0",
     "openai==3.51.0",
 )
 NPM_CLIENTS = (
