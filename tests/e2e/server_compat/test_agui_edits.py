@@ -9,9 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.support.clients.packages import AGUI_CLIENT, run_javascript
 from tests.support.servers.scripted_server import ScriptedServer, scripted_server
 from tests.support.servers.server_process import Server, serving
 
+SCRIPT = Path(__file__).parents[2] / "support" / "servers" / "agui_edits.mjs"
 Messages = list[dict[str, Any]]
 
 
@@ -52,9 +54,9 @@ async def run(client: httpx.AsyncClient, messages: Messages, **more: Any) -> htt
     return response
 
 
-def read(model: ScriptedServer) -> list[tuple[str, str]]:
-    """Return the conversation in the last request to the model."""
-    return [(one["role"], one["content"]) for one in model.requests[-1]["messages"] if one["role"] != "system"]
+def read(model: ScriptedServer, request: int = -1) -> list[tuple[str, str]]:
+    """Return the conversation in a request to the model, by default in the last one."""
+    return [(one["role"], one["content"]) for one in model.requests[request]["messages"] if one["role"] != "system"]
 
 
 @pytest.mark.parametrize("model", [7], indirect=True)
@@ -81,6 +83,29 @@ async def test_an_edited_or_regenerated_message_is_what_the_model_reads(server: 
         assert read(model) == [(one["role"], one["content"]) for one in more]
         sessions = (await client.get("/v1/sessions")).json()["sessions"]
         assert len(sessions) == 5, "each conversation before an edit is kept in a fork"
+
+
+@pytest.mark.parametrize("model", [5], indirect=True)
+def test_what_ag_uis_own_client_edits_and_regenerates_is_what_the_model_reads(
+    server: Server, model: ScriptedServer
+) -> None:
+    steps: list[dict[str, Any]] = [
+        {"say": "I am Ann"},
+        {"say": "who am I?"},
+        {"keep": 3},  # regenerated: the last question once more, without its answer
+        {"keep": 2, "say": "how old am I?"},  # edited: the message has a new id
+        {"keep": 1, "edit": "I am Bob"},  # edited: the message keeps its id
+    ]
+    shown = run_javascript(SCRIPT, AGUI_CLIENT, url=server.url, thread="t", steps=steps)
+    assert shown == [["user", "I am Bob"], ["assistant", "answer 5"]]
+    before = ("user", "I am Ann"), ("assistant", "answer 1")
+    assert [read(model, at) for at in range(5)] == [
+        [("user", "I am Ann")],
+        [*before, ("user", "who am I?")],
+        [*before, ("user", "who am I?")],
+        [*before, ("user", "how old am I?")],
+        [("user", "I am Bob")],
+    ]
 
 
 @pytest.mark.parametrize("model", [4], indirect=True)
