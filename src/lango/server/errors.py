@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, cast
 
 from fastapi import FastAPI, Request
@@ -63,6 +64,8 @@ _TYPE_BY_STATUS = {400: "BadRequest", 404: "NotFound", 405: "MethodNotAllowed", 
 _RETRY_AFTER_S = 1.0
 REQUEST_ID = "X-Request-Id"
 """The header of every response that names its request, as the server's log does."""
+current_request_id: ContextVar[str] = ContextVar("lango_request_id", default="")
+"""The id of the request that is handled."""
 _MAX_PROBLEMS = 10
 
 
@@ -151,15 +154,17 @@ def to_response(error: Exception) -> Response:
 
 
 def log_server_fault(request: Request, error: Exception) -> None:
-    """Log an exception whose status is 500."""
+    """Log an exception whose status is 500, with the id of the request."""
     if to_api_error(error).status == 500:
-        _log.error("%s %s failed (%s)", request.method, request.url.path, request.state.request_id, exc_info=error)
+        request_id = current_request_id.get()
+        fields = {"request_id": request_id}
+        _log.error("%s %s failed (%s)", request.method, request.url.path, request_id, exc_info=error, extra=fields)
 
 
 async def _handle(request: Request, error: Exception) -> Response:
     log_server_fault(request, error)
     response = to_response(error)
-    response.headers.setdefault(REQUEST_ID, request.state.request_id)  # Starlette answers 500 outside of all middleware
+    response.headers.setdefault(REQUEST_ID, current_request_id.get())  # Starlette answers 500 outside of all middleware
     if response.status_code == 405:  # Starlette names the methods of one route only
         response.headers["Allow"] = ", ".join(_allowed_methods(request))
     return response

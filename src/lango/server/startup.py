@@ -21,7 +21,7 @@ from lango.telemetry.traces import current_trace_ids
 
 _LARGE_BLOCK_BYTES = 1_000_000
 _M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
-_EXTRA_FIELDS = ("session", "turn", "status", "trace_id")
+_EXTRA_FIELDS = ("session", "turn", "status", "trace_id", "request_id")
 
 
 async def open_listener(settings: Settings, fd: int | None = None) -> socket.socket:

@@ -1,7 +1,10 @@
 """What responses report besides the answer: thoughts, the provider's rate limit, request ids, written cache tokens."""
 
+import json
 import re
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +13,12 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from tests.support.servers.failing_agent import REPORTED
 from tests.support.servers.server_process import TIMEOUT_S, Server, lango, send, serving, text_of
 from tests.support.servers.wire_server import Exchange, wire_server
 
+FAILING_AGENT = Path(__file__).parents[2] / "support" / "servers" / "failing_agent.py"
+REFUSED = f"AgentFailed: the agent reported an error: {REPORTED}"
 REQUEST_ID = re.compile("req_[0-9a-f]{32}")
 
 
@@ -67,7 +73,7 @@ async def test_tokens_written_to_the_cache_are_in_the_usage_of_every_protocol(cl
         assert '"cacheWriteInputTokens":2' in (await http.post("/agui", json=run)).text
 
 
-async def test_every_response_names_its_request_and_the_log_of_a_fault_does(server: Server) -> None:
+async def test_every_response_names_its_request(server: Server) -> None:
     found: list[str] = []
     async with server.client() as http:
         for method, path, headers in (
@@ -83,6 +89,36 @@ async def test_every_response_names_its_request_and_the_log_of_a_fault_does(serv
         found.append((await http.post("/v1/chat/completions", json=answer)).headers["x-request-id"])
     assert all(map(REQUEST_ID.fullmatch, found)), found
     assert len({*found}) == len(found)
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+async def test_the_log_of_a_failed_request_has_its_id(tmp_path: Path, log_format: str) -> None:
+    agent, logging = f"module = {json.dumps(str(FAILING_AGENT))}", f'log_format = "{log_format}"'
+    with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", agent=agent, server=logging) as server:
+        async with server.client() as http:
+            body = {"messages": [{"role": "user", "content": "go"}]}
+            turn = await http.post("/v1/chat/completions", json=body, headers={"X-Session-Id": "kept"})
+            stream = await http.post(
+                "/v1/chat/completions", json=body | {"stream": True}, headers={"X-Session-Id": "streamed"}
+            )
+            with closing(sqlite3.connect(tmp_path / "lango.db")) as store, store:
+                store.execute("UPDATE messages SET content = x'ff'")
+            damaged = await http.get("/v1/sessions/kept/messages")
+        assert (turn.status_code, damaged.status_code, stream.status_code) == (500, 500, 200)
+        server.terminate()
+        lines = server.log.read_text().splitlines()
+    for response, logged in (
+        (turn, ["turn 1 of session kept accepted ({})", f"turn 1 of session kept failed ({{}}): {REFUSED}"]),
+        (damaged, ["GET /v1/sessions/kept/messages failed ({})"]),
+        (stream, ["turn 1 of session streamed accepted ({})", f"turn 1 of session streamed failed ({{}}): {REFUSED}"]),
+    ):
+        request_id = response.headers["x-request-id"]
+        found = [line for line in lines if request_id in line]
+        if log_format == "json":
+            records = [json.loads(line) for line in found]
+            assert {record["request_id"] for record in records} == {request_id}
+            found = [record["message"] for record in records]
+        assert [line.rpartition("lango.server: ")[2] for line in found] == [text.format(request_id) for text in logged]
 
 
 async def test_a_rate_limit_of_the_provider_is_429_with_its_time(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lango.config import ServerSettings
 from lango.json_input import TooManyValues, ValueCounter
-from lango.server.errors import REQUEST_ID, ApiError, to_response
+from lango.server.errors import REQUEST_ID, ApiError, current_request_id, to_response
 from lango.server.security.connections import FOR_HEALTH_CHECKS, HEALTH_PATHS
 from lango.server.security.hosts import host_and_port_of_origin, host_of, is_loopback
 from lango.server.security.unfinished_bodies import UnfinishedBodies
@@ -70,7 +70,7 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         request_id = f"req_{uuid.uuid4().hex}"  # of this server alone: a client's may be made to confuse a log
-        scope.setdefault("state", {})["request_id"] = request_id
+        current_request_id.set(request_id)
         send = _HeadersSend(send, request_id) if scope["type"] == "http" else send
         try:
             self._check(scope, Headers(scope=scope))

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from lango.errors import SessionNotFound, Stopping, StoreError
 from lango.runtime.runtime import Runtime
+from lango.server.errors import current_request_id
 from lango.server.security.auth import Caller
 from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.recorder import EventLogWriter, Recorder
@@ -69,14 +70,14 @@ class TurnStreams:
             quota_id=quota.id if quota else None,
             tokens_per_day=quota.tokens_per_day if quota else None,
         )
-        return self._start_recording(running)
+        return self._start_recording(running, current_request_id.get())
 
-    def _start_recording(self, running: RunningTurn) -> TurnRef:
+    def _start_recording(self, running: RunningTurn, request_id: str = "") -> TurnRef:
         key = running.session.key, running.turn.turn
         if key not in self._recorders and not running.turn.repeated:
             recorder = Recorder(self._event_log, running, self._runtime.turns.owner.name)
             self._recorders[key] = recorder
-            task = asyncio.create_task(self._record(recorder))
+            task = asyncio.create_task(self._record(recorder, request_id))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             self.session_watch.notify(running.session, queued=running.turn.status == "queued")
@@ -86,12 +87,15 @@ class TurnStreams:
         self._metrics.count_taken_over(running)
         self._start_recording(running)
 
-    async def _record(self, recorder: Recorder) -> None:
+    async def _record(self, recorder: Recorder, request_id: str) -> None:
         session, turn = recorder.running.session, recorder.running.turn.turn
         log_fields: dict[str, object] = {"session": session.name.id, "turn": turn}
+        request = ""
+        if request_id:
+            log_fields["request_id"], request = request_id, f" ({request_id})"
         if recorder.running.trace_id:
             log_fields["trace_id"] = recorder.running.trace_id
-        _log.info("turn %s of session %s accepted", turn, session.name.id, extra=log_fields)
+        _log.info("turn %s of session %s accepted%s", turn, session.name.id, request, extra=log_fields)
         try:
             await recorder.run()
         finally:
@@ -101,10 +105,11 @@ class TurnStreams:
         error = recorder.running.error
         error_text = f": {type(error).__name__}: {error}" if error else ""
         _log.info(
-            "turn %s of session %s %s%s",
+            "turn %s of session %s %s%s%s",
             turn,
             session.name.id,
             status,
+            request,
             error_text,
             extra=log_fields | {"status": status},
         )
