@@ -164,7 +164,6 @@ def log_server_fault(request: Request, error: Exception) -> None:
 async def _handle(request: Request, error: Exception) -> Response:
     log_server_fault(request, error)
     response = to_response(error)
-    response.headers.setdefault(REQUEST_ID, current_request_id.get())  # Starlette answers 500 outside of all middleware
     if response.status_code == 405:  # Starlette names the methods of one route only
         response.headers["Allow"] = ", ".join(_allowed_methods(request))
     return response
@@ -179,6 +178,6 @@ def _allowed_methods(request: Request) -> Iterator[str]:
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Respond to every exception of an app with its status and body."""
-    for kind in (ApiError, errors.LangoError, RequestValidationError, HTTPException, Exception):
+    """Respond to the exceptions that an app expects with their status and body; `RequestGuard` does to others."""
+    for kind in (ApiError, errors.LangoError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _handle)

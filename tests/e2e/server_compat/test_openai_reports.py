@@ -104,9 +104,12 @@ async def test_the_log_of_a_failed_request_has_its_id(tmp_path: Path, log_format
             with closing(sqlite3.connect(tmp_path / "lango.db")) as store, store:
                 store.execute("UPDATE messages SET content = x'ff'")
             damaged = await http.get("/v1/sessions/kept/messages")
+            assert (await http.get("/healthz")).status_code == 200, "the connection stays open"
+        assert damaged.headers["x-content-type-options"] == "nosniff"
         assert (turn.status_code, damaged.status_code, stream.status_code) == (500, 500, 200)
         server.terminate()
         lines = server.log.read_text().splitlines()
+    assert "".join(lines).count("Traceback (most recent call last)") == 1
     for response, logged in (
         (turn, ["turn 1 of session kept accepted ({})", f"turn 1 of session kept failed ({{}}): {REFUSED}"]),
         (damaged, ["GET /v1/sessions/kept/messages failed ({})"]),

@@ -12,11 +12,12 @@ import uuid
 from msgspec import Struct
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lango.config import ServerSettings
 from lango.json_input import TooManyValues, ValueCounter
-from lango.server.errors import REQUEST_ID, ApiError, current_request_id, to_response
+from lango.server.errors import REQUEST_ID, ApiError, current_request_id, log_server_fault, to_response
 from lango.server.security.connections import FOR_HEALTH_CHECKS, HEALTH_PATHS
 from lango.server.security.hosts import host_and_port_of_origin, host_of, is_loopback
 from lango.server.security.unfinished_bodies import UnfinishedBodies
@@ -71,11 +72,11 @@ class RequestGuard:
             return
         request_id = f"req_{uuid.uuid4().hex}"  # of this server alone: a client's may be made to confuse a log
         current_request_id.set(request_id)
-        send = _HeadersSend(send, request_id) if scope["type"] == "http" else send
+        response = _HeadersSend(send, request_id)
         try:
             self._check(scope, Headers(scope=scope))
         except ApiError as refused:
-            await _send_refusal(refused, scope, receive, send)
+            await _send_refusal(refused, scope, receive, response)
             return
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
@@ -83,7 +84,12 @@ class RequestGuard:
             limit = self._body_limit(scope)
             bounded = _BoundedReceive(receive, scope, limit, self._body_timeout_s, self._unfinished)
             try:
-                await self._app(scope, bounded, send)
+                await self._app(scope, bounded, response)
+            except Exception as error:  # here, as Starlette raises it again: the connection would be closed
+                log_server_fault(Request(scope), error)
+                if response.has_started:
+                    raise
+                await to_response(error)(scope, receive, response)
             finally:
                 bounded.release()
 
@@ -212,9 +218,11 @@ class _HeadersSend:
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
         self._headers = _SECURITY_HEADERS | {REQUEST_ID: request_id}
+        self.has_started = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self.has_started = True
             headers = MutableHeaders(scope=message)
             for name, value in self._headers.items():
                 headers.setdefault(name, value)
