@@ -13,9 +13,9 @@ from lango.adk.events.message_parts import stored_attachments, stored_thoughts
 from lango.events import NodeProgress
 from lango.messages import ToolCall
 from lango.store import SessionRecord, StoredEvent
-from lango.store.codec.ids import call_key
+from lango.store.codec.ids import address_safe_id, call_key
 from lango.store.codec.json_text import to_client_json
-from lango.store.codec.records import as_datetime
+from lango.store.codec.records import REQUEST_CALLS, as_datetime
 from lango.store.codec.rows import client_call_ids
 from lango.store.sessions.client_state import is_reserved_name, without_app_state
 from lango.store.sessions.titles import MAX_TITLE
@@ -263,7 +263,8 @@ class ToolCallView(BaseModel):
     @classmethod
     def from_call(cls, call: ToolCall, journal: JournalEntry | None, *, for_client: bool) -> Self:
         """Convert a call and its entry in the tool journal."""
-        view = cls(id=to_client_json(call.id), name=to_client_json(call.name), for_client=for_client)
+        shown_id = address_safe_id(call.id) if call.name in REQUEST_CALLS else call.id  # as answers name the request
+        view = cls(id=to_client_json(shown_id), name=to_client_json(call.name), for_client=for_client)
         view.input, view.output = to_client_json(call.input), to_client_json(call.output)
         if journal is not None:
             view.duration_s = journal.duration_s

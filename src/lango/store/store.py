@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar
 
 from lango.errors import StoreDamaged, StoreUnavailable
+from lango.json_input import is_larger_than
 from lango.messages import StoredBytes
 from lango.store.codec.records import AppendResult, NewEvent, SessionId, SessionRecord, StoredEvent
 from lango.store.contents import blobs_of_event, read_content
-from lango.store.engine.database import Dialect, Operation
+from lango.store.engine.database import LARGE_VALUE, Dialect, Operation
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
 from lango.store.engine.urls import open_database
 from lango.store.lifecycle.delete import delete_session
@@ -165,7 +166,8 @@ class Store:
         options: submit.SubmitOptions = submit.SubmitOptions(),
     ) -> turns.Turn:
         """Store a turn with its input; it starts, or is queued behind the open turns; see `turns.submit`."""
-        write = self.write_long if entry.is_large else self.write
+        is_large = entry.is_large or is_larger_than(options.request, LARGE_VALUE)
+        write = self.write_long if is_large else self.write
         return await write(submit.submit, session.key, session.name, entry, owner, time.time(), options)
 
     async def end_turn(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lango.history import count_tokens
 from lango.messages import Message
 from lango.store import NewEvent, SessionId, Store
 from lango.store.sessions.sessions import create_session
@@ -30,7 +31,7 @@ async def fill(store: Store, name: SessionId, texts: list[str]) -> None:
         role = "assistant" if number % 2 else "user"
         message = Message(role, text, author=role)
         delta = {"turns": number // 2 + 1}
-        entry = NewEvent(f"e{number}", time.time(), message, 3, f"i{number // 2}", delta)
+        entry = NewEvent(f"e{number}", time.time(), message, count_tokens(message), f"i{number // 2}", delta)
         await store.append(record.key, name, number, entry)
 
 
