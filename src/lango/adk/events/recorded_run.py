@@ -138,7 +138,7 @@ class RecordedRun:
         return self._entries.get(key)
 
     def end(self, step_id: str) -> None:
-        """Note that a tool or node has its result: the recorded steps inside it are not asked for any more."""
+        """Note that a tool or node has its result: the recorded steps inside it are no longer needed."""
         self._ended.add(step_id)
 
     def unused_step(self) -> str | None:

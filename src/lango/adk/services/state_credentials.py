@@ -42,7 +42,7 @@ async def keep_state_credentials(store: Store, box: SecretBox, name: SessionId, 
 
 
 async def show_state_credentials(store: Store, box: SecretBox, session: Session) -> None:
-    """Put the credentials that tools keep into the state of a session that a turn has loaded; None: it was deleted.
+    """Put the credentials that tools keep into the state of a session that a turn has loaded, unless it was deleted.
 
     A credential that is there in clear is removed: no tool stores one so, whatever wrote it.
     """

@@ -44,7 +44,7 @@ def enter_tool(state: TurnState, tool: BaseTool, call_id: str) -> None:
 
 
 def end_tool(state: TurnState, call_id: str) -> None:
-    """Note that a tool call has its result: what the record has of the agents inside it is not asked for any more."""
+    """Note that a tool call has its result: what the record has of the agents inside it is no longer needed."""
     outer = _outer_calls.get()
     if state.recorded is not None:
         state.recorded.end("/".join(outer if outer[-1:] == (call_id,) else (*outer, call_id)))
