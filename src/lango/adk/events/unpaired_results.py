@@ -45,7 +45,8 @@ def events_for_requests(events: Sequence[Event]) -> list[Event]:
     ADK finds no call in an event that also has results: such an event becomes two. A long-running tool has several
     results, and a call that waits for approval has one that says so. ADK sends the last of these, so they stay as they
     are. ADK shows an agent the calls of another one as text, but not the results of such calls that the user or a third
-    agent gave: before the newest message, these are shown as results of the agent that made the call.
+    agent gave: before the newest message, these are shown as results of the agent that made the call. An event with
+    results of calls in several events is split by these, since ADK would show it after each of them.
     """
     prepared: list[Event] = []
     made: dict[str, int] = {}  # by call id: the newest event that makes such a call
@@ -56,7 +57,7 @@ def events_for_requests(events: Sequence[Event]) -> list[Event]:
     for at, event in enumerate(pieces):
         parts = (event.content and event.content.parts) or ()
         unpaired: list[types.Part] = []
-        of_others: dict[str, list[types.Part]] = {}
+        by_owner: dict[int, list[types.Part]] = {}
         for part in parts:
             if part.function_call and part.function_call.id:
                 made[part.function_call.id] = at
@@ -71,9 +72,13 @@ def events_for_requests(events: Sequence[Event]) -> list[Event]:
                 unpaired.append(part)
                 continue
             answered.add((call_id, owner))
-            if pieces[owner].author != event.author and at < newest:
-                of_others.setdefault(pieces[owner].author, []).append(part)
-        prepared += _split_event(event, unpaired, of_others) if unpaired or of_others else [event]
+            by_owner.setdefault(owner, []).append(part)
+        authors = {owner: pieces[owner].author if at < newest else event.author for owner in by_owner}
+        if unpaired or len(by_owner) > 1 or any(author != event.author for author in authors.values()):
+            results = [(authors[owner], parts_of_owner) for owner, parts_of_owner in by_owner.items()]
+            prepared += _split_event(event, unpaired, results)
+        else:
+            prepared.append(event)
     return prepared
 
 
@@ -111,13 +116,15 @@ def _calls_with_updates(events: Sequence[Event]) -> set[str]:
     }
 
 
-def _split_event(event: Event, unpaired: list[types.Part], of_others: dict[str, list[types.Part]]) -> list[Event]:
-    """Split an event into its other parts, the results of other agents' calls, and those that answer no call."""
+def _split_event(
+    event: Event, unpaired: list[types.Part], results_by_call: list[tuple[str, list[types.Part]]]
+) -> list[Event]:
+    """Split an event into its other parts, the results for each event with calls, and those that answer no call."""
     assert event.content
-    found = {id(part) for parts in (unpaired, *of_others.values()) for part in parts}
+    found = {id(part) for parts in (unpaired, *(parts for _, parts in results_by_call)) for part in parts}
     others = [part for part in event.content.parts or () if id(part) not in found]
     split = [_with_parts(event, others)] if others else []
-    for author, results in of_others.items():
+    for author, results in results_by_call:
         split.append(_with_parts(event, results).model_copy(update={"author": author}))
     if unpaired:
         split.append(event.model_copy(update={"content": UnpairedContent.of(unpaired)}))
