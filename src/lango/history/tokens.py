@@ -33,7 +33,7 @@ BYTES_PER_FILE_TOKEN = 40
 """PDF and other files have some 2,000 tokens for a page of 80 kB."""
 
 MAX_COUNTED_CHARACTERS = 100_000
-"""A longer text is estimated from pieces with so many characters in total: 60 ms in the slowest script."""
+"""A longer text is estimated from pieces with this many characters in total: 60 ms in the slowest script."""
 _PIECES = 8
 _LONGEST_NAME = 64  # in characters; no provider accepts a longer name of a tool
 

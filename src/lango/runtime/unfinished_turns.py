@@ -27,7 +27,7 @@ class ListedTurn(Struct, frozen=True):
 
 
 async def list_turns(store: Store, apps: Collection[str] | None) -> list[ListedTurn]:
-    """List the unfinished turns of a store, the oldest first. `apps` are those that are configured; None: any."""
+    """List the unfinished turns of a store, the oldest first. `apps` are those that are configured, or None for any."""
     return [_listed(turn, apps) for turn in await store.read(list_unfinished)]
 
 

@@ -117,6 +117,12 @@ def conversations(request: pytest.FixtureRequest, sqlite_url: str) -> Iterator[t
 @settings(max_examples=40, phases=(Phase.explicit, Phase.generate))
 @given(st.lists(_events, min_size=1, max_size=8))
 @example([(ROOT, "user", [("result", "gone", "x")])])
+@example(  # results of calls in two events: ADK showed them after both, and the first result was lost
+    [
+        (ROOT, None, [("result", None, "b"), ("call", "find", ""), ("call", "read", "a")]),
+        (ROOT, "user", [("call", "find", None), ("result", "find", None), ("result", "read", None)]),
+    ]
+)
 @example([(ROOT, "user", [("result", "read", "a")]), (ROOT, "model", [("call", "read", "a")])])
 @example([(ROOT, "model", [("call", "read", "a")]), *[(ROOT, "user", [("result", "read", "a")])] * 2])
 def test_every_stored_result_is_in_the_request_of_every_provider(

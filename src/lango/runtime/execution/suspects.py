@@ -17,7 +17,7 @@ _WINDOW_S = 60.0
 """How long a suspect is alone at most: after its first death it may well be innocent, later it has to be proven."""
 _WAIT_FOR_OTHERS_S = 5.0
 _SUSPICIONS_PER_ATTEMPT = 2
-"""A turn that was suspected so many times for each allowed attempt is charged, even if others are suspected as well."""
+"""A turn that was suspected this often for each allowed attempt is charged, even if others are suspected as well."""
 
 Place = tuple[int, int]
 """The session and the number of a turn."""

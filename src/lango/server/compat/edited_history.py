@@ -33,7 +33,7 @@ class Edit(Struct, frozen=True):
 
 
 def find_edit(sent: Sequence[Message], stored: Sequence[tuple[int, str]], *, is_complete: bool) -> Edit | None:
-    """Compare a conversation, whose last message is new, with the user's messages in a session; None: it is not edited.
+    """Compare a conversation, whose last message is new, with the user's messages in a session.
 
     `stored` has the number and text of each; with `is_complete`, these are all. Without an answer, the conversation
     may be only what is new. A client may leave out the beginning, and may have more messages than the session.
@@ -65,7 +65,7 @@ async def apply_edit(
 ) -> Sequence[Message] | None:
     """Rewind a session to where a client edited its conversation, and keep the earlier one in a fork.
 
-    Return what the client shows there before the new message; None: nothing is edited. `sent_before` is the number of
+    Return what the client shows before the new message, or None if nothing is edited. `sent_before` is the number of
     the message that the client sent before with the id of the new one. While a turn runs or waits, nothing is edited:
     the message is queued behind it.
     """
