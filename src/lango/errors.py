@@ -143,6 +143,10 @@ class IdempotencyKeyReused(UsageError):
     """The idempotency key was used before, with another request; nothing was stored."""
 
 
+class InvalidAnswer(UsageError):
+    """The answer does not fit the wait; the message says why, and nothing was stored."""
+
+
 class InvalidCredential(UsageError):
     """The answer to a credential request cannot be used; the message says why, nothing was stored."""
 
@@ -351,6 +355,10 @@ class Stopping(LangoError):
 
 class NothingNoted(LangoError):
     """An observer's reply held no note: its messages stay unobserved until a later try."""
+
+
+class WaitNotOpen(LangoError):
+    """No such wait is open: it was answered before, it expired, or the conversation continued without it."""
 
 
 class ApprovalExpired(LangoError):

@@ -27,6 +27,7 @@ STATUS_BY_ERROR: tuple[tuple[type[errors.LangoError], int], ...] = (  # the firs
     (errors.EventsGone, 410),
     (errors.SessionExists, 409),
     (errors.Conflict, 409),
+    (errors.WaitNotOpen, 409),
     (errors.ApprovalExpired, 409),
     (errors.InputExpired, 409),
     (errors.CredentialExpired, 409),
@@ -43,6 +44,7 @@ STATUS_BY_ERROR: tuple[tuple[type[errors.LangoError], int], ...] = (  # the firs
     (errors.ModelOptionsRefused, 400),
     (errors.StateRefused, 400),
     (errors.SessionOptionsRefused, 422),
+    (errors.InvalidAnswer, 422),
     (errors.InvalidCredential, 422),
     (errors.IdempotencyKeyReused, 422),  # not 409: some clients repeat such a request by themselves
     (errors.InvalidExport, 400),

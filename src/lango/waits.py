@@ -1,0 +1,170 @@
+"""What a turn needs from outside before it can continue, and the answers to it: two closed unions of plain values.
+
+A turn that needs something from a person, a client or another system opens a wait, and its stream ends with the list of
+open waits; only a question of a running tool leaves the turn running. An answer is accepted once, and in time. A new
+kind of wait is a class in `Wait`, and a row in `ANSWERS` that lists the answers which fit it.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from lango.errors import InvalidAnswer
+from lango.grants import NewGrant
+
+
+class WaitBase(Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """What waits of every kind have."""
+
+    id: str
+    """Identifies the wait within its session; safe in a URL."""
+    session_id: str
+    turn: int | None
+    """The turn that opened it; None: a turn of the session that this one was forked from."""
+    opened_at: datetime
+    expires_at: datetime | None = None
+    """An answer is accepted until then; None: it does not expire."""
+
+
+class ApprovalWait(WaitBase, frozen=True, kw_only=True, tag="approval"):
+    """A tool call that runs with exactly these arguments once a person approves it."""
+
+    tool: str
+    call_id: str
+    """The call to approve."""
+    arguments: Mapping[str, Any] = {}
+    hint: str = ""
+    """What the tool itself says about its request."""
+    payload: Any = None
+    """What the tool shows besides, and gets back with the answer unless that has a payload of its own."""
+
+
+class InputWait(WaitBase, frozen=True, kw_only=True, tag="input"):
+    """A workflow that needs a value from a person."""
+
+    message: str = ""
+    schema: Mapping[str, Any] | None = None
+    """The JSON schema of the value; None: any value."""
+    payload: Any = None
+    """What the workflow shows besides the message."""
+    author: str = ""
+    path: str = ""
+    """The node that asks."""
+
+
+class CredentialWait(WaitBase, frozen=True, kw_only=True, tag="credential"):
+    """A tool that needs a credential of the user. It shows no secret."""
+
+    scheme_type: str = ""
+    """`oauth2`, `openIdConnect`, `apiKey` or `http`."""
+    scheme: str = ""
+    """Of the type `http`: `basic` asks for a name and a password, `bearer` for a token."""
+    auth_url: str = ""
+    """The address where the user allows the access; empty: the user gives a key, or a name and a password."""
+    scopes: tuple[str, ...] = ()
+    """What the access is for, in the words of the server that grants it."""
+    message: str = ""
+    author: str = ""
+    path: str = ""
+    """The node of a workflow that asks."""
+
+
+class ClientResultWait(WaitBase, frozen=True, kw_only=True, tag="client_result"):
+    """A call of a tool that the client runs itself."""
+
+    tool: str
+    arguments: Mapping[str, Any] = {}
+
+
+class LongRunningWait(WaitBase, frozen=True, kw_only=True, tag="long_running_result"):
+    """A call of a long-running tool whose result, or whose next result, is still to come."""
+
+    tool: str
+    arguments: Mapping[str, Any] = {}
+
+
+class QuestionWait(WaitBase, frozen=True, kw_only=True, tag="tool_question"):
+    """A question that a tool asks while it runs: the same turn continues with the answer."""
+
+    message: str = ""
+    schema: Mapping[str, Any] | None = None
+    """The JSON schema of the value; None: any value."""
+    payload: Any = None
+    call_id: str = ""
+    """The tool call that asks."""
+
+
+Wait = ApprovalWait | InputWait | CredentialWait | ClientResultWait | LongRunningWait | QuestionWait
+
+
+class Approve(Struct, frozen=True, tag_field="type", tag="approve"):
+    """Run the tool call."""
+
+    grant: NewGrant | None = None
+    """Later calls of the tool in this session that fit it run without asking."""
+    payload: Any = None
+    """What a tool that asked by its own code gets; None: the payload that it asked with."""
+
+
+class Refuse(Struct, frozen=True, tag_field="type", tag="refuse"):
+    """Do not run the tool call."""
+
+    reason: str = ""
+    """The model reads it as the result of the call."""
+    payload: Any = None
+    """What a tool that asked by its own code gets; None: the payload that it asked with."""
+
+
+class Value(Struct, frozen=True, tag_field="type", tag="value"):
+    """A person's value."""
+
+    value: Any
+    """A text is read as JSON where the schema of the wait does not accept a text."""
+
+
+class Decline(Struct, frozen=True, tag_field="type", tag="decline"):
+    """The person gives no answer to the question of a running tool."""
+
+
+class Credential(Struct, frozen=True, tag_field="type", tag="credential"):
+    """A credential of the user."""
+
+    value: Any
+    """The address that the user was sent to after allowing the access, a key, a name and password, or ADK's JSON."""
+
+
+class Result(Struct, frozen=True, tag_field="type", tag="result"):
+    """A result of a tool that ran outside."""
+
+    result: Mapping[str, Any]
+    will_continue: bool | None = False
+    """It is an update of a long-running tool, and more results follow; None: they may."""
+
+
+Answer = Approve | Refuse | Value | Decline | Credential | Result
+
+ANSWERS: dict[type[Wait], tuple[type[Answer], ...]] = {
+    ApprovalWait: (Approve, Refuse),
+    InputWait: (Value,),
+    CredentialWait: (Credential,),
+    ClientResultWait: (Result,),
+    LongRunningWait: (Result,),
+    QuestionWait: (Value, Decline),
+}
+"""Which answers fit each kind of wait."""
+
+
+def check_answer(wait: Wait, answer: Answer) -> None:
+    """Raise `InvalidAnswer` if an answer is not of a type that fits the wait."""
+    fitting = ANSWERS[type(wait)]
+    if not isinstance(answer, fitting):
+        names = " or ".join(_tag(kind) for kind in fitting)
+        raise InvalidAnswer(
+            f"a wait of kind {_tag(type(wait))} is answered with {names}, not with {_tag(type(answer))}"
+        )
+
+
+def _tag(kind: type[Struct]) -> str:
+    return str(kind.__struct_config__.tag)
