@@ -17,8 +17,7 @@ LangoError
 │   ├── SessionOptionsRefused  a model or instruction for a session that the settings do not allow
 │   ├── GrantRefused           a grant whose pattern is malformed, too long or too broad
 │   ├── IdempotencyKeyReused   the key was used before, with another request
-│   ├── InvalidCredential      an answer to a credential request that cannot be used
-│   ├── InvalidInput           a value that does not fit the schema of the input request
+│   ├── InvalidAnswer          an answer that does not fit the wait
 │   └── StoreUrlError          the store's address cannot be used
 ├── StoreError
 │   ├── StoreUnavailable       locked, full, read-only, unreachable: nothing was written
@@ -66,10 +65,7 @@ LangoError
 │   └── BlockedAddress         the address is not on the public internet
 ├── IssuerUnavailable          the token issuer does not respond: tokens cannot be verified
 ├── NothingNoted               an observer's reply held no note: its messages stay unobserved
-├── ApprovalExpired            no approval request is open for this call
-├── InputExpired               no input request of a workflow is open for this call
-├── CredentialExpired          no credential request is open for this call
-├── CallNotWaiting             no call waits for this result
+├── WaitNotOpen                an answer came too late, or a second time
 ├── Stopping                   the server is shutting down, or the runtime is closed
 └── BudgetTooSmall             the least that must be sent exceeds the token budget
 ```
@@ -145,14 +141,6 @@ class IdempotencyKeyReused(UsageError):
 
 class InvalidAnswer(UsageError):
     """The answer does not fit the wait; the message says why, and nothing was stored."""
-
-
-class InvalidCredential(UsageError):
-    """The answer to a credential request cannot be used; the message says why, nothing was stored."""
-
-
-class InvalidInput(UsageError):
-    """The value does not fit the schema of the input request; the message says what is wrong, nothing was stored."""
 
 
 class StoreUrlError(UsageError):
@@ -359,22 +347,6 @@ class NothingNoted(LangoError):
 
 class WaitNotOpen(LangoError):
     """No such wait is open: it was answered before, it expired, or the conversation continued without it."""
-
-
-class ApprovalExpired(LangoError):
-    """No approval request is open: it was answered before, or the conversation went on without it."""
-
-
-class InputExpired(LangoError):
-    """No input request is open: it was answered before, it expired, or the conversation went on without it."""
-
-
-class CredentialExpired(LangoError):
-    """No credential request is open: it was answered before, it expired, or the conversation went on without it."""
-
-
-class CallNotWaiting(LangoError):
-    """No call waits for this result: there was none, it has its last result, or the conversation went on without it."""
 
 
 class ToolError(LangoError):

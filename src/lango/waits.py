@@ -5,6 +5,7 @@ open waits; only a question of a running tool leaves the turn running. An answer
 kind of wait is a class in `Wait`, and a row in `ANSWERS` that lists the answers which fit it.
 """
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -75,6 +76,7 @@ class ClientResultWait(WaitBase, frozen=True, kw_only=True, tag="client_result")
     """A call of a tool that the client runs itself."""
 
     tool: str
+    call_id: str
     arguments: Mapping[str, Any] = {}
 
 
@@ -82,6 +84,7 @@ class LongRunningWait(WaitBase, frozen=True, kw_only=True, tag="long_running_res
     """A call of a long-running tool whose result, or whose next result, is still to come."""
 
     tool: str
+    call_id: str
     arguments: Mapping[str, Any] = {}
 
 
@@ -97,6 +100,22 @@ class QuestionWait(WaitBase, frozen=True, kw_only=True, tag="tool_question"):
 
 
 Wait = ApprovalWait | InputWait | CredentialWait | ClientResultWait | LongRunningWait | QuestionWait
+
+
+class InboxItem(Struct, frozen=True):
+    """A wait in the inbox of a user, with what identifies its session to a person."""
+
+    wait: Wait
+    title: str
+    """The title of the session."""
+    place: tuple[float, int, str]
+    """Where it stands in the inbox, for the next page."""
+
+    @property
+    def id(self) -> str:
+        """A short name of the item, for people."""
+        _, session_key, wait_id = self.place
+        return hashlib.sha256(f"{session_key}/{wait_id}".encode()).hexdigest()[:10]
 
 
 class Approve(Struct, frozen=True, tag_field="type", tag="approve"):

@@ -42,7 +42,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory, oauth: OAuthServer) -> 
 async def no_credentials(site: Site) -> None:
     """Let every test begin with a user who has given none, and with an empty inbox."""
     await site.runtime.credentials.delete_all()
-    for item in await site.runtime.inbox.list():
+    for item in await site.runtime.inbox.items():
         await site.runtime.credentials.decline(item.session_id, item.call_id)
 
 

@@ -38,6 +38,7 @@ from lango.tools import Tool
 from lango.turns.running_turn import RunningTurn, collect_answer, follow_until_left
 from lango.turns.submissions import (
     Submission,
+    SubmittedAnswer,
     SubmittedApproval,
     SubmittedCredential,
     SubmittedInput,
@@ -46,6 +47,7 @@ from lango.turns.submissions import (
     TurnRequest,
 )
 from lango.turns.turn_input import ModelOptions
+from lango.waits import Answer, Wait
 
 
 class Runtime:
@@ -63,7 +65,7 @@ class Runtime:
         self.options = AllowedOptions(store, engine.app.name, settings)
         """The model and the instruction of sessions, where the settings let users choose them."""
         self._acceptance = TurnAcceptance(store, self._turns, self.options, settings.agent.when_busy)
-        self._submissions = Submissions(settings, engine, self._acceptance, self._expiry, self._questions)
+        self._submissions = Submissions(settings, store, engine, self._acceptance, self._expiry, self._questions)
         self._sessions = Sessions(
             store, engine.app.name, lambda: engine.window_rules, lambda: engine.app.credential_names
         )
@@ -271,6 +273,28 @@ class Runtime:
         request = TurnRequest(idempotency_key, client_tools, options)
         return await self.accept(session_id, SubmittedMessage(text, attachments, request=request), user_id=user_id)
 
+    async def waits(self, session_id: str, *, user_id: str = "user") -> list[Wait]:
+        """Return what the turns of a session wait for, and can still be answered."""
+        return await self._submissions.waits(SessionId(self.app_name, user_id, session_id))
+
+    async def answer(
+        self,
+        session_id: str,
+        wait_id: str,
+        answer: Answer,
+        *,
+        user_id: str = "user",
+        idempotency_key: str | None = None,
+        client_tools: Sequence[Tool] | None = None,
+        options: ModelOptions | None = None,
+    ) -> RunningTurn:
+        """Answer a wait, and run its turn in the background, as `submit` does; an answer is accepted once, in time.
+
+        Raise `WaitNotOpen` if it is too late or the second one, `InvalidAnswer` if it does not fit the wait.
+        """
+        request = TurnRequest(idempotency_key, client_tools, options)
+        return await self.accept(session_id, SubmittedAnswer(wait_id, answer, request), user_id=user_id)
+
     async def submit_results(
         self,
         session_id: str,
@@ -286,7 +310,7 @@ class Runtime:
 
         The model continues when all calls of its answer have a result. With `will_continue`, these are updates of
         long-running tools, and more results follow; None: they may. Results of calls that wait for none are left out.
-        Raise `CallNotWaiting` if none is left. Without `options` or `client_tools`, those of the turn that paused hold.
+        Raise `WaitNotOpen` if none is left. Without `options` or `client_tools`, those of the turn that paused hold.
         """
         request = TurnRequest(idempotency_key, client_tools, options)
         return await self.accept(session_id, SubmittedResults(results, will_continue, request=request), user_id=user_id)
@@ -340,12 +364,7 @@ class Runtime:
         idempotency_key: str | None = None,
         decline: bool = False,
     ) -> RunningTurn:
-        """Answer an input request of a workflow in the background, as `submit` does, or of a running tool.
-
-        A text is read as JSON where the schema of the request does not accept a text. Raise `InvalidInput`, and store
-        nothing, if the value does not fit the schema; `InputExpired` if no such request is open (any more). The turn of
-        a running tool goes on with the answer; with `decline`, the tool learns that the user gives none.
-        """
+        """Answer an input request of a workflow, or of a running tool, in the background, as `submit` does."""
         answer = SubmittedInput(call_id, value, decline, TurnRequest(idempotency_key))
         return await self.accept(session_id, answer, user_id=user_id)
 
@@ -368,7 +387,7 @@ class Runtime:
         """Answer a credential request in the background, as `submit` does.
 
         `value` is the address that the user was sent to after allowing the access, a key, or ADK's own JSON. Raise
-        `InvalidCredential`, and store nothing, if it cannot be used; `CredentialExpired` if no such request is open
+        `InvalidAnswer`, and store nothing, if it cannot be used; `WaitNotOpen` if no such request is open
         (any more).
         """
         answer = SubmittedCredential(call_id, value, TurnRequest(idempotency_key))

@@ -1,23 +1,27 @@
 """Accept what clients submit: build the input of each turn, store it, and start or queue the turn."""
 
-from typing import assert_never
+from typing import Any, assert_never
 
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.input.input_builder import is_answer_address
 from lango.config import Settings
-from lango.errors import ApprovalExpired, InvalidInput
+from lango.errors import InvalidAnswer, WaitNotOpen
+from lango.events import to_plain_values
 from lango.history import load_tokenizer
 from lango.runtime.acceptance import TurnAcceptance
 from lango.runtime.requests.expiry import ApprovalExpiry
 from lango.runtime.requests.grants import limit_grant
 from lango.runtime.requests.tool_questions import ToolQuestions
-from lango.store import SessionId
+from lango.store import SessionId, Store
 from lango.store.sessions.client_state import check_client_state
+from lango.store.sessions.sessions import find_session
 from lango.store.tool_calls.approvals import MAX_REASON_CHARACTERS
+from lango.store.waits.waits import read_waits
 from lango.threads import run_in_thread
 from lango.turns.running_turn import RunningTurn
 from lango.turns.submissions import (
     Submission,
+    SubmittedAnswer,
     SubmittedApproval,
     SubmittedCredential,
     SubmittedInput,
@@ -26,6 +30,23 @@ from lango.turns.submissions import (
     TurnRequest,
 )
 from lango.turns.turn_input import TurnInput, check_attachments, request_digest
+from lango.waits import (
+    Answer,
+    ApprovalWait,
+    Approve,
+    ClientResultWait,
+    Credential,
+    CredentialWait,
+    Decline,
+    InputWait,
+    LongRunningWait,
+    QuestionWait,
+    Refuse,
+    Result,
+    Value,
+    Wait,
+    check_answer,
+)
 
 
 class Submissions:
@@ -34,12 +55,14 @@ class Submissions:
     def __init__(
         self,
         settings: Settings,
+        store: Store,
         engine: AdkEngine,
         acceptance: TurnAcceptance,
         expiry: ApprovalExpiry,
         questions: ToolQuestions,
     ) -> None:
         self._settings = settings
+        self._store = store
         self._app = engine.app
         self._inputs = engine.inputs
         self._acceptance = acceptance
@@ -66,6 +89,11 @@ class Submissions:
                 turn_input = await self._message(name, submission)
             case SubmittedResults():
                 turn_input = await self._results(name, submission)
+            case SubmittedAnswer():
+                answered = await self._answer(name, submission)
+                if isinstance(answered, RunningTurn):
+                    return answered
+                turn_input = answered
             case SubmittedApproval():
                 turn_input = await self._approval(name, submission)
             case SubmittedInput(call_id, value, decline):
@@ -113,12 +141,60 @@ class Submissions:
         await self._inputs.apply_request(name, turn_input, request)
         return turn_input
 
+    async def _answer(self, name: SessionId, submitted: SubmittedAnswer) -> TurnInput | RunningTurn:
+        """Build the input of an answer to a wait; or answer a question of a running tool, and return its turn."""
+        wait_id, answer, request = submitted.wait_id, submitted.answer, submitted.request
+        if request.idempotency_key is not None and await self._inputs.is_stored(name, request.idempotency_key):
+            turn_input = self._inputs.repeated_input()
+            turn_input.digest = _answer_digest(wait_id, answer)
+            return turn_input
+        waits = {wait.id: wait for wait in await self.waits(name)}
+        if (wait := waits.get(wait_id)) is None:
+            raise WaitNotOpen(f"session {name.id!r} has no open wait {wait_id!r}")
+        check_answer(wait, answer)
+        match wait, answer:
+            case ApprovalWait(), Approve():
+                approval = SubmittedApproval(wait.call_id, True, answer.grant, "", request, answer.payload)
+                turn_input = await self._approval(name, approval)
+            case ApprovalWait(), Refuse():
+                refusal = SubmittedApproval(wait.call_id, False, None, answer.reason, request, answer.payload)
+                turn_input = await self._approval(name, refusal)
+            case QuestionWait(), Value():
+                return await self._answer_question(name, wait_id, answer.value)
+            case QuestionWait(), Decline():
+                return await self._answer_question(name, wait_id, None, decline=True)
+            case InputWait(), Value():
+                turn_input = await self._input(name, SubmittedInput(wait_id, answer.value, request=request))
+            case CredentialWait(), Credential():
+                turn_input = await self._credential(name, SubmittedCredential(wait_id, answer.value, request))
+            case ((ClientResultWait() | LongRunningWait()), Result()):
+                results = SubmittedResults({wait.call_id: answer.result}, answer.will_continue, request=request)
+                turn_input = await self._results(name, results)
+            case _:
+                raise AssertionError("check_answer refused it")
+        turn_input.digest = _answer_digest(wait_id, answer)
+        return turn_input
+
+    async def waits(self, name: SessionId) -> list[Wait]:
+        """Return what a session waits for."""
+        await self._expiry.expire_session(name)
+        session = await self._store.read(find_session, name)
+        return await self._store.read(read_waits, session) if session else []
+
+    async def _answer_question(
+        self, name: SessionId, question_id: str, value: Any, *, decline: bool = False
+    ) -> RunningTurn:
+        asking = await self._questions.answer(name, question_id, value, decline=decline)
+        if asking is None:
+            raise WaitNotOpen(f"session {name.id!r} has no open wait {question_id!r}")
+        return asking
+
     async def _approval(self, name: SessionId, submitted: SubmittedApproval) -> TurnInput:
         approved, grant = submitted.approved, submitted.grant
         if submitted.reason and approved:
-            raise InvalidInput("reason: only a refusal has one; leave it out of an approval")
+            raise InvalidAnswer("reason: only a refusal has one; leave it out of an approval")
         if len(submitted.reason) > MAX_REASON_CHARACTERS:
-            raise InvalidInput(f"reason: at most {MAX_REASON_CHARACTERS:,} characters")
+            raise InvalidAnswer(f"reason: at most {MAX_REASON_CHARACTERS:,} characters")
         await self._expiry.expire_session(name)
         limited = None if grant is None else limit_grant(grant, self._settings.tools, approved=approved)
         turn_input = await self._inputs.approval_answer(
@@ -150,9 +226,14 @@ class Submissions:
 
     async def _start(self, name: SessionId, turn_input: TurnInput, request: TurnRequest) -> RunningTurn:
         answer = turn_input.approval_answer
-        if answer is None:
+        if answer is None or request.idempotency_key is not None:
             return await self._acceptance.accept(name, turn_input, request.idempotency_key, request.at_revision)
         turn = await self._acceptance.accept(name, turn_input, f"answer to {answer.request_id}")
         if turn.turn.repeated or turn.readers or turn.detached:
-            raise ApprovalExpired(f"the approval request for call {answer.call_id!r} was answered just now")
+            raise WaitNotOpen(f"the approval request for call {answer.call_id!r} was answered just now")
         return turn
+
+
+def _answer_digest(wait_id: str, answer: Answer) -> str:
+    """Return the hash of an answer, without a credential: it is secret."""
+    return request_digest("answer", wait_id, "" if isinstance(answer, Credential) else to_plain_values(answer))

@@ -28,12 +28,7 @@ STATUS_BY_ERROR: tuple[tuple[type[errors.LangoError], int], ...] = (  # the firs
     (errors.SessionExists, 409),
     (errors.Conflict, 409),
     (errors.WaitNotOpen, 409),
-    (errors.ApprovalExpired, 409),
-    (errors.InputExpired, 409),
-    (errors.CredentialExpired, 409),
-    (errors.InvalidInput, 422),
     (errors.GrantRefused, 422),
-    (errors.CallNotWaiting, 409),
     (errors.TurnCancelled, 409),
     (errors.TurnReleased, 503),
     (errors.Unstorable, 400),
@@ -45,7 +40,6 @@ STATUS_BY_ERROR: tuple[tuple[type[errors.LangoError], int], ...] = (  # the firs
     (errors.StateRefused, 400),
     (errors.SessionOptionsRefused, 422),
     (errors.InvalidAnswer, 422),
-    (errors.InvalidCredential, 422),
     (errors.IdempotencyKeyReused, 422),  # not 409: some clients repeat such a request by themselves
     (errors.InvalidExport, 400),
     (errors.BudgetTooSmall, 400),  # the message is too long: a retry does not help

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from lango.errors import CallNotWaiting, LangoError, StoreError, TurnCancelled, TurnReleased
+from lango.errors import LangoError, StoreError, TurnCancelled, TurnReleased, WaitNotOpen
 from lango.store import OpenTurn, SessionRecord, Store, Turn
 from lango.store.turns import lease
 from lango.turns.liveness import Owner, OwnerIsGone
@@ -108,7 +108,7 @@ async def acquire_lease(running: RunningTurn, store: Store, owner: str, check_ow
         case "running" if leased.epoch is not None:
             return
         case "failed":
-            raise CallNotWaiting("the conversation continued before the turn of the client's result")
+            raise WaitNotOpen("the conversation continued before the turn of the client's result")
         case "cancelled":
             raise TurnCancelled("the message was taken back before its turn came")
         case _:

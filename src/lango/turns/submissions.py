@@ -9,6 +9,7 @@ from lango.grants import NewGrant
 from lango.messages import Attachment, Message
 from lango.tools import Tool
 from lango.turns.turn_input import ModelOptions
+from lango.waits import Answer
 
 
 class TurnRequest(Struct, frozen=True):
@@ -52,6 +53,14 @@ class SubmittedResults(Struct, frozen=True):
     request: TurnRequest = TurnRequest()
 
 
+class SubmittedAnswer(Struct, frozen=True):
+    """The answer to a wait. It is accepted once; the idempotency key of its request returns the same turn again."""
+
+    wait_id: str
+    answer: Answer
+    request: TurnRequest = TurnRequest()
+
+
 class SubmittedApproval(Struct, frozen=True):
     """The answer to an approval request. It is accepted once, whatever idempotency key its request has."""
 
@@ -86,4 +95,6 @@ class SubmittedCredential(Struct, frozen=True):
     request: TurnRequest = TurnRequest()
 
 
-Submission = SubmittedMessage | SubmittedResults | SubmittedApproval | SubmittedInput | SubmittedCredential
+Submission = (
+    SubmittedMessage | SubmittedResults | SubmittedAnswer | SubmittedApproval | SubmittedInput | SubmittedCredential
+)

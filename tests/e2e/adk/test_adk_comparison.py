@@ -28,7 +28,7 @@ from google.genai import types
 
 from lango import open_runtime, tool
 from lango.adk import ProviderLlm, SqlSessionService
-from lango.errors import ApprovalExpired
+from lango.errors import WaitNotOpen
 from lango.messages import ToolCall
 from lango.providers.anthropic import AnthropicProvider
 from lango.testing import ScriptedProvider
@@ -407,7 +407,7 @@ async def test_approval(service: Service, sqlite_url: str) -> None:
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[ours]) as runtime:
         await collect(runtime.stream("s", "wipe a"))
         await runtime.run("s", "wait, what is the weather?")
-        with pytest.raises(ApprovalExpired):
+        with pytest.raises(WaitNotOpen):
             await collect(runtime.approve("s", "c1", approved=True))
     assert wiped == []
 

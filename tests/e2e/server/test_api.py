@@ -207,9 +207,9 @@ async def test_an_approval_request_is_answered_once(server: Server, session: str
         assert answered[-1].type == "done"
         ran = any(event.data.get("result") == {"noted": "this"} for event in answered if event.type == "tool_end")
         assert ran is approved
-        assert error_of(await client.post(path, json={"approved": True})) == (409, "ApprovalExpired")
+        assert error_of(await client.post(path, json={"approved": True})) == (409, "WaitNotOpen")
         missing = await client.post(f"/v1/sessions/{session}/approvals/none", json={"approved": True})
-        assert error_of(missing) == (409, "ApprovalExpired")
+        assert error_of(missing) == (409, "WaitNotOpen")
 
 
 async def test_health_readiness_and_metrics(server: Server, session: str, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ async def test_open_approval_requests_are_listed_with_their_expiry(server: Serve
         assert datetime.fromisoformat(listed["asked_at"]) <= datetime.now(UTC)
         path = f"/v1/sessions/{session}/approvals/{request['call_id']}"
         wrong = await client.post(path, json={"approved": True, "reason": "why"})
-        assert (wrong.status_code, wrong.json()["error"]["type"]) == (422, "InvalidInput")
+        assert (wrong.status_code, wrong.json()["error"]["type"]) == (422, "InvalidAnswer")
         refused = await client.post(path, json={"approved": False, "reason": "not today"})
         assert "refused this call, and says: not today" in refused.text
         assert (await client.get(f"/v1/sessions/{session}/approvals")).json() == {"approvals": []}
@@ -132,7 +132,7 @@ async def test_reading_a_session_closes_its_expired_approval_requests(server: Se
         assert (shown[-1]["approved"], shown[-1]["approved_by"]) == (False, "policy")
         path = f"/v1/sessions/{session}/approvals/{request['call_id']}"
         late = await client.post(path, json={"approved": True})
-        assert (late.status_code, late.json()["error"]["type"]) == (409, "ApprovalExpired")
+        assert (late.status_code, late.json()["error"]["type"]) == (409, "WaitNotOpen")
         assert "not answered in time" in late.json()["error"]["message"]
 
 

@@ -97,7 +97,7 @@ async def test_a_credential_without_an_address(
         for wrong in ("", 3, None, {"username": "ann"}, {"username": "ann", "password": ""}):
             path = f"/v1/sessions/{session}/credentials/{request['call_id']}"
             refused = await client.post(path, json={"value": wrong})
-            assert (refused.status_code, refused.json()["error"]["type"]) == (422, "InvalidCredential"), wrong
+            assert (refused.status_code, refused.json()["error"]["type"]) == (422, "InvalidAnswer"), wrong
         events = await give(client, session, request["call_id"], value)
         assert text_of(events) == f"it got {got}"
 
@@ -125,13 +125,13 @@ async def test_websocket(server: Server, session: str, oauth: OAuthServer) -> No
         message = {"type": "credential", "session": session, "call_id": request["call_id"]}
         await socket.send(json.dumps({**message, "value": "nonsense"}))
         refused = await read("turn_error")
-        assert (refused["error"], refused["session"], refused["fatal"]) == ("InvalidCredential", session, False)
+        assert (refused["error"], refused["session"], refused["fatal"]) == ("InvalidAnswer", session, False)
         address = await oauth.allow(request["auth_url"])
         await socket.send(json.dumps({**message, "value": address}))
         assert (await read("tool_end"))["result"] == {"got": "alice"}
         assert (await read("done"))["status"] == "done"
         await socket.send(json.dumps({**message, "value": address}))
-        assert (await read("turn_error"))["error"] == "CredentialExpired"
+        assert (await read("turn_error"))["error"] == "WaitNotOpen"
 
 
 async def test_agui_answers_an_interrupt(server: Server, session: str, oauth: OAuthServer) -> None:
@@ -143,7 +143,7 @@ async def test_agui_answers_an_interrupt(server: Server, session: str, oauth: OA
         wrong = ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload="nonsense")
         body = RunAgentInput(thread_id=session, run_id="r2", messages=first.messages, resume=[wrong])
         refused = await client.post("/agui", json=body.model_dump(mode="json", by_alias=True, exclude_none=True))
-        assert (refused.status_code, refused.json()["error"]["type"]) == (422, "InvalidCredential")
+        assert (refused.status_code, refused.json()["error"]["type"]) == (422, "InvalidAnswer")
         right = ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload=await oauth.allow(address))
         events = await run_agui(
             client, RunAgentInput(thread_id=session, run_id="r3", messages=first.messages, resume=[right])

@@ -87,7 +87,7 @@ async def test_an_input_request_is_listed_and_answered_once(server: Server, sess
         assert [event.id for event in again] == [event.id for event in events]
         path = f"/v1/sessions/{session}/inputs/{request['call_id']}"
         late = await client.post(path, json={"value": {"size": 4}})
-        assert (late.status_code, late.json()["error"]["type"]) == (409, "InputExpired")
+        assert (late.status_code, late.json()["error"]["type"]) == (409, "WaitNotOpen")
         shown = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
         assert (shown[-1]["role"], shown[-1]["content"]) == ("assistant", ORDERED)
 
@@ -99,11 +99,11 @@ async def test_a_wrong_value_is_refused_with_the_reason(server: Server, session:
         path = f"/v1/sessions/{session}/inputs/{request['call_id']}"
         for value in ({"size": "large"}, "large", {"color": "red"}):
             refused = await client.post(path, json={"value": value})
-            assert (refused.status_code, refused.json()["error"]["type"]) == (422, "InvalidInput")
+            assert (refused.status_code, refused.json()["error"]["type"]) == (422, "InvalidAnswer")
             assert "does not fit" in refused.json()["error"]["message"]
         assert (await client.post(path, json={})).status_code == 400
         by_message = await client.post(f"/v1/sessions/{session}/messages", json={"text": "large"})
-        assert (by_message.status_code, by_message.json()["error"]["type"]) == (422, "InvalidInput")
+        assert (by_message.status_code, by_message.json()["error"]["type"]) == (422, "InvalidAnswer")
         assert (await client.get(f"/v1/sessions/{session}/messages")).json() == before
         assert (await client.post("/v1/sessions/none/inputs/x", json={"value": 1})).status_code == 404
         events = await send(client, session, '{"size": 3}')
@@ -131,7 +131,7 @@ async def test_reading_a_session_closes_expired_requests(server: Server, url: st
         shown = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
         assert shown[-1]["tool_calls"][0]["output"] == {"error": "no answer: the input request expired"}
         path = f"/v1/sessions/{session}/inputs/{request['call_id']}"
-        assert (await client.post(path, json={"value": {"size": 3}})).json()["error"]["type"] == "InputExpired"
+        assert (await client.post(path, json={"value": {"size": 3}})).json()["error"]["type"] == "WaitNotOpen"
 
 
 async def test_the_server_may_be_killed_between_question_and_answer(tmp_path: Path) -> None:
@@ -160,11 +160,11 @@ async def test_websocket(server: Server, session: str) -> None:
         message = {"type": "input", "session": session, "call_id": request["call_id"]}
         await socket.send(json.dumps({**message, "value": {"size": 0}}))
         refused = await read("turn_error")
-        assert (refused["error"], refused["session"], refused["fatal"]) == ("InvalidInput", session, False)
+        assert (refused["error"], refused["session"], refused["fatal"]) == ("InvalidAnswer", session, False)
         await socket.send(json.dumps({**message, "value": {"size": 3}}))
         assert (await read("done"))["output"] == {"ordered": {"size": 3, "color": None}}
         await socket.send(json.dumps({**message, "value": {"size": 3}}))
-        assert (await read("turn_error"))["error"] == "InputExpired"
+        assert (await read("turn_error"))["error"] == "WaitNotOpen"
 
 
 async def run_agui(client: httpx.AsyncClient, request: RunAgentInput) -> list[AguiEvent]:
@@ -199,7 +199,7 @@ async def test_agui_answers_an_interrupt(server: Server, session: str) -> None:
         wrong = ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload={"size": "large"})
         body = RunAgentInput(thread_id=session, run_id="r2", messages=first.messages, resume=[wrong])
         refused = await client.post("/agui", json=body.model_dump(mode="json", by_alias=True, exclude_none=True))
-        assert (refused.status_code, refused.json()["error"]["type"]) == (422, "InvalidInput")
+        assert (refused.status_code, refused.json()["error"]["type"]) == (422, "InvalidAnswer")
         right = ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload={"size": 3})
         events = await run_agui(
             client, RunAgentInput(thread_id=session, run_id="r3", messages=first.messages, resume=[right])

@@ -102,7 +102,7 @@ async def test_cancel_and_approval(socket: ClientConnection, session: str, tmp_p
     await send_command(socket, type="cancel", session=session)
     late = {"type": "approval", "session": session, "call_id": question["call_id"], "approved": True}
     await send_command(socket, **late)
-    assert (await receive_events(socket))[-1]["error"] == "ApprovalExpired"
+    assert (await receive_events(socket))[-1]["error"] == "WaitNotOpen"
     await send_command(socket, type="message", session=session, text="ask")
     question = (await receive_events(socket, "approval"))[-1]
     assert (await receive_events(socket))[-1]["status"] == "waiting_for_approval"
@@ -219,4 +219,4 @@ async def test_results_of_a_long_running_tool_come_over_the_socket(socket: Clien
         )
         assert (await receive_events(socket))[-2]["text"] == "the tool said {'n': 1}"
     await send_command(socket, type="result", session=session, call_id=call_id, result={"n": 1})
-    assert (await receive_events(socket))[-1]["error"] == "CallNotWaiting"
+    assert (await receive_events(socket))[-1]["error"] == "WaitNotOpen"

@@ -170,7 +170,7 @@ async def test_an_approval_is_an_interrupt_that_the_next_run_answers(
         assert not any(isinstance(event, ToolCallStartEvent) for event in events), "the earlier run streamed the call"
         assert ("noted" in one_of(ToolCallResultEvent, events).content) == approved
         again = await client.post("/agui", json=resumed.model_dump(by_alias=True, mode="json"))
-        assert (again.status_code, again.json()["error"]["type"]) == (409, "ApprovalExpired")
+        assert (again.status_code, again.json()["error"]["type"]) == (409, "WaitNotOpen")
 
 
 async def test_an_approval_may_bring_a_grant_for_later_calls(server: Server, thread: str) -> None:

@@ -206,7 +206,7 @@ async def test_a_message_instead_closes_the_call_and_one_beside_a_result_takes_i
         assert text_of(await client.send("never mind")) == "never mind"
         client.returned(client.calls.get("pick", "c1-0"), "too late")
         status, kind, message = await client.refused()
-        assert (status, kind) == (409, "CallNotWaiting")
+        assert (status, kind) == (409, "WaitNotOpen")
         assert client.thread in message
         await client.send("call pick")
         client.returned(client.calls["pick"], "in time")
@@ -257,7 +257,7 @@ async def test_a_run_that_failed_after_the_result_is_tried_again_by_the_next(ser
         for request in (again, again):
             assert text_of(await run(http, request)).startswith("the tool said")
         status, kind, _ = await client.refused()
-        assert (status, kind) == (409, "CallNotWaiting"), "it is answered"
+        assert (status, kind) == (409, "WaitNotOpen"), "it is answered"
         assert len(await client.results()) == 1
         assert text_of(await client.send("fine")) == "fine"
 
@@ -323,7 +323,7 @@ async def test_the_call_waits_through_a_kill_in_its_turn_and_is_answered_elsewhe
         async with second.client() as http:
             client.http = http
             client.returned("nobody", "x")
-            assert (await client.refused())[:2] == (409, "CallNotWaiting")
+            assert (await client.refused())[:2] == (409, "WaitNotOpen")
             client.messages.pop()
             client.returned("c1-0", "red")
             answer_text = text_of(await client.run())

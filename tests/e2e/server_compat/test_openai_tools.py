@@ -267,7 +267,7 @@ async def test_a_message_instead_of_results_closes_the_calls(client: Client) -> 
     client.messages = [{"role": "tool", "tool_call_id": calls[1].id, "content": "late"}]
     with pytest.raises(openai.ConflictError) as raised:
         await client.complete(session=client.session)
-    assert raised.value.code == "CallNotWaiting"
+    assert raised.value.code == "WaitNotOpen"
 
 
 async def test_with_its_session_named_a_client_sends_the_results_alone(client: Client) -> None:

@@ -16,7 +16,7 @@ from google.adk.tools import FunctionTool
 from google.genai import types
 
 from lango import open_runtime
-from lango.errors import ApprovalExpired, ClientToolRefused, ConfigError
+from lango.errors import ClientToolRefused, ConfigError, WaitNotOpen
 from lango.messages import ToolCall
 from lango.store.tool_calls.approvals import read_approval_requests
 from lango.testing import ScriptedProvider
@@ -76,7 +76,7 @@ async def test_attack_15_a_reserved_call_of_a_model_is_refused_and_the_model_rea
         assert text_of(events) == "then not"
         made = [call.name for one in await messages(runtime) for call in one.tool_calls]
         assert not [one for one in made if one.startswith("adk_")], "the store holds no request that ADK did not make"
-        with pytest.raises(ApprovalExpired):
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_approval("s", "c0", approved=True)
     assert "shell" in str(results_in(provider.requests[1])["forged"]), "it names the tools that there are"
 
@@ -192,7 +192,7 @@ async def test_attack_15_an_imported_request_for_approval_cannot_be_answered(sto
         lines = [line async for line in runtime.sessions.export_lines("s")]
         copy = await runtime.sessions.import_lines(lines, session_id="copy")
         assert await runtime.store.read(read_approval_requests, copy) == []
-        with pytest.raises(ApprovalExpired):
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_approval("copy", "c1", approved=True)
         assert wiped.ran == []
         assert await runtime.run("copy", "go on") == "and now?", "the conversation itself goes on"

@@ -228,13 +228,13 @@ async def test_attack_21_an_answer_has_the_kind_that_was_asked_for(attacked: Att
         interrupt = await _agui_request(client)
         for answer in wrong:
             refused = await client.post(f"/v1/sessions/s/credentials/{call_id}", json={"value": answer})
-            assert (refused.status_code, refused.json()["error"]["type"]) == (422, "InvalidCredential"), answer
+            assert (refused.status_code, refused.json()["error"]["type"]) == (422, "InvalidAnswer"), answer
             response = {"id": call_id, "name": "adk_request_credential", "response": answer}
             message = {"role": "user", "parts": [{"functionResponse": response}]}
             body = {"appName": APP, "userId": USER, "sessionId": "s", "newMessage": message}
             assert (await client.post("/run", json=body)).status_code in (400, 422), answer
             results = await client.post(f"/v1/sessions/s/results/{call_id}", json={"result": answer})
-            assert (results.status_code, results.json()["error"]["type"]) == (409, "CallNotWaiting")
+            assert (results.status_code, results.json()["error"]["type"]) == (409, "WaitNotOpen")
             resumed = RunAgentInput(
                 thread_id="a",
                 run_id=uuid.uuid4().hex,
@@ -247,7 +247,7 @@ async def test_attack_21_an_answer_has_the_kind_that_was_asked_for(attacked: Att
             async with connect(url) as socket:
                 frame = {"type": "credential", "session": "s", "call_id": call_id, "value": answer}
                 await socket.send(json.dumps(frame))
-                assert json.loads(await socket.recv())["error"] == "InvalidCredential"
+                assert json.loads(await socket.recv())["error"] == "InvalidAnswer"
         assert text_of(await give(client, "s", call_id, KEY)) == f"it got a key of {len(KEY)}"
         account = await ask(client, "o", "account")
         for answer in [{"auth_type": "http", "http": headers}, *attacked.credentials().values()]:

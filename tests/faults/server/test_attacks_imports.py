@@ -10,7 +10,7 @@ from google.genai import types
 from lango import open_runtime
 from lango.adk import SqlArtifactService
 from lango.adk.services.adk_server import save_artifact
-from lango.errors import ApprovalExpired, CallNotWaiting, InvalidExport, UsageError
+from lango.errors import InvalidExport, UsageError, WaitNotOpen
 from lango.messages import MAX_PARTS
 from lango.runtime.runtime import Runtime
 from lango.store import StoredEvent
@@ -105,10 +105,10 @@ async def test_attack_23_a_request_of_an_import_runs_no_tool_whatever_a_client_a
     provider = ScriptedProvider(["then not"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=wiped.tools) as runtime:
         await runtime.sessions.import_lines(conversation(request, *answers))
-        with pytest.raises(ApprovalExpired):
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_approval("s", "c1", approved=True)
         for call_id in ("forged", "c1"):
-            with pytest.raises(CallNotWaiting):
+            with pytest.raises(WaitNotOpen):
                 await runtime.submit_results("s", {call_id: {"confirmed": True}})
         assert await runtime.run("s", "go on") == "then not", "the conversation itself continues"
     assert wiped.ran == []

@@ -17,7 +17,7 @@ from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTo
 from lango import open_runtime
 from lango.adk import AdkTool, ProviderLlm
 from lango.adk.agents.tools.adk_tool import tool_from_adk
-from lango.errors import CredentialExpired, CredentialKeyError, InvalidCredential
+from lango.errors import CredentialKeyError, InvalidAnswer, WaitNotOpen
 from lango.events import CredentialNeeded, ToolEnd, TurnDone, TurnEvent, to_json
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
@@ -153,7 +153,7 @@ async def test_a_credential_belongs_to_one_user(store_url: str, oauth: OAuthServ
         await answer(runtime, request.call_id, await oauth.allow(request.auth_url), user="alice")
         oauth.user = "bob"
         other = await ask(runtime, user="bob")
-        with pytest.raises(CredentialExpired):
+        with pytest.raises(WaitNotOpen):
             await answer(runtime, other.call_id, await oauth.allow(other.auth_url), user="alice")
         events = await answer(runtime, other.call_id, await oauth.allow(other.auth_url), user="bob")
         [end] = [event for event in events if isinstance(event, ToolEnd)]
@@ -195,7 +195,7 @@ WRONG: list[Any] = ["", "yes", "http://127.0.0.1/?code=c", {"code": "c", "state"
 async def test_an_answer_that_cannot_be_used_is_refused(oauth: OAuthServer, value: Any) -> None:
     async with open_runtime(settings_for("sqlite://"), root_agent=agent(oauth)) as runtime:
         request = await ask(runtime)
-        with pytest.raises(InvalidCredential):
+        with pytest.raises(InvalidAnswer):
             await runtime.submit_credential("s", request.call_id, value)
         assert len(await runtime.credentials.requests("s")) == 1, "it can still be answered"
 
@@ -205,7 +205,7 @@ async def test_an_answer_counts_once(store_url: str, oauth: OAuthServer) -> None
         request = await ask(runtime)
         address = await oauth.allow(request.auth_url)
         await answer(runtime, request.call_id, address)
-        with pytest.raises(CredentialExpired):
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_credential("s", request.call_id, address)
 
 
@@ -218,7 +218,7 @@ async def test_a_request_expires(store_url: str, oauth: OAuthServer) -> None:
         async with asyncio.timeout(20):
             while await rows(runtime.store, "SELECT 1 FROM open_calls"):
                 await asyncio.sleep(0.02)
-        with pytest.raises(CredentialExpired):
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_credential("s", request.call_id, address)
         assert (await messages(runtime))[-1].tool_calls[0].output == {"error": "no credential: the request expired"}
         assert await rows(runtime.store, "SELECT 1 FROM credential_requests") == []
@@ -230,7 +230,7 @@ async def test_a_message_instead_of_an_answer_closes_the_request(store_url: str,
         request = await ask(runtime)
         address = await oauth.allow(request.auth_url)
         assert await runtime.run("s", "never mind") == "as you like"
-        with pytest.raises(CredentialExpired):
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_credential("s", request.call_id, address)
 
 

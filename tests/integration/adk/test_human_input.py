@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from lango import open_runtime, tool
 from lango.adk import AdkTool
-from lango.errors import IdempotencyKeyReused, InputExpired, InvalidInput
+from lango.errors import IdempotencyKeyReused, InvalidAnswer, WaitNotOpen
 from lango.events import InputNeeded, TurnDone, TurnEvent
 from lango.messages import Attachment, ToolCall
 from lango.runtime.runtime import Runtime
@@ -142,10 +142,10 @@ async def test_a_value_that_does_not_fit_is_refused_and_not_stored(
     async with open_runtime(settings_for(store_url), root_agent=flow(schema)) as runtime:
         request = await ask_for_input(runtime)
         before = await stored(runtime)
-        with pytest.raises(InvalidInput, match=problem):
+        with pytest.raises(InvalidAnswer, match=problem):
             await runtime.submit_input("s", request.call_id, given)
         if isinstance(given, str):
-            with pytest.raises(InvalidInput, match=problem):
+            with pytest.raises(InvalidAnswer, match=problem):
                 await runtime.run("s", given)
         assert await stored(runtime) == before
         assert [one.call_id for one in await runtime.open_input_requests("s")] == [request.call_id]
@@ -169,10 +169,10 @@ async def test_an_answer_counts_once(store_url: str) -> None:
         results = await asyncio.gather(
             *(runtime.submit_input("s", request.call_id, number) for number in (1, 2, 3)), return_exceptions=True
         )
-        assert sorted(isinstance(result, InputExpired) for result in results) == [False, True, True]
-        with pytest.raises(InputExpired, match="waits for input"):
+        assert sorted(isinstance(result, WaitNotOpen) for result in results) == [False, True, True]
+        with pytest.raises(WaitNotOpen, match="waits for input"):
             await runtime.submit_input("s", request.call_id, 4)
-        with pytest.raises(InputExpired, match="no call 'other'"):
+        with pytest.raises(WaitNotOpen, match="no call 'other'"):
             await runtime.submit_input("s", "other", 4)
 
 
@@ -190,7 +190,7 @@ async def test_a_request_expires(store_url: str) -> None:
             while (await messages(runtime))[-1].role != "tool":
                 await asyncio.sleep(0.02)
         assert (await messages(runtime))[-1].tool_calls[0].output == {"error": "no answer: the input request expired"}
-        with pytest.raises(InputExpired):
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_input("s", request.call_id, 3)
         assert (await ask_for_input(runtime, "3")).call_id != request.call_id, "the next message starts anew"
 
@@ -200,7 +200,7 @@ async def test_cancel_closes_the_request(store_url: str) -> None:
         request = await ask_for_input(runtime)
         assert await runtime.cancel("s")
         assert not await runtime.cancel("s")
-        with pytest.raises(InputExpired):
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_input("s", request.call_id, 3)
         await ask_for_input(runtime, "again")
 
@@ -210,7 +210,7 @@ async def test_a_message_with_a_file_goes_on_without_an_answer(store_url: str) -
         request = await ask_for_input(runtime)
         events = await collect(runtime.stream("s", "see", attachments=[Attachment("a.txt", "text/plain", b"3")]))
         assert needed(events).call_id != request.call_id
-        with pytest.raises(InputExpired):
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_input("s", request.call_id, 3)
 
 
@@ -294,7 +294,7 @@ async def test_a_tool_as_a_node_asks_for_approval(store_url: str, approved: bool
         request = await ask_for_input(runtime)
         assert quote(request.call_id, safe="") == request.call_id, "ADK's own id is the path of the node"
         assert [one.call_id for one in await runtime.open_input_requests("s")] == [request.call_id]
-        assert [item.call_id for item in await runtime.inbox.list()] == [request.call_id]
+        assert [item.call_id for item in await runtime.inbox.items()] == [request.call_id]
         assert request.message == "May wipe run with exactly these arguments?"
         assert request.payload == {"tool_name": "wipe", "args": {"disk": "d1"}}
         assert wiped == []
@@ -332,8 +332,8 @@ def answer_when_told(pipe: Connection, url: str, value: str) -> None:
             pipe.recv()
             try:
                 turn = await runtime.submit_input("s", request.call_id, value)
-            except InputExpired:
-                pipe.send("InputExpired")
+            except WaitNotOpen:
+                pipe.send("WaitNotOpen")
                 return
             await turn.wait()
             pipe.send(turn.answer)
@@ -351,7 +351,7 @@ async def test_of_two_answers_at_once_in_two_processes_one_counts(store_url: str
     for worker in workers:
         worker.send("now")
     outcomes = sorted([await asyncio.to_thread(worker.recv) for worker in workers])
-    assert outcomes[0] == "InputExpired"
+    assert outcomes[0] == "WaitNotOpen"
     assert outcomes[1] in ('{"got":"one"}', '{"got":"two"}')
     for worker in workers:
         worker.join()
@@ -383,9 +383,9 @@ async def test_an_answer_that_is_queued_is_not_given_again(store_url: str) -> No
             session = await another.store.read(find_session, name)
             assert session is not None
             queued = await runtime.submit_input("s", by_path["flow@1/right@1"], "r")  # behind the turn that runs
-            with pytest.raises(InputExpired):
+            with pytest.raises(WaitNotOpen):
                 await another.submit_input("s", by_path["flow@1/right@1"], "again")
-            with pytest.raises(InputExpired):
+            with pytest.raises(WaitNotOpen):
                 await another.store.submit_turn(session, late.entry, "another", SubmitOptions(answer=late.input_answer))
         may_end.set()
         await first.wait()

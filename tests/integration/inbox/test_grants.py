@@ -12,7 +12,7 @@ from google.adk.tools.agent_tool import AgentTool
 
 from lango import Tool, open_runtime
 from lango.adk import AdkTool
-from lango.errors import ApprovalExpired, GrantNotFound, GrantRefused, SessionNotFound
+from lango.errors import GrantNotFound, GrantRefused, SessionNotFound, WaitNotOpen
 from lango.events import TurnEvent
 from lango.grants import NewGrant
 from lango.messages import ToolCall
@@ -317,7 +317,7 @@ async def test_two_processes_that_answer_at_once_make_one_grant(store_url: str) 
             *(runtime.submit_approval("s", "c1", approved=True, grant=NewGrant()) for runtime in (one, other)),
             return_exceptions=True,
         )
-        assert sum(isinstance(answer, ApprovalExpired) for answer in answers) == 1
+        assert sum(isinstance(answer, WaitNotOpen) for answer in answers) == 1
         for answer in answers:
             if not isinstance(answer, BaseException):
                 await collect(answer.follow())

@@ -8,7 +8,7 @@ from google.adk.workflow import START, JoinNode, Workflow
 
 from lango import open_runtime, tool
 from lango.adk import AdkTool
-from lango.errors import ApprovalExpired
+from lango.errors import WaitNotOpen
 from lango.grants import NewGrant
 from lango.runtime.runtime import Runtime
 from lango.store.tool_calls.inbox import ApprovalItem, InputItem
@@ -52,14 +52,14 @@ async def ask(runtime: Runtime) -> None:
 
 async def approve(runtime: Runtime, grant: NewGrant) -> None:
     """Approve what the agent asks for, with a grant."""
-    for item in await runtime.inbox.list():
+    for item in await runtime.inbox.items():
         if isinstance(item, ApprovalItem):
             await collect((await runtime.submit_approval("s", item.call_id, approved=True, grant=grant)).follow())
 
 
 async def confirm(runtime: Runtime) -> None:
     """Confirm what a node asks for."""
-    for item in await runtime.inbox.list():
+    for item in await runtime.inbox.items():
         if isinstance(item, InputItem):
             await collect((await runtime.submit_input("s", item.call_id, "yes")).follow())
 
@@ -70,7 +70,7 @@ async def test_a_node_runs_under_a_grant_that_another_process_was_given(store_ur
         await ask(runtime)
     async with open_runtime(settings_for(store_url), root_agent=one_after_the_other(second)) as runtime:
         await approve(runtime, NewGrant())
-        assert await runtime.inbox.list() == []
+        assert await runtime.inbox.items() == []
         assert first.effects + second.effects == ["send bob", "send eve"]
         [(call_id, *decision)] = await rows(runtime.store, JOURNAL)
         assert call_id.startswith("node:r")
@@ -83,10 +83,10 @@ async def test_a_node_that_a_grant_does_not_cover_asks_for_input(store_url: str)
     async with open_runtime(settings_for(store_url), root_agent=one_after_the_other(journal)) as runtime:
         await ask(runtime)
         await approve(runtime, NewGrant({"to": {"equals": "bob"}}))
-        [item] = await runtime.inbox.list()
+        [item] = await runtime.inbox.items()
         assert isinstance(item, InputItem)
         assert journal.effects == ["send bob"]
-        with pytest.raises(ApprovalExpired):  # an input request takes no grant
+        with pytest.raises(WaitNotOpen):  # an input request takes no grant
             await runtime.submit_approval("s", item.call_id, approved=True, grant=NewGrant())
         await confirm(runtime)
         assert journal.effects == ["send bob", "send eve"]
@@ -97,13 +97,13 @@ async def test_a_grant_does_not_answer_a_node_that_has_asked(store_url: str) -> 
     journal = Journal()
     async with open_runtime(settings_for(store_url), root_agent=side_by_side(journal)) as runtime:
         await ask(runtime)
-        assert {type(item) for item in await runtime.inbox.list()} == {ApprovalItem, InputItem}
+        assert {type(item) for item in await runtime.inbox.items()} == {ApprovalItem, InputItem}
         await approve(runtime, NewGrant())
-        assert [type(item) for item in await runtime.inbox.list()] == [InputItem]
+        assert [type(item) for item in await runtime.inbox.items()] == [InputItem]
         assert journal.effects == ["send bob"]
         await confirm(runtime)
         assert journal.effects == ["send bob", "send eve"]
-        assert await runtime.inbox.list() == []
+        assert await runtime.inbox.items() == []
 
 
 @pytest.mark.parametrize("make", [one_after_the_other, side_by_side], ids=["one after the other", "side by side"])
@@ -122,7 +122,7 @@ async def test_a_kill_at_each_commit_before_the_answer_runs_nothing_twice(tmp_pa
             await approve(runtime, NewGrant())
             await confirm(runtime)
             assert sorted(again.effects) == ["send bob", "send eve"], copy.name
-            assert await runtime.inbox.list() == [], copy.name
+            assert await runtime.inbox.items() == [], copy.name
             assert await rows(runtime.store, "SELECT DISTINCT status FROM turns") == [("done",)], copy.name
 
 
@@ -139,7 +139,7 @@ async def test_a_kill_at_each_commit_under_a_grant_runs_nothing_twice(tmp_path: 
         async with open_runtime(settings_for(f"sqlite:///{copy}"), root_agent=one_after_the_other(again)) as runtime:
             await until_idle(runtime)
             await approve(runtime, NewGrant())
-            assert await runtime.inbox.list() == [], copy.name
+            assert await runtime.inbox.items() == [], copy.name
             done = again.effects_by_name["send"] + before.finished["send"]
             unknown = await rows(runtime.store, "SELECT 1 FROM messages WHERE content LIKE '%outcome is unknown%'")
             assert done == 2 or unknown, copy.name

@@ -53,7 +53,7 @@ async def test_the_inbox_lists_approvals_and_results_with_what_is_asked(store_ur
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=agent) as runtime:
         await run(runtime, "letters", "write to bob")
         await run(runtime, "boats", "order a boat")
-        newest, oldest = await runtime.inbox.list()
+        newest, oldest = await runtime.inbox.items()
         assert isinstance(newest, ResultItem)
         assert (newest.session_id, newest.title, newest.turn, newest.call_id) == ("boats", "order a boat", 1, "c2")
         assert (newest.tool, newest.arguments, newest.expires_at) == ("order", {"item": "boat"}, None)
@@ -70,12 +70,12 @@ async def test_the_inbox_lists_inputs_with_their_schema(store_url: str) -> None:
     async with open_runtime(settings_for(store_url), root_agent=workflow) as runtime:
         events = await collect((await runtime.submit("s", "a shirt")).follow())
         [asked] = [event for event in events if isinstance(event, InputNeeded)]
-        [item] = await runtime.inbox.list()
+        [item] = await runtime.inbox.items()
         assert isinstance(item, InputItem)
         assert (item.message, item.schema, item.payload) == ("Which size?", {"type": "integer"}, {"sizes": [1, 2]})
         assert (item.call_id, item.path, item.turn) == (asked.call_id, asked.path, 1)
         await collect((await runtime.submit_input("s", item.call_id, 2)).follow())
-        assert await runtime.inbox.list() == []
+        assert await runtime.inbox.items() == []
 
 
 async def test_what_is_answered_leaves_the_inbox_in_another_process(store_url: str) -> None:
@@ -85,14 +85,14 @@ async def test_what_is_answered_leaves_the_inbox_in_another_process(store_url: s
         await run(runtime, "boats")
     agent, provider = shop("sent", "on its way", "here")
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=agent) as other:
-        assert [item.session_id for item in await other.inbox.list()] == ["boats", "letters"]
+        assert [item.session_id for item in await other.inbox.items()] == ["boats", "letters"]
         turn = await other.submit_approval("letters", "c1", approved=True)
-        assert [item.session_id for item in await other.inbox.list()] == ["boats"], "as soon as the answer is stored"
+        assert [item.session_id for item in await other.inbox.items()] == ["boats"], "as soon as the answer is stored"
         await collect(turn.follow())
         await collect((await other.submit_results("boats", {"c2": {"at": "sea"}}, will_continue=True)).follow())
-        assert [item.session_id for item in await other.inbox.list()] == ["boats"], "more results follow"
+        assert [item.session_id for item in await other.inbox.items()] == ["boats"], "more results follow"
         await collect((await other.submit_results("boats", {"c2": {"at": "home"}})).follow())
-        assert await other.inbox.list() == []
+        assert await other.inbox.items() == []
 
 
 async def test_a_user_sees_the_own_inbox_alone(store_url: str) -> None:
@@ -102,11 +102,11 @@ async def test_a_user_sees_the_own_inbox_alone(store_url: str) -> None:
         for user in ("ann", "bob", "cara"):
             await run(runtime, "same id", user=user)
         for n, user in enumerate(("ann", "bob", "cara")):
-            [item] = await runtime.inbox.list(user_id=user)
+            [item] = await runtime.inbox.items(user_id=user)
             assert isinstance(item, ApprovalItem)
             assert item.arguments == {"to": f"x{n}"}
-        assert await runtime.inbox.list(user_id="mallory") == []
-        assert await runtime.inbox.list(user_id="no\0body") == []
+        assert await runtime.inbox.items(user_id="mallory") == []
+        assert await runtime.inbox.items(user_id="no\0body") == []
 
 
 async def test_expired_declined_and_overtaken_requests_are_left_out(store_url: str) -> None:
@@ -115,16 +115,16 @@ async def test_expired_declined_and_overtaken_requests_are_left_out(store_url: s
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=agent) as runtime:
         for session in ("expired", "declined", "overtaken"):
             await run(runtime, session)
-        assert len(await runtime.inbox.list()) == 3
+        assert len(await runtime.inbox.items()) == 3
         await collect((await runtime.submit_approval("declined", "c1", approved=False)).follow())
         await run(runtime, "overtaken", "something else")
-        assert [item.session_id for item in await runtime.inbox.list()] == ["expired"]
+        assert [item.session_id for item in await runtime.inbox.items()] == ["expired"]
 
         def expire() -> Operation[None]:
             yield "UPDATE open_calls SET expires_at = (SELECT now FROM database_clock)", ()
 
         await runtime.store.write(expire)
-        assert await runtime.inbox.list() == [], "before the request is closed"
+        assert await runtime.inbox.items() == [], "before the request is closed"
 
 
 async def test_rewound_forked_imported_and_deleted_sessions(store_url: str) -> None:
@@ -134,7 +134,7 @@ async def test_rewound_forked_imported_and_deleted_sessions(store_url: str) -> N
         await run(runtime, "s", "write")
         await run(runtime, "t", "order")
         fork = await runtime.sessions.fork("s", new_id="fork")
-        found = await runtime.inbox.list()
+        found = await runtime.inbox.items()
         assert [(item.session_id, item.title, item.turn) for item in found] == [
             ("fork", fork.display_title, None),
             ("t", "order", 1),
@@ -142,13 +142,13 @@ async def test_rewound_forked_imported_and_deleted_sessions(store_url: str) -> N
         ]
         lines = [line async for line in runtime.sessions.export_lines("s")]
         await runtime.sessions.import_lines([line.encode() for line in lines], session_id="import")
-        assert len(await runtime.inbox.list()) == 3, "a request in an imported session cannot be answered"
+        assert len(await runtime.inbox.items()) == 3, "a request in an imported session cannot be answered"
         await runtime.sessions.rewind("s", before=1)
         await runtime.sessions.rewind("t", before=1)
-        assert [item.session_id for item in await runtime.inbox.list()] == ["fork"]
+        assert [item.session_id for item in await runtime.inbox.items()] == ["fork"]
         assert len(await runtime.store.read(read_inbox_places, runtime.app_name, "user", 50)) == 1
         await runtime.sessions.delete("fork")
-        assert await runtime.inbox.list() == []
+        assert await runtime.inbox.items() == []
 
 
 async def test_pages_hold_every_item_once_whatever_is_between(store_url: str) -> None:
@@ -162,10 +162,10 @@ async def test_pages_hold_every_item_once_whatever_is_between(store_url: str) ->
             await run(runtime, f"s{n}")
         await runtime.sessions.rewind("s3", before=1)
         seen: list[str] = []
-        page = await runtime.inbox.list(limit=2)
+        page = await runtime.inbox.items(limit=2)
         while page:
             seen += [item.session_id for item in page]
-            page = await runtime.inbox.list(limit=2, after=page[-1])
+            page = await runtime.inbox.items(limit=2, after=page[-1])
         assert seen == ["s6", "s5", "s4", "s2", "s1", "s0"]
 
 
@@ -174,12 +174,12 @@ async def test_an_item_is_found_by_its_short_id(sqlite_url: str) -> None:
     async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=agent) as runtime:
         await run(runtime, "one")
         await run(runtime, "two")
-        two, one = await runtime.inbox.list()
-        assert (await runtime.inbox.find(one.id)).session_id == "one"
-        assert (await runtime.inbox.find(two.id[:6])).session_id == "two"
+        two, one = await runtime.inbox.items()
+        assert (await runtime.inbox.find_item(one.id)).session_id == "one"
+        assert (await runtime.inbox.find_item(two.id[:6])).session_id == "two"
         for unknown in ("", "zzz"):
             with pytest.raises(UsageError, match="nothing waits"):
-                await runtime.inbox.find(unknown)
+                await runtime.inbox.find_item(unknown)
 
 
 async def test_the_queries_of_the_inbox_use_small_indexes(sqlite_url: str) -> None:

@@ -30,7 +30,7 @@ def oauth() -> Iterator[OAuthServer]:
 
 
 async def waiting(runtime: Runtime, user: str = "user") -> list[CredentialItem]:
-    items = await runtime.inbox.list(user_id=user)
+    items = await runtime.inbox.items(user_id=user)
     return [item for item in items if isinstance(item, CredentialItem)]
 
 
@@ -41,7 +41,7 @@ async def test_a_request_shows_where_the_access_is_allowed(store_url: str, oauth
         assert (item.call_id, item.auth_url, item.scopes) == (request.call_id, request.auth_url, ("read", "write"))
         assert (item.session_id, item.title, item.turn) == ("s", "who am I?", 1)
         assert item.expires_at is not None
-        assert (await runtime.inbox.find(item.id)).call_id == item.call_id
+        assert (await runtime.inbox.find_item(item.id)).call_id == item.call_id
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth, "you are alice", pkce=True)) as other:
         [item] = await waiting(other)
         turn = await other.submit_credential(item.session_id, item.call_id, await oauth.allow(item.auth_url))

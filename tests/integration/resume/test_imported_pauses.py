@@ -10,7 +10,7 @@ from google.adk.tools import FunctionTool, LongRunningFunctionTool
 from google.adk.workflow import START, Workflow
 
 from lango import open_runtime
-from lango.errors import ApprovalExpired, CallNotWaiting, InputExpired, LangoError
+from lango.errors import LangoError, WaitNotOpen
 from lango.events import ApprovalNeeded, InputNeeded, TurnDone, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
@@ -66,10 +66,10 @@ def asking() -> Any:
 
 
 WAITING: dict[str, tuple[Callable[[], Any], str, Answer, type[LangoError]]] = {
-    "a result": (ordering, "order", result, CallNotWaiting),
-    "an update": (ordering, "order", update, CallNotWaiting),
-    "an input": (asking, "", value, InputExpired),
-    "an approval": (paying, "pay", approval, ApprovalExpired),
+    "a result": (ordering, "order", result, WaitNotOpen),
+    "an update": (ordering, "order", update, WaitNotOpen),
+    "an input": (asking, "", value, WaitNotOpen),
+    "an approval": (paying, "pay", approval, WaitNotOpen),
 }
 
 

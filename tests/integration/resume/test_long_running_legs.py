@@ -9,7 +9,7 @@ from google.adk.agents import LlmAgent
 from google.adk.tools import LongRunningFunctionTool
 
 from lango import open_runtime
-from lango.errors import CallNotWaiting
+from lango.errors import WaitNotOpen
 from lango.messages import ToolCall
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
@@ -79,7 +79,7 @@ async def test_each_leg_goes_on_after_a_kill_at_each_commit(
             await until_idle(runtime)
             if any("outcome is unknown" in line for line in await story(runtime.store)):
                 assert killed == 0
-                with pytest.raises(CallNotWaiting):  # whether the order was made is not known
+                with pytest.raises(WaitNotOpen):  # whether the order was made is not known
                     await update(runtime)
                 continue
             for leg in LEGS[killed + 1 :]:
@@ -87,5 +87,5 @@ async def test_each_leg_goes_on_after_a_kill_at_each_commit(
             assert await story(runtime.store) == whole, copy.name
             assert set(await rows(runtime.store, "SELECT status FROM turns")) == {("done",)}, copy.name
             assert shop.orders + before.finished["order"] == 1, copy.name
-            with pytest.raises(CallNotWaiting):
+            with pytest.raises(WaitNotOpen):
                 await finish(runtime)

@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from lango import open_runtime
-from lango.errors import ApprovalExpired, TurnCancelled, TurnReleased
+from lango.errors import TurnCancelled, TurnReleased, WaitNotOpen
 from lango.events import TextDelta, ToolStart, TurnEvent
 from lango.messages import Message, ToolCall
 from lango.providers import Request
@@ -279,14 +279,14 @@ async def test_a_cancel_closes_an_open_approval(store_url: str) -> None:
     provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "I see"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
         await collect(runtime.stream("s", "go"))
-        assert len(await runtime.inbox.list()) == 1
+        assert len(await runtime.inbox.items()) == 1
         assert await runtime.cancel("s")
         assert not await runtime.cancel("s")
-        assert await runtime.inbox.list() == []
+        assert await runtime.inbox.items() == []
         assert await rows(runtime.store, "SELECT call_id FROM open_calls") == []
         journal = await rows(runtime.store, "SELECT approved, approved_by, status FROM tool_journal")
         assert journal == [(0, "user", "intended")]
-        with pytest.raises(ApprovalExpired, match="any more"):
+        with pytest.raises(WaitNotOpen, match="any more"):
             await runtime.submit_approval("s", "c1", approved=True)
         assert await runtime.run("s", "and?") == "I see"
     assert results_in(provider.requests[-1]) == {"c1": STOPPED}
@@ -305,7 +305,7 @@ async def test_a_cancel_of_a_running_turn_closes_the_approval_beside_it(store_ur
         assert await runtime.cancel("s")
         await turn.wait()
         assert await rows(runtime.store, "SELECT call_id FROM open_calls") == []
-        with pytest.raises(ApprovalExpired):
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_approval("s", "c2", approved=True)
         assert await runtime.run("s", "and?") == "I see"
     assert results_in(provider.requests[-1])["c2"] == STOPPED

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lango import open_runtime
-from lango.errors import ApprovalExpired
+from lango.errors import WaitNotOpen
 from lango.events import ToolEnd, TurnDone
 from lango.messages import ToolCall
 from lango.runtime.requests.expiry import ApprovalExpiry
@@ -110,7 +110,7 @@ async def test_an_unanswered_approval_request_is_denied_at_its_expiry(sqlite_url
         assert await closed(runtime) == {"error": NOT_IN_TIME, "outcome": "not run"}
         assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
         assert await journal(runtime) == [("c1", 0, "policy", "intended")]
-        with pytest.raises(ApprovalExpired, match="not answered in time"):
+        with pytest.raises(WaitNotOpen, match="not answered in time"):
             await runtime.submit_approval("s", "c1", approved=True)
         assert await runtime.run("s", "and?") == "it was not sent"
         assert await journal(runtime) == [("c1", 0, "policy", "intended")], "it is recorded once"
@@ -141,7 +141,7 @@ async def test_a_late_answer_is_rejected_and_the_call_closed(sqlite_url: str) ->
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await collect(runtime.stream("s", "send it"))
         await time_is_over(runtime)
-        with pytest.raises(ApprovalExpired, match="not answered in time"):
+        with pytest.raises(WaitNotOpen, match="not answered in time"):
             await collect(runtime.approve("s", "c1", approved=True))
         assert (await closed(runtime))["error"] == NOT_IN_TIME
         assert await rows(runtime.store, "SELECT COUNT(*) FROM turns") == [(1,)], "no turn was begun for it"
@@ -219,7 +219,7 @@ async def test_expiry_does_not_write_beside_a_running_turn(store_url: str) -> No
         session = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert session
         assert not await runtime.store.write(expire_approvals, session.key, time.time())
-        with pytest.raises(ApprovalExpired):
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_approval("s", "c2", approved=True)
         gate.may_end.set()
         events = await collect(first.follow())
@@ -333,7 +333,7 @@ async def test_a_rewound_approval_request_is_closed(sqlite_url: str) -> None:
         record = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert record
         assert await runtime.store.read(read_approval_requests, record) == []
-        with pytest.raises(ApprovalExpired):
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_approval("s", "c1", approved=True)
         assert await runtime.run("s", "how are you?") == "good"
         assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]

@@ -13,7 +13,7 @@ from google.adk.tools.agent_tool import AgentTool
 
 from lango import open_runtime
 from lango.adk import AdkTool
-from lango.errors import ApprovalExpired, InvalidInput
+from lango.errors import InvalidAnswer, WaitNotOpen
 from lango.events import ApprovalNeeded, ToolEnd, ToolStart, TurnDone
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
@@ -103,7 +103,7 @@ async def test_t3_a_denial_is_reported_to_the_model_and_nothing_runs(sqlite_url:
     provider = ScriptedProvider([send("bob"), "then not", "fine"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await ask(runtime)
-        with pytest.raises(InvalidInput, match="only a refusal has one"):
+        with pytest.raises(InvalidAnswer, match="only a refusal has one"):
             await collect(runtime.approve("s", "c1", approved=True, reason="why not"))
         events = await collect(runtime.approve("s", "c1", approved=False, reason="not to bob"))
         check_order(events)
@@ -161,12 +161,12 @@ async def test_t3_an_answer_counts_once(sqlite_url: str) -> None:
         await ask(runtime)
         await collect(runtime.approve("s", "c1", approved=True))
         for approved in (True, False):
-            with pytest.raises(ApprovalExpired):
+            with pytest.raises(WaitNotOpen):
                 await collect(runtime.approve("s", "c1", approved=approved))
         assert sent.to == ["bob"]
-        with pytest.raises(ApprovalExpired):
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_approval("s", "no-such-call", approved=True)
-        with pytest.raises(ApprovalExpired):
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_approval("no-such-session", "c1", approved=True)
 
 
@@ -183,7 +183,7 @@ async def test_t3_two_answers_at_once_are_one_answer(store_url: str) -> None:
             return_exceptions=True,
         )
         assert len([outcome for outcome in outcomes if isinstance(outcome, list)]) == 1
-        assert len([outcome for outcome in outcomes if isinstance(outcome, ApprovalExpired)]) == 3
+        assert len([outcome for outcome in outcomes if isinstance(outcome, WaitNotOpen)]) == 3
         assert sent.to == ["bob"]
 
 
@@ -193,7 +193,7 @@ async def test_t3_a_new_message_denies_an_open_request(sqlite_url: str) -> None:
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await ask(runtime)
         assert await runtime.run("s", "no, do something else") == "something else, then"
-        with pytest.raises(ApprovalExpired):
+        with pytest.raises(WaitNotOpen):
             await collect(runtime.approve("s", "c1", approved=True))
         assert sent.to == []
         assert await runtime.run("s", "bye") == "bye"
@@ -215,7 +215,7 @@ async def test_t3_an_answer_that_comes_with_another_message_loses_to_it(store_ur
         gate.may_end.set()
         assert (await collect(first.follow()))[-1].type == "done"
         assert text_of(await collect(message.follow())) == "something else, then"
-        assert last_error(await collect(answer.follow())).error == "ApprovalExpired"
+        assert last_error(await collect(answer.follow())).error == "WaitNotOpen"
         assert sent.to == []
         assert await statuses(runtime) == ["done", "done", "done", "failed"]
         assert await runtime.run("s", "bye") == "bye"

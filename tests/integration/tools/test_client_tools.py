@@ -17,7 +17,7 @@ from google.adk.tools.base_toolset import BaseToolset
 from lango import open_runtime
 from lango.adk import AdkTool
 from lango.adk.run.turn_limits import MAX_SAME_CALLS
-from lango.errors import CallNotWaiting, ClientToolRefused
+from lango.errors import ClientToolRefused, WaitNotOpen
 from lango.events import ToolStart, TurnDone, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
@@ -116,7 +116,7 @@ async def test_a_message_instead_of_a_result_closes_the_call_as_not_run(sqlite_u
         assert status(await send(runtime, "forget it")) == "done"
         unanswered = {"error": NO_RESULT_TEXT, "outcome": "unknown"}
         assert results_in(provider.requests[1]) == {"c1": unanswered, "c2": unanswered}
-        with pytest.raises(CallNotWaiting, match="c1"):
+        with pytest.raises(WaitNotOpen, match="c1"):
             await give(runtime, c1={"color": "red"})
         await send(runtime, "hello")
         assert await results_stored(runtime) == {"c1": unanswered, "c2": unanswered}
@@ -216,9 +216,9 @@ async def test_results_of_the_same_request_are_taken_once(store_url: str) -> Non
         again = await runtime.submit_results("s", given, idempotency_key="same")
         assert again.turn.turn == turns[0].turn.turn, "also after the turn has ended"
         assert text_of(await collect(again.follow())) == "thanks"
-        with pytest.raises(CallNotWaiting):
+        with pytest.raises(WaitNotOpen):
             await give(runtime, c1={"color": "blue"})
-        with pytest.raises(CallNotWaiting):
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_results("s", given, user_id="another user")
         assert await results_stored(runtime) == given
     assert len(provider.requests) == 2
@@ -235,7 +235,7 @@ async def test_a_result_that_waits_behind_a_message_is_refused_when_its_turn_com
         gate.may_end.set()
         assert status(await collect(first.follow())) == "waiting_for_client"
         assert status(await collect(second.follow())) == "done"
-        assert last_error(await collect(third.follow())).error == "CallNotWaiting"
+        assert last_error(await collect(third.follow())).error == "WaitNotOpen"
         assert (await results_stored(runtime))["c1"]["error"] == NO_RESULT_TEXT
         assert status(await send(runtime, "still there?")) == "done"
 

@@ -7,7 +7,7 @@ from google.adk.agents import LlmAgent
 from google.adk.tools import LongRunningFunctionTool
 
 from lango import Settings, open_runtime
-from lango.errors import CallNotWaiting
+from lango.errors import WaitNotOpen
 from lango.events import ToolStart, TurnDone, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
@@ -70,7 +70,7 @@ async def test_the_result_of_a_tool_that_returned_nothing_continues_in_another_p
         assert (text_of(events), status(events)) == ("It has come.", "done")
         assert results_in(provider.requests[-1]) == {"c1": {"delivered": True}}
         assert broken_for(provider.requests[-1]) == []
-        with pytest.raises(CallNotWaiting):
+        with pytest.raises(WaitNotOpen):
             await give(runtime, c1={"delivered": True})
         assert await rows(runtime.store, "SELECT * FROM long_running_calls") == []
         assert await rows(runtime.store, "SELECT * FROM open_calls") == []
@@ -87,7 +87,7 @@ async def test_updates_and_the_final_result_follow_a_first_report(store_url: str
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=agent(ticket)) as runtime:
         events = await give(runtime, c1={"status": "ready"})
         assert text_of(events) == "It is done."
-        with pytest.raises(CallNotWaiting):
+        with pytest.raises(WaitNotOpen):
             await give(runtime, c1={"status": "again"})
         shown = [results_in(request) for request in provider.requests]
         assert shown[1:] == [
@@ -153,11 +153,11 @@ async def test_a_tool_that_failed_or_was_rewound_awaits_no_result(sqlite_url: st
     provider = ScriptedProvider([wrong, "Sorry.", right])
     async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=agent(fail, order)) as runtime:
         assert status(await send(runtime)) == "done"
-        with pytest.raises(CallNotWaiting):
+        with pytest.raises(WaitNotOpen):
             await give(runtime, c1={})
         await send(runtime)
         await runtime.sessions.rewind("s", before=5)
-        with pytest.raises(CallNotWaiting):
+        with pytest.raises(WaitNotOpen):
             await give(runtime, c2={})
 
 

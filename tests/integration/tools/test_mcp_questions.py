@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lango import Settings, open_runtime
-from lango.errors import InputExpired, InvalidInput
+from lango.errors import InvalidAnswer, WaitNotOpen
 from lango.events import InputNeeded, ToolEnd, ToolProgress, TurnDone, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime import InputItem
@@ -77,11 +77,11 @@ async def test_a_question_is_answered_within_the_call_through_any_process(store_
         assert asked.payload == {"server": "media"}
         assert asked.expires_at
 
-        [item] = await other.inbox.list()
+        [item] = await other.inbox.items()
         assert isinstance(item, InputItem)
         assert (item.session_id, item.call_id, item.message, item.turn) == ("s", "c1.1", "What may it be?", 1)
         assert [request.call_id for request in await other.open_input_requests("s")] == ["c1.1"]
-        with pytest.raises(InvalidInput, match="does not fit"):
+        with pytest.raises(InvalidAnswer, match="does not fit"):
             await other.submit_input("s", "c1.1", {"size": "large"})
         turn = await other.submit_input("s", "c1.1", {"size": 3, "colour": "red"})
         result, done = await rest(events)
@@ -90,8 +90,8 @@ async def test_a_question_is_answered_within_the_call_through_any_process(store_
         last = [event async for event in turn.follow()][-1]
         assert isinstance(last, TurnDone), "the turn is followed in the other process, too"
         assert last.usage == done.usage
-        assert await other.inbox.list() == []
-        with pytest.raises(InputExpired):
+        assert await other.inbox.items() == []
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_input("s", "c1.1", {"size": 3, "colour": "red"})
 
         events = (await runtime.submit("s", "sign me in")).follow()
@@ -115,7 +115,7 @@ async def test_a_question_that_is_declined_cancelled_or_too_late_ends(sqlite_url
         await until_asked(events)
         assert await runtime.cancel("s")
         assert [event async for event in events]
-        assert await runtime.inbox.list() == [], "no tool waits for an answer any more"
+        assert await runtime.inbox.items() == [], "no tool waits for an answer any more"
     impatient = settings_for(sqlite_url, {**STDIO, "input_timeout_s": 0.2})
     async with open_runtime(impatient, provider=provider) as runtime:
         events = (await runtime.submit("s", "go")).follow()
@@ -144,7 +144,7 @@ async def test_over_stdio_no_user_is_asked_for_another_one(sqlite_url: str) -> N
         await until_asked(first)
         second = (await runtime.submit("s", "go", user_id="bob")).follow()
         assert "which of several sessions asks" in (await rest(second))[0]
-        [item] = await runtime.inbox.list(user_id="alice")
+        [item] = await runtime.inbox.items(user_id="alice")
         await runtime.submit_input("s", item.call_id, {"size": 1, "colour": "red"}, user_id="alice")
         assert (await rest(first))[0] == "accept: size=1 colour='red'"
 
@@ -178,6 +178,6 @@ async def test_after_a_kill_the_outcome_of_the_call_is_unknown_and_nothing_is_as
         await until_idle(runtime)
         [result] = [message for message in second.requests[0].messages if message.role == "tool"]
         assert (result.tool_calls[0].output or {})["outcome"] == "unknown"
-        assert await runtime.inbox.list() == []
-        with pytest.raises(InputExpired):
+        assert await runtime.inbox.items() == []
+        with pytest.raises(WaitNotOpen):
             await runtime.submit_input("s", question.call_id, {"size": 1, "colour": "red"})

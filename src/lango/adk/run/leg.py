@@ -19,7 +19,7 @@ from lango.adk.run.input.input_builder import InputBuilder
 from lango.adk.run.pauses.unanswered_calls import await_node_calls, note_calls, request_event
 from lango.adk.run.record import workflow_nodes
 from lango.adk.run.turn_state import TurnState
-from lango.errors import ApprovalExpired, LangoError
+from lango.errors import LangoError, WaitNotOpen
 from lango.events import TurnEvent
 from lango.failure_log import log_failure
 from lango.store import SessionId, Store
@@ -103,7 +103,7 @@ class LegRunner:
             return
         pending = await self._inputs.pending_approvals(name, turn_input.event.id)
         if turn_input.answered_call_id and pending.pop(turn_input.answered_call_id, None) is None:
-            raise ApprovalExpired(f"the conversation went on before call {turn_input.answered_call_id!r} was approved")
+            raise WaitNotOpen(f"the conversation went on before call {turn_input.answered_call_id!r} was approved")
         state.awaits_approval = turn_input.event.invocation_id in {
             request.invocation_id for request in pending.values()
         }

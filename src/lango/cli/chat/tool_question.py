@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from lango.cli.terminal_text import describe_schema, one_line
-from lango.errors import InputExpired, InvalidInput
+from lango.errors import InvalidAnswer, WaitNotOpen
 from lango.events import InputNeeded
 from lango.store.sessions.sessions import find_session
 
@@ -57,10 +57,10 @@ async def answer_tool_question(
             return await runtime.submit_input(
                 session.id, event.call_id, value, user_id=session.user_id, decline=value == DECLINE
             )
-        except InvalidInput as error:
+        except InvalidAnswer as error:
             screen.print_line(str(error), "red")
             given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-        except InputExpired:
+        except WaitNotOpen:
             screen.print_line(_CLOSED, "yellow")
             return None
 

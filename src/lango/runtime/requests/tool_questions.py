@@ -3,7 +3,7 @@
 from typing import Any
 
 from lango.adk.run.pauses.human_input import checked_value
-from lango.errors import InputExpired, InvalidInput
+from lango.errors import InvalidAnswer, WaitNotOpen
 from lango.events import Accepted
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.store import SessionId, SessionRecord, Store, Turn
@@ -28,7 +28,7 @@ class ToolQuestions:
     async def answer(self, name: SessionId, question_id: str, value: Any, *, decline: bool) -> RunningTurn | None:
         """Answer a question and return the turn that goes on with it; None: no tool asks this.
 
-        Raise `InvalidInput` for a value that does not fit, `InputExpired` if it was answered just now.
+        Raise `InvalidAnswer` for a value that does not fit, `WaitNotOpen` if it was answered just now.
         """
         session = await self._store.read(find_session, name)
         asked = await self._store.read(read_tool_questions, session) if session else []
@@ -37,10 +37,10 @@ class ToolQuestions:
                 accepted = ToolAnswer("accept", checked_value(request, value)) if not decline else None
                 answer = accepted or ToolAnswer("decline")
                 if not await self._store.answer_tool_question(session.key, question_id, answer):
-                    raise InputExpired(f"the question {question_id!r} of session {name.id!r} is not open any more")
+                    raise WaitNotOpen(f"the question {question_id!r} of session {name.id!r} is not open any more")
                 return self._turn(session, turn)
         if decline:
-            raise InvalidInput(f"{question_id!r} is no open question of a running tool: only such a one is declined")
+            raise InvalidAnswer(f"{question_id!r} is no open question of a running tool: only such a one is declined")
         return None
 
     def _turn(self, session: SessionRecord, turn: int) -> RunningTurn:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from lango.errors import ApprovalExpired
+from lango.errors import WaitNotOpen
 from lango.grants import NewGrant
 from lango.messages import ToolCall
 from lango.store.codec.ids import address_safe_id, call_key
@@ -93,6 +93,8 @@ class ApprovalRequest(Struct, frozen=True):
     """What the tool itself says about its request."""
     payload: Any = None
     """What the tool shows besides."""
+    request_id: str = ""
+    """The id of the request's own call."""
 
 
 class ApprovalAnswer(Struct, frozen=True):
@@ -115,18 +117,19 @@ def read_approval_requests(session: SessionRecord) -> Operation[list[ApprovalReq
     for request_id, seq, about, approves_call_seq, expires_at in rows:
         if not is_live(seq, live):
             continue
-        asked = [confirmation_of(call) for _, call in (yield from _find_call(session.key, request_id, seq))]
+        asked = [call for _, call in (yield from _find_call(session.key, request_id, seq))]
+        hint, payload = confirmation_of(asked[0]) if asked else ("", None)
         for stored, call in (yield from _find_call(session.key, about, approves_call_seq or 0)):
             shown = call.id, call.name, call.input or {}, stored.created_at, expires_at
-            found.append(ApprovalRequest(*shown, *(asked[0] if asked else ())))
+            found.append(ApprovalRequest(*shown, hint, payload, request_id))
     return found
 
 
 def record_answer(key: int, name: SessionId, answer: ApprovalAnswer, now: float) -> Operation[None]:
-    """Record an answer, once and in time; raise `ApprovalExpired` for any other."""
+    """Record an answer, once and in time; raise `WaitNotOpen` for any other."""
     rows = yield _ANSWER, (key, call_key(answer.request_id), call_key(answer.call_id))
     if not rows:
-        raise ApprovalExpired(
+        raise WaitNotOpen(
             f"the approval request for call {answer.call_id!r} of session {name.id!r} is not open any more"
         )
     yield from tool_journal.record_approval(key, answer.call_id, answer.answered_by, now, approved=answer.approved)

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from lango.errors import CredentialExpired
+from lango.errors import WaitNotOpen
 from lango.events import CredentialNeeded
 from lango.messages import ToolCall
 from lango.store.codec.ids import address_safe_id, call_key
@@ -136,11 +136,9 @@ def credential_event(request: CredentialRequest, event_id: int) -> CredentialNee
 
 
 def record_answer(key: int, name: SessionId, answer: CredentialAnswer) -> Operation[None]:
-    """Record an answer, once and in time; raise `CredentialExpired` for any other."""
+    """Record an answer, once and in time; raise `WaitNotOpen` for any other."""
     if not (yield from answer_request(key, CREDENTIAL_REQUEST, answer.call_id, answer.seq)):
-        raise CredentialExpired(
-            f"the credential request {answer.call_id!r} of session {name.id!r} is not open any more"
-        )
+        raise WaitNotOpen(f"the credential request {answer.call_id!r} of session {name.id!r} is not open any more")
     yield _KEEP_ANSWER, (answer.sealed, key, call_key(answer.call_id))
 
 

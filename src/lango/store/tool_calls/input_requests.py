@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from lango.errors import InputExpired
+from lango.errors import WaitNotOpen
 from lango.events import InputNeeded
 from lango.messages import ToolCall
 from lango.store.codec.ids import address_safe_id
@@ -98,6 +98,6 @@ def input_event(request: InputRequest, event_id: int) -> InputNeeded:
 
 
 def record_answer(key: int, name: SessionId, answer: InputAnswer) -> Operation[None]:
-    """Record an answer, once and in time; raise `InputExpired` for any other."""
+    """Record an answer, once and in time; raise `WaitNotOpen` for any other."""
     if not (yield from answer_request(key, INPUT_REQUEST, answer.call_id, answer.seq)):
-        raise InputExpired(f"the input request {answer.call_id!r} of session {name.id!r} is not open any more")
+        raise WaitNotOpen(f"the input request {answer.call_id!r} of session {name.id!r} is not open any more")

@@ -6,12 +6,12 @@ from typing import Any
 from msgspec import Struct
 
 from lango.errors import (
-    CallNotWaiting,
     EventConflict,
     IdempotencyKeyReused,
     SessionNotFound,
     StaleSession,
     TurnRunning,
+    WaitNotOpen,
 )
 from lango.store.codec.ids import shorten
 from lango.store.codec.json_text import dumps
@@ -88,7 +88,7 @@ def submit(
         raise TurnRunning(f"session {name.id!r} is busy with another message: try again when it is answered")
     yield from _record_answer(key, name, options.answer, now)
     if not (yield from accepts_results(key, entry)):
-        raise CallNotWaiting(f"a call of session {name.id!r} does not wait for its result any more")
+        raise WaitNotOpen(f"a call of session {name.id!r} does not wait for its result any more")
     queued_input = (yield from hold_input(key, turn, entry)) if queued_before else None
     idempotency_key, digest = options.idempotency_key, options.digest
     if idempotency_key is not None and digest is None:

@@ -21,7 +21,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from lango import open_runtime
-from lango.errors import InvalidCredential
+from lango.errors import InvalidAnswer
 from lango.messages import ToolCall
 from tests.agents.parts import settings_for
 from tests.support.auth_scenarios import (
@@ -185,7 +185,7 @@ async def test_a_provider_of_ones_own_lets_the_user_allow_the_access(
     value = asked.model_dump(mode="json", exclude_none=True) if answer == "adk" else answer
     async with open_runtime(settings_for(store_url), root_agent=agent([vault_tool()], "done")) as runtime:
         for wrong in ("", "https://vault.example/done?code=c&state=n2", "https://vault.example/done?error=no"):
-            with pytest.raises(InvalidCredential):
+            with pytest.raises(InvalidAnswer):
                 await runtime.submit_credential("s", request.call_id, wrong)
         events = await give(runtime, request.call_id, value)
         assert (status(events), results(events)) == ("done", [{"characters": 10}])

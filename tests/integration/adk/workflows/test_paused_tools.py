@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from lango import open_runtime
 from lango.adk import ProviderLlm
-from lango.errors import InvalidInput
+from lango.errors import InvalidAnswer
 from lango.messages import ToolCall
 from lango.testing import ScriptedProvider
 from tests.agents.parts import broken_for, collect, results_in, settings_for
@@ -314,7 +314,7 @@ async def test_a_node_that_made_a_call_takes_a_result_and_no_update(sqlite_url: 
         await collect(runtime.stream("s", "go"))
         [awaited] = await runtime.awaited_results("s")
         assert (awaited.name, awaited.arguments) == ("warehouse", {"size": 3})
-        with pytest.raises(InvalidInput, match="no updates"):
+        with pytest.raises(InvalidAnswer, match="no updates"):
             await runtime.submit_results("s", {"o1": {"at": "sea"}}, will_continue=True)
         await (await runtime.submit_results("s", {"o1": {"at": "home"}})).wait()
         assert await runtime.awaited_results("s") == []

@@ -27,7 +27,7 @@ from lango.adk.run.pauses import credential_answers
 from lango.adk.run.pauses.human_input import answer_content, checked_value
 from lango.adk.services.credential_secrets import holds_credentials, request_purpose, without_secrets
 from lango.adk.services.session_service import SqlSessionService
-from lango.errors import ApprovalExpired, CallNotWaiting, CredentialExpired, InputExpired, InvalidInput, TurnDiverged
+from lango.errors import InvalidAnswer, TurnDiverged, WaitNotOpen
 from lango.events import to_plain_values
 from lango.grants import NewGrant
 from lango.messages import Attachment, Message, ToolCall
@@ -138,19 +138,19 @@ class InputBuilder:
     ) -> TurnInput:
         """Build the input that brings results of client calls or long-running tools.
 
-        Raise `CallNotWaiting` if none of the calls waits for one. With `will_continue`, more results follow; None: they
-        may. Raise `InvalidInput` for an update to a node that made the call itself: it goes on with the first result.
+        Raise `WaitNotOpen` if none of the calls waits for one. With `will_continue`, more results follow; None: they
+        may. Raise `InvalidAnswer` for an update to a node that made the call itself: it goes on with the first result.
         If the results are stored and their turn failed, the turn is tried again from there. If a turn with this
         idempotency key is stored, the request is repeated, and needs no open call.
         """
         waiting = [*await self.open_client_calls(name), *await self.long_running_calls(name)]
         open_calls = [open_call for open_call in waiting if open_call.call.id in results]
         if not open_calls:
-            if idempotency_key is not None and await self._is_stored(name, idempotency_key):
-                return self._input_without_content(f"e-{uuid.uuid4()}")
+            if idempotency_key is not None and await self.is_stored(name, idempotency_key):
+                return self.repeated_input()
             return await self.retry_results(name, results)
         if will_continue and any((open_call.made_by.extra or {}).get("from_code") for open_call in open_calls):
-            raise InvalidInput("a node of a workflow waits for the result itself: it takes no updates")
+            raise InvalidAnswer("a node of a workflow waits for the result itself: it takes no updates")
         calls = [open_call.call for open_call in open_calls]
         of_calls = {call.id: results[call.id] for call in calls}
         stored = results_to_store(of_calls, walk_agents(self._root), will_continue=will_continue)
@@ -183,8 +183,12 @@ class InputBuilder:
         results_event = find_unanswered_results(session.events if session else (), call_ids)
         if results_event is None:
             ids = ", ".join(sorted(call_ids))
-            raise CallNotWaiting(f"no call {ids} waits for a result in session {name.id!r} (any more)")
+            raise WaitNotOpen(f"no call {ids} waits for a result in session {name.id!r} (any more)")
         return self._input_without_content(results_event.invocation_id, results_event)
+
+    def repeated_input(self) -> TurnInput:
+        """Build an input for a repeated request, whose turn is stored."""
+        return self._input_without_content(f"e-{uuid.uuid4()}")
 
     def _input_without_content(self, invocation_id: str, continued: Event | None = None) -> TurnInput:
         """Build an input without content: it continues from an event that is stored."""
@@ -192,7 +196,8 @@ class InputBuilder:
         complete_event(mark, self._root.name)
         return TurnInput(continued or mark, event_to_entry(mark), is_retry=True)
 
-    async def _is_stored(self, name: SessionId, idempotency_key: str) -> bool:
+    async def is_stored(self, name: SessionId, idempotency_key: str) -> bool:
+        """Whether a turn with this idempotency key is stored."""
         session = await self._store.read(find_session, name)
         return bool(session and await self._store.read(find_by_idempotency_key, session.key, idempotency_key))
 
@@ -248,28 +253,27 @@ class InputBuilder:
     ) -> TurnInput:
         """Build the input that answers an input request of a workflow.
 
-        Raise `InputExpired` if none is open for the call, and `InvalidInput` for a value that does not fit. If a turn
-        with this idempotency key is stored, the request is repeated, and needs no open call.
+        If a turn with this idempotency key is stored, the request is repeated, and needs no open call.
         """
-        if idempotency_key is not None and await self._is_stored(name, idempotency_key):
-            return self._input_without_content(f"e-{uuid.uuid4()}")
+        if idempotency_key is not None and await self.is_stored(name, idempotency_key):
+            return self.repeated_input()
         for request in await self.open_input_requests(name):
             if call_id in (request.call_id, request.stored_id):
                 return self._answer(request, value)
-        raise InputExpired(f"no call {call_id!r} waits for input in session {name.id!r} (any more)")
+        raise WaitNotOpen(f"no call {call_id!r} waits for input in session {name.id!r} (any more)")
 
     async def message_or_input_answer(
         self, name: SessionId, text: str, attachments: Sequence[Attachment], idempotency_key: str | None
     ) -> TurnInput:
         """Build the input of a message; if a workflow waits for input, the text answers its first open request.
 
-        A text that is the address of an answer to a credential request answers that. Raise `InvalidInput` for a text
+        A text that is the address of an answer to a credential request answers that. Raise `InvalidAnswer` for a text
         that does not fit.
         """
         message = self.message(text, attachments)
         if (given := await self._pasted_credential(name, text, attachments, idempotency_key)) is not None:
             return given
-        if attachments or (idempotency_key is not None and await self._is_stored(name, idempotency_key)):
+        if attachments or (idempotency_key is not None and await self.is_stored(name, idempotency_key)):
             return message
         for request in await self.open_input_requests(name):
             turn_input = self._answer(request, text)
@@ -291,13 +295,9 @@ class InputBuilder:
     async def credential_answer(
         self, name: SessionId, call_id: str, value: Any, idempotency_key: str | None = None
     ) -> TurnInput:
-        """Build the input that answers a credential request.
-
-        Raise `CredentialExpired` if none is open for the call, and `InvalidCredential` for an answer that cannot be
-        used. If a turn with this idempotency key is stored, the request is repeated, and needs no open call.
-        """
-        if idempotency_key is not None and await self._is_stored(name, idempotency_key):
-            return self._input_without_content(f"e-{uuid.uuid4()}")
+        """Build the input that answers a credential request."""
+        if idempotency_key is not None and await self.is_stored(name, idempotency_key):
+            return self.repeated_input()
         for request in await self.open_credential_requests(name):
             if call_id in (request.call_id, request.stored_id):
                 purpose = request_purpose(name, request.stored_id)
@@ -311,7 +311,7 @@ class InputBuilder:
                 sealed = self._box.seal(given, *purpose)
                 turn_input.credential_answer = CredentialAnswer(request.stored_id, request.seq, sealed)
                 return turn_input
-        raise CredentialExpired(f"no call {call_id!r} waits for a credential in session {name.id!r} (any more)")
+        raise WaitNotOpen(f"no call {call_id!r} waits for a credential in session {name.id!r} (any more)")
 
     async def _pasted_credential(
         self, name: SessionId, text: str, attachments: Sequence[Attachment], idempotency_key: str | None
@@ -359,13 +359,13 @@ class InputBuilder:
         reason: str = "",
         payload: Any = None,
     ) -> TurnInput:
-        """Build the input that answers an approval request. Raise `ApprovalExpired` if none is open for the call.
+        """Build the input that answers an approval request. Raise `WaitNotOpen` if none is open for the call.
 
         The model reads the `reason` of a refusal; the tool gets the `payload`, or the one that it asked with.
         """
         request = (await self.pending_approvals(name)).get(call_id)
         if request is None:
-            raise ApprovalExpired(await self._why_expired(name, call_id))
+            raise WaitNotOpen(await self._why_expired(name, call_id))
         confirmation_id = request.confirmation_id
         payload = to_plain_values(request.payload if payload is None else payload)
         if reason:

@@ -20,7 +20,7 @@ from google.adk.auth.auth_tool import AuthConfig
 from google.genai import types
 from pydantic import ValidationError
 
-from lango.errors import InvalidCredential
+from lango.errors import InvalidAnswer
 from lango.store.codec.records import CREDENTIAL_CALL
 from lango.store.tool_calls.credential_requests import CredentialRequest
 
@@ -40,17 +40,17 @@ _HOW_TO_OAUTH2 = (
 
 
 def given_credential(request: CredentialRequest, value: Any, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ADK's credential of an answer, as JSON. Raise `InvalidCredential` if it cannot be used.
+    """Return ADK's credential of an answer, as JSON. Raise `InvalidAnswer` if it cannot be used.
 
     `kept` is what the address of the request was made with.
     """
     if len(str(value)) > _MAX_CHARACTERS:
-        raise InvalidCredential(f"the answer has more than {_MAX_CHARACTERS} characters")
+        raise InvalidAnswer(f"the answer has more than {_MAX_CHARACTERS} characters")
     try:
         config = AuthConfig.model_validate(request.config)
         credential = _credential(request.kind, config, value, kept)
     except ValidationError as error:  # its text may quote the secret
-        raise InvalidCredential(f"the answer is no credential of the type {request.kind}") from error
+        raise InvalidAnswer(f"the answer is no credential of the type {request.kind}") from error
     return credential.model_dump(mode="json", exclude_none=True, by_alias=True)
 
 
@@ -89,7 +89,7 @@ def _credential(kind: str, config: AuthConfig, value: Any, kept: Mapping[str, An
         case str(key) if kind == "apiKey" and key.strip():
             return AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key=key.strip())
         case _:
-            raise InvalidCredential(_HOW_TO_OAUTH2 if kind in _OAUTH2 else "send the key as a text, and not empty")
+            raise InvalidAnswer(_HOW_TO_OAUTH2 if kind in _OAUTH2 else "send the key as a text, and not empty")
 
 
 def _name_and_password(username: str, password: str) -> AuthCredential:
@@ -146,7 +146,7 @@ def _from_adk_secret(config: AuthConfig, shaped: AuthCredential) -> AuthCredenti
 def _from_adk_oauth2(config: AuthConfig, shaped: AuthCredential, kept: Mapping[str, Any]) -> AuthCredential:
     given = shaped.oauth2
     if given is None:
-        raise InvalidCredential(_HOW_TO_OAUTH2)
+        raise InvalidAnswer(_HOW_TO_OAUTH2)
     if given.access_token:  # the client has done the exchange itself
         tokens = OAuth2Auth(
             client_id=_requested(config).client_id,
@@ -165,7 +165,7 @@ def _from_adk_oauth2(config: AuthConfig, shaped: AuthCredential, kept: Mapping[s
 def _from_address(config: AuthConfig, address: str, kept: Mapping[str, Any]) -> AuthCredential:
     query = _query(address)
     if error := query.get("error"):
-        raise InvalidCredential(f"the access was not allowed: {error[:200]}")
+        raise InvalidAnswer(f"the access was not allowed: {error[:200]}")
     return _from_code(config, query.get("code", ""), query.get("state", ""), kept)
 
 
@@ -194,7 +194,7 @@ def _require_state(expected: str, given: str) -> None:
 def _requested(config: AuthConfig) -> OAuth2Auth:
     credential = config.exchanged_auth_credential
     if credential is None or credential.oauth2 is None:
-        raise InvalidCredential("the request has no address that a user could open")
+        raise InvalidAnswer("the request has no address that a user could open")
     return credential.oauth2
 
 
@@ -214,4 +214,4 @@ def _query(address: str) -> dict[str, str]:
 
 def _require(condition: bool, message: str) -> None:
     if not condition:
-        raise InvalidCredential(message)
+        raise InvalidAnswer(message)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from google.genai import types
 
-from lango.errors import ConfigError, InvalidArguments, InvalidInput
+from lango.errors import ConfigError, InvalidAnswer, InvalidArguments
 from lango.events import to_plain_values
 from lango.store.codec.records import INPUT_CALL
 from lango.store.tool_calls.input_requests import InputRequest
@@ -23,7 +23,7 @@ _KEY = "result"  # ADK unwraps an object with this key alone, and parses a text 
 
 
 def checked_value(request: InputRequest, value: Any) -> Any:
-    """Return the value of an answer as the workflow gets it. Raise `InvalidInput` if it does not fit the schema."""
+    """Return the value of an answer as the workflow gets it. Raise `InvalidAnswer` if it does not fit the schema."""
     value = to_plain_values(value)
     checker = _checker(request)
     if checker is None:
@@ -33,7 +33,7 @@ def checked_value(request: InputRequest, value: Any) -> Any:
         if not _problems(checker, other):
             return _with_asked_payload(request, other)
     if problems:
-        raise InvalidInput(f"the value does not fit the schema of input request {request.call_id!r}: {problems}")
+        raise InvalidAnswer(f"the value does not fit the schema of input request {request.call_id!r}: {problems}")
     return _with_asked_payload(request, value)
 
 

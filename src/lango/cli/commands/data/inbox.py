@@ -52,10 +52,10 @@ def list_items(
         found: list[InboxItem] = []
         for name, _ in await SessionOptions(app_name, user).owners(opened):
             inbox = Inbox(opened, name)
-            page = await inbox.list(user_id=user, limit=_PAGE)
+            page = await inbox.items(user_id=user, limit=_PAGE)
             while page:
                 found += page
-                page = await inbox.list(user_id=user, after=page[-1], limit=_PAGE)
+                page = await inbox.items(user_id=user, after=page[-1], limit=_PAGE)
         return sorted(found, key=lambda item: item.waiting_since, reverse=True)
 
     items = run_on_store(config, store, read)
@@ -123,12 +123,12 @@ async def _answer(
         from lango.turns.running_turn import collect_answer
 
     async with open_runtime(settings, every_session=False) as runtime:
-        item = await runtime.inbox.find(item_id, user_id=user)
+        item = await runtime.inbox.find_item(item_id, user_id=user)
         turn = await _submit(runtime, item, value, user, grant, update=update)
         text = await collect_answer(turn)
         if text:
             print(printable(text))
-        for waiting in await runtime.inbox.list(user_id=user):
+        for waiting in await runtime.inbox.items(user_id=user):
             if waiting.session_id == item.session_id:
                 print(f"{waiting.id} waits now: {printable(_describe(waiting))}")
 

@@ -17,7 +17,7 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lango.errors import CallNotWaiting, StaleSession
+from lango.errors import StaleSession, WaitNotOpen
 from lango.messages import Message
 from lango.server.compat.client_view import (
     VisibleMessage,
@@ -114,7 +114,7 @@ async def submit_carried_history(
     if match is not None:
         try:
             return await _continue_session(context, caller, messages, match, request)
-        except (StaleSession, CallNotWaiting):
+        except (StaleSession, WaitNotOpen):
             pass  # another request was faster: this one continues in a new session
     if once and (turn := await once.find(context, caller)) is not None:
         return turn  # the faster one was the same

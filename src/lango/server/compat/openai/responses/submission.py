@@ -19,7 +19,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from lango.config import ServerSettings
-from lango.errors import CallNotWaiting, SessionExists, StaleSession
+from lango.errors import SessionExists, StaleSession, WaitNotOpen
 from lango.messages import Message
 from lango.server.compat.inline_files import attachments_of_message
 from lango.server.compat.openai.carried_history import read_history
@@ -85,7 +85,7 @@ async def submit_after(
     if key is not None and await context.store.read(find_by_idempotency_key, session.key, key) is not None:
         return await _submit_new(context, caller, session, read, request)
     if await context.store.read(find_newest_turn, session) == previous.turn:
-        with suppress(StaleSession, CallNotWaiting):
+        with suppress(StaleSession, WaitNotOpen):
             return await _submit_new(context, caller, session, read, request, at_revision=session.revision)
     return await _submit_new(context, caller, await _fork(context, caller, previous, request), read, request)
 

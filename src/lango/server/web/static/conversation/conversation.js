@@ -308,7 +308,7 @@ export class Conversation {
       if (signal.aborted) return refusedLate(error);
       answer.finish();
       this.setRunning(false);
-      if (!(error instanceof ApiError) || error.type !== "InvalidInput") void this.open(id); // answered elsewhere, or expired
+      if (!(error instanceof ApiError) || error.type !== "InvalidAnswer") void this.open(id); // answered elsewhere, or expired
       return describeError(error);
     }
   }
@@ -337,7 +337,7 @@ export class Conversation {
       if (signal.aborted) return "";
       answer.finish();
       this.setRunning(false);
-      if (!(error instanceof ApiError) || error.type !== "InvalidCredential") void this.open(id); // answered elsewhere, or expired
+      if (!(error instanceof ApiError) || error.type !== "InvalidAnswer") void this.open(id); // answered elsewhere, or expired
       return describeError(error);
     }
   }

@@ -1,0 +1,158 @@
+"""Read what turns wait for: of a session, and of all sessions of a user."""
+
+from typing import Any
+
+from lango.store.codec.ids import address_safe_id, call_key
+from lango.store.codec.records import SessionRecord, as_datetime
+from lango.store.engine.database import Operation
+from lango.store.tool_calls import inbox
+from lango.store.tool_calls.approvals import read_approval_requests
+from lango.store.tool_calls.client_calls import read_client_calls
+from lango.store.tool_calls.credential_requests import read_credential_requests
+from lango.store.tool_calls.input_requests import read_input_requests
+from lango.store.tool_calls.long_running import read_awaited_results
+from lango.store.tool_calls.tool_questions import read_tool_questions
+from lango.waits import (
+    ApprovalWait,
+    ClientResultWait,
+    CredentialWait,
+    InboxItem,
+    InputWait,
+    LongRunningWait,
+    QuestionWait,
+    Wait,
+)
+
+Place = tuple[float, int, str]
+"""Where a wait stands in the inbox: since when it is open, the key of its session, and its own key."""
+
+_TURNS = "SELECT call_id, turn FROM open_calls WHERE session_key = $1"
+_TURNS_OF_RESULTS = "SELECT call_id, turn FROM long_running_calls WHERE session_key = $1"
+
+
+def read_waits(session: SessionRecord) -> Operation[list[Wait]]:
+    """Read what a session waits for, in the order in which it was asked."""
+    id_, key = session.name.id, session.key
+    turns: dict[str, int | None] = {row[0]: row[1] for row in (yield _TURNS, (key,))}
+    found: list[Wait] = [
+        ApprovalWait(
+            id=address_safe_id(asked.request_id),
+            session_id=id_,
+            turn=turns.get(asked.request_id),
+            opened_at=as_datetime(asked.requested_at),
+            expires_at=None if asked.expires_at is None else as_datetime(asked.expires_at),
+            tool=asked.name,
+            call_id=asked.call_id,
+            arguments=asked.arguments,
+            hint=asked.hint,
+            payload=asked.payload,
+        )
+        for asked in (yield from read_approval_requests(session))
+    ]
+    found += [
+        InputWait(
+            id=asked.call_id,
+            session_id=id_,
+            turn=turns.get(call_key(asked.stored_id)),
+            opened_at=as_datetime(asked.requested_at),
+            expires_at=None if asked.expires_at is None else as_datetime(asked.expires_at),
+            message=asked.message,
+            schema=asked.schema,
+            payload=asked.payload,
+            author=asked.author,
+            path=asked.path,
+        )
+        for asked in (yield from read_input_requests(session))
+    ]
+    found += [
+        CredentialWait(
+            id=asked.call_id,
+            session_id=id_,
+            turn=turns.get(call_key(asked.stored_id)),
+            opened_at=as_datetime(asked.requested_at),
+            expires_at=None if asked.expires_at is None else as_datetime(asked.expires_at),
+            scheme_type=asked.kind,
+            scheme=asked.scheme,
+            auth_url=asked.auth_url,
+            scopes=asked.scopes,
+            message=asked.message,
+            author=asked.author,
+            path=asked.path,
+        )
+        for asked in (yield from read_credential_requests(session))
+    ]
+    found += [
+        ClientResultWait(
+            id=address_safe_id(pending.call.id),
+            session_id=id_,
+            turn=turns.get(call_key(pending.call.id)),
+            opened_at=as_datetime(pending.made_by.created_at),
+            tool=pending.call.name,
+            call_id=pending.call.id,
+            arguments=pending.call.input or {},
+        )
+        for pending in (yield from read_client_calls(session))
+    ]
+    turns = {row[0]: row[1] for row in (yield _TURNS_OF_RESULTS, (key,))}
+    found += [
+        LongRunningWait(
+            id=address_safe_id(awaited.call_id),
+            session_id=id_,
+            turn=turns.get(call_key(awaited.call_id)),
+            opened_at=as_datetime(awaited.called_at),
+            tool=awaited.name,
+            call_id=awaited.call_id,
+            arguments=awaited.arguments,
+        )
+        for awaited in (yield from read_awaited_results(session))
+    ]
+    found += [
+        QuestionWait(
+            id=asked.call_id,
+            session_id=id_,
+            turn=turn,
+            opened_at=as_datetime(asked.requested_at),
+            expires_at=None if asked.expires_at is None else as_datetime(asked.expires_at),
+            message=asked.message,
+            schema=asked.schema,
+            payload=asked.payload,
+            call_id=asked.tool_call_id,
+        )
+        for asked, turn in (yield from read_tool_questions(session))
+    ]
+    return found
+
+
+def read_user_waits(
+    app_name: str, user_id: str, *, after: Place | None = None, limit: int = 50
+) -> Operation[list[InboxItem]]:
+    """Read what waits for a user, the newest first, after a place."""
+    found = yield from inbox.read_inbox(app_name, user_id, after=after, limit=limit)
+    return [InboxItem(_wait(item), item.title, item.place) for item in found]
+
+
+def _wait(item: inbox.InboxItem) -> Wait:
+    wait_id, since = address_safe_id(item.place[2]), as_datetime(item.waiting_since)
+    expires_at = None if item.expires_at is None else as_datetime(item.expires_at)
+    common: dict[str, Any] = {
+        "id": wait_id,
+        "session_id": item.session_id,
+        "turn": item.turn,
+        "opened_at": since,
+        "expires_at": expires_at,
+    }
+    match item:
+        case inbox.ApprovalItem():
+            about: dict[str, Any] = {"call_id": item.call_id, "hint": item.hint, "payload": item.payload}
+            return ApprovalWait(tool=item.tool, arguments=item.arguments, **about, **common)
+        case inbox.InputItem() if item.tool_call_id:
+            asked = dict[str, Any](message=item.message, schema=item.schema, payload=item.payload)
+            return QuestionWait(call_id=item.tool_call_id, **asked, **common)
+        case inbox.InputItem():
+            asked = dict[str, Any](message=item.message, schema=item.schema, payload=item.payload)
+            return InputWait(path=item.path, **asked, **common)
+        case inbox.ResultItem():
+            return LongRunningWait(tool=item.tool, call_id=item.call_id, arguments=item.arguments, **common)
+        case inbox.CredentialItem():
+            asked = dict[str, Any](auth_url=item.auth_url, message=item.message, scopes=item.scopes)
+            return CredentialWait(scheme_type=item.credential_kind, scheme=item.scheme, **asked, **common)
