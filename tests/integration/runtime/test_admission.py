@@ -202,7 +202,7 @@ class Crowd:
 
 async def test_no_turn_begins_until_the_event_loop_was_on_time_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = Crowd(monkeypatch)
-    crowd.admission.has_streamed = True
+    crowd.admission.note_event()
     for _ in range(50):
         await crowd.clock.advance(0.2)  # every timer fires late
     assert crowd.entered == list(range(16)), "some run in any case, and no more while it is late"
@@ -223,7 +223,7 @@ async def test_few_turns_run_until_the_first_one_streams(monkeypatch: pytest.Mon
     for _ in range(100):
         await crowd.clock.advance(0.02)
     assert crowd.entered == list(range(16)), "the first ones import: what they will cost is not known yet"
-    crowd.admission.has_streamed = True
+    crowd.admission.note_event()
     for _ in range(100):
         await crowd.clock.advance(0.02)
     assert crowd.entered == list(range(20))

@@ -42,8 +42,8 @@ from lango.store.turns.turns import read_turn_record
 from lango.turns.lease_holder import LeaseHolder
 from lango.turns.liveness import OwnerIsGone
 from lango.turns.running_turn import RunningTurn
-from lango.turns.text_blocks import TextBlocks
 from lango.turns.turn_input import TurnInput
+from lango.turns.turn_sink import TurnSink
 
 
 class AdkEngine:
@@ -150,12 +150,13 @@ class AdkEngine:
         self,
         running: RunningTurn,
         turn_input: TurnInput,
+        sink: TurnSink,
         recorded: RecordedRun | None = None,
         first_seq: int | None = None,
     ) -> TurnState:
         """Prepare a turn. Call it in the task that runs the turn: ADK's tasks inherit its context variables.
 
-        `recorded` is what an earlier run stored after the input, which is the message `first_seq`.
+        `sink` takes the events. `recorded` is what an earlier run stored after the input, the message `first_seq`.
         """
         name, root = running.session.name, self.app.root
         self._files.keep(turn_input.entry.contents)
@@ -177,9 +178,13 @@ class AdkEngine:
             decide=lambda tool: decision_for(tool, self._settings.tools),
             effect=lambda tool: effect_of_tool(tool, self._settings.tools),
             agent_names=lambda agent: transfer_targets(root, agent),
-            emit=running.emit,
-            next_id=running.next_id,
-            blocks=TextBlocks(running.next_id),
+            emit=sink.emit,
+            next_id=sink.next_id,
+            blocks=sink.blocks,
+            on_model_call=sink.begin_model_call,
+            on_model_progress=sink.limits.note_progress,
+            extend_time=sink.limits.extend,
+            time_limits_s=sink.limits.of_calls_s,
             tool_timeout_s=self._settings.agent.tool_timeout_s,
             loop=asyncio.get_running_loop(),
             answered_by=turn_input.approval_answer.answered_by if turn_input.approval_answer else "",

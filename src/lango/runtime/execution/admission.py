@@ -49,7 +49,7 @@ class Admission:
         self._timer: asyncio.TimerHandle | None = None
         self._admitted_at = self._announced_at = self._late_at = float("-inf")
         self._next_announced = 0
-        self.has_streamed = False
+        self._has_streamed = False
         """Whether a turn has emitted an event yet. Until then a process imports, which costs the loop nothing, and no
         more than the turns that run in any case are admitted: all of them would begin to stream at the same moment."""
 
@@ -57,6 +57,10 @@ class Admission:
     def queued(self) -> int:
         """How many turns wait to be admitted."""
         return len(self._queue)
+
+    def note_event(self) -> None:
+        """Note that a turn emitted an event."""
+        self._has_streamed = True
 
     @asynccontextmanager
     async def admitted(self, on_place: Callable[[int], None]) -> AsyncGenerator[None]:
@@ -75,7 +79,7 @@ class Admission:
         finally:
             _in_turn.reset(token)
             self._running -= 1
-            self.has_streamed = True
+            self._has_streamed = True
 
     async def _enter(self, on_place: Callable[[int], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -100,7 +104,7 @@ class Admission:
         if self._running >= self._limit:
             return False
         is_on_time = now - self._late_at >= _CALM_S and now - self._admitted_at >= _PACE_S
-        return self._running < _ALWAYS or (is_on_time and self.has_streamed)
+        return self._running < _ALWAYS or (is_on_time and self._has_streamed)
 
     def _admit(self, now: float) -> None:
         self._running += 1

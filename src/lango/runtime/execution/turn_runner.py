@@ -1,7 +1,6 @@
 """Run a leased turn to its end, within its time limits and in its own span."""
 
 import asyncio
-import functools
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -25,11 +24,9 @@ from lango.errors import (
     TokensUsedUp,
     TurnCancelled,
     TurnReleased,
-    TurnTimeout,
 )
-from lango.events import Queued, Resumed, TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnDone, TurnEvent
+from lango.events import Queued, Resumed, TextDelta, ToolEnd, ToolStart, TurnDone
 from lango.runtime.execution.admission import Admission
-from lango.runtime.execution.resumed_events import ResumedEvents
 from lango.runtime.prices import turn_usage
 from lango.store import Store
 from lango.store.api_keys import spent_tokens
@@ -39,7 +36,9 @@ from lango.store.turns.turns import Outcome
 from lango.telemetry.traces import current_trace_ids, run_in_span
 from lango.turns.lease_holder import finish_despite_cancel, retry_until_stored
 from lango.turns.running_turn import RunningTurn, answer_text, to_lango_error
+from lango.turns.time_limits import TimeLimits
 from lango.turns.turn_input import TurnInput
+from lango.turns.turn_sink import TurnSink
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
@@ -47,8 +46,6 @@ _log = logging.getLogger("lango.runtime")
 
 _TRANSIENT = (ProviderUnavailable, ProviderTimeout, ProviderProtocolError, StoreUnavailable)
 """Failures after which a turn is run again, if something of it was done before."""
-_TOOL_GRACE_S = 10.0
-_TEXT_INTERVAL_S = 1.0  # pieces of text come often: they restart the timer at most this often
 
 
 class TurnRunner:
@@ -81,7 +78,13 @@ class TurnRunner:
         message of its input, if the turn was run before: it goes on from what is stored after that.
         """
         recorded = await self._engine.read_record(running.turn, first_seq) if first_seq is not None else None
-        state = self._engine.begin(running, turn_input, recorded, first_seq)
+        sink = TurnSink(
+            running,
+            TimeLimits(self._agent),
+            is_resumed=recorded is not None,
+            on_event=self._admission.note_event,
+        )
+        state = self._engine.begin(running, turn_input, sink, recorded, first_seq)
         earlier = running.model_calls()
         running.model_calls = lambda: merge_model_calls(
             earlier, [call.to_row(is_over=running.is_ending) for call in state.model_call_stats]
@@ -97,7 +100,7 @@ class TurnRunner:
             async with self._admission.admitted(emit_place):
                 running.is_running = True
                 await self._check_quota(turn_input, has_begun=first_seq is not None)
-                await self._emit_events(running, turn_input, state)
+                await self._emit_events(running, turn_input, state, sink)
             outcome = "done"
         except asyncio.CancelledError as cancelled:
             outcome, error = "cancelled", running.stop_reason or TurnCancelled("the turn was stopped")
@@ -150,42 +153,18 @@ class TurnRunner:
         if await self._store.read(spent_tokens, quota_id, time.time()) >= limit:
             raise TokensUsedUp(f"the {limit} tokens of this day are used up: send the message again after midnight UTC")
 
-    async def _emit_events(self, running: RunningTurn, turn_input: TurnInput, state: TurnState) -> None:
+    async def _emit_events(self, running: RunningTurn, turn_input: TurnInput, state: TurnState, sink: TurnSink) -> None:
         if running.superseded:
             raise TurnCancelled("a newer message came")
-        agent = self._agent
-        try:
-            async with (
-                asyncio.timeout(agent.request_timeout_s) as whole,
-                asyncio.timeout(agent.idle_timeout_s) as idle,
-                aclosing(self._engine.run(running.session.name, turn_input, state)) as events,
-            ):
-                idle_timeout = IdleTimeout(idle, agent, state.time_limits_s)
-                state.on_model_progress = idle_timeout.note_progress
-                state.extend_time = functools.partial(_extend, whole)
-                emitter = running
-                if state.recorded is not None:
-                    emitter = ResumedEvents(running, running.events)
-                    state.on_model_call = emitter.begin_model_call
-
-                def emit(event: TurnEvent) -> None:
-                    self._admission.has_streamed = True
-                    for ready in state.blocks.in_order(event):
-                        emitter.emit(ready)
-                    idle_timeout.restart(event)
-
-                state.emit = emit  # the plugin emits the starts of tools
-                try:
-                    async for event in events:
-                        emit(event)
-                finally:
-                    for held in state.blocks.emit_all():
-                        emitter.emit(held)
-        except TimeoutError as error:
-            raise TurnTimeout(
-                f"the turn took longer than allowed: {agent.idle_timeout_s:g} s without an event, or "
-                f"{agent.request_timeout_s:g} s in all (settings agent.idle_timeout_s, agent.request_timeout_s)"
-            ) from error
+        async with (
+            sink.limits.applied(),
+            aclosing(self._engine.run(running.session.name, turn_input, state)) as events,
+        ):
+            try:
+                async for event in events:
+                    sink.emit(event)
+            finally:
+                sink.flush()
 
     async def _end_turn(
         self, running: RunningTurn, state: TurnState, outcome: Outcome, error: LangoError | None
@@ -303,49 +282,3 @@ def run_in_turn_span(
 
     work, running.trace_id = run_in_span("turn", attributes, work, ended, trace_parent)
     return work
-
-
-def _extend(limit: asyncio.Timeout, seconds: float) -> None:
-    """Move a time limit that has not expired."""
-    if (when := limit.when()) is not None and not limit.expired():
-        limit.reschedule(when + seconds)
-
-
-class IdleTimeout:
-    """Limits the time without events: a model must make progress, a tool has its own limit."""
-
-    def __init__(self, idle: asyncio.Timeout, agent: AgentSettings, limits_s: Mapping[str, float | None]) -> None:
-        """`limits_s` holds the time limits of running calls; None is no limit but the turn's own."""
-        self._idle = idle
-        self._agent = agent
-        self._limits_s = limits_s
-        self._running_calls: set[str] = set()
-        self._renewed_at = 0.0
-        self._text_interval_s = min(_TEXT_INTERVAL_S, agent.idle_timeout_s / 10)
-
-    def restart(self, event: TurnEvent) -> None:
-        """Restart the limit, because an event was emitted."""
-        match event:
-            case TextDelta() | ThoughtDelta():
-                self.note_progress()
-                return
-            case ToolStart():
-                self._running_calls.add(event.call_id)
-            case ToolEnd():
-                self._running_calls.discard(event.call_id)
-            case _:
-                pass
-        self._extend(asyncio.get_running_loop().time())
-
-    def note_progress(self) -> None:
-        """Restart the limit, because a model made progress: it reads a long prompt, or writes a long call."""
-        now = asyncio.get_running_loop().time()
-        if now - self._renewed_at >= self._text_interval_s:
-            self._extend(now)
-
-    def _extend(self, now: float) -> None:
-        self._renewed_at = now
-        limits = [self._limits_s.get(call_id, self._agent.tool_timeout_s) for call_id in self._running_calls]
-        longest = max([limit_s + _TOOL_GRACE_S for limit_s in limits if limit_s is not None], default=0.0)
-        if not self._idle.expired():
-            self._idle.reschedule(None if None in limits else now + (longest or self._agent.idle_timeout_s))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.events import Accepted, TextDelta, TextWithdrawn, ToolEnd, ToolStart, TurnEvent
-from lango.runtime.execution.resumed_events import ResumedEvents
 from lango.store import SessionRecord, Turn
+from lango.turns.resumed_events import ResumedEvents
 from lango.turns.running_turn import RunningTurn
 from lango.turns.streamed_text import StreamedText
 

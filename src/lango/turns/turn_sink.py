@@ -1,0 +1,46 @@
+"""Take what happens in a turn under way, in order, and pass it on to the turn's readers.
+
+Everything that readers see of a running agent passes one `TurnSink`: text, starts and ends of tools, what the turn
+waits for, progress and errors. Its stages, in order: the texts of parallel agents are kept apart; events that readers
+have from an earlier run are left out; the turn adds the event for its readers and its event log; the time limit without
+events is restarted.
+"""
+
+from collections.abc import Callable
+
+from lango.events import TurnEvent
+from lango.turns.resumed_events import ResumedEvents
+from lango.turns.running_turn import RunningTurn
+from lango.turns.text_blocks import TextBlocks
+from lango.turns.time_limits import TimeLimits
+
+
+class TurnSink:
+    """Where the engine hands the events of one run of a turn."""
+
+    def __init__(
+        self, running: RunningTurn, limits: TimeLimits, *, is_resumed: bool, on_event: Callable[[], None]
+    ) -> None:
+        """`is_resumed`: an earlier run was interrupted, and readers have its events. Each event calls `on_event`."""
+        self._next = ResumedEvents(running, running.events) if is_resumed else running
+        self._on_event = on_event
+        self.next_id = running.next_id
+        self.limits = limits
+        self.blocks = TextBlocks(running.next_id)
+
+    def emit(self, event: TurnEvent) -> None:
+        """Pass on the next event of the turn, with an id from `next_id`."""
+        self._on_event()
+        for ready in self.blocks.in_order(event):
+            self._next.emit(ready)
+        self.limits.note_event(event)
+
+    def begin_model_call(self, agent: str) -> None:
+        """Withdraw the text of an agent that no stored response has: its model is called again."""
+        if isinstance(self._next, ResumedEvents):
+            self._next.begin_model_call(agent)
+
+    def flush(self) -> None:
+        """Pass on the text that waits for the end of other texts: the run is over."""
+        for held in self.blocks.emit_all():
+            self._next.emit(held)
