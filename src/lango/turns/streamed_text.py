@@ -1,7 +1,7 @@
 """Follow the text of a turn by its events, and remove what is withdrawn."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from lango.events import (
@@ -31,6 +31,16 @@ def is_withdrawn(event: TurnEvent, withdrawal: TextWithdrawn) -> bool:
 def without_withdrawn(events: Iterable[Event], withdrawal: TextWithdrawn) -> list[Event]:
     """Return the events whose text is not withdrawn, in order."""
     return [event for event in events if not is_withdrawn(event, withdrawal)]
+
+
+def remove_withdrawn(events: Sequence[TurnEvent]) -> list[TurnEvent]:
+    """Return events without withdrawn text and without the withdrawals, in order."""
+    withdrawals = [event for event in events if isinstance(event, TextWithdrawn)]
+    return [
+        event
+        for event in events
+        if not isinstance(event, TextWithdrawn) and not any(is_withdrawn(event, one) for one in withdrawals)
+    ]
 
 
 def join_texts(texts: Iterable[tuple[str, str]]) -> str:

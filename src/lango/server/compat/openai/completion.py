@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from contextlib import aclosing
-from typing import Any, assert_never
+from typing import Any
 
 from pydantic import BaseModel
 from starlette.responses import Response
@@ -17,7 +17,7 @@ from lango.server.context import ServerContext
 from lango.server.errors import ApiError, to_api_error, turn_api_error
 from lango.server.json_body import JsonResponse, tool_value_text
 from lango.server.streaming.turn_streams import TurnRef
-from lango.turns.streamed_text import FinalText, LastText, join_texts, without_withdrawn
+from lango.turns.streamed_text import FinalText, LastText, remove_withdrawn
 
 _ERROR_TYPE_BY_STATUS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _PARAMETER = re.compile(r"([a-z_]+)(?:\.[\w.]+)?: ")
@@ -51,9 +51,6 @@ def openai_error_body(error: ApiError) -> dict[str, Any]:
     return {"error": {"message": str(error), "type": kind, "param": named and named[1], "code": error.type}}
 
 
-_Visible = events.TextDelta | events.ApprovalNeeded | events.InputNeeded | events.CredentialNeeded
-
-
 class Completion:
     """The answer of one turn as a completion."""
 
@@ -62,15 +59,12 @@ class Completion:
     ) -> None:
         """`only_json`: the answer must be JSON, so text that the model writes before it calls a tool is left out."""
         self._context = context
-        self._only_json = only_json
         self._turn = turn
         self._tool_calls = _ToolCalls(client_tools)
         # text before a tool call cannot be taken back from a stream
         holds_text = only_json and context.runtime.app.may_call_tools
         self._final_text = LastText() if holds_text else FinalText()
-        self._session_id = turn.session.name.id
-        self._root_name: str = context.runtime.app.agents()["name"]
-        self._speakers = Speakers(self._root_name)
+        self._speakers = Speakers(context.runtime.app.agents()["name"])
         self._no_usage: dict[str, Any] = {}
         """Part of every chunk but the last of a stream that ends with the usage."""
         self._head: dict[str, Any] = {
@@ -91,42 +85,23 @@ class Completion:
             return JsonResponse(openai_error_body(api_error), api_error.status, {**api_error.headers, **headers})
 
     async def _whole_body(self) -> dict[str, Any]:
-        visible: list[_Visible | events.ThoughtDelta] = []
         async with aclosing(self._context.turns.follow(self._turn)) as items:
-            async for item in items:
-                match item and item.event:
-                    case (
-                        events.TextDelta()
-                        | events.ThoughtDelta()
-                        | events.ApprovalNeeded()
-                        | events.InputNeeded()
-                        | events.CredentialNeeded() as event
-                    ):
-                        visible.append(event)
-                    case events.TextWithdrawn() as event:
-                        visible = without_withdrawn(visible, event)
-                    case events.ToolStart() | events.ToolEnd() as event:
-                        self._tool_calls.add(event)
-                        if self._only_json and isinstance(event, events.ToolStart):
-                            visible = [shown for shown in visible if not isinstance(shown, events.TextDelta)]
-                    case events.TurnError(fatal=True) as event:
-                        raise turn_api_error(event)
-                    case events.TurnDone() as event:
-                        return self._body(visible, event)
-                    case (
-                        None
-                        | events.Accepted()
-                        | events.Queued()
-                        | events.TurnError()
-                        | events.Resumed()
-                        | events.NodeProgress()
-                    ):
-                        pass
-                    case events.ToolProgress():
-                        pass
-                    case _ as unexpected:
-                        assert_never(unexpected)
-        raise AssertionError("the events of a turn ended without a final one")
+            followed = [item.event async for item in items if item]
+        done = followed[-1]
+        if isinstance(done, events.TurnError):
+            raise turn_api_error(done)
+        assert isinstance(done, events.TurnDone), "the events of a turn end with a final one"
+        deltas = [delta for event in remove_withdrawn(followed) for delta in self._deltas(event)]
+        text = "".join(delta.get("content", "") for delta in deltas)
+        thoughts = "".join(delta.get("reasoning_content", "") for delta in deltas)
+        calls, executed, speakers = self._tool_calls.client_calls, self._tool_calls.executed, self._speakers.named
+        message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
+        message |= {"reasoning_content": thoughts} if thoughts else {}
+        message |= {"executed_tools": executed} if executed else {}
+        message |= {"speakers": speakers} if speakers else {}
+        message |= {"tool_calls": calls} if calls else {}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish_reason(done)}
+        return self._head | {"object": "chat.completion", "choices": [choice], "usage": _usage(done.usage)}
 
     async def chunks(self, *, include_usage: bool) -> AsyncGenerator[str | None, None]:
         """Yield the answer as it is generated, as frames of a stream; None whenever no event came for a heartbeat."""
@@ -141,40 +116,31 @@ class Completion:
                     yield frame
 
     def _frames(self, event: events.TurnEvent) -> Iterator[str]:
-        yield from self._text_frames(event)
+        for delta in self._deltas(event):
+            yield self._chunk(delta)
+        if isinstance(event, events.Queued):
+            yield f": queued, place {event.place}\n\n"
+        elif isinstance(event, events.TurnError) and event.fatal:
+            yield encode_error(turn_api_error(event))
+        elif isinstance(event, events.TurnDone):
+            yield from self._last_frames(event)
+
+    def _deltas(self, event: events.TurnEvent) -> Iterator[dict[str, Any]]:
+        """Yield what an event adds to the message, except the calls that the client is to run."""
+        if isinstance(event, events.TextDelta) and (named := self._speakers.add(event)):
+            yield {"speakers": named}
+        if text := self._final_text.add(event):
+            yield {"content": text}
         match event:
-            case events.Queued(place=place):
-                yield f": queued, place {place}\n\n"
             case events.ApprovalNeeded() | events.InputNeeded() | events.CredentialNeeded():
-                yield self._chunk({"content": self._visible_text(event)})
+                yield {"content": pause_note(event, self._turn.session.name.id)}
             case events.ToolStart() | events.ToolEnd():
                 if executed := self._tool_calls.add(event):
-                    yield self._chunk({"executed_tools": executed})
+                    yield {"executed_tools": executed}
             case events.ThoughtDelta():
-                yield self._chunk({"reasoning_content": event.text})
-            case events.TurnError(fatal=True):
-                yield encode_error(turn_api_error(event))
-            case events.TurnDone():
-                yield from self._last_frames(event)
-            case (
-                events.Accepted()
-                | events.TextDelta()
-                | events.TurnError()
-                | events.Resumed()
-                | events.TextWithdrawn()
-                | events.NodeProgress()
-            ):
+                yield {"reasoning_content": event.text}
+            case _:
                 pass
-            case events.ToolProgress():
-                pass
-            case _ as unexpected:
-                assert_never(unexpected)
-
-    def _text_frames(self, event: events.TurnEvent) -> Iterator[str]:
-        if isinstance(event, events.TextDelta) and (named := self._speakers.add(event)):
-            yield self._chunk({"speakers": named})
-        if text := self._final_text.add(event):
-            yield self._chunk({"content": text})
 
     def _last_frames(self, done: events.TurnDone) -> Iterator[str]:
         if calls := self._tool_calls.client_calls:
@@ -184,26 +150,6 @@ class Completion:
             kind = {"object": "chat.completion.chunk"}
             yield _frame(self._head | kind | {"choices": [], "usage": _usage(done.usage)})
         yield "data: [DONE]\n\n"
-
-    def _body(self, visible: list[_Visible | events.ThoughtDelta], done: events.TurnDone) -> dict[str, Any]:
-        thoughts = [shown.text for shown in visible if isinstance(shown, events.ThoughtDelta)]
-        speakers = Speakers(self._root_name)
-        for shown in visible:
-            if not isinstance(shown, events.ThoughtDelta):
-                speakers.add(shown)
-        text = join_texts((speaker, self._visible_text(shown)) for speaker, shown in speakers.spoken)
-        calls, executed = self._tool_calls.client_calls, self._tool_calls.executed
-        content = text or (None if calls else "")
-        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
-        message |= {"reasoning_content": "".join(thoughts)} if thoughts else {}
-        message |= {"executed_tools": executed} if executed else {}
-        message |= {"speakers": speakers.named} if speakers.named else {}
-        message |= {"tool_calls": calls} if calls else {}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish_reason(done)}
-        return self._head | {"object": "chat.completion", "choices": [choice], "usage": _usage(done.usage)}
-
-    def _visible_text(self, event: _Visible) -> str:
-        return event.text if isinstance(event, events.TextDelta) else pause_note(event, self._session_id)
 
     def _finish_reason(self, done: events.TurnDone) -> str:
         return "tool_calls" if self._tool_calls.client_calls else finish_reason(done)
@@ -224,18 +170,14 @@ class Speakers:
     def __init__(self, root: str) -> None:
         self._last = root
         self.named: list[dict[str, Any]] = []
-        self.spoken: list[tuple[str, _Visible]] = []
-        """What was said, each with the agent that said it; a note on a pause belongs to the agent before it."""
 
-    def add(self, event: _Visible) -> list[dict[str, Any]]:
-        """Add what is shown; return its change to `named`, which a client merges by `index`."""
-        author = event.author if isinstance(event, events.TextDelta) else ""
-        changed = bool(author) and author != self._last
-        self._last = author or self._last
-        self.spoken.append((self._last, event))
-        if changed:
-            self.named.append({"index": len(self.named), "name": author})
-        return self.named[-1:] if changed else []
+    def add(self, event: events.TextDelta) -> list[dict[str, Any]]:
+        """Add a piece of text; return its change to `named`, which a client merges by `index`."""
+        if not event.author or event.author == self._last:
+            return []
+        self._last = event.author
+        self.named.append({"index": len(self.named), "name": event.author})
+        return self.named[-1:]
 
 
 class _ToolCalls:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import convert
 
 from lango.errors import EventsGone
-from lango.events import Accepted, Queued, TextWithdrawn, TurnDone, TurnError, TurnEvent, Usage, is_final
+from lango.events import Accepted, Queued, TurnDone, TurnError, TurnEvent, Usage, is_final
 from lango.server.compat.openai.completion import finish_reason, openai_error_body
 from lango.server.compat.openai.responses.input_items import Approval
 from lango.server.compat.openai.responses.output_items import OutputItems, StreamEvent
@@ -19,7 +19,7 @@ from lango.server.errors import ApiError, to_api_error, turn_api_error
 from lango.store.codec.event_ids import is_rebuilt
 from lango.store.turns.event_log import read_event_log
 from lango.store.turns.turns import TurnRecord, read_turn
-from lango.turns.streamed_text import without_withdrawn
+from lango.turns.streamed_text import remove_withdrawn
 from lango.turns.turn_input import ModelOptions
 
 _NAMES = {"messages": "input", "response_format": "text.format"}
@@ -148,12 +148,9 @@ class ResponseView:
 
     def _add_all(self, events: list[TurnEvent]) -> None:
         """Add events, without text that was withdrawn."""
-        for withdrawal in [event for event in events if isinstance(event, TextWithdrawn)]:
-            events = without_withdrawn(events, withdrawal)
-        for event in events:
-            if not isinstance(event, TextWithdrawn):
-                for _ in self._add(event):
-                    pass
+        for event in remove_withdrawn(events):
+            for _ in self._add(event):
+                pass
 
     def _add(self, event: TurnEvent) -> Iterator[StreamEvent]:
         """Add the next event of the turn; yield what it changes."""
