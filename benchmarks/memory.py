@@ -41,7 +41,7 @@ from lango.memory.lost import trace_text
 from lango.messages import Message
 from lango.providers import Provider, Request
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId
+from lango.sessions import SessionId
 from lango.store.sessions.window import read_session_events
 
 BUDGET_TOKENS = 8_000

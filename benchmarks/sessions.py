@@ -30,7 +30,8 @@ from msgspec.structs import replace
 from benchmarks.table import Times, bar, interleaved, print_line, quick, table
 from lango.adk import SqlSessionService
 from lango.adk.events.events_to_rows import event_to_entry
-from lango.store import NewEvent, SessionId
+from lango.sessions import SessionId
+from lango.store import NewEvent
 from lango.store.codec.rows import event_to_row
 from lango.store.sessions.append import append
 from lango.store.sessions.sessions import create_session, find_session

@@ -4,6 +4,7 @@ The sequence number of a message belongs to the store. Only `lango.adk.services`
 `Content`.
 """
 
+import hashlib
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, Self
@@ -75,6 +76,11 @@ class StoredBytes(bytes):
         return hash(self.hash)
 
 
+def content_hash(data: bytes) -> str:
+    """Return the hash that names a content."""
+    return data.hash if isinstance(data, StoredBytes) else hashlib.sha256(data).hexdigest()
+
+
 def byte_size(data: bytes) -> int:
     """Return the number of bytes, also of bytes that were not loaded."""
     return data.size if isinstance(data, StoredBytes) else len(data)
@@ -108,6 +114,13 @@ class Attachment(Struct, frozen=True):
     name: str
     mime_type: str
     data: bytes
+
+
+def make_attachment(number: int, name: str | None, mime_type: str | None, data: bytes | None) -> Attachment:
+    """Make the attachment of a file, named after its number if its own name is not valid."""
+    encodable = (name or "").encode(errors="replace").decode()  # JSON can hold lone surrogates, the store cannot
+    valid_name = encodable if FILE_NAME.fullmatch(encodable) else f"file {number}"
+    return Attachment(valid_name, (mime_type or "").lower(), data or b"")
 
 
 class ArtifactFile(Struct, frozen=True):

@@ -8,7 +8,7 @@ from lango import Settings
 from lango.memory.notes.note_format import OBSERVE_PROMPT, REFLECT_PROMPT
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionRecord
 from lango.store.sessions.sessions import find_session
 from lango.testing import Answer, ScriptedProvider
 

@@ -17,7 +17,8 @@ from lango.providers import Request, anthropic, catalog, gemini, openai, openai_
 from lango.providers.local.known_models import SMOLLM2
 from lango.providers.local.weights import pull
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId, Store, StoredEvent
+from lango.sessions import SessionId, StoredEvent
+from lango.store import Store
 from lango.store.api_keys import ApiKey, add_key, new_secret
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.window import read_session_events

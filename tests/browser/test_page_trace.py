@@ -13,7 +13,7 @@ from lango.config import TraceSettings
 from lango.messages import ToolCall
 from lango.providers import Finish, TextDelta, UsageDelta
 from lango.runtime.sessions.session_state import change_state
-from lango.store import SessionId
+from lango.sessions import SessionId
 from tests.browser.conftest import OpenPage
 from tests.browser.page_monitor import check_accessibility
 from tests.browser.site import PAUSE, Site, serving_script

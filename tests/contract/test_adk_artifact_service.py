@@ -17,7 +17,8 @@ from google.genai import types
 from lango.adk import SqlArtifactService
 from lango.errors import ReferenceRefused
 from lango.runtime.artifacts import Artifacts
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.engine.database import Operation
 from lango.store.lifecycle.integrity import check_database
 from lango.store.sessions.sessions import create_session

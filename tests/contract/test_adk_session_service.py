@@ -19,7 +19,8 @@ from lango.adk import SqlSessionService
 from lango.adk.services.request_context import TurnContext, current_turn
 from lango.adk.services.stored_session import SessionVersion
 from lango.errors import FencedWrite, LangoError, StaleSession
-from lango.store import SessionId, Turn
+from lango.sessions import SessionId
+from lango.store import Turn
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.sessions import find_session
 from lango.turns.text_blocks import TextBlocks

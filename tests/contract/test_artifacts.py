@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from lango.messages import Message
-from lango.store import NewEvent, SessionId, SessionRecord, Store
+from lango.messages import Message, content_hash
+from lango.sessions import SessionId, SessionRecord
+from lango.store import NewEvent, Store
 from lango.store.artifacts import artifacts
 from lango.store.artifacts.artifacts import NewArtifact, list_artifacts, load_artifact, save_artifact
-from lango.store.contents import CHUNK_BYTES, content_hash
+from lango.store.contents import CHUNK_BYTES
 from lango.store.engine.database import Operation, Row
 from lango.store.lifecycle.fork import fork_session
 from lango.store.lifecycle.rewind import rewind_session

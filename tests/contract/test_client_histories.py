@@ -7,7 +7,8 @@ import pytest
 
 from lango.errors import SessionNotFound, StaleSession
 from lango.messages import Message, ToolCall
-from lango.store import NewEvent, SessionId, SessionRecord, Store
+from lango.sessions import SessionId, SessionRecord
+from lango.store import NewEvent, Store
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.client_history import find_by_input, input_hash
 from lango.store.sessions.sessions import create_session, find_session

@@ -15,10 +15,10 @@ from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.openai.session_selection import submit_carried_history
 from lango.server.context import ServedAgents, ServerContext
 from lango.server.security.auth import Caller
-from lango.store import SessionId
+from lango.sessions import SessionId
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.sessions import list_sessions
-from lango.turns.submissions import TurnRequest
+from lango.submissions import TurnRequest
 from tests.agents.parts import TIMEOUT_S, settings_for
 
 Said = list[tuple[str, str]]

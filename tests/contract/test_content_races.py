@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from lango.errors import LangoError, SessionExists, SessionNotFound
-from lango.messages import Message
+from lango.messages import Message, content_hash
 from lango.runtime.artifacts import Artifacts
-from lango.store import NewEvent, SessionId, Store
+from lango.sessions import SessionId
+from lango.store import NewEvent, Store
 from lango.store.artifacts import artifacts
 from lango.store.artifacts.artifacts import NewArtifact, load_artifact, save_artifact
-from lango.store.contents import content_hash
 from lango.store.engine.database import Operation
 from lango.store.lifecycle.fork import fork_session
 from lango.store.lifecycle.integrity import check_database

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.sessions.sessions import create_session
 from tests.support.empty_databases import PostgresDatabases
 

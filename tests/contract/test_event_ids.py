@@ -14,7 +14,8 @@ from lango.adk.services.session_service import SqlSessionService
 from lango.errors import EventConflict, InvalidExport
 from lango.messages import Message
 from lango.runtime.sessions.sessions import Sessions
-from lango.store import AppendResult, NewEvent, SessionId, SessionRecord, Store
+from lango.sessions import SessionId, SessionRecord
+from lango.store import AppendResult, NewEvent, Store
 from lango.store.lifecycle import fork as forks
 from lango.store.sessions.sessions import create_session, find_session
 

@@ -6,10 +6,11 @@ import time
 import pytest
 
 from lango.errors import EventsGone, FencedWrite
+from lango.event_ids import IDS_PER_TURN, turn_of_event
 from lango.events import TextDelta, TurnDone
 from lango.messages import Message
-from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord, Store, Turn
-from lango.store.codec.event_ids import IDS_PER_TURN, turn_of_event
+from lango.sessions import SessionId, SessionRecord
+from lango.store import NewEvent, OpenTurn, Store, Turn
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import create_session, find_session, list_session_page
 from lango.store.sessions.window import read_message_page

@@ -14,7 +14,8 @@ from lango.adk import SqlSessionService
 from lango.errors import EventConflict, MessageNotFound, SessionExists, SessionNotFound, TurnRunning, Unstorable
 from lango.messages import Message, ToolCall
 from lango.runtime.sessions.sessions import Sessions
-from lango.store import NewEvent, SessionId, SessionRecord, Store, StoredEvent, Turn
+from lango.sessions import SessionId, SessionRecord, StoredEvent
+from lango.store import NewEvent, Store, Turn
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.sessions import create_session, find_session, list_sessions
 from lango.store.sessions.state import read_state_at

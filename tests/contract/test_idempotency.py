@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from lango.errors import IdempotencyKeyReused
 from lango.messages import Message, ToolCall
 from lango.runtime.sessions.sessions import Sessions
-from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord, Store, Turn
+from lango.sessions import SessionId, SessionRecord
+from lango.store import NewEvent, OpenTurn, Store, Turn
 from lango.store.codec.records import ClientResult
 from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind

@@ -12,7 +12,8 @@ from typing_extensions import override
 from lango.errors import InvalidExport, SessionExists
 from lango.messages import Message
 from lango.runtime.sessions.sessions import Sessions
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.contents import CHUNK_BYTES
 from lango.store.engine.database import Operation
 from lango.store.lifecycle.integrity import check_database

@@ -8,7 +8,8 @@ import pytest
 from lango.errors import SessionNotFound
 from lango.messages import Message
 from lango.runtime.sessions.sessions import Sessions
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.engine.database import Operation
 from lango.store.lifecycle import integrity
 from lango.store.lifecycle.integrity import check_database, check_session

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from lango.messages import Message
 from lango.runtime.sessions.sessions import Sessions
-from lango.store import NewEvent, SessionId, SessionRecord, Store
+from lango.sessions import SessionId, SessionRecord
+from lango.store import NewEvent, Store
 from lango.store.memory.observations import (
     Batch,
     Observation,

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from lango.errors import FencedWrite
+from lango.event_ids import IDS_PER_TURN
 from lango.events import TextDelta
 from lango.grants import NewGrant
 from lango.messages import Message, ToolCall
-from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord, Store, StoredEvent, Turn
-from lango.store.codec.event_ids import IDS_PER_TURN
-from lango.store.codec.records import CONFIRMATION_CALL
+from lango.sessions import CONFIRMATION_CALL, SessionId, SessionRecord, StoredEvent
+from lango.store import NewEvent, OpenTurn, Store, Turn
 from lango.store.sessions.sessions import check_epoch, create_session, find_session
 from lango.store.sessions.window import read_session_events
 from lango.store.tool_calls.approvals import ApprovalAnswer

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from lango.messages import Message, StoredBytes, ToolCall
-from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord, Store, Turn
+from lango.messages import Message, StoredBytes, ToolCall, content_hash
+from lango.sessions import SessionId, SessionRecord
+from lango.store import NewEvent, OpenTurn, Store, Turn
 from lango.store.codec.json_text import loads
 from lango.store.codec.records import ClientResult
-from lango.store.contents import content_hash
 from lango.store.sessions.sessions import create_session
 from lango.store.sessions.window import read_session_events
 from lango.store.turns.lease import lease_turn

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from lango.messages import Message
 from lango.runtime.sessions.sessions import Sessions
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.search.index import BATCH, INDEXED_CHARACTERS
 from lango.store.search.query import Hit
 from lango.store.search.terms import parse_terms

@@ -13,7 +13,7 @@ from lango.config import StoreSettings, ToolSettings
 from lango.errors import MessageNotFound, StaleSession
 from lango.messages import ToolCall
 from lango.runtime.sessions.session_state import change_state, replay_state, session_state
-from lango.store import SessionId
+from lango.sessions import SessionId
 from lango.store.sessions.state import StateEvent
 from lango.testing import ScriptedProvider
 from tests.agents.parts import Gate, collect, settings_for, text_of

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from lango.errors import LangoError, StaleSession
 from lango.messages import Message, Role, ToolCall
-from lango.store import AppendResult, NewEvent, SessionId, SessionRecord, Store, Turn
-from lango.store.codec.records import CONFIRMATION_CALL
+from lango.sessions import CONFIRMATION_CALL, SessionId, SessionRecord
+from lango.store import AppendResult, NewEvent, Store, Turn
 from lango.store.engine.database import Operation
 from lango.store.lifecycle import fork
 from lango.store.lifecycle.integrity import check_session

@@ -9,8 +9,8 @@ import pytest
 
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession, TurnRunning
 from lango.messages import Message, ToolCall
-from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord, Store, StoredEvent, Turn
-from lango.store.codec.records import CONFIRMATION_CALL
+from lango.sessions import CONFIRMATION_CALL, SessionId, SessionRecord, StoredEvent
+from lango.store import NewEvent, OpenTurn, Store, Turn
 from lango.store.lifecycle import fork as forks
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.state import read_state_at, read_state_before

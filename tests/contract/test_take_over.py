@@ -6,7 +6,8 @@ import pytest
 
 from lango.errors import FencedWrite
 from lango.messages import Message, ToolCall
-from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord, Store, Turn
+from lango.sessions import SessionId, SessionRecord
+from lango.store import NewEvent, OpenTurn, Store, Turn
 from lango.store.api_keys import spent_tokens
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.tool_calls.tool_journal import read_turn_entries, record_intent, record_result, record_start

@@ -17,7 +17,7 @@ from lango.providers import Delta, Finish, Request, Retries, TextDelta, UsageDel
 from lango.providers.wrappers.resilience import ResilientProvider
 from lango.runtime.trace.session_trace import traced_event
 from lango.runtime.trace.steps import Step
-from lango.store import SessionId
+from lango.sessions import SessionId
 from lango.store.engine.database import Operation
 from lango.testing import ScriptedProvider
 

@@ -21,7 +21,8 @@ from lango.history import count_tokens
 from lango.messages import Message
 from lango.runtime.sessions.session_transfer import import_session
 from lango.runtime.sessions.sessions import Sessions
-from lango.store import NewEvent, SessionId, SessionRecord, Store
+from lango.sessions import SessionId, SessionRecord
+from lango.store import NewEvent, Store
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import create_session, find_session, list_session_page, list_sessions
 from lango.store.sessions.state import read_state_at

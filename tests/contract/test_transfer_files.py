@@ -14,7 +14,8 @@ from lango.errors import InvalidExport
 from lango.runtime.artifacts import Artifacts
 from lango.runtime.sessions.session_transfer import delete_abandoned_imports
 from lango.runtime.sessions.sessions import Sessions
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.contents import CHUNK_BYTES
 from lango.store.lifecycle.integrity import check_database
 from lango.store.sessions.window import read_session_events

@@ -16,7 +16,7 @@ from lango.messages import Message, ToolCall
 from lango.providers.protocol import UsageDelta
 from lango.runtime.runtime import Runtime
 from lango.runtime.sessions.session_usage import SessionUsage
-from lango.store import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionRecord
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.window import read_message_page

@@ -9,7 +9,8 @@ from google.adk.events import Event, EventActions
 from google.genai import types
 
 from lango.adk import SqlArtifactService, SqlSessionService
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.sessions import get_session
 from lango.store.sessions.window import read_message_page

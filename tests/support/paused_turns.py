@@ -322,7 +322,7 @@ def write_environment(folder: Path, oauth: OAuthServer) -> None:
 
 
 def _name(runtime: Runtime) -> Any:
-    from lango.store import SessionId
+    from lango.sessions import SessionId
 
     return SessionId(runtime.app_name, "user", "s")
 

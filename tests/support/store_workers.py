@@ -23,7 +23,8 @@ from google.genai import types
 from lango.adk.services.session_service import SqlSessionService
 from lango.errors import LangoError
 from lango.messages import Message, ToolCall
-from lango.store import NewEvent, SessionId, Store
+from lango.sessions import SessionId
+from lango.store import NewEvent, Store
 from lango.store.engine import sqlite
 from lango.store.sessions.sessions import find_session
 from tests.support.fork_server import context

@@ -30,7 +30,8 @@ from lango.messages import Message, ToolCall
 from lango.providers import Request
 from lango.providers.protocol import Delta
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.window import read_session_events
 from lango.store.tool_calls import tool_journal

@@ -14,7 +14,7 @@ from google.adk.workflow import Workflow, node
 from lango import open_runtime
 from lango.events import TurnDone, TurnEvent
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId
+from lango.sessions import SessionId
 from lango.testing import ScriptedProvider
 from tests.agents.parts import USER, collect, last_error, settings_for, text_of
 

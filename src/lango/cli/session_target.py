@@ -50,7 +50,7 @@ def new_session() -> SessionTarget:
 
 async def session_by_prefix(runtime: "Runtime", wanted: str) -> SessionTarget:
     """Find a session by its id, or by the first characters of a generated id; an unknown id makes a new session."""
-    from lango.store import SessionId
+    from lango.sessions import SessionId
     from lango.store.sessions.sessions import find_session, list_sessions
 
     if await runtime.store.read(find_session, SessionId(runtime.app_name, LOCAL_USER, wanted)):

@@ -11,7 +11,8 @@ from lango.errors import SessionNotFound, UsageError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lango.store import SessionRecord, Store
+    from lango.sessions import SessionRecord
+    from lango.store import Store
 
 
 T = TypeVar("T")

@@ -33,7 +33,7 @@ def format_cell(value: Any) -> str:
 
 def format_time(at: float) -> str:
     """Format a time in UTC."""
-    from lango.store.codec.records import as_datetime
+    from lango.sessions import as_datetime
 
     return as_datetime(at).isoformat(timespec="seconds")
 

@@ -7,7 +7,8 @@ from lango.cli.terminal_text import format_time
 from lango.config import Settings
 from lango.events import Usage
 from lango.runtime.sessions.session_usage import SessionUsage, session_usage, window_rules_for
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.turns.turn_usage import TurnUsage
 
 

@@ -17,7 +17,7 @@ from lango.evaluation.checks import Metric, check_case
 from lango.evaluation.judge import ModelJudge
 from lango.events import ApprovalNeeded, TurnDone
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId
+from lango.sessions import SessionId
 
 if TYPE_CHECKING:
     from lango.turns.running_turn import RunningTurn

@@ -11,7 +11,7 @@ from msgspec import Struct
 from lango.memory.notes.key_terms import content_words, key_terms, missing_terms
 from lango.memory.notes.transcript import text_of
 from lango.memory.quote import notes_of, shown_notes
-from lango.store import SessionId, StoredEvent
+from lango.sessions import SessionId, StoredEvent
 from lango.store.engine.database import Operation
 from lango.store.memory.observations import (
     Batch,

@@ -14,7 +14,8 @@ from lango.memory.notes.note_model import MemoryModel, TokensUsed
 from lango.memory.quote import observation_tokens
 from lango.memory.reflector import condense_observations
 from lango.memory.thresholds import MemoryThresholds
-from lango.store import SessionId, SessionRecord, Store
+from lango.sessions import SessionId, SessionRecord
+from lango.store import Store
 from lango.store.memory.observations import Batch, SessionMemory, UnobservedMessages, find_floor, read_unobserved_of
 from lango.store.memory.observer_lease import (
     ObserverLease,

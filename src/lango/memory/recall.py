@@ -17,8 +17,8 @@ from lango.history import count_tokens
 from lango.memory.notes.key_terms import asks_for_the_past
 from lango.memory.notes.superseded import CurrentNote, replaces
 from lango.memory.quote import earlier_values, escape_marks, notes_of, seqs_of, shown_notes
-from lango.store import SessionId, Store
-from lango.store.codec.records import as_datetime
+from lango.sessions import SessionId, as_datetime
+from lango.store import Store
 from lango.store.memory.observations import Priority, SessionMemory
 from lango.store.search.recall import Memory, has_term, parse_question
 from lango.store.search.session_recall import count_words, find_in_session

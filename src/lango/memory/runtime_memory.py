@@ -4,7 +4,8 @@ import asyncio
 import time
 
 from lango.memory.observer import Observer
-from lango.store import SessionId, SessionRecord, Store
+from lango.sessions import SessionId, SessionRecord
+from lango.store import Store
 from lango.store.memory.note_edits import delete_note, edit_note
 from lango.store.memory.observations import Batch, Observation, SessionMemory, read_all_batches, read_memory
 from lango.store.memory.user_facts import Fact, delete_fact, edit_fact, read_facts

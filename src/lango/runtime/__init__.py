@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from lango.runtime.sessions.session_transfer import import_session
     from lango.runtime.sessions.sessions import Sessions
     from lango.store.tool_calls.inbox import ApprovalItem, CredentialItem, InputItem, ResultItem
+    from lango.submissions import ModelOptions
     from lango.turns.running_turn import RunningTurn
-    from lango.turns.turn_input import ModelOptions
 
 __all__ = [
     "ApprovalItem",
@@ -28,7 +28,7 @@ _HOMES = {
     "ApprovalItem": "lango.store.tool_calls.inbox",
     "CredentialItem": "lango.store.tool_calls.inbox",
     "InputItem": "lango.store.tool_calls.inbox",
-    "ModelOptions": "lango.turns.turn_input",
+    "ModelOptions": "lango.submissions",
     "ResultItem": "lango.store.tool_calls.inbox",
     "RunningTurn": "lango.turns.running_turn",
     "Runtime": "lango.runtime.runtime",

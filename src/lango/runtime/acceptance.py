@@ -10,7 +10,8 @@ from lango.runtime.execution.turn_runner import trace_of_request
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.sessions import get_or_create_session, require_session
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.turns.submit import SubmitOptions
 from lango.store.turns.turns import read_turn, request_cancel
 from lango.turns.lease_holder import finish_despite_cancel

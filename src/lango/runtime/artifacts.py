@@ -6,7 +6,8 @@ from typing import Any
 
 from lango.errors import ArtifactNotFound, ArtifactRefused, Unstorable
 from lango.messages import FILE_NAME, ArtifactFile, Attachment, StoredBytes
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.artifacts import artifacts
 from lango.store.artifacts.artifacts import REMOVED_TYPE, USER_PREFIX, Artifact, NewArtifact
 from lango.store.artifacts.references import SCHEME, check_reference, resolve_version

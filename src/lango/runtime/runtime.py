@@ -27,16 +27,16 @@ from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.sessions import Sessions
 from lango.runtime.submissions import Submissions
 from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace, session_trace, traced_request
-from lango.store import SessionId, Store, Turn
+from lango.sessions import SessionId
+from lango.store import Store, Turn
 from lango.store.sessions.sessions import find_session
 from lango.store.tool_calls.input_requests import InputRequest
 from lango.store.tool_calls.long_running import AwaitedResult, read_awaited_results
 from lango.store.turns.model_requests import RequestBodies
 from lango.store.turns.recovery import stop_waiting
 from lango.store.turns.turns import request_cancel
-from lango.tools import Tool
-from lango.turns.running_turn import RunningTurn, collect_answer, follow_until_left
-from lango.turns.submissions import (
+from lango.submissions import (
+    ModelOptions,
     Submission,
     SubmittedAnswer,
     SubmittedApproval,
@@ -46,7 +46,8 @@ from lango.turns.submissions import (
     SubmittedResults,
     TurnRequest,
 )
-from lango.turns.turn_input import ModelOptions
+from lango.tools import Tool
+from lango.turns.running_turn import RunningTurn, collect_answer, follow_until_left
 from lango.waits import Answer, Wait
 
 

@@ -4,6 +4,7 @@ from typing import Any, assert_never
 
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.input.input_builder import is_answer_address
+from lango.client_state import check_client_state
 from lango.config import Settings
 from lango.errors import InvalidAnswer, WaitNotOpen
 from lango.events import to_plain_values
@@ -12,14 +13,12 @@ from lango.runtime.acceptance import TurnAcceptance
 from lango.runtime.requests.expiry import ApprovalExpiry
 from lango.runtime.requests.grants import limit_grant
 from lango.runtime.requests.tool_questions import ToolQuestions
-from lango.store import SessionId, Store
-from lango.store.sessions.client_state import check_client_state
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.sessions.sessions import find_session
 from lango.store.tool_calls.approvals import MAX_REASON_CHARACTERS
 from lango.store.waits.waits import read_waits
-from lango.threads import run_in_thread
-from lango.turns.running_turn import RunningTurn
-from lango.turns.submissions import (
+from lango.submissions import (
     Submission,
     SubmittedAnswer,
     SubmittedApproval,
@@ -28,8 +27,11 @@ from lango.turns.submissions import (
     SubmittedMessage,
     SubmittedResults,
     TurnRequest,
+    check_attachments,
 )
-from lango.turns.turn_input import TurnInput, check_attachments, request_digest
+from lango.threads import run_in_thread
+from lango.turns.running_turn import RunningTurn
+from lango.turns.turn_input import TurnInput, request_digest
 from lango.waits import (
     Answer,
     ApprovalWait,

@@ -6,7 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from lango.store import SessionRecord, Store, Turn
+from lango.sessions import SessionRecord
+from lango.store import Store, Turn
 from lango.store.turns.queue import read_open_turns
 from lango.store.turns.recovery import stop_waiting
 from lango.store.turns.turns import request_cancel

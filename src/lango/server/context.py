@@ -19,7 +19,7 @@ from lango.server.streaming.live import LiveEvents
 from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.sse import EventStreamResponse
 from lango.server.streaming.turn_streams import TurnStreams
-from lango.store import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionRecord
 from lango.store.sessions.sessions import find_apps, get_session
 from lango.store.tool_calls.approvals import expire_approvals, has_expired_approvals
 

@@ -6,10 +6,10 @@ from urllib.parse import quote
 
 from starlette.responses import Response, StreamingResponse
 
-from lango.messages import StoredBytes, byte_size
+from lango.messages import StoredBytes, byte_size, content_hash
 from lango.server.errors import ApiError
 from lango.store import Store
-from lango.store.contents import content_hash, read_pieces
+from lango.store.contents import read_pieces
 
 _INLINE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Types that a browser may display: images that hold no script. Other files are downloads."""

@@ -9,16 +9,12 @@ from fastapi import Header, Path
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from lango import messages
-from lango.adk.events.message_parts import stored_attachments, stored_thoughts
+from lango.client_state import is_reserved_name, without_app_state
 from lango.events import NodeProgress
+from lango.json_output import to_client_json
 from lango.messages import ToolCall
-from lango.store import SessionRecord, StoredEvent
+from lango.sessions import MAX_TITLE, REQUEST_CALLS, SessionRecord, StoredEvent, as_datetime
 from lango.store.codec.ids import address_safe_id, call_key
-from lango.store.codec.json_text import to_client_json
-from lango.store.codec.records import REQUEST_CALLS, as_datetime
-from lango.store.codec.rows import client_call_ids
-from lango.store.sessions.client_state import is_reserved_name, without_app_state
-from lango.store.sessions.titles import MAX_TITLE
 from lango.store.tool_calls.tool_journal import JournalByCall, JournalEntry
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
@@ -334,7 +330,7 @@ class Message(BaseModel):
         message = stored.message
         assert message
         assert message.role != "event"
-        clients = client_call_ids(stored)
+        clients = stored.client_call_ids
         calls = [
             ToolCallView.from_call(call, journal.get((stored.seq, call_key(call.id))), for_client=call.id in clients)
             for call in message.tool_calls
@@ -347,7 +343,7 @@ class Message(BaseModel):
             tool_calls=calls,
             attachments=attachments_of(stored),
             created_at=as_datetime(stored.created_at),
-            thoughts=stored_thoughts(stored),
+            thoughts=stored.thoughts,
             invocation_id=stored.invocation_id,
             nodes=[NodeView.from_event(event) for event in nodes],
         )
@@ -357,7 +353,7 @@ def attachments_of(stored: StoredEvent) -> list[Attachment]:
     """Describe the files of a stored message, without their bytes."""
     return [
         Attachment(index=index, name=file.name, mime_type=file.mime_type, bytes=messages.byte_size(file.data))
-        for index, file in enumerate(stored_attachments(stored))
+        for index, file in enumerate(stored.attachments)
     ]
 
 

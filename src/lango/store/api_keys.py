@@ -6,7 +6,7 @@ import secrets
 from msgspec import Struct
 
 from lango.errors import Unstorable
-from lango.store.codec.records import check_id, is_id
+from lango.sessions import check_id, is_id
 from lango.store.engine.database import Operation
 
 KEY_PREFIX = "lango_"

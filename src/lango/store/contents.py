@@ -5,7 +5,6 @@ a new use at the same time the second one sees the first. Several contents are c
 that no two transactions deadlock.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -13,7 +12,7 @@ from typing import Any, cast
 
 from lango.errors import Unstorable
 from lango.messages import StoredBytes
-from lango.store.codec.records import StoredEvent
+from lango.sessions import StoredEvent
 from lango.store.engine.database import LARGEST, Operation
 
 CHUNK_BYTES = 256 * 1024
@@ -52,11 +51,6 @@ _DELETE_OF_MESSAGE = "DELETE FROM message_contents WHERE session_key = $1 AND se
 _ADD_TO_TURN = "INSERT INTO turn_contents (session_key, turn, hash) VALUES ($1, $2, $3)"
 _DELETE_OF_TURN = "DELETE FROM turn_contents WHERE session_key = $1 AND turn = $2 RETURNING hash"
 _DELETE_OF_TURNS = "DELETE FROM turn_contents WHERE session_key = $1 RETURNING hash"
-
-
-def content_hash(data: bytes) -> str:
-    """Return the hash that names a content."""
-    return data.hash if isinstance(data, StoredBytes) else hashlib.sha256(data).hexdigest()
 
 
 def use_content(hash_: str, data: bytes) -> Operation[None]:

@@ -10,7 +10,8 @@ from typing import Any, ParamSpec, Self, TypeVar
 from lango.errors import StoreDamaged, StoreUnavailable
 from lango.json_input import is_larger_than
 from lango.messages import StoredBytes
-from lango.store.codec.records import AppendResult, NewEvent, SessionId, SessionRecord, StoredEvent
+from lango.sessions import SessionId, SessionRecord, StoredEvent
+from lango.store.codec.records import AppendResult, NewEvent
 from lango.store.contents import blobs_of_event, read_content
 from lango.store.engine.database import LARGE_VALUE, Dialect, Operation
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from lango.errors import LangoError, StoreError, TurnCancelled, TurnReleased, WaitNotOpen
-from lango.store import OpenTurn, SessionRecord, Store, Turn
+from lango.sessions import SessionRecord
+from lango.store import OpenTurn, Store, Turn
 from lango.store.turns import lease
 from lango.turns.liveness import Owner, OwnerIsGone
 from lango.turns.running_turn import RunningTurn

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from lango import event_ids
 from lango.errors import EventsGone, LangoError, TurnCancelled, TurnFailed, TurnReleased
+from lango.event_text import StreamedText
 from lango.events import TextDelta, ThoughtDelta, TurnDone, TurnError, TurnEvent, output_to_text
-from lango.store import SessionRecord, Turn
-from lango.store.codec import event_ids
+from lango.sessions import SessionRecord
+from lango.store import Turn
 from lango.store.turns import event_log
-from lango.turns.streamed_text import StreamedText
 from lango.turns.synchronization import Notifier, StepGate
 
 if TYPE_CHECKING:

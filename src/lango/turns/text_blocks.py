@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lango.event_text import join_texts
 from lango.events import TextDelta, ThoughtDelta, ToolEnd, ToolStart, TurnError, TurnEvent
-from lango.turns.streamed_text import join_texts
 
 
 class _Block(Struct):

@@ -2,57 +2,18 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from lango.config import ServerSettings
-from lango.errors import AttachmentRefused
-from lango.messages import MIME_TYPE, Attachment
 from lango.store import NewEvent
 from lango.store.tool_calls.approvals import ApprovalAnswer
 from lango.store.tool_calls.credential_requests import CredentialAnswer
 from lango.store.tool_calls.input_requests import InputAnswer
+from lango.submissions import ModelOptions
 from lango.tools import Tool
-
-
-class ModelOptions(Struct, frozen=True, omit_defaults=True):
-    """What a request sets for the model calls of its turn; a field that it does not set is as configured."""
-
-    tool_choice: str = "auto"
-    """`auto`, `none`, `required`, or the name of a tool; a call is only forced in the first model call of the turn."""
-    response_schema: Mapping[str, Any] | None = None
-    """A JSON schema that the answer must follow."""
-    json_object: bool = False
-    """Whether the answer must be a JSON object, of any shape."""
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    """The limit of each model call."""
-    stop: tuple[str, ...] = ()
-    instruction: str = ""
-    """The client's: every agent that answers reads it after its own instruction, marked as the client's."""
-    model: str = ""
-    """Used instead of the root agent's model, by every agent that shares it."""
-    session_instruction: str = ""
-    """Used instead of the instruction of the root agent."""
-    client_request: Mapping[str, Any] | None = None
-    """The parameters of the request, which no model reads: the API that took it shows them again."""
-    parallel_tool_calls: bool = True
-    """Whether one answer of the model may call several tools; if not, only its first call counts."""
-
-    @property
-    def shapes_answer(self) -> bool:
-        """Whether the answer must be JSON."""
-        return self.response_schema is not None or self.json_object
-
-    @property
-    def for_next_turn(self) -> "ModelOptions":
-        """The options of a turn that goes on after a pause: a forced call was made, and another request is answered."""
-        choice = "none" if self.tool_choice == "none" else "auto"
-        return replace(self, tool_choice=choice, client_request=None)
 
 
 class TurnInput(Struct):
@@ -127,21 +88,3 @@ def request_digest(kind: str, *parts: Any) -> str:
     """Return a hash of a request that is no message, by which a repeated one is recognised."""
     content = json.dumps([kind, *parts], sort_keys=True, default=repr)
     return hashlib.sha256(content.encode()).hexdigest()
-
-
-def check_attachments(attachments: Sequence[Attachment], limits: ServerSettings) -> None:
-    """Raise `AttachmentRefused` for files that are too many, too large, empty or of no valid type."""
-    if len(attachments) > limits.max_attachments:
-        raise AttachmentRefused(
-            f"a message may have {limits.max_attachments} files, not {len(attachments)} "
-            "(setting server.max_attachments)"
-        )
-    total = sum(len(file.data) for file in attachments)
-    if total > limits.max_attachment_bytes:
-        raise AttachmentRefused(
-            f"the files of a message may have {limits.max_attachment_bytes} bytes together, not {total} "
-            "(setting server.max_attachment_bytes)"
-        )
-    for file in attachments:
-        if not (file.data and MIME_TYPE.fullmatch(file.mime_type)):
-            raise AttachmentRefused(f"the file {file.name!r} is empty, or its type {file.mime_type!r} is not valid")

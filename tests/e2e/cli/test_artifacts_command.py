@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from lango.runtime.artifacts import Artifacts
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.artifacts.artifacts import NewArtifact, save_artifact
 from lango.store.artifacts.references import Reference
 from lango.store.engine.database import Operation

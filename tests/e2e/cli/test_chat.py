@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.memory.observations import Batch, Observation
 from lango.store.memory.observer_lease import acquire_observer_lease, release_observer_lease, store_batch
 from lango.store.memory.user_facts import Fact

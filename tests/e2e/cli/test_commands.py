@@ -17,7 +17,8 @@ from lango.config import Settings, StoreSettings
 from lango.errors import ConfigError, LangoError
 from lango.messages import Message
 from lango.providers.protocol import UsageDelta
-from lango.store import NewEvent, SessionId, Store
+from lango.sessions import SessionId
+from lango.store import NewEvent, Store
 from lango.store.engine.schema import migrations
 from lango.store.sessions.sessions import create_session
 from lango.testing import ScriptedProvider

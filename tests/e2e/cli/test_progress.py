@@ -16,7 +16,8 @@ import pytest
 from lango.messages import Message
 from lango.providers.local.known_models import SMOLLM2
 from lango.providers.local.weights import pull
-from lango.store import NewEvent, SessionId, Store
+from lango.sessions import SessionId
+from lango.store import NewEvent, Store
 from lango.store.sessions.sessions import create_session
 from tests.support.processes import TIMEOUT_S, run_lango
 from tests.support.servers.index_server import index_of

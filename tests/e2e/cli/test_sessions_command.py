@@ -11,7 +11,8 @@ import pytest
 
 from lango.history import count_tokens
 from lango.messages import Message
-from lango.store import NewEvent, SessionId, Store
+from lango.sessions import SessionId
+from lango.store import NewEvent, Store
 from lango.store.sessions.sessions import create_session
 from tests.e2e.cli.test_commands import lango, refused
 

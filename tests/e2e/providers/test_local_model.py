@@ -23,8 +23,8 @@ from lango.events import ToolStart, TurnDone, TurnEvent
 from lango.messages import Message
 from lango.providers.local import SMOLLM2, LocalProvider, model_engine, pull
 from lango.providers.protocol import Delta, Finish, Request, TextDelta, UsageDelta
+from lango.submissions import ModelOptions
 from lango.tools import client_tool
-from lango.turns.turn_input import ModelOptions
 from tests.support.deltas import deltas_of, text_of, usage_of
 
 CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 30}}, "required": ["city"]}

@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.sessions.window import read_session_events
 from tests.support.servers.server_process import TIMEOUT_S, Server, events_of, send, serving
 

@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from tests.support.servers.server_process import TIMEOUT_S, Server, events_of, serving
 
 KEY = {"Idempotency-Key": "k"}

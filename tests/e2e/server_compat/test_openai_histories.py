@@ -12,7 +12,8 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.codec.records import CLIENT_HISTORY_KEY
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.window import read_session_events

@@ -20,7 +20,7 @@ from lango.memory.notes.note_format import (
 )
 from lango.messages import Message, ToolCall
 from lango.providers import Request
-from lango.store import SessionId, StoredEvent
+from lango.sessions import SessionId, StoredEvent
 from lango.store.memory import user_facts as operations
 from lango.store.memory.user_facts import MOST_FACTS, Fact
 from lango.store.sessions.sessions import create_session

@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from websockets.asyncio.client import connect
 
-from lango.store import NewEvent, SessionId, Store
+from lango.sessions import SessionId
+from lango.store import NewEvent, Store
 from lango.store.sessions.sessions import get_session
 from tests.agents.parts import add_api_key
 from tests.e2e.server.test_credentials import KEY, MODULE, ask, give

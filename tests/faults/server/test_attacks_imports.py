@@ -13,7 +13,7 @@ from lango.adk.services.adk_server import save_artifact
 from lango.errors import InvalidExport, UsageError, WaitNotOpen
 from lango.messages import MAX_PARTS
 from lango.runtime.runtime import Runtime
-from lango.store import StoredEvent
+from lango.sessions import StoredEvent
 from lango.store.sessions.window import read_session_events
 from lango.store.tool_calls.tool_journal import read_journal_entry
 from lango.testing import ScriptedProvider

@@ -13,7 +13,8 @@ import pytest
 
 from lango.errors import StoreError, StoreUnavailable, StoreUrlError, Unstorable
 from lango.messages import Message
-from lango.store import NewEvent, SessionId, Store
+from lango.sessions import SessionId
+from lango.store import NewEvent, Store
 from lango.store.api_keys import find_key, revoke_key
 from lango.store.engine.postgres_notify import channel_name
 from lango.store.engine.urls import open_database

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from lango.errors import StoreUnavailable
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.lifecycle.integrity import check_database
 from lango.store.sessions.sessions import create_session, list_sessions
 from tests.support.servers.server_process import lango

@@ -15,7 +15,8 @@ from lango.errors import StoreUnavailable
 from lango.events import TurnDone
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import create_session
 from lango.testing import ScriptedProvider

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lango.store import SessionId, SessionRecord, StoredEvent
+from lango.sessions import SessionId, SessionRecord, StoredEvent
 from lango.store.engine.database import Database, LockingRead, Operation, Row, Statement
 from lango.store.engine.urls import open_database
 from lango.store.lifecycle import fork

@@ -14,7 +14,7 @@ from lango.events import TurnEvent
 from lango.messages import ToolCall
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId
+from lango.sessions import SessionId
 from lango.store.api_keys import find_key, revoke_key, spend_tokens, spent_tokens
 from lango.store.lifecycle.integrity import check_database
 from lango.store.sessions.sessions import create_session, find_session

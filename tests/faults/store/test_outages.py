@@ -13,7 +13,8 @@ from lango.errors import OutcomeUnknown, StoreUnavailable
 from lango.events import TurnDone
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.engine.database import Operation
 from lango.store.engine.outages import Outages, wait_for_database
 from lango.store.engine.sqlite import SqliteDatabase

@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
+from lango.event_ids import IDS_PER_TURN
 from lango.events import TextDelta
 from lango.messages import Message, ToolCall
-from lango.store import NewEvent, OpenTurn, SessionId, SessionRecord, Store, Turn
-from lango.store.codec.event_ids import IDS_PER_TURN
+from lango.sessions import SessionId, SessionRecord
+from lango.store import NewEvent, OpenTurn, Store, Turn
 from lango.store.engine.database import Operation
 from lango.store.engine.postgres_notify import channel_name
 from lango.store.lifecycle import delete

@@ -16,7 +16,8 @@ from lango import Settings, open_runtime
 from lango.config import StoreSettings
 from lango.errors import StoreError, StoreUnavailable
 from lango.messages import ToolCall
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.sessions.sessions import create_session, find_session
 from lango.testing import ScriptedProvider
 from lango.tools import Tool

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from lango.errors import LangoError, StoreError, StoreUnavailable
 from lango.messages import Message
-from lango.store import AppendResult, NewEvent, SessionId, SessionRecord
+from lango.sessions import SessionId, SessionRecord
+from lango.store import AppendResult, NewEvent
 from lango.store.engine.database import Operation, SingleStatementWrite
 from lango.store.engine.schema import migrations
 from lango.store.engine.sqlite import SqliteDatabase

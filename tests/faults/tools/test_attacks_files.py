@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from lango.errors import ToolError
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.sessions.sessions import create_session
 from lango.tools import Tool, run_tool
 from lango.tools.builtin.files import file_tools

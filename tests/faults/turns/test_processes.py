@@ -3,7 +3,8 @@
 from collections import Counter
 from pathlib import Path
 
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.sessions.window import read_session_events
 from tests.agents.parts import rows
 from tests.support.held_turns import run_a_held_turn

@@ -19,7 +19,8 @@ from lango.adk.run.record import journal_recorder
 from lango.messages import Message
 from lango.runtime.execution import take_over
 from lango.runtime.runtime import Runtime
-from lango.store import NewEvent, SessionId, Store
+from lango.sessions import SessionId
+from lango.store import NewEvent, Store
 from lango.store.engine import changes, postgres, postgres_notify
 from lango.store.engine.database import Operation
 from lango.store.lifecycle.integrity import check_session

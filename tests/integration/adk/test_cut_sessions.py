@@ -17,7 +17,8 @@ from lango.adk import ProviderLlm, SqlSessionService
 from lango.config import Settings
 from lango.errors import ProviderRejected
 from lango.messages import ToolCall
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_session_events
 from lango.testing import ScriptedProvider

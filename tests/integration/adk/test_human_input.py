@@ -22,7 +22,7 @@ from lango.errors import IdempotencyKeyReused, InvalidAnswer, WaitNotOpen
 from lango.events import InputNeeded, TurnDone, TurnEvent
 from lango.messages import Attachment, ToolCall
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId
+from lango.sessions import SessionId
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.submit import SubmitOptions
 from lango.testing import ScriptedProvider

@@ -14,7 +14,7 @@ from lango import open_runtime
 from lango.events import NodeProgress, TurnDone, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId
+from lango.sessions import SessionId
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.event_log import read_event_log
 from lango.store.turns.node_progress import latest_by_turn, read_node_steps

@@ -22,7 +22,7 @@ from lango.messages import ToolCall
 from lango.providers import Request
 from lango.providers.protocol import CallDelta, Delta, Finish
 from lango.providers.protocol import TextDelta as Piece
-from lango.store import StoredEvent
+from lango.sessions import StoredEvent
 from lango.testing import ScriptedProvider
 
 Tree = Any

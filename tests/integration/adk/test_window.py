@@ -11,7 +11,8 @@ from lango import open_runtime
 from lango.messages import Message, ToolCall
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
-from lango.store import NewEvent, SessionId
+from lango.sessions import SessionId
+from lango.store import NewEvent
 from lango.store.sessions.sessions import create_session, find_session
 from lango.testing import ScriptedProvider
 from lango.tools import tool

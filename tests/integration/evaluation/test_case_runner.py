@@ -16,7 +16,7 @@ from lango.evaluation.case_runner import CaseResult, CaseRunner
 from lango.evaluation.judge import ModelJudge
 from lango.messages import Attachment, ToolCall
 from lango.providers import Request
-from lango.store import SessionId
+from lango.sessions import SessionId
 from lango.testing import ScriptedProvider
 
 IMAGE = Attachment("dot.png", "image/png", b"\x89PNG dot")

@@ -7,7 +7,8 @@ from lango.memory import Shown, recall_for
 from lango.messages import ToolCall
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.memory.observations import SessionMemory
 from tests.agents.memory_parts import Roles, noted, quoted, remembering, shown_to, spoken
 from tests.agents.parts import broken_for

@@ -14,7 +14,6 @@ from google.adk.workflow import START, Workflow
 from google.genai import types
 
 from lango.adk import AdkTool
-from lango.adk.events.message_parts import stored_attachments
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.messages import Attachment
 from lango.store import Store
@@ -158,7 +157,7 @@ async def test_the_files_of_a_queued_message_outlive_their_process(tmp_path: Pat
             await store.load_files(found[1])
             for stored in found[1]:
                 if stored.message and stored.message.role == "user":
-                    assert [file.data for file in stored_attachments(stored)] == [FILE.data], copy.name
+                    assert [file.data for file in stored.attachments] == [FILE.data], copy.name
 
 
 PICTURE = bytes(range(256)) * 300

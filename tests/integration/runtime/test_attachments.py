@@ -10,7 +10,6 @@ import pytest
 from msgspec.structs import replace
 
 from lango import Attachment, Settings, open_runtime
-from lango.adk.events.message_parts import stored_attachments
 from lango.errors import AttachmentRefused, IdempotencyKeyReused
 from lango.history.tokens import IMAGE_TOKENS
 from lango.messages import Media, Message, ToolCall
@@ -34,7 +33,7 @@ async def test_files_are_stored_without_loss_and_sent_with_their_message(store_u
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         assert await runtime.run("s", "Sure?") == "still a cat"
         first = (await stored(runtime))[0]
-        assert stored_attachments(first) == [CAT, NOTES, ALL_BYTES]
+        assert first.attachments == [CAT, NOTES, ALL_BYTES]
         assert first.message
         assert first.message.content == "What is this?"
     sent = Message(
@@ -56,8 +55,8 @@ async def test_a_message_may_be_a_file_alone_and_may_wait_for_its_turn(sqlite_ur
         gate.may_end.set()
         await collect(first.follow())
         assert text_of(await collect(second.follow())) == "a cat"
-        [message] = [row for row in await stored(runtime) if stored_attachments(row)]
-        assert stored_attachments(message) == [CAT]
+        [message] = [row for row in await stored(runtime) if row.attachments]
+        assert message.attachments == [CAT]
     assert provider.requests[2].messages[-1].media == (Media("image/png", PNG, name=CAT.name),)
 
 

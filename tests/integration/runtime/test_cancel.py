@@ -13,7 +13,8 @@ from lango.messages import Message, ToolCall
 from lango.providers import Request
 from lango.providers.protocol import Delta
 from lango.runtime.runtime import Runtime
-from lango.store import NewEvent, SessionId
+from lango.sessions import SessionId
+from lango.store import NewEvent
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.recovery import SAFE_TO_REPEAT_RESULT, UNKNOWN_RESULT
 from lango.testing import ScriptedProvider

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from lango.errors import EventsGone, IdempotencyKeyReused, ProviderRejected, TurnCancelled
+from lango.event_ids import FIRST_REBUILT, IDS_PER_TURN
 from lango.events import Accepted, ToolEnd, ToolStart, TurnDone, TurnError, TurnEvent, from_json, to_json
 from lango.messages import ToolCall
 from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
-from lango.store.codec.event_ids import FIRST_REBUILT, IDS_PER_TURN
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
 from tests.agents.parts import TIMEOUT_S, check_order, collect, kinds, last_error, rows, settings_for, text_of

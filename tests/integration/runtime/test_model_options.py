@@ -17,9 +17,9 @@ from lango.messages import ToolCall
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
 from lango.store.turns.turns import read_turn
+from lango.submissions import ModelOptions
 from lango.testing import Answer, ScriptedProvider
 from lango.tools import Tool, client_tool
-from lango.turns.turn_input import ModelOptions
 from tests.agents.parts import collect, last_error, messages, settings_for, text_of
 from tests.support.kill_points import copy_after_each_commit, until_idle
 

@@ -22,9 +22,9 @@ from lango.providers import Request
 from lango.providers.protocol import Finish, TextDelta, UsageDelta
 from lango.store.engine.database import Operation, Row
 from lango.store.turns.turns import read_turn_texts
+from lango.submissions import SubmittedMessage
 from lango.testing import ScriptedProvider
 from lango.tools import tool
-from lango.turns.submissions import SubmittedMessage
 from tests.agents.parts import (
     TIMEOUT_S,
     Gate,

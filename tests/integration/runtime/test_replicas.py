@@ -12,7 +12,8 @@ from lango.errors import TurnReleased
 from lango.messages import Message, ToolCall
 from lango.runtime.execution import take_over
 from lango.runtime.runtime import Runtime
-from lango.store import NewEvent, SessionId, SessionRecord
+from lango.sessions import SessionId, SessionRecord
+from lango.store import NewEvent
 from lango.store.api_keys import spend_tokens
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.turns.lease import beat

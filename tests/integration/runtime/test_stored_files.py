@@ -12,10 +12,9 @@ from google.genai import types
 
 from lango import Attachment, open_runtime
 from lango.adk import SqlSessionService
-from lango.messages import Media, StoredBytes, ToolCall
+from lango.messages import Media, StoredBytes, ToolCall, content_hash
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId
-from lango.store.contents import content_hash
+from lango.sessions import SessionId
 from lango.store.engine.database import Operation
 from lango.store.lifecycle.integrity import check_database
 from lango.store.sessions.window import read_message_page, read_session_window

@@ -13,8 +13,8 @@ from google.adk.tools.agent_tool import AgentTool
 from lango import Tool, open_runtime
 from lango.messages import ToolCall
 from lango.providers import Request
+from lango.submissions import ModelOptions
 from lango.testing import Answer, ScriptedProvider
-from lango.turns.turn_input import ModelOptions
 from tests.agents.parts import collect, settings_for
 from tests.support.kill_points import copy_after_each_commit, until_idle
 

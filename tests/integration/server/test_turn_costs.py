@@ -14,12 +14,13 @@ from msgspec.structs import replace
 
 from lango import events, open_runtime
 from lango.errors import StoreUnavailable
+from lango.event_ids import IDS_PER_TURN
 from lango.messages import Message
 from lango.providers.protocol import Finish, TextDelta, UsageDelta
 from lango.server.streaming import recorder
 from lango.server.streaming.recorder import EventLogWriter
-from lango.store import NewEvent, SessionId, Store
-from lango.store.codec.event_ids import IDS_PER_TURN
+from lango.sessions import SessionId
+from lango.store import NewEvent, Store
 from lango.store.engine import sqlite
 from lango.store.engine.database import Dialect, Operation
 from lango.store.engine.sqlite import SqliteDatabase

@@ -13,7 +13,8 @@ from lango.events import ToolEnd, TurnDone
 from lango.messages import ToolCall
 from lango.runtime.requests.expiry import ApprovalExpiry
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_message_page
 from lango.store.tool_calls.approvals import expire_approvals, read_approval_requests

@@ -22,9 +22,9 @@ from lango.events import ToolStart, TurnDone, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.store.tool_calls.client_calls import NO_RESULT_TEXT, read_client_calls
+from lango.submissions import SubmittedMessage, TurnRequest
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
-from lango.turns.submissions import SubmittedMessage, TurnRequest
 from tests.agents.parts import (
     Gate,
     approvals,

@@ -20,7 +20,7 @@ from lango import Settings, open_runtime
 from lango.errors import ConfigError, MissingCredentials, StateRefused
 from lango.events import CredentialNeeded, ToolEnd, TurnDone
 from lango.messages import ToolCall
-from lango.store import SessionId
+from lango.sessions import SessionId
 from lango.store.credentials.secret_box import KEY_VARIABLE, new_key
 from lango.store.sessions.sessions import create_session
 from lango.testing import ScriptedProvider

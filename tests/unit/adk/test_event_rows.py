@@ -12,7 +12,8 @@ from lango.adk.events.events_to_rows import complete_event, event_to_entry
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.history.pairing import parse_result_text
 from lango.messages import Message, ToolCall
-from lango.store import NewEvent, StoredEvent
+from lango.sessions import StoredEvent
+from lango.store import NewEvent
 from lango.store.codec.rows import (
     STATE_COLUMNS,
     calls_from_json,

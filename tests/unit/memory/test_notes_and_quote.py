@@ -21,7 +21,7 @@ from lango.memory.notes.superseded import CurrentNote
 from lango.memory.notes.transcript import next_batch, pieces
 from lango.memory.quote import note_line, observation_tokens
 from lango.messages import Message, ToolCall
-from lango.store import StoredEvent
+from lango.sessions import StoredEvent
 from lango.store.memory.observations import Batch, Observation, SessionMemory
 
 SPAN = Span(10, 20)

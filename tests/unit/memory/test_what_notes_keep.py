@@ -14,7 +14,7 @@ from lango.memory.notes.superseded import current_notes
 from lango.memory.recall import FOR_STATEMENTS, may_ask, question_terms, recalled_text, weigh_terms
 from lango.memory.reflector import keep_what_matters
 from lango.messages import Message
-from lango.store import StoredEvent
+from lango.sessions import StoredEvent
 from lango.store.memory.observations import Batch, BatchStatus, Observation, Priority, SessionMemory
 from lango.store.search.recall import Memory
 from lango.store.search.terms import Term

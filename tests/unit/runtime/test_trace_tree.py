@@ -10,7 +10,7 @@ from lango.events import Usage
 from lango.messages import Message, ToolCall
 from lango.runtime.trace.steps import MAX_DEPTH, Step
 from lango.runtime.trace.tree import turn_trace
-from lango.store import StoredEvent
+from lango.sessions import StoredEvent
 from lango.store.turns.model_requests import RequestRecord
 from lango.store.turns.turn_usage import ToolUse, TurnUsage
 from tests.support.counted_work import check_growth, counted_calls

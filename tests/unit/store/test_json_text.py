@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.errors import Unstorable
-from lango.store.codec.json_text import dumps, loads, printable_text
+from lango.json_output import printable_text
+from lango.store.codec.json_text import dumps, loads
 from tests.support.json_strategies import text
 
 values = st.recursive(

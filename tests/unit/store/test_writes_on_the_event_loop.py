@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from lango.messages import Message, ToolCall
-from lango.store import NewEvent, SessionId, Store
+from lango.sessions import SessionId
+from lango.store import NewEvent, Store
 from lango.store.engine.database import LARGE_VALUE, Operation
 from lango.store.sessions.sessions import create_session
 

@@ -2,16 +2,20 @@
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lango.event_text import StreamedText
 from lango.events import Accepted, TextDelta, TextWithdrawn, ToolEnd, ToolStart, TurnEvent
-from lango.store import SessionRecord, Turn
+from lango.sessions import SessionRecord
+from lango.store import Turn
 from lango.turns.resumed_events import ResumedEvents
 from lango.turns.running_turn import RunningTurn
-from lango.turns.streamed_text import StreamedText
+
+if TYPE_CHECKING:
+    from lango.sessions import SessionRecord
 
 PIECES = st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=4)
 

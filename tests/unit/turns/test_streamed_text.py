@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lango.event_text import FinalText, StreamedText, is_withdrawn, without_withdrawn
 from lango.events import TextDelta, TextWithdrawn, ThoughtDelta, ToolStart, TurnDone, TurnEvent
-from lango.turns.streamed_text import FinalText, StreamedText, is_withdrawn, without_withdrawn
 
 WORDS = st.text("ab ", min_size=1, max_size=4)
 

@@ -11,7 +11,7 @@ from google.adk.tools.agent_tool import AgentTool
 from lango.adk.agents.adk_internals import node_of_tool
 from lango.adk.model.direct_text import agents_with_direct_text
 from lango.adk.model.provider_llm import ProviderLlm
-from lango.store.codec.records import INPUT_CALL
+from lango.sessions import INPUT_CALL
 
 
 def walk_agents(root: Any) -> Iterator[BaseAgent]:

@@ -11,7 +11,8 @@ from msgspec import Struct
 from lango.adk.evaluation.eval_set import Call, Exchange, is_request, new_eval_set, set_id, text_of
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.errors import SessionNotFound, UsageError
-from lango.store import SessionId, SessionRecord, Store
+from lango.sessions import SessionId, SessionRecord
+from lango.store import Store
 from lango.store.sessions.lineage import is_live, live_ranges
 from lango.store.sessions.state import read_state_at
 from lango.store.sessions.window import read_session_events

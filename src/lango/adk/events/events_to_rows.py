@@ -22,11 +22,12 @@ from pydantic import BaseModel
 from lango.events import output_to_text
 from lango.history import count_tokens
 from lango.history.pairing import pair
-from lango.messages import Media, Message, Role, StoredBytes, Thought, ToolCall, byte_size, fresh_call_id
+from lango.json_output import printable_text
+from lango.messages import Media, Message, Role, StoredBytes, Thought, ToolCall, byte_size, content_hash, fresh_call_id
 from lango.store import NewEvent
-from lango.store.codec.json_text import dumps, printable_text
+from lango.store.codec.json_text import dumps
 from lango.store.codec.records import without_temporary_state
-from lango.store.contents import SMALLEST_CONTENT, content_hash
+from lango.store.contents import SMALLEST_CONTENT
 
 DEFAULT_AGENT_NAME = "lango-agent"
 AGENT_ERROR = "AGENT_ERROR"

@@ -9,10 +9,8 @@ from lango.adk.events.events_to_rows import DEFAULT_AGENT_NAME, event_to_entry
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.errors import InvalidExport
 from lango.messages import MAX_PARTS, RESERVED_PREFIX, Message
-from lango.store import StoredEvent
+from lango.sessions import REQUEST_CALLS, StoredEvent
 from lango.store.artifacts.references import SCHEME
-from lango.store.codec.records import REQUEST_CALLS
-from lango.store.codec.rows import client_call_ids
 
 
 def check_imported(stored: StoredEvent) -> int:
@@ -40,7 +38,7 @@ def _check_part_count(stored: StoredEvent) -> None:
 
 def _check_calls(stored: StoredEvent, message: Message, event: Event) -> None:
     """Check the names of calls and results, and that the parts of the event do not show others than the row."""
-    of_client = client_call_ids(stored)
+    of_client = stored.client_call_ids
     for call in message.tool_calls:
         if call.name.startswith(RESERVED_PREFIX) and (call.name not in REQUEST_CALLS or call.id in of_client):
             raise InvalidExport(f"tool_calls: the name {call.name!r} is reserved by ADK")

@@ -22,9 +22,8 @@ from google.genai import types
 from msgspec import Struct
 
 from lango.errors import TurnDiverged
-from lango.store import StoredEvent
+from lango.sessions import CREDENTIAL_CALL, StoredEvent
 from lango.store.codec.ids import call_key
-from lango.store.codec.records import CREDENTIAL_CALL
 from lango.store.tool_calls.tool_journal import TurnEntry
 
 FROM_CODE = "from_code"

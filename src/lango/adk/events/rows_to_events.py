@@ -21,7 +21,7 @@ from lango.adk.events.events_to_rows import (
 from lango.adk.events.fast_models import blank_model, copy_with
 from lango.history.pairing import with_ids
 from lango.messages import Message, ToolCall
-from lango.store import StoredEvent
+from lango.sessions import StoredEvent
 from lango.store.codec.rows import role_of_row
 
 

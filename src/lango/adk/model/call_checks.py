@@ -10,8 +10,8 @@ from google.genai import types
 
 from lango.adk.services.request_context import last_load
 from lango.messages import RESERVED_PREFIX
+from lango.sessions import INPUT_CALL
 from lango.store.codec.ids import is_address_safe
-from lango.store.codec.records import INPUT_CALL
 
 ADK_PREFIX = "adk-"
 """ADK hides ids that begin with it from custom models."""

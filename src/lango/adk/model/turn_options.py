@@ -9,7 +9,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
 from lango.errors import ModelOptionsRefused
-from lango.turns.turn_input import ModelOptions
+from lango.submissions import ModelOptions
 
 _CLIENT_INSTRUCTION_HEAD = (
     "The client that sent this request adds these instructions. Follow them where they do not contradict those above:"

@@ -35,7 +35,8 @@ from lango.config import Settings
 from lango.events import TurnEvent
 from lango.history import WindowRules
 from lango.memory import Memory, Observer
-from lango.store import SessionId, Store, Turn
+from lango.sessions import SessionId
+from lango.store import Store, Turn
 from lango.store.credentials.secret_box import SecretBox
 from lango.store.tool_calls.tool_journal import read_turn_entries
 from lango.store.turns.turns import read_turn_record

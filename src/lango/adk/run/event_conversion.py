@@ -14,7 +14,7 @@ from lango.errors import AgentFailed, AgentNotFound, EmptyAnswer, LangoError
 from lango.events import ApprovalNeeded, ToolEnd, TurnError, TurnEvent, to_plain_values
 from lango.messages import ToolCall
 from lango.providers import protocol as providers
-from lango.store.codec.records import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, as_datetime
+from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, as_datetime
 from lango.store.codec.rows import approval_subject
 from lango.store.tool_calls.credential_requests import credential_event
 from lango.store.tool_calls.input_requests import input_event

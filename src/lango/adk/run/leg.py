@@ -22,8 +22,8 @@ from lango.adk.run.turn_state import TurnState
 from lango.errors import LangoError, WaitNotOpen
 from lango.events import TurnEvent
 from lango.failure_log import log_failure
-from lango.store import SessionId, Store
-from lango.store.codec.records import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL
+from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, SessionId
+from lango.store import Store
 from lango.store.engine.database import LARGEST
 from lango.store.sessions.sessions import find_session
 from lango.store.tool_calls.approvals import read_approval_requests

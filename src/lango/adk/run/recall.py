@@ -16,8 +16,7 @@ from lango.adk.services.stored_session import StoredSession
 from lango.config import MemorySettings
 from lango.errors import LangoError, ToolError
 from lango.memory import Shown, recall_for
-from lango.store import SessionId
-from lango.store.codec.records import as_datetime
+from lango.sessions import SessionId, as_datetime
 from lango.tools import Tool, tool
 
 _MAYBE_CUT = 4

@@ -20,11 +20,12 @@ from lango.adk.services.stored_files import FileLoader
 from lango.config import TraceSettings
 from lango.errors import AgentNotFound, ConfigError, LangoError
 from lango.events import TurnEvent
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.credentials.secret_box import SecretBox
+from lango.submissions import ModelOptions
 from lango.tools import Effect, Tool
 from lango.tools.approval_policy import Decision
-from lango.turns.turn_input import ModelOptions
 
 _TOOLS_AT_ONCE = 32
 """How many tools of one turn run at the same time; as many as ADK has threads for them."""

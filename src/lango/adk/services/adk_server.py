@@ -20,17 +20,15 @@ from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from lango.adk.events.message_parts import make_attachment
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.services.artifact_service import SqlArtifactService
 from lango.adk.services.credential_secrets import public_credential
+from lango.client_state import without_app_state
 from lango.errors import UsageError
-from lango.messages import MAX_PARTS, ArtifactFile, Attachment
-from lango.store import SessionId, SessionRecord, StoredEvent
-from lango.store.codec.json_text import to_client_json
-from lango.store.codec.records import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL
+from lango.json_output import to_client_json
+from lango.messages import MAX_PARTS, ArtifactFile, Attachment, make_attachment
+from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, SessionId, SessionRecord, StoredEvent
 from lango.store.codec.rows import approval_subject
-from lango.store.sessions.client_state import without_app_state
 from lango.store.tool_calls.approvals import REFUSAL_REASON
 
 ADK_VERSION = version("google-adk")

@@ -8,7 +8,7 @@ from google.genai import types
 
 from lango.adk.services.artifact_service import SqlArtifactService
 from lango.errors import ReferenceRefused
-from lango.store import SessionId
+from lango.sessions import SessionId
 from lango.store.artifacts.references import check_reference
 
 LoadReference = Callable[[str], Awaitable[types.Part]]

@@ -14,7 +14,8 @@ from lango.adk.services.request_context import TurnContext, current_step, turn_o
 from lango.adk.services.stored_service import StoredService
 from lango.errors import Unstorable
 from lango.messages import byte_size
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.artifacts import artifacts
 from lango.store.artifacts.artifacts import USER_PREFIX, Artifact, NewArtifact, Saver
 

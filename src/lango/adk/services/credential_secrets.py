@@ -16,9 +16,10 @@ from google.genai import types
 from pydantic import BaseModel
 from typing_extensions import override
 
-from lango.store.codec.records import CREDENTIAL_CALL, TEMP_PREFIX, RequestSecret, SessionId
+from lango.client_state import KEPT_IN_STATE, is_credential
+from lango.sessions import CREDENTIAL_CALL, TEMP_PREFIX, SessionId
+from lango.store.codec.records import RequestSecret
 from lango.store.credentials.secret_box import SecretBox
-from lango.store.sessions.client_state import KEPT_IN_STATE, is_credential
 from lango.store.tool_calls.credential_requests import state_hash
 
 GIVEN = {"status": "given"}

@@ -13,9 +13,9 @@ from typing_extensions import override
 
 from lango.adk.services.request_context import current_turn, last_load
 from lango.adk.services.stored_service import StoredService
-from lango.store import SessionId, Store
+from lango.sessions import SessionId, as_datetime, check_id
+from lango.store import Store
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import as_datetime, check_id
 from lango.store.memory.observations import read_user_notes
 from lango.store.memory.user_facts import delete_fact, read_facts
 from lango.store.search import memory_entries

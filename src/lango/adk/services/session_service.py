@@ -36,7 +36,8 @@ from lango.adk.services.stored_session import (
 )
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
 from lango.history import load_tokenizer
-from lango.store import SessionId, SessionRecord, Store, StoredEvent
+from lango.sessions import SessionId, SessionRecord, StoredEvent
+from lango.store import Store
 from lango.store.codec.records import NewEvent, without_temporary_state
 from lango.store.codec.rows import garbage_collection_paused
 from lango.store.credentials.secret_box import SecretBox

@@ -11,13 +11,13 @@ from google.adk.events import Event
 from google.adk.sessions import Session
 
 from lango.adk.services.credential_secrets import state_credentials
+from lango.client_state import KEPT_IN_STATE, is_credential
 from lango.errors import CredentialKeyError
-from lango.store import SessionId, Store
-from lango.store.codec.records import is_id
+from lango.sessions import SessionId, is_id
+from lango.store import Store
 from lango.store.credentials import credentials
 from lango.store.credentials.credentials import NewCredential
 from lango.store.credentials.secret_box import SecretBox
-from lango.store.sessions.client_state import KEPT_IN_STATE, is_credential
 
 
 async def keep_state_credentials(store: Store, box: SecretBox, name: SessionId, event: Event) -> frozenset[str]:

@@ -9,8 +9,8 @@ from pydantic import PrivateAttr
 
 from lango.adk.events.fast_models import copy_with, private_value, set_private, set_unvalidated
 from lango.adk.events.unpaired_results import events_for_requests
-from lango.store import SessionId, SessionRecord
-from lango.store.codec.records import TEMP_PREFIX, without_temporary_state
+from lango.sessions import TEMP_PREFIX, SessionId, SessionRecord
+from lango.store.codec.records import without_temporary_state
 from lango.store.memory.observations import SessionMemory
 
 

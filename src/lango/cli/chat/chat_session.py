@@ -27,7 +27,7 @@ from lango.events import ApprovalNeeded, InputNeeded
 from lango.grants import NewGrant
 from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
-from lango.store import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionRecord
 from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_message_page
 from lango.store.tool_calls.credential_requests import CredentialRequest, credential_event

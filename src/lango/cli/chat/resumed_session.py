@@ -13,7 +13,7 @@ from lango.cli.chat.turn_view import markdown_lines, show_section
 from lango.cli.chat.workflow_view import show_node
 from lango.cli.terminal_text import printable
 from lango.events import ApprovalNeeded, output_to_text
-from lango.store.codec.records import INPUT_CALL, as_datetime
+from lango.sessions import INPUT_CALL, as_datetime
 from lango.store.tool_calls.approvals import read_approval_requests
 from lango.store.turns.queue import find_newest_turn, read_open_turns, read_queued_messages
 from lango.store.turns.turns import read_turn
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lango.cli.chat.terminal.screen import Screen
     from lango.messages import Message
     from lango.runtime.runtime import Runtime
-    from lango.store import SessionRecord, StoredEvent
+    from lango.sessions import SessionRecord, StoredEvent
     from lango.store.turns.node_progress import NodeStep
     from lango.turns.running_turn import RunningTurn
 

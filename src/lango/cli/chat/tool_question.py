@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lango.cli.chat.terminal.message_reader import MessageReader
     from lango.cli.chat.terminal.screen import Screen
     from lango.runtime.runtime import Runtime
-    from lango.store import SessionId
+    from lango.sessions import SessionId
     from lango.turns.running_turn import RunningTurn
 
 DECLINE = "/skip"

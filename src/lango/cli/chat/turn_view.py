@@ -25,7 +25,7 @@ from lango.cli.chat.workflow_view import (
     show_node,
 )
 from lango.cli.terminal_text import describe_resumption, one_line, printable
-from lango.turns.streamed_text import is_withdrawn
+from lango.event_text import is_withdrawn
 
 if TYPE_CHECKING:
     from lango.cli.chat.terminal.screen import Screen

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from lango.memory.notes import transcript
 from lango.memory.notes.key_terms import asks_to_remember, content_words, key_terms
 from lango.memory.notes.note_format import Note, clean_text
-from lango.store import StoredEvent
+from lango.sessions import StoredEvent
 
 _SMALL_NUMBER = 12  # smaller numbers may count things
 _DATE = re.compile(r"^(?:\d{4}(?:-\d\d){0,2}|\d{1,2}:\d\d|\d{1,2}(?:st|nd|rd|th)?)$")

@@ -6,8 +6,7 @@ from typing import Any, cast
 from lango.history import count_tokens
 from lango.history.tokens import compact_json
 from lango.messages import Message
-from lango.store import StoredEvent
-from lango.store.codec.records import INPUT_CALL, as_datetime
+from lango.sessions import INPUT_CALL, StoredEvent, as_datetime
 
 _ADK_REQUEST_PREFIX = "adk_request_"  # ADK's approval requests are calls, too; the call in question precedes them
 _MAX_PARTS = 40

@@ -10,7 +10,8 @@ from typing import Any
 from lango.config import AgentSettings
 from lango.errors import StoreError
 from lango.runtime.execution.suspects import Crash, Place, judge_crash
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.engine.outages import do_not_wait_for_database
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.lease import (

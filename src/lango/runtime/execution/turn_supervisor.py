@@ -19,7 +19,8 @@ from lango.runtime.execution.admission import Admission
 from lango.runtime.execution.repeated_turns import read_logged_events, replay_turn
 from lango.runtime.execution.take_over import TakeOverLoop
 from lango.runtime.execution.turn_runner import TurnRunner, run_in_turn_span
-from lango.store import SessionId, SessionRecord, Store, Turn
+from lango.sessions import SessionId, SessionRecord
+from lango.store import Store, Turn
 from lango.store.engine.outages import wait_for_database
 from lango.store.sessions.sessions import find_session
 from lango.store.tool_calls.tool_journal import read_turn_entries

@@ -4,7 +4,8 @@ import time
 from collections.abc import Sequence
 
 from lango.runtime.requests.expiry import ApprovalExpiry
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.codec.ids import call_key
 from lango.store.credentials import credentials
 from lango.store.credentials.credentials import Credential

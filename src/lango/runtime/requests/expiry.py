@@ -8,7 +8,8 @@ import time
 from contextlib import suppress
 
 from lango.errors import StoreError
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.sessions.sessions import find_session
 from lango.store.tool_calls import approvals
 from lango.store.tool_calls.approvals import expire_approvals

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from lango.config import ToolSettings
 from lango.errors import GrantNotFound, GrantRefused
 from lango.grants import NewGrant
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.sessions.sessions import get_session
 from lango.store.tool_calls.grants import Grant, read_grants, revoke_grant
 

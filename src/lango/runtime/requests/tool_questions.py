@@ -6,7 +6,8 @@ from lango.adk.run.pauses.human_input import checked_value
 from lango.errors import InvalidAnswer, WaitNotOpen
 from lango.events import Accepted
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
-from lango.store import SessionId, SessionRecord, Store, Turn
+from lango.sessions import SessionId, SessionRecord
+from lango.store import Store, Turn
 from lango.store.sessions.sessions import find_session
 from lango.store.tool_calls.input_requests import InputRequest
 from lango.store.tool_calls.tool_questions import ToolAnswer, read_tool_questions

@@ -14,8 +14,8 @@ from typing import Any, Literal, assert_never
 from msgspec import Struct
 
 from lango.messages import Message, StoredBytes, ToolCall, byte_size
-from lango.store import SessionRecord, Store, StoredEvent
-from lango.store.codec.records import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, as_datetime
+from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, SessionRecord, StoredEvent, as_datetime
+from lango.store import Store
 from lango.store.sessions.window import read_message_page
 from lango.threads import run_in_thread, stop_if_abandoned
 
@@ -143,10 +143,9 @@ def _results(messages: Sequence[StoredEvent]) -> dict[tuple[int, str], Mapping[s
 
 
 async def _load_files(store: Store, stored: StoredEvent, budget_bytes: int) -> list[_File]:
-    from lango.adk.events.message_parts import stored_attachments  # importing ADK takes seconds
 
     files: list[_File] = []
-    for file in stored_attachments(stored):
+    for file in stored.attachments:
         size = byte_size(file.data)
         data: bytes | None = None
         if file.mime_type in _PICTURES and size <= min(_MAX_PICTURE_BYTES, budget_bytes):
@@ -159,7 +158,6 @@ async def _load_files(store: Store, stored: StoredEvent, budget_bytes: int) -> l
 def _to_entry(
     stored: StoredEvent, results: Mapping[tuple[int, str], Mapping[str, Any]], files: list[_File]
 ) -> _Entry | None:
-    from lango.adk.events.message_parts import stored_thoughts
 
     message = stored.message
     if message is None or message.role not in ("user", "assistant", "tool"):
@@ -178,7 +176,7 @@ def _to_entry(
     if not (text.strip() or calls or files):
         return None
     speaker = "User" if is_user else message.author or "Agent"
-    return _Entry(speaker, is_user, text, stored_thoughts(stored) if not is_user else "", calls, files)
+    return _Entry(speaker, is_user, text, stored.thoughts if not is_user else "", calls, files)
 
 
 def _given_input(message: Message) -> str:

@@ -4,7 +4,8 @@ from msgspec.structs import replace
 
 from lango.config import Settings
 from lango.errors import SessionOptionsRefused
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.sessions.session_options import SessionOptions, change_options, read_options
 from lango.store.sessions.sessions import get_session
 from lango.turns.turn_input import TurnInput

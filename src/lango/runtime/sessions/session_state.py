@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from lango.client_state import check_client_state
 from lango.errors import MessageNotFound, StaleSession
-from lango.store import NewEvent, SessionId, SessionRecord, Store
+from lango.sessions import SessionId, SessionRecord
+from lango.store import NewEvent, Store
 from lango.store.engine.database import Operation
-from lango.store.sessions.client_state import check_client_state
 from lango.store.sessions.sessions import get_session
 from lango.store.sessions.state import StateEvent, read_state_events, split_scopes
 from lango.store.turns.queue import read_open_turns

@@ -6,7 +6,8 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from lango.store import SessionId, SessionRecord, Store
+from lango.sessions import SessionId, SessionRecord
+from lango.store import Store
 from lango.store.contents import release_some
 from lango.threads import run_in_thread
 

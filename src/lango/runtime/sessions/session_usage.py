@@ -13,7 +13,8 @@ from lango.events import Usage
 from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, count_tokens, kept_tokens, messages_to_load
 from lango.memory import quote, thresholds_for
 from lango.messages import Message
-from lango.store import SessionId, SessionRecord, Store, StoredEvent
+from lango.sessions import SessionId, SessionRecord, StoredEvent
+from lango.store import Store
 from lango.store.engine.database import Operation
 from lango.store.memory.observations import SessionMemory, read_spent, read_window_with_memory
 from lango.store.sessions.sessions import get_session

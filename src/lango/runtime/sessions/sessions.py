@@ -9,19 +9,20 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection,
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from lango.client_state import check_client_state
 from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunning, Unstorable
 from lango.history import WindowRules
 from lango.runtime.sessions.session_document import DocumentFormat, session_document
 from lango.runtime.sessions.session_transfer import export_session, import_session
 from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage, TotalsCache, session_usage
-from lango.store import SessionId, SessionRecord, Store, StoredEvent
+from lango.sessions import SessionId, SessionRecord, StoredEvent
+from lango.store import Store
 from lango.store.engine.database import Operation
 from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind as rewinds
 from lango.store.lifecycle.integrity import Problem, check_session
 from lango.store.search.query import Hit
 from lango.store.sessions import titles
-from lango.store.sessions.client_state import check_client_state
 from lango.store.sessions.sessions import create_session, find_session, get_session, list_session_page
 from lango.store.sessions.window import read_message_page
 from lango.store.turns.queue import read_session_with_open_turns

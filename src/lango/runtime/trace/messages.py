@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from lango.runtime.trace.steps import Step
-from lango.store import StoredEvent
+from lango.sessions import StoredEvent
 
 
 def is_response(event: StoredEvent) -> bool:

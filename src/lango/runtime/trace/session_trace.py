@@ -12,7 +12,8 @@ from lango.messages import Message, StoredBytes
 from lango.runtime.prices import cost_usd
 from lango.runtime.trace.steps import TurnTrace
 from lango.runtime.trace.tree import turn_trace
-from lango.store import SessionId, Store, StoredEvent
+from lango.sessions import SessionId, StoredEvent
+from lango.store import Store
 from lango.store.codec.rows import row_to_event
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import find_session, get_session

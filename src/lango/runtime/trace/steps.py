@@ -6,7 +6,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from lango.events import Usage
-from lango.store.codec.records import Status
+from lango.sessions import Status
 
 StepKind = Literal["agent", "model_call", "tool", "node", "message"]
 MAX_DEPTH = 30

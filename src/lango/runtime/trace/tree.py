@@ -22,7 +22,7 @@ from lango.runtime.trace.messages import (
     previous_times,
 )
 from lango.runtime.trace.steps import Attempt, Step, StepStatus, TurnTrace, nesting_depths
-from lango.store import StoredEvent
+from lango.sessions import StoredEvent
 from lango.store.codec.ids import call_key
 from lango.store.turns.model_requests import RequestRecord
 from lango.store.turns.turn_usage import ToolUse, TurnUsage

@@ -14,14 +14,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from lango.adk.events.message_parts import stored_attachments, stored_thoughts
 from lango.events import ApprovalNeeded, CredentialNeeded, InputNeeded
+from lango.json_output import printable_text
 from lango.messages import Message, ToolCall
 from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
 from lango.server.json_body import tool_value_text
-from lango.store import StoredEvent
-from lango.store.codec.json_text import printable_text
-from lango.store.codec.rows import client_call_ids
+from lango.sessions import StoredEvent
 from lango.store.tool_calls.client_calls import NO_RESULT
 
 _APPROVAL_NOTE = "\n\n[This needs approval: "
@@ -101,14 +99,14 @@ class VisibleStored(Struct, frozen=True):
 def visible_stored(stored: StoredEvent) -> VisibleStored:
     """Return the visible part of a stored message."""
     message = stored.message or Message("event")
-    hides = bool(stored.state_delta or stored_thoughts(stored))
+    hides = bool(stored.state_delta or stored.thoughts)
     match message.role:
         case "user":
             return VisibleStored(
-                visible_user_message(message, map(file_fingerprint, stored_attachments(stored))), has_hidden_parts=hides
+                visible_user_message(message, map(file_fingerprint, stored.attachments)), has_hidden_parts=hides
             )
         case "assistant":
-            makes = client_call_ids(stored)
+            makes = stored.client_call_ids
             calls = [call for call in message.tool_calls if call.id in makes]
             seen = VisibleMessage("assistant", message.content, calls=tuple(map(_call_text, calls)))
             return VisibleStored(seen, makes, has_hidden_parts=hides or len(calls) < len(message.tool_calls))

@@ -15,7 +15,7 @@ from lango.messages import Message
 from lango.server.compat.client_view import visible_stored, visible_user_message
 from lango.server.context import ServerContext
 from lango.server.security.auth import Caller
-from lango.store import SessionRecord
+from lango.sessions import SessionRecord
 from lango.store.sessions.window import read_message_page
 from lango.store.turns.queue import read_open_turns
 

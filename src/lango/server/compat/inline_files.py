@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from lango.adk.events.message_parts import make_attachment
-from lango.messages import Attachment, Media, Message
+from lango.messages import Attachment, Media, Message, content_hash, make_attachment
 from lango.server.errors import ApiError
-from lango.store.contents import content_hash
 
 _BASE64_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
 _MAX_URL_HEAD = 1000

@@ -20,13 +20,13 @@ from lango.server.context import ServerContext
 from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.store import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionRecord
 from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_message_page
 from lango.store.tool_calls.client_calls import read_client_calls
 from lango.store.turns.queue import read_queued_messages
 from lango.store.turns.turns import find_by_idempotency_key, read_turn
-from lango.turns.submissions import SubmittedMessage, SubmittedResults, TurnRequest
+from lango.submissions import SubmittedMessage, SubmittedResults, TurnRequest
 
 Results = Mapping[str, Mapping[str, Any]]
 FILE_LEFT_OUT = "[a file stood here: of a result, only text is taken]"

@@ -12,10 +12,10 @@ from typing import Literal, TypeVar
 from msgspec import Struct
 
 from lango.errors import SessionNotFound, Stopping
+from lango.event_ids import turn_of_event
 from lango.server.streaming.session_watch import UserWatch
 from lango.server.streaming.turn_streams import TurnRef, TurnStreams
-from lango.store import SessionRecord
-from lango.store.codec.event_ids import turn_of_event
+from lango.sessions import SessionRecord
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.event_log import LoggedEvent
 from lango.store.turns.queue import find_current_turn, find_next_turn

@@ -10,7 +10,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from lango.errors import StoreError
-from lango.store import SessionRecord, Store
+from lango.sessions import SessionRecord
+from lango.store import Store
 from lango.store.sessions.sessions import list_session_page
 from lango.store.tool_calls.inbox import Place, read_inbox_places
 from lango.turns.synchronization import Notifier

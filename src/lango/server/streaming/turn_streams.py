@@ -9,20 +9,20 @@ from contextlib import aclosing
 from msgspec import Struct
 
 from lango.errors import SessionNotFound, Stopping, StoreError
+from lango.event_ids import turn_of_event
 from lango.runtime.runtime import Runtime
 from lango.server.errors import current_request_id
 from lango.server.security.auth import Caller
 from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.recorder import EventLogWriter, Recorder
 from lango.server.streaming.session_watch import SessionWatch
-from lango.store import SessionRecord
-from lango.store.codec.event_ids import turn_of_event
+from lango.sessions import SessionRecord
 from lango.store.turns.event_log import LoggedEvent, LogPage, append_final_events, read_event_log
 from lango.store.turns.queue import find_newest_turn, find_next_turn
 from lango.store.turns.turns import TurnRecord, read_turn
+from lango.submissions import Submission
 from lango.turns.liveness import LivenessMonitor
 from lango.turns.running_turn import RunningTurn
-from lango.turns.submissions import Submission
 
 _log = logging.getLogger("lango.server")
 

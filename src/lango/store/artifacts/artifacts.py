@@ -13,10 +13,10 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from lango.errors import SessionNotFound, Unstorable
-from lango.messages import byte_size
+from lango.messages import byte_size, content_hash
+from lango.sessions import SessionId, check_id, is_id
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import SessionId, check_id, is_id
-from lango.store.contents import content_hash, read_content, release, use_content
+from lango.store.contents import read_content, release, use_content
 from lango.store.engine.database import LockingRead, Operation, Row
 from lango.store.sessions.sessions import check_epoch
 

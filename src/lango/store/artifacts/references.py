@@ -6,9 +6,9 @@ A reference stays within its user, and within its session unless it leads to an 
 from msgspec import Struct
 
 from lango.errors import ReferenceRefused
+from lango.sessions import SessionId
 from lango.store.artifacts.artifacts import Artifact, read_version, scope_of
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import SessionId
 from lango.store.engine.database import Operation
 
 SCHEME = "artifact://"

@@ -7,12 +7,12 @@ Which versions belong to the session at a message follows from the message after
 from collections import Counter
 from collections.abc import Mapping
 
-from lango.messages import StoredBytes
+from lango.messages import StoredBytes, content_hash
+from lango.sessions import SessionId, SessionRecord
 from lango.store.artifacts.artifacts import COLUMNS, REMOVED_TYPE, Artifact, insert_version, read_all_versions
 from lango.store.artifacts.references import move_references
 from lango.store.codec.json_text import dumps
-from lango.store.codec.records import SessionId, SessionRecord
-from lango.store.contents import content_hash, release, use_again, use_contents
+from lango.store.contents import release, use_again, use_contents
 from lango.store.engine.database import LARGEST, Operation, Row
 
 _SCOPE = "app_name = $1 AND user_id = $2 AND session_id = $3"

@@ -9,7 +9,7 @@ import hashlib
 import re
 from functools import lru_cache
 
-from lango.store.codec.json_text import printable_text
+from lango.json_output import printable_text
 
 _UUID_LENGTH, _UUID_BYTES = 36, 16
 _INVOCATION_PREFIX = "e-"  # ADK's prefix of invocation ids

@@ -14,8 +14,7 @@ JSON cannot express every value, and PostgreSQL cannot store every text, so:
 import base64
 import json
 import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -31,7 +30,6 @@ _BYTES = _TAG + "bytes"
 _CONTENT = _TAG + "content"
 _FLOAT = _TAG + "float"
 _KEY = _TAG + "key:"
-_UNPRINTABLE = re.compile("[\\0\ud800-\udfff]")  # PostgreSQL refuses NUL, both refuse lone surrogates
 _MAX_DEPTH = 254  # as orjson counts
 _LONGEST_INT_BITS = 14_000  # 4,300 digits, the most that Python converts
 
@@ -51,13 +49,6 @@ def _encoder(*, ascii_only: bool) -> Callable[[Any], str]:
 
 _encode = _encoder(ascii_only=False)
 _encode_ascii = _encoder(ascii_only=True)
-
-
-def printable_text(text: str) -> str:
-    """Replace NUL and lone surrogates, which no text column can store."""
-    if text.isascii() and "\0" not in text:
-        return text
-    return _UNPRINTABLE.sub("\ufffd", text)
 
 
 # refuse everything but plain JSON
@@ -152,20 +143,3 @@ def _remove_tags(members: dict[str, Any]) -> Any:
         if key == _FLOAT:
             return float(value)
     return {key.removeprefix(_KEY): value for key, value in members.items()}
-
-
-def to_client_json(value: Any) -> Any:
-    """Convert a value to plain JSON: lone surrogates become U+FFFD, bytes base64, NaN null."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, bytes | bytearray):
-        return base64.b64encode(value).decode()
-    if isinstance(value, Mapping):
-        return {
-            to_client_json(str(name)): to_client_json(item) for name, item in cast("Mapping[Any, Any]", value).items()
-        }
-    if isinstance(value, list | tuple):
-        return [to_client_json(item) for item in cast("Sequence[Any]", value)]
-    return value

@@ -10,21 +10,20 @@ from typing import Any, cast, get_args
 from msgspec import Struct
 
 from lango.history.pairing import parse_result_text
+from lango.json_output import printable_text
 from lango.messages import Message, Role, ToolCall
-from lango.store.codec.ids import expand, shorten, shorten_cached
-from lango.store.codec.json_text import dumps, loads, printable_text
-from lango.store.codec.records import (
-    CLIENT_CALLS_KEY,
+from lango.sessions import (
     CONFIRMATION_CALL,
     EARLIEST_TIME,
     LATEST_TIME,
     MAX_ID_BYTES,
-    NewEvent,
     Origin,
     StoredEvent,
     check_id,
-    without_temporary_state,
 )
+from lango.store.codec.ids import expand, shorten, shorten_cached
+from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.records import NewEvent, without_temporary_state
 from lango.store.engine.database import Operation, Row
 
 _EMPTY_MESSAGE = Message("event")
@@ -133,12 +132,6 @@ def long_running_call_ids(extra: str | None) -> frozenset[str]:
     """Return the ids of a message's long-running calls, from the column `extra`."""
     members: dict[str, Any] = loads(extra) if extra else {}
     return frozenset(members.get("long_running_tool_ids") or ())
-
-
-def client_call_ids(stored: StoredEvent) -> frozenset[str]:
-    """Return the ids of a message's client calls."""
-    metadata: Mapping[str, Any] = (stored.extra or {}).get("custom_metadata") or {}
-    return frozenset(metadata.get(CLIENT_CALLS_KEY) or ())
 
 
 def row_to_state_event(row: Row) -> StoredEvent:

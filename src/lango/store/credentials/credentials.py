@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from lango.sessions import check_id, is_id
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import check_id, is_id
 from lango.store.engine.database import Operation, Row
 
 _COLUMNS = "credential_key, kind, scopes, label, expires_at, refreshable, created_at, updated_at"

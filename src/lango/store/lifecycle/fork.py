@@ -12,10 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.errors import MessageNotFound
+from lango.sessions import CREDENTIAL_CALL, INPUT_CALL, MAX_TITLE, SessionId, SessionRecord, SharedRange
 from lango.store.artifacts.session_artifacts import copy_to_fork
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps
-from lango.store.codec.records import CREDENTIAL_CALL, INPUT_CALL, SessionId, SessionRecord, SharedRange
 from lango.store.codec.rows import approval_subject, calls_from_json, long_running_call_ids
 from lango.store.engine.database import Operation, Row
 from lango.store.memory import observations
@@ -24,7 +24,7 @@ from lango.store.sessions import state as session_state
 from lango.store.sessions.lineage import key_of_message, row_ranges, total_tokens_at
 from lango.store.sessions.open_calls import CREDENTIAL_REQUEST, INPUT_REQUEST, seq_of_call
 from lango.store.sessions.session_options import copy_options
-from lango.store.sessions.titles import MAX_TITLE, clean_title, with_first_words
+from lango.store.sessions.titles import clean_title, with_first_words
 from lango.store.tool_calls import long_running
 from lango.store.turns.recovery import close_open_calls
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from lango.errors import MessageNotFound, TurnRunning
 from lango.messages import Message
+from lango.sessions import SessionId, SessionRecord
 from lango.store.artifacts.session_artifacts import rewind_artifacts
 from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
-from lango.store.codec.records import NewEvent, SessionId, SessionRecord
+from lango.store.codec.records import NewEvent
 from lango.store.engine.database import Operation
 from lango.store.sessions import sessions
 from lango.store.sessions.append import append

@@ -7,9 +7,9 @@ observer that is at work meanwhile loses its lease, so that it cannot store what
 from msgspec.structs import replace
 
 from lango.history import count_tokens
+from lango.json_output import printable_text
+from lango.sessions import SessionRecord
 from lango.store.codec.ids import expand
-from lango.store.codec.json_text import printable_text
-from lango.store.codec.records import SessionRecord
 from lango.store.engine.database import Operation, Row
 from lango.store.memory.observations import Batch, Observation, read_all_batches
 from lango.store.search.memory_entries import delete_memory

@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.history import count_tokens
+from lango.sessions import SessionId, SessionRecord, StoredEvent
 from lango.store.codec.json_text import loads
-from lango.store.codec.records import SessionId, SessionRecord, StoredEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
 from lango.store.engine.database import Operation, Row
 from lango.store.memory import user_facts

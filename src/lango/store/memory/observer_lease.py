@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lango.store.codec.json_text import dumps, printable_text
-from lango.store.codec.records import SessionId
+from lango.json_output import printable_text
+from lango.sessions import SessionId
+from lango.store.codec.json_text import dumps
 from lango.store.codec.rows import insert_rows
 from lango.store.engine.database import Operation
 from lango.store.memory import observations, user_facts

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from lango.store.codec.json_text import printable_text
-from lango.store.codec.records import is_id
+from lango.json_output import printable_text
+from lango.sessions import is_id
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.state import LOCK_USER_STATE
 

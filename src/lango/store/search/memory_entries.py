@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from lango.json_output import printable_text
 from lango.store.codec.ids import call_key
-from lango.store.codec.json_text import printable_text
 from lango.store.engine.database import Operation, Row
 from lango.store.search import terms
 from lango.store.search.index import INDEXED_CHARACTERS, user_hash

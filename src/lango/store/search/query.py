@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lango.store.codec.records import SessionId
+from lango.sessions import SessionId
 from lango.store.codec.rows import rewinds_from_json
 from lango.store.engine.database import Dialect, Operation, Row
 from lango.store.search import terms

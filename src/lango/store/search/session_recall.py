@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from lango.sessions import SessionId, SessionRecord
 from lango.store.codec.ids import expand
-from lango.store.codec.records import SessionId, SessionRecord
 from lango.store.engine.database import Dialect, Operation, Statement
 from lango.store.search import terms
 from lango.store.search.index import INDEXED_CHARACTERS, user_hash

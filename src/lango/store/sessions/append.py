@@ -1,8 +1,9 @@
 """Append an event to its session: checked, in order, exactly once, together with its state."""
 
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession
+from lango.sessions import SessionId
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import AppendResult, NewEvent, SessionId, without_temporary_state
+from lango.store.codec.records import AppendResult, NewEvent, without_temporary_state
 from lango.store.codec.rows import MESSAGE_COLUMNS, MessageRow, event_to_row
 from lango.store.contents import add_to_messages
 from lango.store.engine.database import Operation, ReturningWrite, RollBack

@@ -6,8 +6,9 @@ conditions fails; then `lango.store.sessions.append` stores the event, or raises
 
 from msgspec.structs import astuple
 
+from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL
 from lango.store.codec.ids import call_key
-from lango.store.codec.records import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, AppendResult, NewEvent
+from lango.store.codec.records import AppendResult, NewEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, event_to_row
 from lango.store.engine.database import LARGE_VALUE, SingleStatement, SingleStatementWrite
 from lango.store.sessions.append import ADVANCE, ID_IS_FREE

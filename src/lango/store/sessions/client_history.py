@@ -8,8 +8,9 @@ calls have results, so none is left open.
 import hashlib
 from collections.abc import Sequence
 
-from lango.store.codec.json_text import printable_text
-from lango.store.codec.records import NewEvent, SessionRecord
+from lango.json_output import printable_text
+from lango.sessions import SessionRecord
+from lango.store.codec.records import NewEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, event_to_row, insert_rows
 from lango.store.contents import add_to_messages
 from lango.store.engine.database import Operation, Row

@@ -5,7 +5,7 @@ A session's own rows have its key; the rows that a fork shares have the keys of 
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from lango.store.codec.records import SessionRecord, SharedRange
+from lango.sessions import SessionRecord, SharedRange
 from lango.store.codec.rows import rewinds_from_json
 from lango.store.engine.database import Operation, Row
 

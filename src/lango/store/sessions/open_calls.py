@@ -5,9 +5,10 @@ from typing import Final, Literal
 
 from lango.history import count_tokens
 from lango.messages import Message, ToolCall
+from lango.sessions import CREDENTIAL_CALL, INPUT_CALL, StoredEvent
 from lango.store.codec.ids import call_key, shorten
 from lango.store.codec.json_text import dumps
-from lango.store.codec.records import CREDENTIAL_CALL, INPUT_CALL, NewEvent, StoredEvent
+from lango.store.codec.records import NewEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, approval_subject, calls_from_json, row_to_event
 from lango.store.engine.database import Operation, ReturningWrite
 

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from lango.store.codec.records import SessionId
+from lango.sessions import SessionId
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import get_session, lock_session
 

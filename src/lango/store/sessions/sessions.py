@@ -9,12 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.errors import FencedWrite, SessionExists, SessionNotFound
+from lango.sessions import APP_PREFIX, USER_PREFIX, SessionId, SessionRecord
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import SessionId, SessionRecord, without_temporary_state
+from lango.store.codec.records import without_temporary_state
 from lango.store.codec.rows import garbage_collection_paused, origin_from_json, rewinds_from_json
 from lango.store.engine.database import LockingRead, Operation, Row
 from lango.store.sessions import lineage
-from lango.store.sessions.state import APP_PREFIX, USER_PREFIX, apply_delta
+from lango.store.sessions.state import apply_delta
 from lango.store.sessions.titles import FIRST_WORDS_COLUMN, shorten_title, with_first_words
 
 _log = logging.getLogger("lango.store")

@@ -5,13 +5,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from lango.sessions import APP_PREFIX, USER_PREFIX, SessionId
 from lango.store.codec.ids import shorten
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import SessionId
 from lango.store.engine.database import Operation
 
-USER_PREFIX = "user:"
-APP_PREFIX = "app:"
 _SESSION_STATE = "SELECT state FROM session_states WHERE session_key = $1"
 _SET_SESSION_STATE = """
 INSERT INTO session_states (session_key, state) VALUES ($1, $2)

@@ -3,12 +3,11 @@
 from msgspec.structs import replace
 
 from lango.errors import SessionNotFound, Unstorable
-from lango.store.codec.json_text import printable_text
-from lango.store.codec.records import SessionId, SessionRecord
+from lango.json_output import printable_text
+from lango.sessions import MAX_TITLE, SessionId, SessionRecord
 from lango.store.engine.database import Operation
 from lango.store.sessions.lineage import all_row_ranges, live_ranges
 
-MAX_TITLE = 200
 DERIVED_TITLE_LENGTH = 80
 """How many characters of the first message are shown as a title."""
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from lango.history import count_tokens
 from lango.history.budget_window import RESULT_SHARE, first_valid_start
 from lango.history.token_clipping import clip_results, clip_to_tokens, equal_share, estimate_tokens
-from lango.store.codec.records import CREDENTIAL_CALL, INPUT_CALL, SessionId, SessionRecord, StoredEvent
+from lango.sessions import APP_PREFIX, CREDENTIAL_CALL, INPUT_CALL, USER_PREFIX, SessionId, SessionRecord, StoredEvent
 from lango.store.codec.rows import (
     MESSAGE_COLUMNS,
     RESULT_ROLES,
@@ -33,7 +33,7 @@ from lango.store.sessions.lineage import (
     total_tokens_at,
 )
 from lango.store.sessions.sessions import find_session
-from lango.store.sessions.state import APP_PREFIX, USER_PREFIX, read_state_at
+from lango.store.sessions.state import read_state_at
 
 _RECENT = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND created_at >= $4

@@ -14,8 +14,9 @@ from msgspec import Struct
 from lango.errors import WaitNotOpen
 from lango.grants import NewGrant
 from lango.messages import ToolCall
+from lango.sessions import SessionId, SessionRecord, StoredEvent
 from lango.store.codec.ids import address_safe_id, call_key
-from lango.store.codec.records import NewEvent, SessionId, SessionRecord, StoredEvent
+from lango.store.codec.records import NewEvent
 from lango.store.codec.rows import confirmation_of
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.append import append

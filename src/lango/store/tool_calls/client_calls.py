@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
+from lango.json_output import printable_text
 from lango.messages import RESERVED_PREFIX, ToolCall
+from lango.sessions import SessionId, SessionRecord, StoredEvent
 from lango.store.codec.ids import call_key
-from lango.store.codec.json_text import printable_text
-from lango.store.codec.records import ClientResult, NewEvent, SessionId, SessionRecord, StoredEvent
-from lango.store.codec.rows import client_call_ids
+from lango.store.codec.records import ClientResult, NewEvent
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, live_ranges, read_live_ranges
@@ -87,7 +87,7 @@ def _open_calls(key: int, live: list[tuple[int, int]]) -> Operation[list[Pending
             continue  # removed by a rewind
         stored = yield from message_at(key, seq)
         if stored and stored.message:
-            own, calls = client_call_ids(stored), stored.message.tool_calls
+            own, calls = stored.client_call_ids, stored.message.tool_calls
             found += [
                 PendingCall(call, stored)
                 for call in calls

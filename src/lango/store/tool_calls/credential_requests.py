@@ -14,8 +14,8 @@ from msgspec import Struct
 from lango.errors import WaitNotOpen
 from lango.events import CredentialNeeded
 from lango.messages import ToolCall
+from lango.sessions import SessionId, SessionRecord, StoredEvent, as_datetime
 from lango.store.codec.ids import address_safe_id, call_key
-from lango.store.codec.records import SessionId, SessionRecord, StoredEvent, as_datetime
 from lango.store.engine.database import Operation
 from lango.store.sessions.open_calls import CREDENTIAL_REQUEST
 from lango.store.tool_calls.open_requests import answer_request, read_open_requests

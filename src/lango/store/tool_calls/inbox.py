@@ -12,16 +12,9 @@ from typing import Any
 from msgspec import Struct
 
 from lango.messages import ToolCall
+from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, SessionId, SessionRecord, StoredEvent
 from lango.store.codec.ids import call_key
-from lango.store.codec.records import (
-    CONFIRMATION_CALL,
-    CREDENTIAL_CALL,
-    INPUT_CALL,
-    SessionId,
-    SessionRecord,
-    StoredEvent,
-)
-from lango.store.codec.rows import MESSAGE_COLUMNS, client_call_ids, confirmation_of, row_to_event
+from lango.store.codec.rows import MESSAGE_COLUMNS, confirmation_of, row_to_event
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.lineage import is_live, key_of_message, live_ranges
 from lango.store.sessions.sessions import SESSION_COLUMNS, row_to_session, with_lineage
@@ -231,7 +224,7 @@ def _read_messages(places: Sequence[tuple[int, int]]) -> Operation[dict[tuple[in
 def _read_items(waiting: _Waiting, stored: StoredEvent, asking: StoredEvent) -> Iterator[InboxItem]:
     wanted = waiting.place[2] if waiting.about is None else waiting.about
     for call in stored.message.tool_calls if stored.message else ():
-        if call_key(call.id) == wanted and call.id not in client_call_ids(stored):
+        if call_key(call.id) == wanted and call.id not in stored.client_call_ids:
             name = CONFIRMATION_CALL if waiting.about is not None else call.name
             yield _READERS.get(name, _result_item)(waiting, asking, call)
             return

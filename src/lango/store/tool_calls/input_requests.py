@@ -12,8 +12,8 @@ from msgspec import Struct
 from lango.errors import WaitNotOpen
 from lango.events import InputNeeded
 from lango.messages import ToolCall
+from lango.sessions import SessionId, SessionRecord, StoredEvent, as_datetime
 from lango.store.codec.ids import address_safe_id
-from lango.store.codec.records import SessionId, SessionRecord, StoredEvent, as_datetime
 from lango.store.engine.database import Operation
 from lango.store.sessions.open_calls import INPUT_REQUEST
 from lango.store.tool_calls.open_requests import answer_request, read_open_requests

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from lango.sessions import SessionRecord
 from lango.store.codec.ids import call_key
-from lango.store.codec.records import NewEvent, SessionRecord
-from lango.store.codec.rows import client_call_ids
+from lango.store.codec.records import NewEvent
 from lango.store.engine.database import Operation
 from lango.store.sessions.lineage import is_live, live_ranges
 from lango.store.sessions.open_calls import message_at
@@ -86,7 +86,7 @@ def read_long_running_calls(session: SessionRecord, which: Which = "accepting") 
     for call_id, seq in (yield _STATEMENTS[which], (session.key,)):
         stored = (yield from message_at(session.key, seq)) if is_live(seq, live) else None
         if stored and stored.message:
-            own = client_call_ids(stored)
+            own = stored.client_call_ids
             calls = stored.message.tool_calls
             found += [
                 PendingCall(call, stored) for call in calls if call_key(call.id) == call_id and call.id not in own

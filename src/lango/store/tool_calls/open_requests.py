@@ -8,8 +8,8 @@ from typing import Literal
 from msgspec import Struct
 
 from lango.messages import ToolCall
+from lango.sessions import SessionRecord, StoredEvent
 from lango.store.codec.ids import call_key
-from lango.store.codec.records import SessionRecord, StoredEvent
 from lango.store.engine.database import Operation
 from lango.store.sessions.lineage import is_live, live_ranges
 from lango.store.sessions.open_calls import message_at

@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from lango.json_output import printable_text
+from lango.sessions import StoredEvent
 from lango.store.codec.ids import call_key
-from lango.store.codec.json_text import dumps, loads, printable_text
-from lango.store.codec.records import StoredEvent, Turn
+from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.records import Turn
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import check_epoch, is_current_epoch
 from lango.store.tool_calls.long_running import await_result

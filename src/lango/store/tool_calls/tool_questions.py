@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from msgspec import Struct, convert, to_builtins
 
+from lango.sessions import SessionRecord
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import SessionRecord, Turn
+from lango.store.codec.records import Turn
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import check_epoch
 from lango.store.tool_calls.input_requests import InputRequest

@@ -5,19 +5,18 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from lango.client_state import without_app_state
 from lango.errors import SessionNotFound
+from lango.sessions import APP_PREFIX, SessionId, SessionRecord
 from lango.store.artifacts.artifacts import Artifact, read_all_versions
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads, loads_untagged
-from lango.store.codec.records import SessionId, SessionRecord
 from lango.store.codec.rows import MESSAGE_COLUMNS, RESULT_ROLES, calls_from_json
 from lango.store.contents import hashes_of_messages, read_chunk, read_content
 from lango.store.engine.database import Operation, Row
 from lango.store.memory.observations import BATCH_COLUMNS, OBSERVATION_COLUMNS
 from lango.store.sessions import sessions
-from lango.store.sessions.client_state import without_app_state
 from lango.store.sessions.lineage import row_ranges
-from lango.store.sessions.state import APP_PREFIX
 from lango.store.sessions.window import read_rows
 from lango.store.transfer.export_format import FORMAT, VERSION, dump_line, row_to_line
 

@@ -15,9 +15,10 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from lango.json_output import printable_text
+from lango.sessions import EARLIEST_TIME, LATEST_TIME
 from lango.store.codec.ids import expand
-from lango.store.codec.json_text import dumps_untagged, loads_untagged, printable_text
-from lango.store.codec.records import EARLIEST_TIME, LATEST_TIME
+from lango.store.codec.json_text import dumps_untagged, loads_untagged
 from lango.store.codec.rows import calls_from_json
 from lango.store.contents import CHUNK_BYTES
 from lango.store.engine.database import Row

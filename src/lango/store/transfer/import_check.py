@@ -6,13 +6,15 @@ from typing import Any, assert_never, cast
 from msgspec import Struct, field
 from pydantic import ValidationError
 
+from lango.client_state import without_reserved_state
 from lango.errors import InvalidExport, Unstorable
 from lango.json_input import MAX_VALUES, TooManyValues, ValueCounter, is_nested_deeper_than
 from lango.messages import RESERVED_PREFIX, ToolCall
+from lango.sessions import SessionId, StoredEvent
 from lango.store.artifacts.artifacts import USER_PREFIX, check_name, row_to_artifact
 from lango.store.codec.ids import call_key, shorten
 from lango.store.codec.json_text import dumps, loads, loads_untagged
-from lango.store.codec.records import SessionId, StoredEvent, without_temporary_state
+from lango.store.codec.records import without_temporary_state
 from lango.store.codec.rows import (
     MESSAGE_COLUMNS,
     RESULT_ROLES,
@@ -26,7 +28,6 @@ from lango.store.codec.rows import (
 from lango.store.contents import contents_of_event
 from lango.store.engine.database import Row
 from lango.store.sessions import state
-from lango.store.sessions.client_state import without_reserved_state
 from lango.store.sessions.titles import clean_title
 from lango.store.transfer.content_check import ContentCheck
 from lango.store.transfer.export_format import (

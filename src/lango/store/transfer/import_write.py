@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from lango.messages import content_hash
+from lango.sessions import SessionId, SessionRecord
 from lango.store.artifacts.artifacts import COLUMNS as ARTIFACT_COLUMNS
 from lango.store.artifacts.session_artifacts import delete_artifacts, rename_artifacts
 from lango.store.codec.json_text import dumps
-from lango.store.codec.records import SessionId, SessionRecord
 from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, insert_rows, row_to_event
-from lango.store.contents import content_hash, contents_of_event, release, release_some, use_again, use_chunk
+from lango.store.contents import contents_of_event, release, release_some, use_again, use_chunk
 from lango.store.engine.database import LARGEST, Operation, Row
 from lango.store.lifecycle.delete import delete_session
 from lango.store.memory.observations import BATCH_COLUMNS, OBSERVATION_COLUMNS

@@ -6,8 +6,9 @@ from typing import Any
 from msgspec import Struct
 
 from lango.errors import IdempotencyKeyReused
+from lango.sessions import SessionRecord, StoredEvent
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import CLIENT_HISTORY_KEY, SessionRecord, StoredEvent
+from lango.store.codec.records import CLIENT_HISTORY_KEY
 from lango.store.engine.database import Operation
 from lango.store.sessions.open_calls import is_closing_event
 from lango.store.sessions.sessions import lock_session

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from msgspec import Struct, to_builtins
 
+from lango import event_ids
 from lango.errors import EventsGone
 from lango.events import TextDelta, ThoughtDelta, TurnEvent, from_json, is_final, to_json
-from lango.store.codec import event_ids
 from lango.store.codec.json_text import dumps, loads
 from lango.store.engine.database import LARGEST, Dialect, LockingRead, Operation
 from lango.store.turns import rebuilt_events, turns

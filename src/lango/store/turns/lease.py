@@ -10,8 +10,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from lango.errors import SessionNotFound, TurnRunning
+from lango.sessions import SessionId
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import SessionId
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import check_epoch, lock_session
 from lango.store.turns.queue import ANY_AHEAD, TURN, WITHDRAW, decode_input, read_open_turns, release_input

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from lango.store.codec.json_text import printable_text
-from lango.store.codec.records import SessionRecord, Turn
+from lango.json_output import printable_text
+from lango.sessions import SessionRecord
+from lango.store.codec.records import Turn
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import is_current_epoch
 

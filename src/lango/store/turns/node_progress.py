@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import Struct
 
 from lango.events import NodeProgress, output_to_text
+from lango.sessions import INPUT_CALL, SessionRecord, StoredEvent
 from lango.store.codec.ids import shorten
-from lango.store.codec.records import INPUT_CALL, SessionRecord, StoredEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
 from lango.store.engine.database import LARGEST, Operation, Row
 from lango.store.sessions.lineage import all_row_ranges, live_ranges

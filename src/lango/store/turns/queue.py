@@ -7,8 +7,9 @@ from typing import Any
 from msgspec import Struct
 
 from lango.messages import Message, StoredBytes, byte_size
+from lango.sessions import SessionId, SessionRecord, StoredEvent
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import ClientResult, NewEvent, SessionId, SessionRecord, StoredEvent
+from lango.store.codec.records import ClientResult, NewEvent
 from lango.store.codec.rows import calls_from_json, calls_to_json, event_to_row
 from lango.store.contents import hold_for_turn, release_of_turn
 from lango.store.engine.database import LARGEST, Operation

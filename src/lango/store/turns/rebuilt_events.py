@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from lango import event_ids
 from lango.events import (
     Accepted,
     ApprovalNeeded,
@@ -26,11 +27,10 @@ from lango.events import (
     Usage,
 )
 from lango.messages import ToolCall
-from lango.store.codec import event_ids
+from lango.sessions import CREDENTIAL_CALL, INPUT_CALL, SessionRecord, StoredEvent
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import loads
-from lango.store.codec.records import CREDENTIAL_CALL, INPUT_CALL, SessionRecord, StoredEvent
-from lango.store.codec.rows import approval_subject, calls_from_json, client_call_ids, confirmation_of
+from lango.store.codec.rows import approval_subject, calls_from_json, confirmation_of
 from lango.store.engine.database import Operation
 from lango.store.sessions.lineage import row_ranges
 from lango.store.sessions.open_calls import is_closing_event, message_at
@@ -183,7 +183,7 @@ class _Rebuilder:
                 and noted.started_at is not None
                 and noted.approved_by in (None, tool_journal.DECIDED_BY_POLICY)
             )
-            if call.id in self._answered or began or call.id in client_call_ids(stored):
+            if call.id in self._answered or began or call.id in stored.client_call_ids:
                 yield _start(call, stored)
 
     def _result(self, stored: StoredEvent, result: ToolCall) -> Iterator[ToolStart | ToolEnd | TurnError]:

@@ -13,9 +13,10 @@ from lango.errors import (
     TurnRunning,
     WaitNotOpen,
 )
+from lango.sessions import SessionId
 from lango.store.codec.ids import shorten
 from lango.store.codec.json_text import dumps
-from lango.store.codec.records import NewEvent, SessionId
+from lango.store.codec.records import NewEvent
 from lango.store.engine.database import Operation, RollBack
 from lango.store.sessions.append import append
 from lango.store.sessions.client_history import append_client_history, input_hash

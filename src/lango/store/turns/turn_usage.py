@@ -6,9 +6,9 @@ from typing import Any
 from msgspec import Struct, convert, field
 
 from lango.events import Usage
+from lango.sessions import SessionRecord, Status
 from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
-from lango.store.codec.records import SessionRecord, Status
 from lango.store.engine.database import LARGEST, Operation, Row
 from lango.store.sessions.lineage import is_live, live_ranges, total_tokens_at
 

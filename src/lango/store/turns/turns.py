@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from lango.sessions import SessionId, Status, StoredEvent
 from lango.store.api_keys import spend_tokens
 from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import SessionId, Status, StoredEvent, Turn
+from lango.store.codec.records import Turn
 from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, row_to_event, row_to_state_event
 from lango.store.engine.database import LARGEST, Operation
 from lango.store.sessions.sessions import lock_session

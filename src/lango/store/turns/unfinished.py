@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from lango.store.codec.records import SessionId
+from lango.sessions import SessionId
 from lango.store.engine.database import Operation
 
 _OPEN = """

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from lango.sessions import SessionRecord, as_datetime
 from lango.store.codec.ids import address_safe_id, call_key
-from lango.store.codec.records import SessionRecord, as_datetime
 from lango.store.engine.database import Operation
 from lango.store.tool_calls import inbox
 from lango.store.tool_calls.approvals import read_approval_requests

@@ -23,7 +23,8 @@ from lango.adk.agents.tree import names_of, tools_of
 from lango.adk.model.call_checks import is_reserved_name
 from lango.errors import ClientToolRefused, NotJson
 from lango.messages import ToolCall
-from lango.store.codec.records import CLIENT_CALLS_KEY, ClientResult
+from lango.sessions import CLIENT_CALLS_KEY
+from lango.store.codec.records import ClientResult
 from lango.tools import HOW_TO_READ, Tool
 from lango.tools.results import clip_to_characters, to_result
 

@@ -31,8 +31,9 @@ from lango.errors import InvalidAnswer, TurnDiverged, WaitNotOpen
 from lango.events import to_plain_values
 from lango.grants import NewGrant
 from lango.messages import Attachment, Message, ToolCall
-from lango.store import SessionId, SessionRecord, Store
-from lango.store.codec.records import CONFIRMATION_CALL, ClientResult, NewEvent
+from lango.sessions import CONFIRMATION_CALL, SessionId, SessionRecord
+from lango.store import Store
+from lango.store.codec.records import ClientResult, NewEvent
 from lango.store.codec.rows import approval_subject, confirmation_of
 from lango.store.credentials.secret_box import SecretBox
 from lango.store.sessions.open_calls import find_event, message_at
@@ -49,10 +50,10 @@ from lango.store.tool_calls.input_requests import InputAnswer, InputRequest, rea
 from lango.store.tool_calls.long_running import read_long_running_calls
 from lango.store.tool_calls.tool_journal import DECIDED_BY_POLICY, read_journal_entry
 from lango.store.turns.turns import TurnRecord, find_by_idempotency_key, read_request
+from lango.submissions import ModelOptions, TurnRequest
 from lango.tools import client_tool
 from lango.tools.client_tool_definitions import tools_by_name
-from lango.turns.submissions import TurnRequest
-from lango.turns.turn_input import ModelOptions, TurnInput
+from lango.turns.turn_input import TurnInput
 
 ClientResults = Mapping[str, Mapping[str, Any]]
 """What client tools returned, by the ids of their calls."""

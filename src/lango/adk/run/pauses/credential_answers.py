@@ -21,7 +21,7 @@ from google.genai import types
 from pydantic import ValidationError
 
 from lango.errors import InvalidAnswer
-from lango.store.codec.records import CREDENTIAL_CALL
+from lango.sessions import CREDENTIAL_CALL
 from lango.store.tool_calls.credential_requests import CredentialRequest
 
 _MAX_CHARACTERS = 16_384

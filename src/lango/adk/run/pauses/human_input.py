@@ -11,7 +11,7 @@ from google.genai import types
 
 from lango.errors import ConfigError, InvalidAnswer, InvalidArguments
 from lango.events import to_plain_values
-from lango.store.codec.records import INPUT_CALL
+from lango.sessions import INPUT_CALL
 from lango.store.tool_calls.input_requests import InputRequest
 from lango.tools.schema_checker import SchemaChecker
 

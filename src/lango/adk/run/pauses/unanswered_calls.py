@@ -17,7 +17,7 @@ from google.genai import types
 from msgspec import Struct
 
 from lango.adk.run.turn_state import TurnState
-from lango.store.codec.records import CREDENTIAL_CALL
+from lango.sessions import CREDENTIAL_CALL
 from lango.store.tool_calls.long_running import await_result
 from lango.store.tool_calls.tool_journal import read_journal_entry
 

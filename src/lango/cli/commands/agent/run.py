@@ -34,12 +34,12 @@ from lango.errors import LangoError, TurnCancelled, UsageError
 
 if TYPE_CHECKING:
     from lango.config import Settings
+    from lango.event_text import FinalText
     from lango.events import ApprovalNeeded, CredentialNeeded, InputNeeded, TurnDone, TurnEvent
     from lango.messages import Attachment
     from lango.runtime.runtime import Runtime
     from lango.store.tool_calls.long_running import AwaitedResult
     from lango.turns.running_turn import RunningTurn
-    from lango.turns.streamed_text import FinalText
 
 Prompt = Annotated[str | None, typer.Argument(help="The prompt. Piped input is appended to it, or is the prompt.")]
 Format = Annotated[
@@ -219,7 +219,7 @@ class _Printer(Struct):
 
     def _print_text(self, event: "TurnEvent") -> None:
         """Print the text of an event. Printed text stays, so text after a withdrawal is held until it is final."""
-        from lango.turns.streamed_text import FinalText
+        from lango.event_text import FinalText
 
         self.final_text = self.final_text or FinalText()
         if text := self.final_text.add(event):
@@ -249,7 +249,7 @@ class _Printer(Struct):
             self._print("\n")
         if self.output_format != "json":
             return
-        from lango.turns.streamed_text import StreamedText
+        from lango.event_text import StreamedText
 
         status = self.done.status if self.done else "failed"
         if isinstance(error, TurnCancelled):

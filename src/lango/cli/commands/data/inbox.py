@@ -185,7 +185,7 @@ def _json_object(text: str) -> dict[str, Any]:
 def _item_json(item: "InboxItem") -> dict[str, Any]:
     from msgspec import to_builtins
 
-    from lango.store.codec.json_text import to_client_json
+    from lango.json_output import to_client_json
 
     members: dict[str, Any] = to_builtins(item)
     members.pop("place")

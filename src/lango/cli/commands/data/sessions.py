@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from lango.messages import Message
     from lango.runtime.sessions.session_usage import SessionUsage
     from lango.runtime.sessions.sessions import Sessions
-    from lango.store import SessionId, SessionRecord, Store
+    from lango.sessions import SessionId, SessionRecord
+    from lango.store import Store
     from lango.store.lifecycle.integrity import Problem
 
 

@@ -20,7 +20,8 @@ from lango.cli.terminal_text import printable
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
-    from lango.store import SessionRecord, Store
+    from lango.sessions import SessionRecord
+    from lango.store import Store
 
 
 class ExportFormat(StrEnum):

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from starlette.convertors import Convertor, register_url_convertor
 
 from lango.errors import ArtifactNotFound
+from lango.json_output import to_client_json
 from lango.messages import MIME_TYPE, StoredBytes
 from lango.runtime.artifacts import base_name
 from lango.server.context import Context
@@ -17,9 +18,8 @@ from lango.server.errors import ApiError
 from lango.server.file_responses import file_response
 from lango.server.schemas import COMMON_ERRORS, Responses, SessionIdPath
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
+from lango.sessions import as_datetime
 from lango.store.artifacts import artifacts
-from lango.store.codec.json_text import to_client_json
-from lango.store.codec.records import as_datetime
 
 
 class _AnyText(Convertor[str]):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel
 
-from lango.adk.events.message_parts import stored_attachments
+from lango.json_output import to_client_json
 from lango.server.api.paging import PageSize
 from lango.server.context import Context
 from lango.server.errors import ApiError
@@ -25,8 +25,7 @@ from lango.server.schemas import (
     attachments_of,
 )
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
-from lango.store.codec.json_text import to_client_json
-from lango.store.codec.records import as_datetime
+from lango.sessions import as_datetime
 from lango.store.sessions.window import read_message, read_message_page
 from lango.store.tool_calls.tool_journal import read_journal_entries
 from lango.store.turns import queue
@@ -83,7 +82,7 @@ async def read_attachment(
 ) -> Response:
     """Read a file of a message: an image for display, any other type as a download. A `Range` is honoured."""
     stored = await context.store.read(read_message, await context.get_session(caller, session_id), seq)
-    files = stored_attachments(stored) if stored else []
+    files = stored.attachments if stored else []
     if index >= len(files):
         raise ApiError(404, "AttachmentNotFound", f"message {seq} of session {session_id!r} has no such file")
     file = files[index]

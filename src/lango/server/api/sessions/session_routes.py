@@ -34,7 +34,8 @@ from lango.server.schemas import (
 )
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.server.security.middleware import max_message_bytes
-from lango.store import SessionId, SessionRecord, Store
+from lango.sessions import SessionId, SessionRecord
+from lango.store import Store
 from lango.store.sessions.sessions import list_session_page
 from lango.threads import run_in_thread
 

@@ -6,14 +6,14 @@ from typing import Annotated, Any, Self
 from fastapi import Query, Response
 from pydantic import BaseModel, ConfigDict
 
+from lango.json_output import to_client_json
 from lango.runtime.sessions.session_state import Scope, SessionState, StateChange, change_state, session_state
 from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.json_body import large_response
 from lango.server.schemas import COMMON_ERRORS, CONFLICT, MAX_INTEGER, RequestBody, SessionIdPath, error_responses
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
-from lango.store.codec.json_text import to_client_json
-from lango.store.codec.records import as_datetime
+from lango.sessions import as_datetime
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 

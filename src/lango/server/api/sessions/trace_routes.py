@@ -8,6 +8,8 @@ import msgspec
 from fastapi import Path, Query, Response
 from pydantic import BaseModel
 
+from lango.client_state import without_app_state
+from lango.json_output import to_client_json
 from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace, traced_event
 from lango.runtime.trace.steps import Step, StepKind, StepStatus, TurnTrace
 from lango.server.api.sessions.usage_routes import Resumption, TokenUsage
@@ -16,9 +18,8 @@ from lango.server.errors import ApiError
 from lango.server.json_body import large_response
 from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, RecordView, SessionIdPath, error_responses
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
-from lango.store.codec.json_text import loads, to_client_json
-from lango.store.codec.records import as_datetime
-from lango.store.sessions.client_state import without_app_state
+from lango.sessions import as_datetime
+from lango.store.codec.json_text import loads
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 

@@ -12,7 +12,7 @@ from lango.server.security.auth import Caller, CurrentCaller
 from lango.server.streaming.sse import EventStreamResponse
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store.tool_calls.approvals import MAX_REASON_CHARACTERS
-from lango.turns.submissions import (
+from lango.submissions import (
     Submission,
     SubmittedApproval,
     SubmittedCredential,

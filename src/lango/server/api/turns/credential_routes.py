@@ -24,7 +24,7 @@ from lango.server.schemas import (
 from lango.server.security.auth import AuthenticatedRouter, Caller, CurrentCaller
 from lango.server.streaming.sse import EventStreamResponse
 from lango.store.tool_calls.credential_requests import read_credential_requests
-from lango.turns.submissions import SubmittedCredential
+from lango.submissions import SubmittedCredential
 
 _INVALID = error_responses({422: "The answer cannot be used: the message says why; nothing is stored."})
 _PAGE_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"

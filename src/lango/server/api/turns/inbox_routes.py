@@ -8,13 +8,13 @@ from fastapi import Path
 from msgspec.structs import replace
 from pydantic import BaseModel, Field
 
+from lango.json_output import printable_text, to_client_json
 from lango.server.api.paging import InboxCursor, PageSize, decode_inbox_cursor, encode_cursor
 from lango.server.api.turns.pending_schemas import Grant, GrantList
 from lango.server.context import Context
 from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, SessionIdPath
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
-from lango.store.codec.json_text import printable_text, to_client_json
-from lango.store.codec.records import as_datetime
+from lango.sessions import as_datetime
 from lango.store.tool_calls import inbox
 from lango.store.tool_calls.inbox import Place, read_inbox
 

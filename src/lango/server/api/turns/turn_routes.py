@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import Header, Query, Response
 from pydantic import BaseModel
 
+from lango.json_output import to_client_json
 from lango.server.api.turns.answers import AnsweredCall, ApprovalAnswer, InputAnswer, ToolResult
 from lango.server.api.turns.pending_schemas import (
     ApprovalRequest,
@@ -30,12 +31,11 @@ from lango.server.schemas import (
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.server.streaming.live import live_events
 from lango.server.streaming.sse import EventStreamResponse
-from lango.store.codec.json_text import to_client_json
 from lango.store.tool_calls.approvals import read_approval_requests
 from lango.store.tool_calls.input_requests import read_input_requests
 from lango.store.tool_calls.long_running import read_awaited_results
 from lango.store.tool_calls.tool_questions import read_tool_questions
-from lango.turns.submissions import SubmittedMessage, TurnRequest
+from lango.submissions import SubmittedMessage, TurnRequest
 
 LastEventId = Annotated[
     str | None,

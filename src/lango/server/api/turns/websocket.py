@@ -25,9 +25,9 @@ from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError, describe_problems, to_api_error
 from lango.server.schemas import MAX_INTEGER, SESSION_ID, IdempotencyKeyText, NewMessage, RequestBody
 from lango.server.sockets import CONNECTION_ERRORS, SocketConnection, read_message
-from lango.store import SessionRecord
+from lango.sessions import SessionRecord
 from lango.store.turns.event_log import LoggedEvent
-from lango.turns.submissions import SubmittedMessage, TurnRequest
+from lango.submissions import SubmittedMessage, TurnRequest
 
 router = APIRouter()
 

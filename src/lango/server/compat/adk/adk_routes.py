@@ -46,11 +46,11 @@ from lango.server.json_body import JsonResponse, large_response
 from lango.server.schemas import SESSION_ID, IdempotencyKey
 from lango.server.security.auth import AuthenticatedRouter, Caller, CurrentCaller, current_caller
 from lango.server.streaming.sse import FrameStreamResponse
-from lango.store import SessionId, SessionRecord, StoredEvent
+from lango.sessions import SessionId, SessionRecord, StoredEvent
 from lango.store.sessions import sessions
 from lango.store.sessions.window import read_session_events
 from lango.store.tool_calls.input_requests import read_input_requests
-from lango.turns.submissions import (
+from lango.submissions import (
     Submission,
     SubmittedApproval,
     SubmittedCredential,

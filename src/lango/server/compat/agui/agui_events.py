@@ -17,7 +17,7 @@ from lango.server.json_body import tool_value_text
 from lango.server.schemas import client_state
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.store import SessionRecord
+from lango.sessions import SessionRecord
 from lango.store.tool_calls.approvals import read_approval_requests
 from lango.store.tool_calls.credential_requests import credential_event, read_credential_requests
 from lango.store.tool_calls.input_requests import input_event, read_input_requests

@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import TypeAdapter, ValidationError
 
+from lango.client_state import check_client_state
 from lango.errors import GrantRefused
 from lango.grants import NewGrant
 from lango.history.pairing import parse_result_text
@@ -48,8 +49,7 @@ from lango.server.context import ServerContext
 from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.store import SessionId, SessionRecord
-from lango.store.sessions.client_state import check_client_state
+from lango.sessions import SessionId, SessionRecord
 from lango.store.sessions.sessions import find_session
 from lango.store.tool_calls.client_calls import read_client_calls
 from lango.store.tool_calls.credential_requests import read_credential_requests
@@ -57,9 +57,8 @@ from lango.store.tool_calls.input_requests import read_input_requests
 from lango.store.tool_calls.long_running import read_awaited_results
 from lango.store.turns.client_requests import find_message_of_key
 from lango.store.turns.turns import find_by_idempotency_key
-from lango.threads import run_in_thread
-from lango.tools.client_tool_definitions import read_client_tools
-from lango.turns.submissions import (
+from lango.submissions import (
+    ModelOptions,
     SubmittedApproval,
     SubmittedCredential,
     SubmittedInput,
@@ -67,7 +66,8 @@ from lango.turns.submissions import (
     SubmittedResults,
     TurnRequest,
 )
-from lango.turns.turn_input import ModelOptions
+from lango.threads import run_in_thread
+from lango.tools.client_tool_definitions import read_client_tools
 
 _MAX_PROBLEMS = 10
 _KEY_PREFIX_LENGTH = len("agui-") + 32

@@ -13,8 +13,8 @@ from ag_ui.core import (
 )
 from msgspec import Struct
 
+from lango.event_text import without_withdrawn
 from lango.events import TextDelta, TextWithdrawn, ThoughtDelta
-from lango.turns.streamed_text import without_withdrawn
 
 
 class _StreamedMessage(Struct):

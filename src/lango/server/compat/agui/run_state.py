@@ -14,7 +14,8 @@ from typing import Any, cast
 from lango.server.context import ServerContext
 from lango.server.errors import ApiError
 from lango.server.schemas import client_state
-from lango.store import NewEvent, SessionRecord
+from lango.sessions import SessionRecord
+from lango.store import NewEvent
 
 Patch = dict[str, Any]
 """An operation of a JSON patch (RFC 6902)."""

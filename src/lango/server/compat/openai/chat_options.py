@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lango.errors import ConfigError
 from lango.server.errors import ApiError
+from lango.submissions import ModelOptions
 from lango.threads import run_in_thread
 from lango.tools.schema_checker import SchemaChecker
-from lango.turns.turn_input import ModelOptions
 
 _NAME = r"^[a-zA-Z0-9_-]{1,64}$"
 _WORDS = ("auto", "none", "required")

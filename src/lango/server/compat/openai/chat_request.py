@@ -14,9 +14,9 @@ from lango.server.compat.inline_files import read_data_url, read_user_message
 from lango.server.compat.openai.chat_options import ChatOptions, bad_request
 from lango.server.compat.resent_history import FILE_LEFT_OUT, CallsInMessage
 from lango.server.errors import ApiError
+from lango.submissions import ModelOptions, check_attachments
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
-from lango.turns.turn_input import ModelOptions, check_attachments
 
 _MAX_MESSAGES = 5_000
 

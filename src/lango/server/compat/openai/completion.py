@@ -12,12 +12,12 @@ from starlette.responses import Response
 
 from lango import events
 from lango.errors import LangoError
+from lango.event_text import FinalText, LastText, remove_withdrawn
 from lango.server.compat.client_view import pause_note
 from lango.server.context import ServerContext
 from lango.server.errors import ApiError, to_api_error, turn_api_error
 from lango.server.json_body import JsonResponse, tool_value_text
 from lango.server.streaming.turn_streams import TurnRef
-from lango.turns.streamed_text import FinalText, LastText, remove_withdrawn
 
 _ERROR_TYPE_BY_STATUS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _PARAMETER = re.compile(r"([a-z_]+)(?:\.[\w.]+)?: ")

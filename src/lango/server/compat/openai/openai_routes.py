@@ -59,7 +59,7 @@ from lango.server.openapi import EVENT_STREAM
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, SESSION_ID, IdempotencyKey, Responses, error_responses
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller, route_with_error_body
 from lango.server.streaming.sse import FrameStreamResponse
-from lango.turns.submissions import TurnRequest
+from lango.submissions import TurnRequest
 
 # an accepted turn is stored: a client that retries the request would send the message twice
 NO_RETRY = {"x-should-retry": "false"}

@@ -43,13 +43,13 @@ from lango.server.context import ServerContext
 from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.store import SessionRecord
+from lango.sessions import SessionRecord
 from lango.store.sessions.client_history import find_by_input
 from lango.store.sessions.sessions import find_session_by_key
 from lango.store.sessions.window import read_message_page
 from lango.store.turns.client_requests import find_key_of_user
+from lango.submissions import SubmittedMessage, SubmittedResults, TurnRequest
 from lango.threads import run_in_thread
-from lango.turns.submissions import SubmittedMessage, SubmittedResults, TurnRequest
 
 _MAX_COMPARED = 20
 """How many sessions with the same newest user message are compared."""

@@ -20,7 +20,7 @@ from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store.turns.turns import read_turn
-from lango.turns.submissions import TurnRequest
+from lango.submissions import TurnRequest
 
 
 async def submit_response(

@@ -14,7 +14,7 @@ from lango.server.context import ServerContext
 from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.store import SessionRecord
+from lango.sessions import SessionRecord
 from lango.store.sessions.sessions import find_session_by_key
 from lango.store.turns.client_requests import client_request
 from lango.store.turns.turns import TurnRecord, read_turn

@@ -10,9 +10,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
 from lango.server.compat.openai.chat_options import AnswerSchema, ChatOptions, ResponseFormat, bad_request
 from lango.server.compat.openai.responses.input_items import MAX_ITEMS, InputItem
+from lango.submissions import ModelOptions
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
-from lango.turns.turn_input import ModelOptions
 
 _NOT_SUPPORTED = {
     "access_programs": "no programs can be granted access here",

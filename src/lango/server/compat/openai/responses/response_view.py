@@ -8,6 +8,8 @@ from typing import Any
 from msgspec import convert
 
 from lango.errors import EventsGone
+from lango.event_ids import is_rebuilt
+from lango.event_text import remove_withdrawn
 from lango.events import Accepted, Queued, TurnDone, TurnError, TurnEvent, Usage, is_final
 from lango.server.compat.openai.completion import finish_reason, openai_error_body
 from lango.server.compat.openai.responses.input_items import Approval
@@ -16,11 +18,9 @@ from lango.server.compat.openai.responses.response_ids import StoredResponse, ap
 from lango.server.compat.openai.responses.submission import APPROVAL
 from lango.server.context import ServerContext
 from lango.server.errors import ApiError, to_api_error, turn_api_error
-from lango.store.codec.event_ids import is_rebuilt
 from lango.store.turns.event_log import read_event_log
 from lango.store.turns.turns import TurnRecord, read_turn
-from lango.turns.streamed_text import remove_withdrawn
-from lango.turns.turn_input import ModelOptions
+from lango.submissions import ModelOptions
 
 _NAMES = {"messages": "input", "response_format": "text.format"}
 HIDDEN = "_"

@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec import convert
 
-from lango.adk.events.message_parts import stored_attachments
 from lango.messages import Attachment
 from lango.server.compat.openai.responses.input_items import Approval
 from lango.server.compat.openai.responses.output_items import text_part
@@ -14,8 +13,7 @@ from lango.server.compat.openai.responses.response_ids import StoredResponse, ap
 from lango.server.compat.openai.responses.submission import APPROVAL
 from lango.server.context import ServerContext
 from lango.server.json_body import tool_value_text
-from lango.store import StoredEvent
-from lango.store.codec.records import INPUT_CALL
+from lango.sessions import INPUT_CALL, StoredEvent
 from lango.store.turns.client_requests import read_input_messages
 
 
@@ -47,7 +45,7 @@ def message_items(stored: StoredEvent, key: int) -> Iterator[dict[str, Any]]:
     if message is None:
         return
     place = f"in_{key}_{stored.seq}"
-    files = stored_attachments(stored)
+    files = stored.attachments
     if message.role == "tool":
         for number, call in enumerate(message.tool_calls, 1):
             output = tool_value_text(call.output or {})

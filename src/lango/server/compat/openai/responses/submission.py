@@ -32,14 +32,13 @@ from lango.server.context import ServerContext
 from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.store import SessionRecord
+from lango.sessions import SessionRecord
 from lango.store.tool_calls.client_calls import read_client_calls
 from lango.store.turns.client_requests import find_key_of_session, last_message_of_turn
 from lango.store.turns.queue import find_newest_turn
 from lango.store.turns.turns import find_by_idempotency_key
+from lango.submissions import ModelOptions, SubmittedApproval, SubmittedMessage, SubmittedResults, TurnRequest
 from lango.threads import run_in_thread
-from lango.turns.submissions import SubmittedApproval, SubmittedMessage, SubmittedResults, TurnRequest
-from lango.turns.turn_input import ModelOptions
 
 APPROVAL = "_approval"
 """Where the stored parameters of a response name the approval request that it answers."""

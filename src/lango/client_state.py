@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from lango.errors import StateRefused
-from lango.store.sessions.state import APP_PREFIX
+from lango.sessions import APP_PREFIX
 
 KEPT_IN_STATE = {"lango_credential": "kept"}
 """What a stored state shows of a credential that a tool keeps in it; see `lango.adk.services.state_credentials`."""

@@ -1,0 +1,177 @@
+"""Define sessions, and their messages as they are stored."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from lango.errors import Unstorable
+from lango.json_output import printable_text
+from lango.messages import Attachment, Message
+
+TEMP_PREFIX = "temp:"
+USER_PREFIX = "user:"
+APP_PREFIX = "app:"
+"""ADK's prefixes of state that ends with the invocation, is the user's, or is the app's."""
+MAX_TITLE = 200
+CONFIRMATION_CALL = "adk_request_confirmation"
+"""The name of the calls with which ADK requests approval."""
+INPUT_CALL = "adk_request_input"
+"""The name of the calls with which a workflow requests a person's input."""
+CREDENTIAL_CALL = "adk_request_credential"
+"""The name of the calls with which ADK requests a credential of the user."""
+REQUEST_CALLS = frozenset({CONFIRMATION_CALL, INPUT_CALL, CREDENTIAL_CALL})
+CLIENT_CALLS_KEY = "lango_client_calls"
+"""The metadata of an event that lists its client calls."""
+EARLIEST_TIME, LATEST_TIME = -62_135_596_800, 253_402_300_799
+"""The years 1 to 9999, in seconds: what dates can show, and an import accepts."""
+MAX_ID_BYTES = 512
+"""PostgreSQL cannot index longer ids; the same limit holds for SQLite."""
+
+
+class SessionId(Struct, frozen=True):
+    """The name of a session: its app, its user and its id, stripped as by ADK."""
+
+    app_name: str
+    user_id: str
+    id: str
+
+    def __post_init__(self) -> None:
+        """Strip the id."""
+        if (bare := self.id.strip()) != self.id:
+            force_setattr(self, "id", bare)
+
+    @property
+    def is_storable(self) -> bool:
+        """Whether both databases can store it: if not, no session has this name."""
+        return is_id(self.app_name) and is_id(self.user_id) and is_id(self.id)
+
+    def check(self) -> None:
+        """Raise `Unstorable` unless both databases can store it."""
+        check_id("app_name", self.app_name)
+        check_id("user_id", self.user_id)
+        check_id("the session id", self.id)
+
+    def check_new(self) -> None:
+        """Raise `Unstorable` if no session can have this name."""
+        self.check()
+        if not self.id:
+            raise Unstorable("the session id is empty; name one")
+        if self.id in (".", ".."):
+            raise Unstorable(f"a session cannot be called {self.id!r}: clients take that for a folder in an address")
+
+
+def check_id(name: str, value: str) -> None:
+    """Raise `Unstorable` for an id that cannot be a key in both databases."""
+    if printable_text(value) != value:
+        raise Unstorable(f"{name} {value!r} holds NUL or half a character; use plain text")
+    if len(value.encode()) > MAX_ID_BYTES:
+        raise Unstorable(f"{name} is longer than {MAX_ID_BYTES} bytes; use a shorter one")
+
+
+def is_id(value: str) -> bool:
+    """Whether a value can be the id of anything in both databases."""
+    return printable_text(value) == value and len(value.encode()) <= MAX_ID_BYTES
+
+
+class SharedRange(Struct, frozen=True):
+    """Rows of another session that a fork shares."""
+
+    first_seq: int
+    last_seq: int
+    last_revision: int
+    """The revision of the source at the fork: later state events are not shared."""
+    last_epoch: int
+    source_key: int
+
+
+class Origin(Struct, frozen=True):
+    """The source of a fork: the session, and its last shared message."""
+
+    id: str
+    seq: int
+
+
+class SessionRecord(Struct, frozen=True):
+    """A session without its messages."""
+
+    key: int
+    name: SessionId
+    revision: int
+    last_seq: int
+    user_seq: int
+    total_tokens: int
+    epoch: int
+    created_at: float
+    updated_at: float
+    rewinds: tuple[tuple[int, int], ...] = ()
+    state: Mapping[str, Any] = {}
+    """Session, user and app state together, with ADK's prefixes."""
+    title: str | None = None
+    """As set by a user."""
+    first_words: str = ""
+    """The beginning of the first message, if it was read."""
+    forked_from: Origin | None = None
+    lineage: tuple[SharedRange, ...] = ()
+    """The ranges of rows that a fork shares, the oldest first."""
+
+    @property
+    def display_title(self) -> str:
+        """The title, or the first words."""
+        return self.title or self.first_words
+
+
+class StoredEvent(Struct, frozen=True):
+    """A stored event. Without a message it only changed state."""
+
+    seq: int
+    event_id: str
+    created_at: float
+    message: Message | None
+    tokens: int = 0
+    total_tokens: int = 0
+    invocation_id: str = ""
+    state_delta: Mapping[str, Any] | None = None
+    extra: Mapping[str, Any] | None = None
+    clipped_tokens: int = 0
+    """The tokens of its results that were clipped for a window."""
+
+    @property
+    def attachments(self) -> list[Attachment]:
+        """The files of the message; the bytes of most are `StoredBytes`, and not loaded."""
+        blobs: list[dict[str, Any]] = [part["inline_data"] for part in self._full_parts if part.get("inline_data")]
+        return [
+            Attachment(blob.get("display_name") or "", blob.get("mime_type") or "", blob.get("data", b""))
+            for blob in blobs
+        ]
+
+    @property
+    def thoughts(self) -> str:
+        """The thoughts of the message as text; empty if its provider shows none."""
+        thoughts = [part.get("text") for part in self._full_parts if part.get("thought") is True]
+        return "".join(text for text in thoughts if isinstance(text, str))
+
+    @property
+    def client_call_ids(self) -> frozenset[str]:
+        """The ids of the calls of client tools in the message."""
+        metadata: Mapping[str, Any] = (self.extra or {}).get("custom_metadata") or {}
+        return frozenset(metadata.get(CLIENT_CALLS_KEY) or ())
+
+    @property
+    def _full_parts(self) -> list[dict[str, Any]]:
+        """The parts of a message whose layout is stored in full; see `lango.adk.events.events_to_rows`."""
+        layout: Any = (self.extra or {}).get("parts") or ()
+        return [cast("dict[str, Any]", item) for item in layout if isinstance(item, dict)]
+
+
+Status = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
+
+
+def as_datetime(seconds: float) -> datetime:
+    """Convert a time to aware UTC; a time out of range, as of a foreign event, becomes the earliest."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)
