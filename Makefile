@@ -1,6 +1,6 @@
 # python3 (3.11 or newer) and make are all this needs: everything else is brought by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup weights run chat model sandbox pooler browser pictures pythons downloads collect test examples bench check audit reference dist format clean
+.PHONY: help setup weights run chat model sandbox pooler browser pictures pythons downloads collect test quick quickcheck quicktests examples bench check audit reference dist format clean
 
 # the suite starts hundreds of processes: each would compile every module again where this is set
 unexport PYTHONDONTWRITEBYTECODE
@@ -67,6 +67,19 @@ collect: setup
 test: setup sandbox pooler browser  ## every test
 	@$(MAKE) --no-print-directory --jobs check pythons downloads collect
 	$(UV) run --frozen pytest -n $(WORKERS) --dist worksteal
+
+# for people who change code: SQLite only, few examples of each property, types of the source
+quick: setup  ## unit and contract tests on SQLite, lint and types, in about a minute
+	@$(MAKE) --no-print-directory --jobs quickcheck quicktests
+
+quickcheck:
+	@$(UV) run --frozen ruff format --check --quiet .
+	@$(UV) run --frozen ruff check --quiet .
+	@$(UV) run --frozen lint-imports > /dev/null || $(UV) run --frozen lint-imports
+	@$(UV) run --frozen pyright src
+
+quicktests:
+	@LANGO_EXAMPLES=few $(UV) run --frozen pytest -q -n 2 --dist worksteal tests/unit tests/contract -k "not postgres"
 
 examples: setup  ## the property tests with other examples, and more of them, each time
 	LANGO_EXAMPLES=search $(UV) run --frozen pytest -q -n $(WORKERS) --dist worksteal -m hypothesis

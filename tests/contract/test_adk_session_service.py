@@ -13,7 +13,7 @@ from google.adk.events import Event, EventActions
 from google.adk.sessions import InMemorySessionService, Session
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig
 from google.genai import types
-from hypothesis import given, settings
+from hypothesis import given
 
 from lango.adk import SqlSessionService
 from lango.adk.services.request_context import TurnContext, current_turn
@@ -25,6 +25,7 @@ from lango.store.engine.database import Operation, Row
 from lango.store.sessions.sessions import find_session
 from lango.turns.text_blocks import TextBlocks
 from tests.support import strategies
+from tests.support.examples import examples
 from tests.unit.adk.test_event_rows import with_stored_role
 
 
@@ -256,7 +257,7 @@ async def test_s8_events_without_content_are_stored(service: SqlSessionService) 
 
 
 @given(strategies.events)
-@settings(max_examples=40)
+@examples(40)
 async def test_s9_any_event_comes_back_equal(service: SqlSessionService, event: Event) -> None:
     session = await service.create_session(**APP)
     await service.append_event(session, event)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any, Literal
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.errors import ProviderRejected
@@ -20,6 +20,7 @@ from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.sessions import list_sessions
 from lango.submissions import TurnRequest
 from tests.agents.parts import TIMEOUT_S, settings_for
+from tests.support.examples import examples
 
 Said = list[tuple[str, str]]
 Step = tuple[Literal["say", "hold", "fail", "again", "edit", "trim", "alter", "repeat", "both"], int, str]
@@ -125,7 +126,7 @@ async def _run(steps: list[Step]) -> None:
             )
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(STEPS, min_size=4, max_size=14))
 def test_a_model_reads_the_history_of_its_request(steps: list[Step]) -> None:
     asyncio.run(_run(steps))

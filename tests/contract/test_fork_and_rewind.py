@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.runners import Runner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.adk import SqlSessionService
@@ -32,6 +32,7 @@ from lango.store.turns.lease import lease_turn
 from lango.store.turns.turns import read_turn
 from lango.turns.liveness import Owner
 from tests.contract.test_store import Writer, user_message
+from tests.support.examples import examples
 
 NAME = SessionId("app", "alice", "s")
 
@@ -539,7 +540,7 @@ steps = st.lists(
 
 
 @given(steps)
-@settings(max_examples=40)
+@examples(40)
 async def test_forks_and_rewinds_in_any_order_read_like_copies(sqlite_url: str, steps: list[tuple[str, int]]) -> None:
     """Compared with a model that copies everything."""
     async with Store(sqlite_url) as store:

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.messages import Message
@@ -18,6 +18,7 @@ from lango.store.search.terms import parse_terms
 from lango.store.sessions.sessions import create_session
 from tests.contract.test_fork_and_rewind import following, rows
 from tests.contract.test_store import Writer
+from tests.support.examples import examples
 
 
 @pytest.fixture
@@ -264,7 +265,7 @@ entered = st.lists(st.sampled_from([*SYNTAX, "apple", "é", "漢字", "漢", " "
 
 
 @given(entered, st.text(max_size=30))
-@settings(max_examples=60)
+@examples(60)
 async def test_attack_20_any_query_has_a_result(
     store: Store, sessions: Sessions, entered: list[str], text: str
 ) -> None:

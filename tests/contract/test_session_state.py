@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.tools import ToolContext
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lango import Settings, open_runtime
@@ -17,6 +17,7 @@ from lango.sessions import SessionId
 from lango.store.sessions.state import StateEvent
 from lango.testing import ScriptedProvider
 from tests.agents.parts import Gate, collect, settings_for, text_of
+from tests.support.examples import examples
 
 
 def note(city: str, tool_context: ToolContext) -> str:
@@ -66,7 +67,7 @@ async def test_the_state_at_a_message_follows_from_what_events_changed(store_url
 _NAMES = st.sampled_from(["a", "b", "user:a", "app:a", "app:b"])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.dictionaries(_NAMES, st.integers() | st.none(), max_size=3), max_size=8))
 def test_each_change_leads_from_one_state_to_the_next(deltas: list[dict[str, Any]]) -> None:
     events = [StateEvent(seq, True, 0.0, "", delta) for seq, delta in enumerate(deltas)]

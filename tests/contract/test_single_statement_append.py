@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Struct
 
@@ -22,6 +22,7 @@ from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.append_statement import append_statement
 from lango.store.sessions.sessions import create_session, find_session
 from tests.agents.parts import TIMEOUT_S
+from tests.support.examples import examples
 
 NAME = SessionId("app", "alice", "s")
 TABLES = {
@@ -150,7 +151,7 @@ def opened(store_url: str) -> Iterator[tuple[asyncio.Runner, Store]]:
         runner.run(store.close())
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(script=steps, forked=st.booleans())
 @example(script=[Step(entry) for entry in LATE], forked=False)
 @example(script=[Step(entry) for entry in ASKED], forked=False)

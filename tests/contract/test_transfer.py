@@ -11,7 +11,7 @@ import pytest
 from google.adk.events import Event, EventActions
 from google.adk.sessions import Session
 from google.genai import types
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -45,6 +45,7 @@ from tests.contract.test_store import Writer as WriterOfAnyTokens
 from tests.contract.test_store import user_message as message_of_any_tokens
 from tests.frozen.make import events as frozen_events
 from tests.support import strategies
+from tests.support.examples import examples
 
 NAME = SessionId("app", "alice", "s")
 _MANY = 3_000
@@ -509,7 +510,7 @@ async def test_every_column_is_exported_or_left_out_on_purpose(sqlite_url: str) 
 
 @given(st.lists(strategies.events, max_size=4))
 @example([Event(author="a", timestamp=253_402_300_800.0)])  # the year 10000
-@settings(max_examples=25)
+@examples(25)
 async def test_any_events_survive_export_and_import(sqlite_url: str, events_: list[Event]) -> None:
     async with SqlSessionService(sqlite_url) as service:
         sessions = Sessions(service.store, "app")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from lango import open_runtime
@@ -26,6 +25,7 @@ from lango.tools import tool
 from lango.turns import liveness
 from tests.agents.memory_parts import Roles, noted, numbers_in, quoted, remembering, session_of, shown_to, spoken
 from tests.agents.parts import TIMEOUT_S, broken_for, rows
+from tests.support.examples import examples
 from tests.support.provider_rules import any_history
 from tests.support.store_workers import Worker
 from tests.support.turn_worker import until_idle
@@ -304,7 +304,7 @@ def _recalled(texts: Iterable[str], facts: list[str]) -> SessionMemory:
 
 
 @given(any_history(8), _notes, _notes, st.integers(60, 3_000))
-@hypothesis_settings(max_examples=150)
+@examples(150)
 def test_m8_with_any_memory_and_any_budget_every_provider_accepts_the_request(
     history: list[Any], notes: list[str], facts: list[str], budget: int
 ) -> None:

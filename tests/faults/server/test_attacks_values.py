@@ -9,10 +9,11 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.adk import SqlSessionService
+from tests.support.examples import examples
 from tests.support.servers.server_process import TIMEOUT_S, Server, lango, serving
 
 ODD = ["\ud800", "\udfff x", "a\0b", "\x1b[2J", "\u2028", "𝄞", "\ufeff", ""]
@@ -58,7 +59,7 @@ def read_everywhere(client: httpx.Client, server: Server, session: str) -> None:
             answer.json()
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(8)
 @given(state=st.dictionaries(TEXT, JSON, min_size=1, max_size=3), title=TEXT, text=TEXT)
 def test_what_http_accepts_every_way_out_can_say(server: Server, state: dict[str, Any], title: str, text: str) -> None:
     session = uuid.uuid4().hex
@@ -78,7 +79,7 @@ def test_what_http_accepts_every_way_out_can_say(server: Server, state: dict[str
         read_everywhere(client, server, session)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(6)
 @given(
     state=st.dictionaries(st.text("ab", min_size=1), nested(TEXT | NUMBERS | ONLY_IN_PYTHON), min_size=1, max_size=3)
 )

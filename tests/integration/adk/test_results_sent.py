@@ -11,7 +11,7 @@ import pytest
 from google.adk.agents import LlmAgent
 from google.adk.events import Event
 from google.genai import types
-from hypothesis import Phase, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lango import Settings, open_runtime
@@ -23,6 +23,7 @@ from lango.providers.protocol import Request
 from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
 from tests.agents.parts import settings_for
+from tests.support.examples import examples
 from tests.support.histories import OTHER, ROOT, histories
 from tests.support.sent_requests import Recorder, broken
 
@@ -114,7 +115,7 @@ def conversations(request: pytest.FixtureRequest, sqlite_url: str) -> Iterator[t
         loop.run(stack.aclose())
 
 
-@settings(max_examples=40, phases=(Phase.explicit, Phase.generate))
+@examples(40, shrink=False)
 @given(st.lists(_events, min_size=1, max_size=8))
 @example([(ROOT, "user", [("result", "gone", "x")])])
 @example(  # results of calls in two events: ADK showed them after both, and the first result was lost

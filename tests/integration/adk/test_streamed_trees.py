@@ -11,7 +11,7 @@ import pytest
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.models.llm_response import LlmResponse
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lango import Settings, open_runtime
@@ -24,6 +24,7 @@ from lango.providers.protocol import CallDelta, Delta, Finish
 from lango.providers.protocol import TextDelta as Piece
 from lango.sessions import StoredEvent
 from lango.testing import ScriptedProvider
+from tests.support.examples import examples
 
 Tree = Any
 """A kind of agent and its children, or the pieces of a model's texts and whether it calls a tool before the last."""
@@ -132,7 +133,7 @@ SPEAKER = {"pieces": ["I ", "am ", "a."], "pauses": 1, "tool": False, "callback"
 
 
 @pytest.mark.filterwarnings("ignore:.*is deprecated in favor of Workflow")
-@settings(max_examples=25)
+@examples(25)
 @given(TREES)
 @example(("sequential", [("parallel", [SPEAKER, SPEAKER]), SPEAKER]))
 def test_what_is_streamed_of_each_agent_is_what_is_stored(tree: Tree) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from google.adk.events import Event, EventActions
 from google.genai import types
-from hypothesis import given, settings
+from hypothesis import given
 from msgspec.structs import replace
 
 from lango.adk.events.events_to_rows import complete_event, event_to_entry
@@ -23,6 +23,7 @@ from lango.store.codec.rows import (
     row_to_state_event,
 )
 from tests.support import strategies
+from tests.support.examples import examples
 
 assert STATE_COLUMNS == "seq, event_id, created_at, state_delta, extra"
 
@@ -54,7 +55,7 @@ def with_stored_role(event: Event) -> Event:
 
 
 @given(strategies.events)
-@settings(max_examples=500)
+@examples(500)
 def test_s9_any_event_comes_back_equal(event: Event) -> None:
     again = reload(event)
     assert again == with_stored_role(event)

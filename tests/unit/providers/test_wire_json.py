@@ -5,10 +5,11 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.providers.wire_json import body_to_json_text, bounded_json_text
+from tests.support.examples import examples
 
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=300),
@@ -17,7 +18,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(_VALUES, st.integers(1_000, 20_000))
 def test_a_value_is_kept_whole_or_shortened_to_the_bound(value: Any, max_bytes: int) -> None:
     text = bounded_json_text(value, max_bytes)

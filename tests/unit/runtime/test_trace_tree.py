@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.events import Usage
@@ -14,6 +14,7 @@ from lango.sessions import StoredEvent
 from lango.store.turns.model_requests import RequestRecord
 from lango.store.turns.turn_usage import ToolUse, TurnUsage
 from tests.support.counted_work import check_growth, counted_calls
+from tests.support.examples import examples
 
 
 def _row(tools: list[ToolUse], calls: list[dict[str, Any]], status: Any = "done") -> TurnUsage:
@@ -182,7 +183,7 @@ def _turns(draw: st.DrawFn) -> tuple[TurnUsage, list[StoredEvent], list[RequestR
     return _row(tools, calls, draw(st.sampled_from(["done", "running", "failed"]))), events, requests
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(_turns())
 def test_every_row_is_in_the_tree_once(turn: tuple[TurnUsage, list[StoredEvent], list[RequestRecord]]) -> None:
     row, events, requests = turn
