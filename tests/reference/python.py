@@ -42,7 +42,7 @@ def page() -> str:
 
 def _public(module: ModuleType) -> list[str]:
     if module is lango.runtime:
-        return ["import_session", "Sessions"]  # `lango` exports what else users need of it
+        return ["Sessions"]  # `lango` exports what else users need of it
     named: list[str] | None = getattr(module, "__all__", None)
     if named is not None:
         return sorted((name for name in named if not name.startswith("__")), key=str.lower)

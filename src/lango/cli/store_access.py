@@ -11,22 +11,22 @@ from lango.errors import SessionNotFound, UsageError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from lango.runtime.stored_data import StoredData
     from lango.sessions import SessionRecord
-    from lango.store import Store
 
 
 T = TypeVar("T")
 
 
-def run_on_store(config: str | None, url: str | None, work: "Callable[[Store], Awaitable[T]]") -> T:
+def run_on_store(config: str | None, url: str | None, work: "Callable[[StoredData], Awaitable[T]]") -> T:
     """Open the store of the options `--config` and `--store`, and run work on it."""
-    from lango.store import Store
+    from lango.runtime.stored_data import open_store
 
     chosen_url = store_url(config, url)
 
     async def opened() -> T:
-        async with Store(chosen_url) as store:
-            return await work(store)
+        async with open_store(chosen_url) as data:
+            return await work(data)
 
     before = signal.signal(signal.SIGINT, _raise_interrupt)
     try:
@@ -49,7 +49,7 @@ class SessionOptions:
     config: Config = None
     store: StoreUrl = None
 
-    def run(self, work: "Callable[[Store], Awaitable[T]]") -> T:
+    def run(self, work: "Callable[[StoredData], Awaitable[T]]") -> T:
         """Open the store, and run work on it."""
         return run_on_store(self.config, self.store, work)
 
@@ -66,25 +66,18 @@ class SessionOptions:
 
         return load_named_agent(settings)[0].app_name
 
-    async def owners(self, store: "Store") -> list[tuple[str, str]]:
+    async def owners(self, data: "StoredData") -> list[tuple[str, str]]:
         """Return the apps and users that have sessions."""
-        from lango.store.sessions.sessions import list_users
+        return [owner for owner in await data.owners() if self.include(*owner)]
 
-        return [owner for owner in await store.read(list_users) if self.include(*owner)]
-
-    async def sessions(self, store: "Store") -> "list[SessionRecord]":
-        """Return the sessions of an app, a user, or all."""
-        from lango.store.sessions.sessions import list_sessions
-
-        found = await store.read(list_sessions, self.app)
+    async def sessions(self, data: "StoredData", session_id: str | None = None) -> "list[SessionRecord]":
+        """Return the sessions of an app, a user, or all, or those with an id."""
+        found = await data.sessions(self.app, session_id)
         return [record for record in found if self.include(record.name.app_name, record.name.user_id)]
 
-    async def session(self, store: "Store", session_id: str) -> "SessionRecord":
+    async def session(self, data: "StoredData", session_id: str) -> "SessionRecord":
         """Return the only session with an id. Raise `SessionNotFound` or `UsageError`."""
-        from lango.store.sessions.sessions import list_sessions_by_id
-
-        same_id = await store.read(list_sessions_by_id, session_id)
-        found = [record for record in same_id if self.include(record.name.app_name, record.name.user_id)]
+        found = await self.sessions(data, session_id)
         if not found:
             raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` lists them")
         if len(found) > 1:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from lango.store.tool_calls.grants import Grant
+    from lango.runtime.values import Grant
 
 
 _ROWS_PER_LAYOUT = 1000

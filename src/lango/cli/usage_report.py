@@ -4,17 +4,9 @@ from typing import Any
 
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import format_time
-from lango.config import Settings
 from lango.events import Usage
-from lango.runtime.sessions.session_usage import SessionUsage, session_usage, window_rules_for
-from lango.sessions import SessionId
-from lango.store import Store
-from lango.store.turns.turn_usage import TurnUsage
-
-
-async def read_usage(store: Store, name: SessionId, settings: Settings, limit: int) -> SessionUsage:
-    """Read the usage of a session, with the limits of the settings for its next request."""
-    return await session_usage(store, name, window_rules_for(settings), limit=limit)
+from lango.runtime.sessions.session_usage import SessionUsage
+from lango.runtime.values import TurnUsage
 
 
 def print_usage(usage: SessionUsage, *, as_json: bool) -> None:

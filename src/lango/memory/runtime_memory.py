@@ -3,6 +3,8 @@
 import asyncio
 import time
 
+from lango.history import WindowRules
+from lango.memory.lost import LostText, read_lost
 from lango.memory.observer import Observer
 from lango.sessions import SessionId, SessionRecord
 from lango.store import Store
@@ -24,8 +26,13 @@ class Memory:
         self._tasks: dict[SessionId, asyncio.Task[None]] = {}
         self._observe_again: set[SessionId] = set()
 
-    async def show(self, session_id: str, *, user_id: str = "user") -> SessionMemory:
-        """Return the current observations of a session. Raises `SessionNotFound`."""
+    async def show(self, session_id: str, *, user_id: str = "user", every: bool = False) -> SessionMemory:
+        """Return the current observations of a session, or every one, including condensed and rewound ones.
+
+        Raise `SessionNotFound`.
+        """
+        if every:
+            return SessionMemory(tuple(await self.history(session_id, user_id=user_id)))
         return await self._store.read(read_memory, await self._session(session_id, user_id))
 
     async def history(self, session_id: str, *, user_id: str = "user") -> list[Batch]:
@@ -70,6 +77,13 @@ class Memory:
         if forgotten:
             await self._store.purge()
         return forgotten
+
+    async def lost(
+        self, session_id: str, text: str | None, rules: WindowRules, *, user_id: str = "user"
+    ) -> list[LostText]:
+        """Return what became of a text, or without one of every name, number and date, in the next request."""
+        name = SessionId(self._app_name, user_id, session_id)
+        return await self._store.read(read_lost, name, text, rules.budget_tokens, rules.notes_tokens)
 
     async def settle(self) -> None:
         """Wait until no session is being observed by this process."""

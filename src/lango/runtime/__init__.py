@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lango.runtime.opening import open_runtime
     from lango.runtime.runtime import Runtime
-    from lango.runtime.sessions.session_transfer import import_session
     from lango.runtime.sessions.sessions import Sessions
     from lango.store.tool_calls.inbox import ApprovalItem, CredentialItem, InputItem, ResultItem
     from lango.submissions import ModelOptions
@@ -20,7 +19,6 @@ __all__ = [
     "RunningTurn",
     "Runtime",
     "Sessions",
-    "import_session",
     "open_runtime",
 ]
 
@@ -33,7 +31,6 @@ _HOMES = {
     "RunningTurn": "lango.turns.running_turn",
     "Runtime": "lango.runtime.runtime",
     "Sessions": "lango.runtime.sessions.sessions",
-    "import_session": "lango.runtime.sessions.session_transfer",
     "open_runtime": "lango.runtime.opening",
 }
 

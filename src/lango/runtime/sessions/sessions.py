@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lango.client_state import check_client_state
@@ -21,11 +22,13 @@ from lango.store.engine.database import Operation
 from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind as rewinds
 from lango.store.lifecycle.integrity import Problem, check_session
+from lango.store.search.index import IndexProgress
 from lango.store.search.query import Hit
 from lango.store.sessions import titles
 from lango.store.sessions.sessions import create_session, find_session, get_session, list_session_page
 from lango.store.sessions.window import read_message_page
 from lango.store.turns.queue import read_session_with_open_turns
+from lango.store.turns.turns import read_resumptions
 from lango.turns.lease_holder import interrupt_dead_turns
 from lango.turns.liveness import LivenessMonitor
 
@@ -144,9 +147,19 @@ class Sessions:
         """Check the stored data of a session, and return the problems; see `lango.store.lifecycle.integrity`."""
         return await self._store.read(check_session, self._session_id(session_id, user_id))
 
-    async def search(self, words: str, *, user_id: str = "user", limit: int = 20) -> Sequence[Hit]:
-        """Find messages and titles with all words, the best matches first; the last word may be incomplete."""
-        return await self._store.search(self._app_name, user_id, words, limit=limit)
+    async def search(
+        self, words: str, *, user_id: str = "user", limit: int = 20, indexing: IndexProgress | None = None
+    ) -> Sequence[Hit]:
+        """Find messages and titles with all words, the best matches first; the last word may be incomplete.
+
+        `indexing` is called with the number of new messages that are indexed so far, and of all new ones.
+        """
+        return await self._store.search(self._app_name, user_id, words, limit=limit, indexing=indexing)
+
+    async def resumptions(self, session_id: str, *, user_id: str = "user") -> Mapping[int, Sequence[Mapping[str, Any]]]:
+        """Read when and why turns were resumed, by the message that started each."""
+        session = await self._store.read(get_session, self._session_id(session_id, user_id))
+        return await self._store.read(read_resumptions, session.key)
 
     async def export_lines(
         self, session_id: str, *, user_id: str = "user", with_app_state: bool = True
@@ -170,6 +183,22 @@ class Sessions:
         async with aclosing(session_document(self._store, session, document_format)) as parts:
             async for part in parts:
                 yield part
+
+    async def eval_set(self, session_id: str, *, user_id: str = "user") -> dict[str, Any]:
+        """Return a session as an eval set of ADK with one case. Raise `UsageError` if it has no message yet."""
+        from lango.adk.evaluation.session_case import session_eval_set  # importing ADK takes seconds
+
+        return await session_eval_set(self._store, self._session_id(session_id, user_id))
+
+    async def save_case(self, session_id: str, path: Path, case_id: str, *, user_id: str = "user") -> int:
+        """Add a session as a test case to a file in ADK's eval-set format; return how many cases the file has.
+
+        Raise `UsageError` if the session has no message yet, or the file has a case of that id.
+        """
+        from lango.adk.evaluation.eval_set import add_case
+        from lango.adk.evaluation.session_case import session_case
+
+        return add_case(path, await session_case(self._store, self._session_id(session_id, user_id), case_id))
 
     async def import_lines(
         self, lines: "Lines | AsyncIterable[str | bytes]", *, user_id: str = "user", session_id: str | None = None

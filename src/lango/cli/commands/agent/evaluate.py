@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lango.adk.evaluation.eval_set import Case
     from lango.config import Settings
     from lango.evaluation.case_runner import CaseResult
-    from lango.store import Store
+    from lango.runtime.stored_data import StoredData
 
 
 class _FilesOrCommand(TyperGroup):
@@ -179,12 +179,11 @@ def save(
 ) -> None:
     """Save a session as a test case: its messages, tool calls, answers and first state."""
 
-    async def write(opened: "Store") -> int:
-        from lango.adk.evaluation.eval_set import add_case
-        from lango.adk.evaluation.session_case import session_case
-
-        record = await chosen.session(opened, session_id)
-        return add_case(to, await session_case(opened, record.name, case_id or session_id))
+    async def write(data: "StoredData") -> int:
+        name = (await chosen.session(data, session_id)).name
+        return await data.app(name.app_name).sessions.save_case(
+            session_id, to, case_id or session_id, user_id=name.user_id
+        )
 
     try:
         count = chosen.run(write)

@@ -17,9 +17,10 @@ from lango.cli.terminal_text import format_time, printable
 from lango.errors import ArtifactNotFound, UsageError
 
 if TYPE_CHECKING:
+    from lango.config import Settings
     from lango.runtime.artifacts import Artifacts
-    from lango.store import Store
-    from lango.store.artifacts.artifacts import Artifact
+    from lango.runtime.stored_data import StoredData
+    from lango.runtime.values import Artifact
 
 app = typer.Typer(help="Files that agents and users save: list, get, put, delete.", no_args_is_help=True)
 
@@ -51,8 +52,8 @@ def list_artifacts(
 ) -> None:
     """List the artifacts of a session and of its user; without a session, of a user."""
 
-    async def read(opened: "Store") -> "list[Artifact]":
-        artifacts, user_id = await _open(opened, session_id, chosen)
+    async def read(data: "StoredData") -> "list[Artifact]":
+        artifacts, user_id = await _open(data, session_id, chosen)
         if name is not None:
             return [*await artifacts.versions(session_id, name, user_id=user_id)]
         return [*await artifacts.list(session_id, user_id=user_id)]
@@ -79,8 +80,8 @@ def get_artifact(
     """Write an artifact to a file, or to standard output."""
     session_id, wanted = _split(where, "NAME")
 
-    async def read(opened: "Store") -> None:
-        artifacts, user_id = await _open(opened, session_id, chosen)
+    async def read(data: "StoredData") -> None:
+        artifacts, user_id = await _open(data, session_id, chosen)
         artifact = await artifacts.resolve(session_id, wanted, version, user_id=user_id)
         await _write(artifacts.chunks(artifact), artifact.size, output)
 
@@ -103,17 +104,17 @@ def put_artifact(
     if name is None and source == "-":
         raise UsageError("name the artifact with --name: the input has no name")
     shown = name if name is not None else Path(source).name
-    limit = load_settings(chosen.config).store.max_artifact_bytes
-    data = _read(source, limit)
+    settings = load_settings(chosen.config)
+    content = _read(source, settings.store.max_artifact_bytes)
     kind = mime_type or mimetypes.guess_type(shown)[0] or "application/octet-stream"
     _check_type(kind)
 
-    async def save(opened: "Store") -> int:
-        artifacts, user_id = await _open(opened, session_id, chosen, limit)
-        return await artifacts.save(session_id, shown, data, mime_type=kind, user_id=user_id)
+    async def save(data: "StoredData") -> int:
+        artifacts, user_id = await _open(data, session_id, chosen, settings)
+        return await artifacts.save(session_id, shown, content, mime_type=kind, user_id=user_id)
 
     version = chosen.run(save)
-    print(f"saved {len(data)} bytes as version {version} of {printable(shown)}")
+    print(f"saved {len(content)} bytes as version {version} of {printable(shown)}")
 
 
 @app.command("delete")
@@ -122,8 +123,8 @@ def delete_artifact(chosen: ArtifactOptions, where: ArtifactPlace) -> None:
     """Delete every version of an artifact."""
     session_id, wanted = _split(where, "NAME")
 
-    async def delete(opened: "Store") -> bool:
-        artifacts, user_id = await _open(opened, session_id, chosen)
+    async def delete(data: "StoredData") -> bool:
+        artifacts, user_id = await _open(data, session_id, chosen)
         return await artifacts.delete(session_id, wanted, user_id=user_id)
 
     if not chosen.run(delete):
@@ -139,15 +140,13 @@ def _split(where: list[str], last: str) -> tuple[str | None, str]:
 
 
 async def _open(
-    store: "Store", session_id: str | None, chosen: ArtifactOptions, limit: int = 0
+    data: "StoredData", session_id: str | None, chosen: ArtifactOptions, settings: "Settings | None" = None
 ) -> "tuple[Artifacts, str]":
     """Return the artifacts of the app of a session, and the user; without a session, of the configured app."""
-    from lango.runtime.artifacts import Artifacts
-
     if session_id is None:
-        return Artifacts(store, chosen.app_name(), limit or None), chosen.user or "user"
-    found = (await chosen.session(store, session_id)).name
-    return Artifacts(store, found.app_name, limit or None), found.user_id
+        return data.app(chosen.app_name(), settings).artifacts, chosen.user or "user"
+    found = (await chosen.session(data, session_id)).name
+    return data.app(found.app_name, settings).artifacts, found.user_id
 
 
 def _read(source: str, limit: int) -> bytes:

@@ -12,7 +12,8 @@ from lango.cli.terminal_text import format_time
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
-    from lango.store.credentials.credentials import Credential, Owned
+    from lango.runtime.stored_data import StoredData
+    from lango.runtime.values import Owned
 
 app = typer.Typer(help="Credentials that users gave to tools: list, delete, encrypt.", no_args_is_help=True)
 
@@ -21,9 +22,7 @@ app = typer.Typer(help="Credentials that users gave to tools: list, delete, encr
 @with_shared_options
 def list_credentials(chosen: SessionOptions, as_json: Json = False) -> None:
     """List credentials, without their secrets."""
-    from lango.store.credentials import credentials
-
-    found = chosen.run(lambda opened: opened.read(credentials.list_all))
+    found = chosen.run(lambda data: data.credentials())
     shown = [one for one in found if chosen.include(one.app_name, one.user_id)]
     if as_json:
         for one in shown:
@@ -40,18 +39,15 @@ def delete(
     every: Annotated[bool, typer.Option("--all", help="Delete every credential of the user in --user.")] = False,
 ) -> None:
     """Delete a credential, or every one of a user: the next use of a tool asks the user again."""
-    from lango.store import Store
-    from lango.store.credentials import credentials
-
     if bool(key) == every:
         raise UsageError("name a credential, or use --all, and not both")
     if every and chosen.user is None:
         raise UsageError("--all deletes every credential of one user: select the user with --user")
 
-    async def delete_found(opened: Store) -> int:
+    async def delete_found(data: "StoredData") -> int:
         found = [
             one
-            for one in await opened.read(credentials.list_all)
+            for one in await data.credentials()
             if (every or one.credential.key == key) and chosen.include(one.app_name, one.user_id)
         ]
         if not found and not every:
@@ -59,8 +55,7 @@ def delete(
         if len(found) > 1 and not every:
             raise UsageError(f"{len(found)} users have a credential {key!r}: select one with --app and --user")
         for one in found:
-            await opened.write(credentials.delete_credential, one.app_name, one.user_id, one.credential.key)
-        await opened.purge()
+            await data.app(one.app_name).credentials.delete(one.credential.key, user_id=one.user_id)
         return len(found)
 
     count = chosen.run(delete_found)
@@ -70,25 +65,20 @@ def delete(
 @app.command("key")
 def make_key() -> None:
     """Print a new key for LANGO_CREDENTIAL_KEY."""
-    from lango.store.credentials.secret_box import new_key
+    from lango.runtime.stored_data import new_credential_key
 
-    print(new_key())
+    print(new_credential_key())
 
 
 @app.command()
 def rotate(config: Config = None, store: StoreUrl = None) -> None:
     """Encrypt every credential again, with the first key of LANGO_CREDENTIAL_KEY."""
-    from lango.store.credentials import credentials
-    from lango.store.credentials.secret_box import SecretBox
-
-    box = SecretBox.from_environment()
-    box.check()
-    count = run_on_store(config, store, lambda opened: opened.write_long(credentials.replace_secrets, box.rotate))
+    count = run_on_store(config, store, lambda data: data.encrypt_again())
     print(f"encrypted {count} credential{'' if count == 1 else 's'} with the first key")
 
 
 def _as_json(one: "Owned") -> dict[str, Any]:
-    credential: Credential = one.credential
+    credential = one.credential
     return {
         "key": credential.key,
         "app": one.app_name,

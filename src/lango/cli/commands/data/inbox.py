@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lango.config import Settings
     from lango.grants import NewGrant
     from lango.runtime.runtime import Runtime
-    from lango.store import Store
+    from lango.runtime.stored_data import StoredData
     from lango.store.tool_calls.inbox import InboxItem
     from lango.turns.running_turn import RunningTurn
 
@@ -46,12 +46,10 @@ def list_items(
     if context.invoked_subcommand is not None:
         return
 
-    async def read(opened: "Store") -> "list[InboxItem]":
-        from lango.runtime.requests.inbox import Inbox
-
+    async def read(data: "StoredData") -> "list[InboxItem]":
         found: list[InboxItem] = []
-        for name, _ in await SessionOptions(app_name, user).owners(opened):
-            inbox = Inbox(opened, name)
+        for name, _ in await SessionOptions(app_name, user).owners(data):
+            inbox = data.app(name).inbox
             page = await inbox.items(user_id=user, limit=_PAGE)
             while page:
                 found += page

@@ -1,7 +1,6 @@
 """Run `lango memory`: show, correct, pin and delete observations and facts, and find out what was lost."""
 
 import json
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +13,8 @@ from lango.errors import UsageError
 
 if TYPE_CHECKING:
     from lango.memory.lost import LostText
-    from lango.store import Store
-    from lango.store.memory.user_facts import Fact
+    from lango.runtime.stored_data import StoredData
+    from lango.runtime.values import Fact
 
 app = typer.Typer(help="Memory: show, correct, pin and forget notes and facts.", no_args_is_help=True)
 
@@ -42,14 +41,9 @@ def show(
 ) -> None:
     """Show the observations of a session, each with its messages."""
 
-    async def read(opened: "Store") -> list[dict[str, Any]]:
-        from lango.store.memory.observations import SessionMemory, read_all_batches, read_memory
-
-        session = await chosen.session(opened, session_id)
-        recalled = await opened.read(read_memory, session)
-        if every:
-            recalled = SessionMemory(tuple(await opened.read(read_all_batches, session)))
-        return recalled.as_json()
+    async def read(data: "StoredData") -> list[dict[str, Any]]:
+        name = (await chosen.session(data, session_id)).name
+        return (await data.app(name.app_name).memory.show(name.id, user_id=name.user_id, every=every)).as_json()
 
     notes = chosen.run(read)
     if as_json:
@@ -63,12 +57,8 @@ def show(
 @with_shared_options
 def facts(chosen: FactOptions, every: IncludeInactive = False, as_json: Json = False) -> None:
     """Show the facts about a user across sessions."""
-    from lango.store.memory.user_facts import read_facts
-
-    async def read(opened: "Store") -> "list[Fact]":
-        return await opened.read(read_facts, chosen.app_name(), chosen.user, replaced=every)
-
-    found = chosen.run(read)
+    app_name = chosen.app_name()
+    found = chosen.run(lambda data: data.app(app_name).memory.facts(user_id=chosen.user, replaced=every))
     if as_json:
         for fact in found:
             print(json.dumps(_fact_json(fact)))
@@ -86,17 +76,11 @@ def facts(chosen: FactOptions, every: IncludeInactive = False, as_json: Json = F
 def forget(chosen: FactOptions, item_id: ItemId, session: SessionOption = None) -> None:
     """Delete a fact and those that it replaced, or a note with `--session`."""
 
-    async def write(opened: "Store") -> object:
-        from lango.store.memory.note_edits import delete_note
-        from lango.store.memory.user_facts import delete_fact
-
-        if session is not None:
-            done = await opened.write(delete_note, await chosen.session(opened, session), item_id)
-        else:
-            done = await opened.write(delete_fact, chosen.app_name(), chosen.user, _fact_id(item_id))
-        if done:
-            await opened.purge()
-        return done
+    async def write(data: "StoredData") -> bool:
+        if session is None:
+            return await data.app(chosen.app_name()).memory.forget(_fact_id(item_id), user_id=chosen.user)
+        name = (await chosen.session(data, session)).name
+        return await data.app(name.app_name).memory.forget_note(name.id, item_id, user_id=name.user_id)
 
     _require(chosen.run(write), item_id, session, chosen.user)
     print(f"forgot {item_id}")
@@ -139,14 +123,11 @@ def lost(
     as_json: Json = False,
 ) -> None:
     """Show for a text, message by message, whether the agent still reads it, or which step of memory dropped it."""
-    from lango.memory.lost import read_lost
-    from lango.runtime.sessions.session_usage import window_rules_for
+    settings = load_settings(chosen.config)
 
-    rules = window_rules_for(load_settings(chosen.config))
-
-    async def read(opened: "Store") -> "list[LostText]":
-        session = await chosen.session(opened, session_id)
-        return await opened.read(read_lost, session.name, text, rules.budget_tokens, rules.notes_tokens)
+    async def read(data: "StoredData") -> "list[LostText]":
+        name = (await chosen.session(data, session_id)).name
+        return await data.app(name.app_name, settings).lost_texts(name.id, text, user_id=name.user_id)
 
     found = chosen.run(read)
     for one in found:
@@ -166,16 +147,13 @@ def _edit(
     text: str | None = None,
     pinned: bool | None = None,
 ) -> None:
-    async def write(opened: "Store") -> object:
-        from lango.store.memory.note_edits import edit_note
-        from lango.store.memory.user_facts import edit_fact
-
-        if session is not None:
-            record = await chosen.session(opened, session)
-            return await opened.write(edit_note, record, item_id, text=text, pinned=pinned)
-        fact = _fact_id(item_id)
-        owner = chosen.app_name()
-        return await opened.write(edit_fact, owner, chosen.user, fact, time.time(), text=text, pinned=pinned)
+    async def write(data: "StoredData") -> object:
+        if session is None:
+            memory = data.app(chosen.app_name()).memory
+            return await memory.edit_fact(_fact_id(item_id), text=text, pinned=pinned, user_id=chosen.user)
+        name = (await chosen.session(data, session)).name
+        memory = data.app(name.app_name).memory
+        return await memory.edit_note(name.id, item_id, text=text, pinned=pinned, user_id=name.user_id)
 
     _require(chosen.run(write), item_id, session, chosen.user)
 

@@ -14,12 +14,14 @@ from lango.cli.terminal_text import describe_resumption, format_time, printable
 from lango.errors import SessionNotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from lango.messages import Message
     from lango.runtime.sessions.session_usage import SessionUsage
     from lango.runtime.sessions.sessions import Sessions
-    from lango.sessions import SessionId, SessionRecord
-    from lango.store import Store
-    from lango.store.lifecycle.integrity import Problem
+    from lango.runtime.stored_data import StoredData
+    from lango.runtime.values import Problem
+    from lango.sessions import SessionId, SessionRecord, StoredEvent
 
 
 app = typer.Typer(
@@ -32,14 +34,7 @@ app = typer.Typer(
 @with_shared_options
 def list_sessions(chosen: SessionOptions, as_json: Json = False) -> None:
     """List sessions, the newest last."""
-
-    async def read(opened: "Store") -> "list[SessionRecord]":
-        from lango.store.sessions.titles import with_all_first_words
-
-        found = await chosen.sessions(opened)
-        return await opened.read(with_all_first_words, found)
-
-    records = chosen.run(read)
+    records = chosen.run(chosen.sessions)
     if as_json:
         for record in records:
             print(json.dumps(session_json(record)))
@@ -52,19 +47,14 @@ def list_sessions(chosen: SessionOptions, as_json: Json = False) -> None:
 def show(chosen: SessionOptions, session_id: SessionIdArgument, as_json: Json = False) -> None:
     """Show the messages of a session, without those that were rewound."""
 
-    async def read(opened: "Store") -> "tuple[list[tuple[int, Message]], dict[int, list[dict[str, Any]]]]":
-        from lango.store.sessions.lineage import is_live, live_ranges
-        from lango.store.sessions.window import read_session_events
-        from lango.store.turns.turns import read_resumptions
-
-        record = await chosen.session(opened, session_id)
-        _, events = await opened.read(read_session_events, record.name) or (record, [])
-        live = list(live_ranges(record.last_seq, record.rewinds))
-        shown = [(stored.seq, stored.message) for stored in events if stored.message and is_live(stored.seq, live)]
-        return shown, await opened.read(read_resumptions, record.key)
+    async def read(data: "StoredData") -> "tuple[Sequence[StoredEvent], Mapping[int, Sequence[Mapping[str, Any]]]]":
+        sessions, record = await _sessions_api(data, session_id, chosen)
+        user = record.name.user_id
+        messages = await sessions.messages(session_id, user_id=user, limit=record.last_seq)
+        return messages, await sessions.resumptions(session_id, user_id=user)
 
     messages, resumptions = chosen.run(read)
-    for seq, message in messages:
+    for seq, message in ((stored.seq, stored.message) for stored in messages if stored.message):
         resumed = resumptions.get(seq, [])
         if as_json:
             print(json.dumps(_message_json(seq, message) | _resumptions_json(resumed)))
@@ -84,11 +74,12 @@ def usage(
     as_json: Json = False,
 ) -> None:
     """Show tokens, cost and time of the turns of a session, and the size of its next request."""
-    from lango.cli.usage_report import print_usage, read_usage
+    from lango.cli.usage_report import print_usage
 
-    async def read(opened: "Store") -> "SessionUsage":
-        record = await chosen.session(opened, session_id)
-        return await read_usage(opened, record.name, load_settings(chosen.config), limit)
+    async def read(data: "StoredData") -> "SessionUsage":
+        name = (await chosen.session(data, session_id)).name
+        sessions = data.app(name.app_name, load_settings(chosen.config)).sessions
+        return await sessions.usage(session_id, user_id=name.user_id, limit=limit)
 
     print_usage(chosen.run(read), as_json=as_json)
 
@@ -98,9 +89,9 @@ def usage(
 def delete(chosen: SessionOptions, session_id: SessionIdArgument) -> None:
     """Delete a session and all its data."""
 
-    async def remove(opened: "Store") -> None:
-        record = await chosen.session(opened, session_id)
-        await opened.delete_session(record.name)
+    async def remove(data: "StoredData") -> None:
+        sessions, record = await _sessions_api(data, session_id, chosen)
+        await sessions.delete(session_id, user_id=record.name.user_id)
 
     chosen.run(remove)
     print(f"deleted {session_id}")
@@ -116,8 +107,8 @@ def rename(
 ) -> None:
     """Set the title of a session."""
 
-    async def name(opened: "Store") -> "SessionRecord":
-        sessions, record = await _sessions_api(opened, session_id, chosen)
+    async def name(data: "StoredData") -> "SessionRecord":
+        sessions, record = await _sessions_api(data, session_id, chosen)
         return await sessions.rename(session_id, title, user_id=record.name.user_id)
 
     _print_session(chosen.run(name), as_json, "{id} has the title {title!r}")
@@ -135,8 +126,8 @@ def fork(
 ) -> None:
     """Copy a session up to a message into a new session, and print its id."""
 
-    async def make(opened: "Store") -> "SessionRecord":
-        sessions, record = await _sessions_api(opened, session_id, chosen)
+    async def make(data: "StoredData") -> "SessionRecord":
+        sessions, record = await _sessions_api(data, session_id, chosen)
         return await sessions.fork(session_id, at=at, new_id=new_id, title=title, user_id=record.name.user_id)
 
     _print_session(chosen.run(make), as_json, "{id}")
@@ -152,8 +143,8 @@ def rewind(
 ) -> None:
     """Remove the turn of a message and all later ones from the history. Nothing is deleted."""
 
-    async def rewind_session(opened: "Store") -> "SessionRecord":
-        sessions, record = await _sessions_api(opened, session_id, chosen)
+    async def rewind_session(data: "StoredData") -> "SessionRecord":
+        sessions, record = await _sessions_api(data, session_id, chosen)
         return await sessions.rewind(session_id, before=before, user_id=record.name.user_id)
 
     _print_session(
@@ -174,12 +165,13 @@ def search(
 ) -> None:
     """Find messages and titles by words; the last word may be incomplete."""
 
-    async def find(opened: "Store") -> list[dict[str, Any]]:
+    async def find(data: "StoredData") -> list[dict[str, Any]]:
         hits: list[dict[str, Any]] = []
-        for app_name, user_id in await chosen.owners(opened):
+        for app_name, user_id in await chosen.owners(data):
             # only the first search after many new messages takes long
             with progress_bar("indexing", "messages") as advance:
-                found = await opened.search(app_name, user_id, " ".join(words), limit=limit, indexing=advance)
+                sessions = data.app(app_name).sessions
+                found = await sessions.search(" ".join(words), user_id=user_id, limit=limit, indexing=advance)
             hits += [{"app": app_name, "user": user_id, **asdict(hit)} for hit in found]
         return hits[:limit]
 
@@ -198,11 +190,11 @@ def _print_session(record: "SessionRecord", as_json: bool, sentence: str, before
     print(json.dumps(fields) if as_json else printable(sentence.format(**fields, before=before)))
 
 
-async def _sessions_api(store: "Store", session_id: str, chosen: SessionOptions) -> "tuple[Sessions, SessionRecord]":
-    from lango.runtime.sessions.sessions import Sessions
-
-    record = await chosen.session(store, session_id)
-    return Sessions(store, record.name.app_name), record
+async def _sessions_api(
+    data: "StoredData", session_id: str, chosen: SessionOptions
+) -> "tuple[Sessions, SessionRecord]":
+    record = await chosen.session(data, session_id)
+    return data.app(record.name.app_name).sessions, record
 
 
 def session_json(record: "SessionRecord") -> dict[str, Any]:
@@ -224,7 +216,7 @@ def _message_json(seq: int, message: "Message") -> dict[str, Any]:
     return fields | ({"tool_calls": calls} if calls else {})
 
 
-def _resumptions_json(resumptions: list[dict[str, Any]]) -> dict[str, Any]:
+def _resumptions_json(resumptions: "Sequence[Mapping[str, Any]]") -> dict[str, Any]:
     """Say when and why the turn that a message started was resumed."""
     if not resumptions:
         return {}
@@ -243,22 +235,21 @@ def check(
     Changes nothing. Exits with 1 if there are problems.
     """
 
-    async def find_problems(opened: "Store") -> "tuple[int, list[tuple[SessionId | None, Problem]]]":
-        from lango.store.lifecycle import integrity
-
+    async def find_problems(data: "StoredData") -> "tuple[int, list[tuple[SessionId | None, Problem]]]":
         wanted = [
             name
-            for name in await opened.read(integrity.list_session_names)
+            for name in await data.session_names()
             if session_id in (None, name.id) and chosen.include(name.app_name, name.user_id)
         ]
         if session_id is not None and not wanted:
             raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` lists them")
         found: list[tuple[SessionId | None, Problem]] = []
         if session_id is None:
-            found += [(None, problem) for problem in await opened.read(integrity.check_database, opened.dialect)]
+            found += [(None, problem) for problem in await data.check()]
         with progress_bar("checking", "sessions") as advance:
             for done, name in enumerate(wanted, 1):
-                found += [(name, problem) for problem in await opened.read(integrity.check_session, name)]
+                sessions = data.app(name.app_name).sessions
+                found += [(name, problem) for problem in await sessions.check(name.id, user_id=name.user_id)]
                 advance(done, len(wanted))
         return len(wanted), found
 

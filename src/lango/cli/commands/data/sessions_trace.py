@@ -13,10 +13,10 @@ from lango.cli.tables import print_table
 from lango.cli.terminal_text import describe_resumption, format_time, one_line, printable
 
 if TYPE_CHECKING:
+    from lango.runtime.stored_data import StoredData
     from lango.runtime.trace.session_trace import SessionTrace
     from lango.runtime.trace.steps import Step, TurnTrace
-    from lango.store import Store
-    from lango.store.turns.model_requests import RequestBodies
+    from lango.runtime.values import RequestBodies
 
 _BAR_WIDTH = 20
 
@@ -34,14 +34,12 @@ def trace(
 ) -> None:
     """Show what happened in the turns of a session: agents, model calls and tools, with times, tokens and cost."""
     if request is not None:
-        _print_request(chosen.run(lambda opened: _read_request(opened, session_id, request, chosen)))
+        _print_request(chosen.run(lambda data: _read_request(data, session_id, request, chosen)))
         return
 
-    async def read(opened: "Store") -> "SessionTrace":
-        from lango.runtime.trace.session_trace import session_trace
-
-        record = await chosen.session(opened, session_id)
-        return await session_trace(opened, record.name, turn=turn, limit=limit)
+    async def read(data: "StoredData") -> "SessionTrace":
+        name = (await chosen.session(data, session_id)).name
+        return await data.app(name.app_name).trace(name.id, user_id=name.user_id, turn=turn, limit=limit)
 
     found = chosen.run(read)
     if as_json:
@@ -58,11 +56,11 @@ def trace(
         print_turn(one)
 
 
-async def _read_request(store: "Store", session_id: str, request_id: str, chosen: SessionOptions) -> "RequestBodies":
-    from lango.runtime.trace.session_trace import traced_request
-
-    record = await chosen.session(store, session_id)
-    return await traced_request(store, record.name, request_id)
+async def _read_request(
+    data: "StoredData", session_id: str, request_id: str, chosen: SessionOptions
+) -> "RequestBodies":
+    name = (await chosen.session(data, session_id)).name
+    return await data.app(name.app_name).traced_request(name.id, request_id, user_id=name.user_id)
 
 
 def _print_request(found: "RequestBodies") -> None:

@@ -20,8 +20,8 @@ from lango.cli.terminal_text import printable
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
+    from lango.runtime.stored_data import StoredData
     from lango.sessions import SessionRecord
-    from lango.store import Store
 
 
 class ExportFormat(StrEnum):
@@ -52,18 +52,15 @@ def export(
     if every and format is not ExportFormat.JSONL:
         raise UsageError(f"--format {format.value} writes one conversation: name a session instead of --all")
 
-    async def write(opened: "Store") -> int:
-        if session_id is None:
-            records = await chosen.sessions(opened)
-        else:
-            records = [await chosen.session(opened, session_id)]
+    async def write(data: "StoredData") -> int:
+        records = await chosen.sessions(data) if session_id is None else [await chosen.session(data, session_id)]
         if output is None and sys.stdout.isatty():  # the lines themselves show the progress
-            return await _export(opened, records, format, _TerminalFile(), lambda done, total: None)
+            return await _export(data, records, format, _TerminalFile(), lambda done, total: None)
         with progress_bar("exporting", "messages") as advance:
             if output is None:
-                return await _export(opened, records, format, sys.stdout.buffer, advance)
+                return await _export(data, records, format, sys.stdout.buffer, advance)
             with output.open("wb") as file:
-                return await _export(opened, records, format, file, advance)
+                return await _export(data, records, format, file, advance)
 
     try:
         count = chosen.run(write)
@@ -84,17 +81,15 @@ class _TerminalFile:
 
 
 async def _export(
-    store: "Store",
+    data: "StoredData",
     records: "list[SessionRecord]",
     format: ExportFormat,
     file: "IO[bytes] | _TerminalFile",
     advance: Progress,
 ) -> int:
-    from lango.runtime.sessions.sessions import Sessions
-
     done, total = 0, sum(record.last_seq for record in records)
     for record in records:
-        name, sessions = record.name, Sessions(store, record.name.app_name)
+        name, sessions = record.name, data.app(record.name.app_name).sessions
         if format is not ExportFormat.JSONL:
             async for part in sessions.export_document(name.id, format.value, user_id=name.user_id):
                 file.write(part.encode("utf-8", "replace"))
@@ -118,11 +113,9 @@ def import_(
 ) -> None:
     """Import the sessions of an exported file, each completely or not at all."""
 
-    async def read(opened: "Store", parts: _ExportFile) -> None:
-        from lango.runtime.sessions.session_transfer import import_session
-
+    async def read(data: "StoredData", parts: _ExportFile) -> None:
         while parts.has_more:
-            made = await import_session(opened, parts.next_export(), app, user, new_id, parts.report_imported_share)
+            made = await data.import_session(parts.next_export(), app, user, new_id, parts.report_imported_share)
             _print_imported(made, as_json)
 
     try:

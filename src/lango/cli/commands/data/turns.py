@@ -14,8 +14,8 @@ from lango.cli.terminal_text import format_age, printable
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
-    from lango.runtime.unfinished_turns import ListedTurn
-    from lango.store import Store
+    from lango.runtime.stored_data import StoredData
+    from lango.runtime.values import ListedTurn
 
 app = typer.Typer(help="Turns that have not ended, of all apps: list, follow, cancel.", no_args_is_help=True)
 
@@ -30,14 +30,9 @@ def list_turns(chosen: SessionOptions, path: AgentPathOption = None, as_json: Js
     A turn is stranded if no process runs it and its app is neither the configured one nor at --path: rename the agent
     back, or cancel the turn.
     """
-
-    async def read(opened: "Store") -> "list[ListedTurn]":
-        from lango.runtime import unfinished_turns
-
-        found = await unfinished_turns.list_turns(opened, configured_apps(load_settings(chosen.config), path))
-        return [one for one in found if chosen.include(one.turn.session.app_name, one.turn.session.user_id)]
-
-    turns, now = chosen.run(read), time.time()
+    apps = configured_apps(load_settings(chosen.config), path)
+    found, now = chosen.run(lambda data: data.turns.list(apps)), time.time()
+    turns = [one for one in found if chosen.include(one.turn.session.app_name, one.turn.session.user_id)]
     if as_json:
         for one in turns:
             print(json.dumps(_turn_json(one)))
@@ -76,18 +71,10 @@ def _turn_json(one: "ListedTurn") -> dict[str, object]:
 def follow(chosen: SessionOptions, session_id: SessionIdArgument, turn: TurnNumber = None) -> None:
     """Print what a turn does until it ends, whichever process runs it; without --turn, the newest of the session."""
 
-    async def read(opened: "Store") -> None:
+    async def read(data: "StoredData") -> None:
         from lango.events import TextDelta, ToolStart, TurnDone, TurnError
-        from lango.runtime.execution.repeated_turns import follow_event_log
-        from lango.store import Turn
-        from lango.store.turns.queue import find_current_turn
-        from lango.store.turns.turns import read_turn
 
-        record = await chosen.session(opened, session_id)
-        number = await opened.read(find_current_turn, record) if turn is None else turn
-        if number is None or await opened.read(read_turn, record.key, number) is None:
-            raise UsageError(f"session {session_id!r} has no such turn; `lango turns list` lists them")
-        async for event in follow_event_log(opened, Turn(record.key, number)):
+        async for event in data.turns.follow(await chosen.session(data, session_id), turn):
             match event:
                 case TextDelta():
                     print(printable(event.text), end="", flush=True)
@@ -108,10 +95,8 @@ def follow(chosen: SessionOptions, session_id: SessionIdArgument, turn: TurnNumb
 def cancel(chosen: SessionOptions, session_id: SessionIdArgument, turn: TurnNumber = None) -> None:
     """Stop the open turns of a session, or one of them; stored messages stay. A paused turn waits no longer."""
 
-    async def stop(opened: "Store") -> int:
-        from lango.runtime.unfinished_turns import cancel_turns
-
-        return await cancel_turns(opened, await chosen.session(opened, session_id), turn)
+    async def stop(data: "StoredData") -> int:
+        return await data.turns.cancel(await chosen.session(data, session_id), turn)
 
     count = chosen.run(stop)
     if not count:

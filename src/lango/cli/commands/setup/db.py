@@ -1,14 +1,9 @@
 """Run `lango db`: upgrade the schema."""
 
-from typing import TYPE_CHECKING
-
 import typer
 
 from lango.cli.options import Config, StoreUrl
 from lango.cli.store_access import run_on_store
-
-if TYPE_CHECKING:
-    from lango.store import Store
 
 app = typer.Typer(help="The database: upgrade its schema.", no_args_is_help=True)
 
@@ -16,8 +11,4 @@ app = typer.Typer(help="The database: upgrade its schema.", no_args_is_help=True
 @app.command()
 def upgrade(config: Config = None, store: StoreUrl = None) -> None:
     """Upgrade the schema of the store, and print its version. Other commands do so, too."""
-
-    async def work(opened: "Store") -> int:
-        return await opened.schema_version()
-
-    print(f"schema {run_on_store(config, store, work)}")
+    print(f"schema {run_on_store(config, store, lambda data: data.schema_version())}")

@@ -90,15 +90,12 @@ def _finding_of(what: str, check: Callable[[], str]) -> Finding:
 
 
 async def _check_store(settings: "Settings") -> str:
-    from lango.store import Store
-    from lango.store.engine.urls import store_files
-    from lango.store.lifecycle.integrity import check_database
-    from lango.store.sessions.sessions import list_sessions
+    from lango.runtime.stored_data import open_store
 
-    async with Store(settings.store.url) as store:
-        count = len(await store.read(list_sessions))
-        summary = f"schema {await store.schema_version()}, {count} session{'' if count == 1 else 's'}"
-        problems = await store.read(check_database, store.dialect) if store_files(settings.store.url) else []
+    async with open_store(settings.store.url) as data:
+        count = len(await data.session_names())
+        summary = f"schema {await data.schema_version()}, {count} session{'' if count == 1 else 's'}"
+        problems = await data.check() if data.is_sqlite else ()
     if problems:
         found = "; ".join(map(str, problems[:_MAX_PROBLEMS]))
         raise StoreDamaged(f"{summary}, but it is damaged: {found}. Restore it from a backup")
@@ -108,12 +105,12 @@ async def _check_store(settings: "Settings") -> str:
 def _turn_findings(settings: "Settings", path: str | None) -> Iterator[Finding]:
     """Report open turns of apps that are not configured: no process goes on with them."""
     from lango.cli.agent_choice import configured_apps
-    from lango.runtime.unfinished_turns import ListedTurn, list_turns
-    from lango.store import Store
+    from lango.runtime.stored_data import open_store
+    from lango.runtime.values import ListedTurn
 
     async def read() -> list[ListedTurn]:
-        async with Store(settings.store.url) as store:
-            return await list_turns(store, configured_apps(settings, path))
+        async with open_store(settings.store.url) as data:
+            return await data.turns.list(configured_apps(settings, path))
 
     try:
         turns = run_async(read())

@@ -1,7 +1,6 @@
 """Run `lango keys`: add, list and revoke API keys."""
 
 import json
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ from lango.cli.terminal_text import format_time
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
-    from lango.store.api_keys import ApiKey
+    from lango.runtime.values import ApiKey
 
 app = typer.Typer(help="API keys of the server: add, list, revoke.", no_args_is_help=True)
 
@@ -31,20 +30,14 @@ def add(
     store: StoreUrl = None,
 ) -> None:
     """Create a key and print it: it is shown once, and stored only as a hash."""
-    from lango.store.api_keys import add_key, new_secret
-
-    secret = new_secret()
     limits = {"requests_per_minute": requests_per_minute, "tokens_per_day": tokens_per_day}
-    run_on_store(config, store, lambda opened: opened.write(add_key, user, secret, time.time(), **limits))
-    print(secret)
+    print(run_on_store(config, store, lambda data: data.keys.add(user, **limits)))
 
 
 @app.command("list")
 def list_keys(as_json: Json = False, config: Config = None, store: StoreUrl = None) -> None:
     """List keys by id, including revoked ones."""
-    from lango.store import api_keys
-
-    found = run_on_store(config, store, lambda opened: opened.read(api_keys.list_keys))
+    found = run_on_store(config, store, lambda data: data.keys.list())
     if as_json:
         for key in found:
             print(json.dumps(_key_json(key)))
@@ -59,9 +52,7 @@ def revoke(
     store: StoreUrl = None,
 ) -> None:
     """Revoke a key."""
-    from lango.store.api_keys import revoke_key
-
-    if not run_on_store(config, store, lambda opened: opened.write(revoke_key, key_id, time.time())):
+    if not run_on_store(config, store, lambda data: data.keys.revoke(key_id)):
         raise UsageError(f"there is no key {key_id!r} to revoke; `lango keys list` lists them")
     print(f"revoked {key_id}")
 
