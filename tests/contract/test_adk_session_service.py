@@ -16,14 +16,20 @@ from google.genai import types
 from hypothesis import given
 
 from lango.adk import SqlSessionService
-from lango.adk.services.request_context import TurnContext, current_turn
+from lango.adk.run.agent_app import AgentApp
+from lango.adk.run.engine import AdkEngine
 from lango.adk.services.stored_session import SessionVersion
+from lango.adk.turn.turn_run import current_turn
+from lango.config import Settings
 from lango.errors import FencedWrite, LangoError, StaleSession
 from lango.sessions import SessionId
 from lango.store import Turn
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.sessions import find_session
-from lango.turns.text_blocks import TextBlocks
+from lango.testing import ScriptedProvider
+from lango.turns.running_turn import RunningTurn
+from lango.turns.time_limits import TimeLimits
+from lango.turns.turn_sink import TurnSink
 from tests.support import strategies
 from tests.support.examples import examples
 from tests.unit.adk.test_event_rows import with_stored_role
@@ -166,11 +172,16 @@ async def test_s2_the_totals_of_many_concurrent_appends_equal_those_of_the_store
 
 async def _by_turn(service: SqlSessionService, session: Session, *, epoch: int) -> None:
     [[key]] = await _query(service, "SELECT session_key FROM sessions")
-    token = current_turn.set(TurnContext(turn=Turn(key, 1, epoch), next_id=lambda: 1, blocks=TextBlocks(lambda: 1)))
+    record = await service.store.read(find_session, SessionId(**APP, id=session.id))
+    assert record is not None
+    running, settings = RunningTurn(record, Turn(key, 1, epoch)), Settings()
+    engine = AdkEngine(settings, service.store, AgentApp.build(settings, [], ScriptedProvider([])))
+    sink = TurnSink(running, TimeLimits(settings.agent), is_resumed=False, on_event=lambda: None)
+    engine.begin(running, engine.inputs.message("hello"), sink)
     try:
         await service.append_event(session, text_event("of a turn", author="agent"))
     finally:
-        current_turn.reset(token)
+        current_turn.set(None)
 
 
 async def test_s3_foreign_calls_get_ids_in_memory_and_in_the_store_alike(service: SqlSessionService) -> None:

@@ -6,7 +6,8 @@ have from an earlier run are left out; the turn adds the event for its readers a
 events is restarted.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 
 from lango.events import TurnEvent
 from lango.turns.resumed_events import ResumedEvents
@@ -40,7 +41,12 @@ class TurnSink:
         if isinstance(self._next, ResumedEvents):
             self._next.begin_model_call(agent)
 
-    def flush(self) -> None:
-        """Pass on the text that waits for the end of other texts: the run is over."""
-        for held in self.blocks.emit_all():
-            self._next.emit(held)
+    @asynccontextmanager
+    async def applied(self) -> AsyncGenerator[None]:
+        """Apply the time limits to the run in the block, and pass on the text that is held when the run ends."""
+        async with self.limits.applied():
+            try:
+                yield
+            finally:
+                for held in self.blocks.emit_all():
+                    self._next.emit(held)

@@ -15,7 +15,7 @@ from unittest import mock
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
-from lango.adk.run.record import journal_recorder
+from lango.adk.turn import record
 from lango.messages import Message
 from lango.runtime.execution import take_over
 from lango.runtime.runtime import Runtime
@@ -176,7 +176,7 @@ async def test_the_turns_of_two_dead_processes_are_finished_in_the_order_of_the_
 
 def run_a_turn_and_notice(pipe: Connection, *args: Any) -> None:
     """Run a turn that notices a stop of a moment: in life it is one of many seconds that costs it the turn."""
-    journal_recorder._RECHECK_LEASE_AFTER_S = 0.05  # pyright: ignore[reportPrivateUsage] - of this process
+    record.RECHECK_LEASE_AFTER_S = 0.05  # of this process
     run_a_held_turn(pipe, *args)
 
 

@@ -9,7 +9,7 @@ from google.adk.agents.readonly_context import ReadonlyContext
 from google.adk.utils.instructions_utils import inject_session_state
 
 from lango.adk.model.provider_llm import ProviderLlm
-from lango.adk.services.request_context import current_turn
+from lango.adk.turn.turn_run import current_turn
 from lango.config import AgentSettings
 from lango.errors import ConfigError
 
@@ -35,8 +35,8 @@ def allow_choices(root: Any, settings: AgentSettings, get_model: Callable[[str],
 def _replaceable(original: Any) -> Callable[[ReadonlyContext], Any]:
     async def instruction(context: ReadonlyContext) -> str:
         turn = current_turn.get()
-        if turn is not None and turn.session_instruction:
-            return turn.session_instruction
+        if turn is not None and (chosen := turn.input.options.session_instruction):
+            return chosen
         if isinstance(original, str):  # ADK fills in the state of a text, and not of what a function returns
             return await inject_session_state(original, context)
         made = original(context)

@@ -8,7 +8,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.sessions import Session
 from google.genai import types
 
-from lango.adk.services.request_context import last_load
+from lango.adk.turn.step import current_step
 from lango.messages import RESERVED_PREFIX
 from lango.sessions import INPUT_CALL
 from lango.store.codec.ids import is_address_safe
@@ -47,7 +47,7 @@ def make_call_ids_unique(calls: Iterable[types.FunctionCall], used_ids: set[str]
     if named:
         used_ids.update(call.id or "" for event in session.events for call in event.get_function_calls())
     for call in named:
-        call.id = unique_call_id(call.id or "", used_ids, has_all_calls=last_load.get().has_all_calls)
+        call.id = unique_call_id(call.id or "", used_ids, has_all_calls=current_step().load.has_all_calls)
 
 
 def _is_random(call_id: str) -> bool:

@@ -12,16 +12,14 @@ from typing import Any
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.models.llm_request import LlmRequest
 
-from lango.adk.services.request_context import current_turn
-from lango.providers.protocol import TextDelta, ThoughtDelta
-
-TextSink = Callable[[TextDelta | ThoughtDelta], None]
+from lango.adk.turn.output import TextSink
+from lango.adk.turn.turn_run import current_turn
 
 
 def take_text_sink(request: LlmRequest) -> TextSink | None:
     """Return the sink for the answer to this request, once; None: the text goes through ADK."""
     turn = current_turn.get()
-    return turn.text_sinks.pop(id(request), None) if turn is not None else None
+    return turn.output.take_text_sink(request) if turn is not None else None
 
 
 def chosen_model(model: Any) -> Any:
@@ -33,7 +31,7 @@ def chosen_model(model: Any) -> Any:
 def progress_callback() -> Callable[[], None]:
     """Return what is called for each delta of a model: it keeps the turn from timing out."""
     turn = current_turn.get()
-    return turn.on_model_progress if turn is not None else _ignore
+    return turn.limits.time.note_progress if turn is not None else _ignore
 
 
 def _ignore() -> None:

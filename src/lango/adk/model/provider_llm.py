@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pydantic import PrivateAttr
 
 from lango.adk.model.content import contents_to_messages
-from lango.adk.model.direct_text import TextSink, chosen_model, progress_callback, take_text_sink
+from lango.adk.model.direct_text import chosen_model, progress_callback, take_text_sink
 from lango.adk.model.quoted_memory import MemoryContent, RecalledContent
 from lango.adk.model.request_config import (
     calling_config,
@@ -37,7 +37,8 @@ from lango.adk.model.responses import (
     request_after_malformed_calls,
     with_unique_call_ids,
 )
-from lango.adk.services.request_context import last_load
+from lango.adk.turn.output import TextSink
+from lango.adk.turn.step import current_step
 from lango.errors import BudgetTooSmall, ProviderProtocolError
 from lango.history import (
     DEFAULT_BUDGET_TOKENS,
@@ -224,7 +225,7 @@ class ProviderLlm(BaseLlm):
         found = [content for content in llm_request.contents if isinstance(content, RecalledContent)]
         quoted, window = self._window(request, valid, recalled[0] if recalled else SessionMemory(), found)
         # a vendor's signature covers all messages before it: leaving some out in the store, or quoting notes, breaks it
-        cut = window != valid or any(quoted) or bool((load := last_load.get()).left_out or load.clipped_tokens)
+        cut = window != valid or any(quoted) or bool((load := current_step().load).left_out or load.clipped_tokens)
         return replace(request, messages=_with_quotes(window, *quoted), cut=cut)
 
     def _window(
@@ -257,7 +258,7 @@ class ProviderLlm(BaseLlm):
             max_messages=self._max_messages,
             max_turns=self._max_turns,
             reserved_tokens=reserved,
-            not_loaded=0 if (load := last_load.get()).logged else load.left_out,
+            not_loaded=0 if (load := current_step().load).logged else load.left_out,
             clipped_tokens=load.clipped_tokens,
         )
 

@@ -1,16 +1,15 @@
 """Convert a provider's reply to ADK responses, and answer malformed calls."""
 
 from collections.abc import Container, Mapping
-from typing import Self
 
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from msgspec.structs import replace
-from pydantic import PrivateAttr
 
 from lango.adk.model.call_checks import allowed_name, unique_call_id
 from lango.adk.model.content import signature_to_bytes
-from lango.adk.services.request_context import last_load
+from lango.adk.turn.model_calls import CountedUsage
+from lango.adk.turn.step import current_step
 from lango.history import repair
 from lango.history.history_repair import CONTEXT_AUTHOR
 from lango.messages import Message, Signature, Thought, ToolCall
@@ -47,34 +46,19 @@ def _signature_bytes(signature: Signature | None) -> bytes | None:
     return None if signature is None else signature_to_bytes(signature)
 
 
-class CountedUsage(types.GenerateContentResponseUsageMetadata):
-    """Usage with what ADK's metadata has no field for; it is not stored with the event."""
-
-    _cache_write_tokens: int = PrivateAttr(default=0)
-
-    @property
-    def cache_write_tokens(self) -> int:
-        """How many of the input tokens were written to the provider's cache."""
-        return self._cache_write_tokens
-
-    @classmethod
-    def of(cls, usage: UsageDelta) -> Self:
-        """Convert what a provider counted."""
-        output = None if usage.output_tokens is None else usage.output_tokens - (usage.thought_tokens or 0)
-        made = cls(
-            prompt_token_count=usage.input_tokens,
-            candidates_token_count=output,
-            thoughts_token_count=usage.thought_tokens,
-            cached_content_token_count=usage.cached_tokens,
-            total_token_count=(usage.input_tokens or 0) + (usage.output_tokens or 0),
-        )
-        made._cache_write_tokens = usage.cache_write_tokens or 0
-        return made
-
-
 def usage_to_metadata(usage: UsageDelta) -> types.GenerateContentResponseUsageMetadata | None:
     """Convert usage to ADK's metadata, which counts thoughts separately; None if the provider reported nothing."""
-    return None if usage == UsageDelta() else CountedUsage.of(usage)
+    if usage == UsageDelta():
+        return None
+    return CountedUsage(
+        prompt_token_count=usage.input_tokens,
+        candidates_token_count=None
+        if usage.output_tokens is None
+        else usage.output_tokens - (usage.thought_tokens or 0),
+        thoughts_token_count=usage.thought_tokens,
+        cached_content_token_count=usage.cached_tokens,
+        total_token_count=(usage.input_tokens or 0) + (usage.output_tokens or 0),
+    ).with_cache_writes(usage.cache_write_tokens or 0)
 
 
 def partial_response(delta: Delta) -> LlmResponse | None:
@@ -91,7 +75,7 @@ def partial_response(delta: Delta) -> LlmResponse | None:
 
 def with_unique_call_ids(reply: Reply, used_ids: set[str]) -> Reply:
     """Give a new id to each call that has none, whose id may have been used before, or whose id ADK would hide."""
-    has_all_calls = last_load.get().has_all_calls
+    has_all_calls = current_step().load.has_all_calls
     calls = tuple(
         replace(call, id=unique_call_id(call.id, used_ids, has_all_calls=has_all_calls)) for call in reply.calls
     )

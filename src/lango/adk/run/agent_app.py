@@ -20,8 +20,8 @@ from lango.adk.run.recall import recall_tools
 from lango.adk.run.record.code_execution import journal_code
 from lango.adk.run.runtime_tools import runtime_tool
 from lango.adk.run.summary import summarize
-from lango.adk.run.turn_state import note_server_failure, server_failure
 from lango.adk.services.adk_server import app_info
+from lango.adk.turn.turn_run import note_server_failure, server_failure
 from lango.config import Settings
 from lango.events import Usage
 from lango.messages import Message

@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-from collections.abc import AsyncGenerator
 
 from google.adk.runners import Runner
 
@@ -15,27 +14,28 @@ from lango.adk.agents.transfers import transfer_targets
 from lango.adk.agents.tree import final_answer_agent, has_only_adk_agents, is_final_answer, walk_agents
 from lango.adk.events.recorded_run import RecordedRun
 from lango.adk.events.rows_to_events import stored_to_events
-from lango.adk.model.direct_text import TextSink, agents_with_direct_text
+from lango.adk.model.direct_text import agents_with_direct_text
 from lango.adk.run.agent_app import AgentApp
 from lango.adk.run.context_limits import ContextLimits
-from lango.adk.run.event_conversion import text_sink
 from lango.adk.run.input.input_builder import InputBuilder
 from lango.adk.run.leg import LegRunner
 from lango.adk.run.record import workflow_nodes
-from lango.adk.run.turn_state import TurnState, count_summary
 from lango.adk.services.artifact_references import load_reference
 from lango.adk.services.artifact_service import SqlArtifactService
 from lango.adk.services.credential_secrets import keep_answers_out_of_logs
 from lango.adk.services.credential_service import SqlCredentialService
 from lango.adk.services.memory_service import SqlMemoryService
-from lango.adk.services.request_context import current_turn
 from lango.adk.services.session_service import SessionRules, SqlSessionService
 from lango.adk.services.stored_files import FileLoader
+from lango.adk.turn.limits import Limits
+from lango.adk.turn.model_calls import ModelCalls
+from lango.adk.turn.output import Output
+from lango.adk.turn.record import Record
+from lango.adk.turn.turn_run import AppServices, TurnRun, current_turn
+from lango.adk.turn.waits import Waits
 from lango.config import Settings
-from lango.events import TurnEvent
 from lango.history import WindowRules
 from lango.memory import Memory, Observer
-from lango.sessions import SessionId
 from lango.store import Store, Turn
 from lango.store.credentials.secret_box import SecretBox
 from lango.store.tool_calls.tool_journal import read_turn_entries
@@ -68,14 +68,22 @@ class AdkEngine:
             credential_service=SqlCredentialService("", store=store, box=self._box),
         )
         self.inputs = InputBuilder(store, sessions, app.root, self._box)
-        self._legs = LegRunner(
+        self.legs = LegRunner(
             self._runner, store, self.inputs, app.root, capture_content=settings.telemetry.capture_content
         )
         self._files = FileLoader(store)
         self._summary_model = summary_model(app.adk_app)
         self._imported: asyncio.Future[None] | None = None
-        self._direct_text_agents = (
-            agents_with_direct_text(walk_agents(app.root)) if len(app.adk_app.plugins) == 1 else frozenset[str]()
+        has_plugins = len(app.adk_app.plugins) > 1
+        self._services = AppServices(
+            box=self._box,
+            load_files=self._files.load_into,
+            load_reference=functools.partial(load_reference, self.artifacts),
+            decide=lambda tool: decision_for(tool, settings.tools),
+            effect=lambda tool: effect_of_tool(tool, settings.tools),
+            agent_names=functools.partial(transfer_targets, app.root),
+            trace=settings.trace,
+            direct_text_agents=frozenset() if has_plugins else agents_with_direct_text(walk_agents(app.root)),
         )
 
     def _session_service(self) -> SqlSessionService:
@@ -154,64 +162,41 @@ class AdkEngine:
         sink: TurnSink,
         recorded: RecordedRun | None = None,
         first_seq: int | None = None,
-    ) -> TurnState:
+    ) -> TurnRun:
         """Prepare a turn. Call it in the task that runs the turn: ADK's tasks inherit its context variables.
 
         `sink` takes the events. `recorded` is what an earlier run stored after the input, the message `first_seq`.
         """
-        name, root = running.session.name, self.app.root
+        agent, model = self._settings.agent, turn_input.options.model
         self._files.keep(turn_input.entry.contents)
-        state = TurnState(
-            store=self._store,
-            files=self._files,
-            load_reference=functools.partial(load_reference, self.artifacts, name),
-            turn=running.turn,
-            session_id=name.id,
-            name=name,
-            box=self._box,
-            input_event=turn_input.event,
-            brings_credential=turn_input.credential_answer is not None,
-            recorded=recorded,
-            step_gate=running.step_gate,
-            first_seq=first_seq if recorded is not None else None,
-            used_call_ids=set(recorded.call_ids) if recorded is not None else set(),
-            max_model_calls=self._settings.agent.max_turns,
-            decide=lambda tool: decision_for(tool, self._settings.tools),
-            effect=lambda tool: effect_of_tool(tool, self._settings.tools),
-            agent_names=lambda agent: transfer_targets(root, agent),
-            emit=sink.emit,
-            next_id=sink.next_id,
-            blocks=sink.blocks,
-            on_model_call=sink.begin_model_call,
-            on_model_progress=sink.limits.note_progress,
-            extend_time=sink.limits.extend,
-            time_limits_s=sink.limits.of_calls_s,
-            tool_timeout_s=self._settings.agent.tool_timeout_s,
-            loop=asyncio.get_running_loop(),
-            answered_by=turn_input.approval_answer.answered_by if turn_input.approval_answer else "",
-            client_tools=turn_input.client_tools,
-            trace=self._settings.trace,
-            options=turn_input.options,
-            recall_tokens=self._limits.recall_tokens,
-            replaced_model=getattr(root, "model", None),
-            chosen_model=(turn_input.options.model and self.app.models.get(turn_input.options.model)) or None,
-            session_instruction=turn_input.options.session_instruction,
-            continues_invocation=turn_input.continues_invocation,
+        turn = TurnRun(
+            session=running.session.name,
+            input=turn_input,
+            app=self._services,
+            limits=Limits(
+                max_model_calls=agent.max_turns,
+                tool_timeout_s=agent.tool_timeout_s,
+                recall_tokens=self._limits.recall_tokens,
+                time=sink.limits,
+                step_gate=running.step_gate,
+            ),
+            record=Record(
+                store=self._store,
+                lease=running.turn,
+                loop=asyncio.get_running_loop(),
+                recorded=recorded,
+                first_seq=first_seq if recorded is not None else None,
+                used_call_ids=set(recorded.call_ids) if recorded is not None else set(),
+            ),
+            waits=Waits(),
+            output=Output(
+                sink=sink, model_calls=ModelCalls(self._settings.trace.requests), summary_model=self._summary_model
+            ),
+            replaced_model=getattr(self.app.root, "model", None),
+            chosen_model=(model and self.app.models.get(model)) or None,
         )
-        state.on_summary = lambda event: count_summary(state, self._summary_model, event)
-        state.text_sink_for = lambda agent, branch: self._text_sink(agent, branch, state)
-        current_turn.set(state)
-        return state
-
-    def _text_sink(self, agent: str, branch: str, state: TurnState) -> TextSink | None:
-        """Return a function that emits an agent's text without ADK; None if a callback of ADK may still change it."""
-        if agent not in self._direct_text_agents:
-            return None
-        return text_sink(state, agent, branch)
-
-    def run(self, name: SessionId, turn_input: TurnInput, state: TurnState) -> AsyncGenerator[TurnEvent, None]:
-        """Run a turn from its input to a pause or to its end; see `lango.adk.run.leg`."""
-        return self._legs.run(name, turn_input, state)
+        current_turn.set(turn)
+        return turn
 
 
 def _preload() -> None:

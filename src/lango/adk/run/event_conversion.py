@@ -1,42 +1,37 @@
-"""Convert the events of ADK's Runner to turn events, and check how its run ended."""
-
-from collections.abc import Iterator
+"""Emit the events of ADK's Runner to the readers of a turn, and check how its run ended."""
 
 from google.adk.events import Event
 from google.genai import types
 
 from lango.adk.agents.transfers import TRANSFER_TOOL
 from lango.adk.events.events_to_rows import AGENT_ERROR, output_text
-from lango.adk.model.direct_text import TextSink
-from lango.adk.run.model_call_stats import usage_of_response
-from lango.adk.run.turn_state import TurnState
-from lango.errors import AgentFailed, AgentNotFound, EmptyAnswer, LangoError
-from lango.events import ApprovalNeeded, ToolEnd, TurnError, TurnEvent, to_plain_values
+from lango.adk.turn.output import Output
+from lango.adk.turn.turn_run import TurnRun
+from lango.errors import AgentFailed, EmptyAnswer, LangoError
+from lango.events import ApprovalNeeded, ToolEnd, TurnError, to_plain_values
 from lango.messages import ToolCall
-from lango.providers import protocol as providers
 from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, as_datetime
 from lango.store.codec.rows import approval_subject
 from lango.store.tool_calls.credential_requests import credential_event
 from lango.store.tool_calls.input_requests import input_event
-from lango.turns.turn_progress import TurnProgress
 
 _REQUEST_PREFIX = "adk_request_"  # ADK asks the user by calls with such names
 
 
-def to_turn_events(event: Event, progress: TurnProgress) -> Iterator[TurnEvent]:
-    """Convert an event of ADK to turn events, and note it in the progress."""
-    _add_usage(event, progress)
-    if event.invocation_id and event.invocation_id not in progress.invocation_ids:
-        progress.invocation_ids.append(event.invocation_id)
-    yield from _text_events(event, progress)
+def emit_event(turn: TurnRun, event: Event) -> None:
+    """Emit what readers see of an event of ADK, and note it in the turn's output."""
+    output = turn.output
+    output.note(event)
+    if event.author != "user":
+        _emit_text(output, event)
     if event.partial:
         return
     if event.error_code and not _is_failed_attempt(event):
-        progress.error = (str(event.error_code), event.error_message or "")
+        output.note_error(str(event.error_code), event.error_message or "")
     for call in event.get_function_calls():
-        yield from _call_events(call, progress)
+        _emit_request(turn, call)
     for result in event.get_function_responses():
-        yield from _result_events(event, result, progress)
+        _emit_result(output, event, result)
 
 
 def _is_failed_attempt(event: Event) -> bool:
@@ -46,21 +41,19 @@ def _is_failed_attempt(event: Event) -> bool:
     return "/" in event.node_info.path and not (event.content or event.finish_reason or event.usage_metadata)
 
 
-def _text_events(event: Event, progress: TurnProgress) -> Iterator[TurnEvent]:
+def _emit_text(output: Output, event: Event) -> None:
     """Emit text from the partial events or from the final event, never from both."""
-    if event.author == "user":
-        return
-    blocks, author, branch = progress.blocks, event.author, event.branch or ""
+    blocks, author, branch = output.sink.blocks, event.author, event.branch or ""
     parts = (event.content and event.content.parts) or []
     texts = [(part.text, bool(part.thought)) for part in parts if part.text]
     if event.partial:
         for text, thought in texts:
             block = blocks.streaming_in(author, branch)
-            yield progress.text_event(blocks.begin(author, branch) if block is None else block, text, thought=thought)
+            output.emit_text(blocks.begin(author, branch) if block is None else block, text, thought=thought)
         return
-    if output := output_text(event):
-        progress.output = to_plain_values(event.output)
-        texts = texts or [(output, False)]
+    if shown := output_text(event):
+        output.note_value(to_plain_values(event.output))
+        texts = texts or [(shown, False)]
     if not texts and not event.get_function_calls():
         return  # no response of a model
     block = blocks.find_streaming(author, branch, "".join(text for text, thought in texts if not thought))
@@ -73,86 +66,57 @@ def _text_events(event: Event, progress: TurnProgress) -> Iterator[TurnEvent]:
     else:
         texts = [(text, thought) for text, thought in texts if not thought]  # the thoughts were streamed
     for text, thought in texts:
-        yield progress.text_event(block, text, thought=thought)
-    yield from blocks.end(block)
+        output.emit_text(block, text, thought=thought)
+    for held in blocks.end(block):
+        output.emit(held)
 
 
-def text_sink(state: TurnState, agent: str, branch: str) -> TextSink:
-    """Return a function that emits the text of one model response without ADK; see `lango.adk.model.direct_text`."""
-    block: int | None = None
-
-    def emit(delta: providers.TextDelta | providers.ThoughtDelta) -> None:
-        nonlocal block
-        if block is None:
-            block = state.blocks.begin(agent, branch)
-        state.emit(state.text_event(block, delta.text, thought=isinstance(delta, providers.ThoughtDelta)))
-
-    return emit
-
-
-def _call_events(call: types.FunctionCall, progress: TurnProgress) -> Iterator[TurnEvent]:
-    """Emit a request to a person; record the id of any other call, whose start the plugin emits."""
-    id_, name = call.id or "", call.name or ""
+def _emit_request(turn: TurnRun, call: types.FunctionCall) -> None:
+    """Emit a request to a person; note the id of any other call, whose start the plugin emits."""
+    id_, name, waits, output = call.id or "", call.name or "", turn.waits, turn.output
     if name == CONFIRMATION_CALL:
-        progress.awaits_approval = True
+        waits.kinds.add("approval")
         # the user is shown the call as it is stored, because that is what will run
-        request = progress.approval_requests.get(approval_subject(ToolCall(id_, name, call.args)).get("id", ""))
+        request = waits.approvals.get(approval_subject(ToolCall(id_, name, call.args)).get("id", ""))
         if request is not None:
             expires_at = None if request.expires_at is None else as_datetime(request.expires_at)
             shown = request.call_id, request.name, request.arguments, expires_at, request.hint, request.payload
-            yield ApprovalNeeded(progress.next_id(), *shown)
+            output.emit(ApprovalNeeded(output.next_id(), *shown))
     elif name == INPUT_CALL:
-        progress.awaits_input = True
-        if (wanted := progress.input_requests.get(id_)) is not None:
-            yield input_event(wanted, progress.next_id())
+        waits.kinds.add("input")
+        if (wanted := waits.inputs.get(id_)) is not None:
+            output.emit(input_event(wanted, output.next_id()))
     elif name == CREDENTIAL_CALL:
-        progress.awaits_credential = True
-        if (requested := progress.credential_requests.get(id_)) is not None:
-            yield credential_event(requested, progress.next_id())
+        waits.kinds.add("credential")
+        if (requested := waits.credentials.get(id_)) is not None:
+            output.emit(credential_event(requested, output.next_id()))
     elif name != TRANSFER_TOOL and not name.startswith(_REQUEST_PREFIX):
-        progress.call_ids.add(id_)
+        output.shown_calls.add(id_)
 
 
-def _result_events(event: Event, result: types.FunctionResponse, progress: TurnProgress) -> Iterator[TurnEvent]:
+def _emit_result(output: Output, event: Event, result: types.FunctionResponse) -> None:
     id_, name, response = result.id or "", result.name or "", result.response or {}
     if name == TRANSFER_TOOL or name.startswith(_REQUEST_PREFIX) or id_ in event.actions.requested_tool_confirmations:
         return
     ok = not response.get("error")
-    progress.has_text_since_tool = False
-    progress.ended_by_tool = ok and bool(event.actions.skip_summarization)
-    yield ToolEnd(progress.next_id(), id_, name, ok, response, progress.durations_s.pop(id_, None))
+    output.end_tool(ends_turn=ok and bool(event.actions.skip_summarization))
+    output.emit(ToolEnd(output.next_id(), id_, name, ok, response, output.durations_s.pop(id_, None)))
     if not ok:
-        yield TurnError(progress.next_id(), "ToolFailed", str(response["error"]), fatal=False, call_id=id_)
+        output.emit(TurnError(output.next_id(), "ToolFailed", str(response["error"]), fatal=False, call_id=id_))
 
 
-def _add_usage(event: Event, progress: TurnProgress) -> None:
-    if event.partial:
-        return
-    if event.finish_reason:
-        progress.finish_reason = str(event.finish_reason.value).lower()
-    if event.usage_metadata is not None:
-        progress.add_usage(event.model_version or "", usage_of_response(event.usage_metadata))
-
-
-def transfer_failure(state: TurnState) -> AgentNotFound | None:
-    """Return the error of a transfer to an agent that does not exist; None: there was none."""
-    if state.bad_transfer is None:
-        return None
-    valid = ", ".join(state.valid_agents)
-    return AgentNotFound(f"there is no agent {state.bad_transfer!r}; there are {valid}")
-
-
-def require_answer(state: TurnState) -> None:
+def require_answer(turn: TurnRun) -> None:
     """Raise `EmptyAnswer` if a model was called, and neither answered nor left anything pending.
 
     Raise `AgentFailed` if an agent reported an error, and no text followed.
     """
-    if state.error is not None and state.error[0] == AGENT_ERROR:
-        raise AgentFailed(f"the agent reported an error: {state.error[1]}")
-    if state.error is not None:
-        raise EmptyAnswer(f"the model gave no answer: {': '.join(part for part in state.error if part)}")
-    if state.model_calls and not (state.is_pending or state.ended_by_tool or state.has_text_since_tool):
-        why = f" (finish reason: {state.finish_reason})" if state.finish_reason else ""
+    output = turn.output
+    if output.error is not None and output.error[0] == AGENT_ERROR:
+        raise AgentFailed(f"the agent reported an error: {output.error[1]}")
+    if output.error is not None:
+        raise EmptyAnswer(f"the model gave no answer: {': '.join(part for part in output.error if part)}")
+    if turn.limits.model_calls and not (turn.waits.kinds or output.ended_by_tool or output.has_text_since_tool):
+        why = f" (finish reason: {output.finish_reason})" if output.finish_reason else ""
         raise EmptyAnswer(f"the model gave an empty answer{why}")
 
 

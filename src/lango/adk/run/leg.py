@@ -2,27 +2,25 @@
 
 import asyncio
 import functools
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
 from google.adk.agents.run_config import RunConfig
-from google.adk.events import Event
 from google.adk.runners import Runner
 from google.adk.telemetry import ContentCapturingMode, TelemetryConfig
 from google.genai import types
 
 from lango.adk.agents.transfers import missing_transfer_target, transfer_correction
 from lango.adk.agents.tree import walk_agents
-from lango.adk.run.event_conversion import require_answer, to_agent_error, to_turn_events, transfer_failure
+from lango.adk.run.event_conversion import emit_event, require_answer, to_agent_error
 from lango.adk.run.input.input_builder import InputBuilder
 from lango.adk.run.pauses.unanswered_calls import await_node_calls, note_calls, request_event
 from lango.adk.run.record import workflow_nodes
-from lango.adk.run.turn_state import TurnState
+from lango.adk.turn.output import MissingAgent
+from lango.adk.turn.turn_run import TurnRun
 from lango.errors import LangoError, WaitNotOpen
-from lango.events import TurnEvent
 from lango.failure_log import log_failure
-from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, SessionId
+from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL
 from lango.store import Store
 from lango.store.engine.database import LARGEST
 from lango.store.sessions.sessions import find_session
@@ -30,7 +28,6 @@ from lango.store.tool_calls.approvals import read_approval_requests
 from lango.store.tool_calls.credential_requests import read_credential_requests
 from lango.store.tool_calls.input_requests import read_input_requests
 from lango.telemetry.traces import is_tracing
-from lango.turns.turn_input import TurnInput
 
 _MAX_LLM_CALLS = 1_000_000
 _TOOL_THREADS = 32
@@ -48,150 +45,144 @@ class LegRunner:
         self._capture_content = capture_content
         self._root = root
 
-    async def run(self, name: SessionId, turn_input: TurnInput, state: TurnState) -> AsyncGenerator[TurnEvent, None]:
-        """Run the leg that an input starts. A transfer to an agent that does not exist is corrected once."""
-        await self._check_pending(name, turn_input, state)
-        if turn_input.brings_client_results and (state.awaits_approval or state.awaits_client or state.awaits_result):
+    async def run(self, turn: TurnRun) -> None:
+        """Run the leg that the input of a turn starts. A transfer to an agent that does not exist is corrected once."""
+        await self._check_pending(turn)
+        if turn.input.brings_client_results and turn.waits.kinds - {"credential"}:
             return  # the model continues when nothing is pending any more
-        message = turn_input.event.content or types.Content()
-        continues = turn_input.continues_invocation
-        invocation_id = None if continues else turn_input.event.invocation_id
-        await workflow_nodes.check_earlier_nodes(self._root, state)
-        answered = await workflow_nodes.answered_node(self._root, turn_input, state)
+        continues = turn.input.continues_invocation
+        await workflow_nodes.check_earlier_nodes(self._root, turn)
+        answered = await workflow_nodes.answered_node(self._root, turn)
         if answered is not None and not answered.may_run_again:
-            yield answered.end(state)
-        while True:
-            async with aclosing(self._run_once(name, message, invocation_id, state)) as events:
-                async for event in events:
-                    yield event
-            failure = transfer_failure(state)
-            if failure is None:
-                async for event in self._request_credentials(name, state):
-                    yield event
-                if answered is not None and answered.may_run_again and answered.path not in state.node_paths:
-                    yield answered.end(state)
-                await self._check_end(name, state, continues=continues)
-                return
-            if state.corrected_transfer is not None or not state.valid_agents:
-                raise failure
-            state.corrected_transfer = failure
+            answered.end(turn)
+        message, invocation_id = turn.input_event.content or types.Content(), turn.input_event.invocation_id
+        missing = await self._run_adk(turn, message, None if continues else invocation_id)
+        if missing is not None and missing.valid:
+            turn.output.note_correction(missing)
+            correction = types.Part(text=transfer_correction(missing.name, missing.valid))
+            message = types.Content(role="user", parts=[correction])
             # a new invocation: ADK skips messages that an invocation has already processed
-            invocation_id = f"{turn_input.event.invocation_id}-2"
-            correction_text = transfer_correction(state.bad_transfer or "", state.valid_agents)
-            state.bad_transfer = None
-            message = types.Content(role="user", parts=[types.Part(text=correction_text)])
+            missing = await self._run_adk(turn, message, f"{invocation_id}-2")
+        if missing is not None:
+            raise missing.error
+        await self._request_credentials(turn)
+        if answered is not None and answered.may_run_again and answered.path not in turn.record.node_paths:
+            answered.end(turn)
+        await self._check_end(turn, continues=continues)
 
-    async def _check_end(self, name: SessionId, state: TurnState, *, continues: bool) -> None:
+    async def _check_end(self, turn: TurnRun, *, continues: bool) -> None:
         """Check at the end of a run that the record was used up, and that there is an answer, or what it waits for."""
-        if state.recorded is not None:
-            state.recorded.check_complete()
-        state.awaits_client = state.awaits_client or bool(state.client_calls)
-        await await_node_calls(state)
-        if continues and not state.awaits_input:  # other nodes may still wait
-            state.awaits_input = bool(await self._inputs.open_input_requests(name))
-        if continues and not state.awaits_credential:
-            state.awaits_credential = bool(await self._inputs.open_credential_requests(name))
-        require_answer(state)
+        if turn.record.recorded is not None:
+            turn.record.recorded.check_complete()
+        kinds = turn.waits.kinds
+        if turn.waits.client_calls:
+            kinds.add("client_result")
+        await await_node_calls(turn)
+        if continues and "input" not in kinds and await self._inputs.open_input_requests(turn.session):
+            kinds.add("input")  # other nodes may still wait
+        if continues and "credential" not in kinds and await self._inputs.open_credential_requests(turn.session):
+            kinds.add("credential")
+        require_answer(turn)
 
-    async def _check_pending(self, name: SessionId, turn_input: TurnInput, state: TurnState) -> None:
+    async def _check_pending(self, turn: TurnRun) -> None:
         """Check what else is pending besides this turn's answer: the model continues when all is answered."""
+        name, turn_input, event = turn.session, turn.input, turn.input_event
         if turn_input.is_retry:
-            call_ids = {result.id or "" for result in turn_input.event.get_function_responses()}
+            call_ids = {result.id or "" for result in event.get_function_responses()}
             await self._inputs.retry_results(name, call_ids)
         answers = turn_input.answered_call_id or turn_input.credential_answer is not None
         if not (answers or turn_input.brings_client_results):
             return
-        pending = await self._inputs.pending_approvals(name, turn_input.event.id)
+        pending = await self._inputs.pending_approvals(name, event.id)
         if turn_input.answered_call_id and pending.pop(turn_input.answered_call_id, None) is None:
             raise WaitNotOpen(f"the conversation went on before call {turn_input.answered_call_id!r} was approved")
-        state.awaits_approval = turn_input.event.invocation_id in {
-            request.invocation_id for request in pending.values()
-        }
-        before = LARGEST if state.first_seq is None else state.first_seq
-        open_calls = await self._inputs.open_client_calls(name)
-        state.awaits_client = any(open_call.made_by.seq < before for open_call in open_calls)
+        kinds = turn.waits.kinds
+        if any(request.invocation_id == event.invocation_id for request in pending.values()):
+            kinds.add("approval")
+        before = LARGEST if turn.record.first_seq is None else turn.record.first_seq
+        if any(open_call.made_by.seq < before for open_call in await self._inputs.open_client_calls(name)):
+            kinds.add("client_result")
         # a long-running tool that other turns called does not hold this one up
-        state.awaits_result = any(
-            open_call.made_by.seq < before and open_call.made_by.invocation_id == turn_input.event.invocation_id
+        if any(
+            open_call.made_by.seq < before and open_call.made_by.invocation_id == event.invocation_id
             for open_call in await self._inputs.unreported_calls(name)
-        )
+        ):
+            kinds.add("long_running_result")
         answered = turn_input.credential_answer.call_id if turn_input.credential_answer else ""
-        state.awaits_credential = any(
-            request.stored_id != answered and request.invocation_id == turn_input.event.invocation_id
+        if any(
+            request.stored_id != answered and request.invocation_id == event.invocation_id
             for request in await self._inputs.open_credential_requests(name)
-        )
-        state.has_other_pending = state.is_pending
+        ):
+            kinds.add("credential")
+        turn.waits.note_others()
 
-    async def _run_once(
-        self, name: SessionId, message: types.Content, invocation_id: str | None, state: TurnState
-    ) -> AsyncGenerator[TurnEvent, None]:
-        try:
-            async with aclosing(self._run_adk(name, message, invocation_id)) as events:
-                async for event in events:
-                    if not event.partial and any(call.name in _REQUESTS for call in event.get_function_calls()):
-                        await self._read_requests(name, state)
-                    note_calls(state, event)
-                    for turn_event in to_turn_events(event, state):
-                        yield turn_event
-        except (LangoError, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
-            raise
-        except BaseException as error:  # a panic of a native library is not an Exception
-            if state.failure is not None:
-                raise state.failure from error
-            wanted = missing_transfer_target(error)
-            valid = [agent.name for agent in walk_agents(self._root) if agent is not self._root]
-            if wanted is None or not valid:
-                log_failure(f"the agent failed in {state.place}", error)
-                raise to_agent_error(error) from error
-            state.bad_transfer, state.valid_agents = wanted, valid
-        if state.failure is not None:
-            raise state.failure
-
-    def _run_adk(
-        self, name: SessionId, message: types.Content, invocation_id: str | None
-    ) -> AsyncGenerator[Event, None]:
-        """Run the agent on a message that is already stored, and yield ADK's events."""
-        config = RunConfig.model_validate(
-            {
-                "streaming_mode": "sse",
-                # the plugin limits model calls: ADK's own limit would end the turn without an answer
-                "max_llm_calls": _MAX_LLM_CALLS,
-                # a user's blocking function must not stop the other turns of this process
-                "tool_thread_pool_config": {"max_workers": _TOOL_THREADS},
-                # by default, ADK puts messages on its spans
-                "telemetry": _telemetry(self._capture_content, is_tracing()),
-            }
-        )
-        return self._runner.run_async(
+    async def _run_adk(self, turn: TurnRun, message: types.Content, invocation_id: str | None) -> MissingAgent | None:
+        """Run the agent on a message that is stored, and emit its events; return an agent that it could not find."""
+        name = turn.session
+        events = self._runner.run_async(
             user_id=name.user_id,
             session_id=name.id,
             invocation_id=invocation_id,
             new_message=message,
-            run_config=config,
+            run_config=_run_config(self._capture_content),
         )
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    if not event.partial and any(call.name in _REQUESTS for call in event.get_function_calls()):
+                        await self._read_requests(turn)
+                    note_calls(turn, event)
+                    emit_event(turn, event)
+        except (LangoError, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:  # a panic of a native library is not an Exception
+            if turn.output.failure is not None:
+                raise turn.output.failure from error
+            wanted = missing_transfer_target(error)
+            valid = [agent.name for agent in walk_agents(self._root) if agent is not self._root]
+            if wanted is None or not valid:
+                log_failure(f"the agent failed in {turn.place}", error)
+                raise to_agent_error(error) from error
+            return MissingAgent(wanted, valid)
+        if turn.output.failure is not None:
+            raise turn.output.failure
+        return turn.output.take_missing_agent()
 
-    async def _request_credentials(self, name: SessionId, state: TurnState) -> AsyncGenerator[TurnEvent, None]:
+    async def _request_credentials(self, turn: TurnRun) -> None:
         """Request the credentials that tools asked for and ADK did not request."""
-        service = self._runner.session_service
-        for missing in state.missing_requests:
+        service, name = self._runner.session_service, turn.session
+        for missing in turn.waits.missing_requests:
             session = await service.get_session(app_name=name.app_name, user_id=name.user_id, session_id=name.id)
             if session is None:
                 return
             event = await service.append_event(session, request_event(missing))
-            await self._read_requests(name, state)
-            for turn_event in to_turn_events(event, state):
-                yield turn_event
-        state.missing_requests.clear()
+            await self._read_requests(turn)
+            emit_event(turn, event)
+        turn.waits.missing_requests.clear()
 
-    async def _read_requests(self, name: SessionId, state: TurnState) -> None:
-        """Read the open requests to a person into the state of a turn."""
-        session = await self._store.read(find_session, name)
-        approvals = await self._store.read(read_approval_requests, session) if session else []
-        state.approval_requests = {request.call_id: request for request in approvals}
-        inputs = await self._store.read(read_input_requests, session) if session else []
-        state.input_requests = {request.stored_id: request for request in inputs}
-        credentials = await self._store.read(read_credential_requests, session) if session else []
-        state.credential_requests = {request.stored_id: request for request in credentials}
+    async def _read_requests(self, turn: TurnRun) -> None:
+        """Read the open requests to a person."""
+        session = await self._store.read(find_session, turn.session)
+        if session is not None:
+            turn.waits.note_requests(
+                await self._store.read(read_approval_requests, session),
+                await self._store.read(read_input_requests, session),
+                await self._store.read(read_credential_requests, session),
+            )
+
+
+def _run_config(capture_content: bool) -> RunConfig:
+    return RunConfig.model_validate(
+        {
+            "streaming_mode": "sse",
+            # the plugin limits model calls: ADK's own limit would end the turn without an answer
+            "max_llm_calls": _MAX_LLM_CALLS,
+            # a user's blocking function must not stop the other turns of this process
+            "tool_thread_pool_config": {"max_workers": _TOOL_THREADS},
+            # by default, ADK puts messages on its spans
+            "telemetry": _telemetry(capture_content, is_tracing()),
+        }
+    )
 
 
 @functools.cache

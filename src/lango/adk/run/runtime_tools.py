@@ -7,10 +7,10 @@ from google.adk.tools import BaseTool, ToolContext
 
 from lango.adk.agents.adk_internals import has_replaced_run, replace_run
 from lango.adk.agents.callback_guard import is_adk_control_flow
-from lango.adk.agents.tools.adk_tool import AdkTool, time_limit_s, turn_timeout_s, with_files
+from lango.adk.agents.tools.adk_tool import AdkTool, time_limit_s, with_files
 from lango.adk.agents.tools.mcp.results import read_mcp_result
 from lango.adk.events.message_parts import attachments_to_parts
-from lango.adk.run.turn_state import current_state
+from lango.adk.turn.turn_run import current_turn
 from lango.store.tool_calls import tool_journal
 from lango.tools import Tool, ToolOutcome
 from lango.tools.builtin.enabled_tools import HOW_TO_READ
@@ -39,17 +39,19 @@ async def _always_allow(*_: Any) -> None:
 
 async def _store_full_result(call_id: str, outcome: ToolOutcome) -> None:
     """Store a result that the model reads clipped."""
-    state = current_state()
-    if state is not None and outcome.whole is not None:
-        await state.store.write(tool_journal.store_full_result, state.turn, call_id, outcome.whole)
+    turn = current_turn.get()
+    if turn is not None and outcome.whole is not None:
+        record = turn.record
+        await record.store.write(tool_journal.store_full_result, record.lease, call_id, outcome.whole)
 
 
 async def read_full_result(call_id: str, offset: int, limit: int) -> str | None:
     """Read a piece of a clipped result of the current turn's session."""
-    state = current_state()
-    if state is None:
+    turn = current_turn.get()
+    if turn is None:
         return None
-    return await state.store.read(tool_journal.read_full_result, state.turn.session_key, call_id, offset, limit)
+    key = turn.record.lease.session_key
+    return await turn.record.store.read(tool_journal.read_full_result, key, call_id, offset, limit)
 
 
 async def _without_base64(tool: BaseTool, result: Any) -> Any:
@@ -61,21 +63,20 @@ async def _without_base64(tool: BaseTool, result: Any) -> Any:
     return with_files(plain, attachments_to_parts(files.files))
 
 
-def guard_tool(tool: BaseTool, timeout_s: float) -> None:
+def guard_tool(tool: BaseTool) -> None:
     """Limit the time of a user's own tool in turns of the runtime, and convert what it raises to an `Exception`."""
-    turn_timeout_s.set(timeout_s)
     if isinstance(tool, AdkTool) or has_replaced_run(tool):
         return
     run = tool.run_async
 
     async def bounded(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
-        state = current_state()
-        if state is None:
+        turn = current_turn.get()
+        if turn is None:
             return await run(args=args, tool_context=tool_context)
         task = asyncio.ensure_future(
             convert_base_exceptions(run(args=args, tool_context=tool_context), is_adk_control_flow)
         )
-        allowed_s = time_limit_s(tool, state.tool_timeout_s)
+        allowed_s = time_limit_s(tool, turn.limits.tool_timeout_s)
         ended = False
         try:
             ended = bool((await asyncio.wait({task}, timeout=allowed_s))[0])

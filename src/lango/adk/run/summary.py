@@ -9,7 +9,7 @@ from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 
 from lango.adk.agents.tree import walk_agents
-from lango.adk.run.model_call_stats import usage_of_response
+from lango.adk.turn.model_calls import usage_of_response
 from lango.errors import EmptyAnswer, UsageError
 from lango.events import Usage
 from lango.history.tokens import compact_json

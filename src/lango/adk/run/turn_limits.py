@@ -9,9 +9,9 @@ from google.adk.tools import BaseTool, ToolContext
 from lango.adk.agents.tools.adk_tool import AdkTool
 from lango.adk.agents.tools.client_tools import WAITS_FOR_CLIENT, ClientTool
 from lango.adk.agents.transfers import transfer_correction
-from lango.adk.run.turn_state import TurnState
+from lango.adk.turn.limits import call_fingerprint
+from lango.adk.turn.turn_run import TurnRun
 from lango.errors import InvalidArguments, TurnLimit
-from lango.tools.approval_policy import fingerprint
 
 MAX_SAME_CALLS = 5
 """How often a tool may be called with the same arguments in one turn."""
@@ -40,24 +40,24 @@ def remove_tools(request: LlmRequest) -> None:
     request.append_instructions([FINAL_STEP_INSTRUCTION])
 
 
-def check_transfer(state: TurnState, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any] | None:
+def check_transfer(turn: TurnRun, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any] | None:
     """Return an error for a transfer to an agent that does not exist: ADK would store it as done, and then fail."""
-    if state.client_calls:
+    if turn.waits.client_calls:
         return {"error": WAITS_FOR_CLIENT}
     wanted = str(arguments.get("agent_name", ""))
-    valid = state.agent_names(context.agent_name)
+    valid = turn.app.agent_names(context.agent_name)
     if wanted in valid:
         return None
-    state.bad_transfer, state.valid_agents = wanted, valid
+    turn.output.note_missing_agent(wanted, valid)
     context.actions.skip_summarization = True  # the run ends here; the engine runs again with a correction
     return {"error": transfer_correction(wanted, valid)}
 
 
 def check_call(
-    state: TurnState, tool: BaseTool, arguments: Mapping[str, Any], context: ToolContext
+    turn: TurnRun, tool: BaseTool, arguments: Mapping[str, Any], context: ToolContext
 ) -> dict[str, Any] | None:
     """Return the error of a call that cannot run even with approval: too often repeated, or bad arguments."""
-    return _check_repetition(state, tool, arguments, context) or _check_arguments(tool, arguments)
+    return _check_repetition(turn, tool, arguments, context) or _check_arguments(tool, arguments)
 
 
 def _check_arguments(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -70,20 +70,12 @@ def _check_arguments(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, 
 
 
 def _check_repetition(
-    state: TurnState, tool: BaseTool, arguments: Mapping[str, Any], context: ToolContext
+    turn: TurnRun, tool: BaseTool, arguments: Mapping[str, Any], context: ToolContext
 ) -> dict[str, Any] | None:
-    fingerprint = call_fingerprint(tool.name, arguments)
-    state.call_counts[fingerprint] += 1
-    if state.call_counts[fingerprint] < MAX_SAME_CALLS or context.tool_confirmation is not None:
+    times = turn.limits.count_call(call_fingerprint(tool.name, arguments))
+    if times < MAX_SAME_CALLS or context.tool_confirmation is not None:
         return None
-    state.failure = TurnLimit(f"{tool.name} was called {MAX_SAME_CALLS} times in one turn with the same arguments")
+    failure = TurnLimit(f"{tool.name} was called {MAX_SAME_CALLS} times in one turn with the same arguments")
+    turn.output.fail(failure)
     context.actions.skip_summarization = True
-    return {"error": f"not run: {state.failure}"}
-
-
-def call_fingerprint(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return a key that calls with the same name and arguments have in common."""
-    try:
-        return fingerprint(name, arguments)
-    except (TypeError, ValueError):
-        return f"{name}: not JSON"
+    return {"error": f"not run: {failure}"}

@@ -10,14 +10,14 @@ from google.genai import types
 from typing_extensions import override
 
 from lango.adk.events.events_to_rows import dump_non_defaults
-from lango.adk.services.request_context import TurnContext, current_step, turn_of_session
 from lango.adk.services.stored_service import StoredService
+from lango.adk.turn.turn_run import turn_of_session
 from lango.errors import Unstorable
 from lango.messages import byte_size
 from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.artifacts import artifacts
-from lango.store.artifacts.artifacts import USER_PREFIX, Artifact, NewArtifact, Saver
+from lango.store.artifacts.artifacts import USER_PREFIX, Artifact, NewArtifact
 
 _MAX_REFERENCES = 5
 """How many references to other artifacts a load follows, as ADK's own services do."""
@@ -55,7 +55,7 @@ class SqlArtifactService(StoredService, BaseArtifactService):
         if self._max_bytes is not None and size > self._max_bytes:
             raise InputValidationError(f"artifact {name!r} has {size} bytes; the limit is {self._max_bytes}")
         turn = turn_of_session((session_id or "").strip())
-        saver = _saver(turn, name) if turn is not None and session_id is not None else None
+        saver = turn.record.saver(name) if turn is not None and session_id is not None else None
         try:
             return await self._store.write_long(artifacts.save_artifact, scope, new, time.time(), saver)
         except Unstorable as error:
@@ -158,22 +158,6 @@ def _check_scope(app_name: str, user_id: str, session_id: str | None) -> None:
     artifact_util.validate_path_segment(user_id, "user_id")
     if session_id is not None:
         artifact_util.validate_path_segment(session_id, "session_id")
-
-
-def _saver(turn: TurnContext, name: str) -> Saver:
-    """Name the step of a turn that saves an artifact, the same in every run of the turn."""
-    step = current_step.get()
-    if step:
-        turn.artifact_saves[step, name] += 1
-        step = f"{step}#{turn.artifact_saves[step, name]}"
-    lease = turn.turn
-    return Saver(
-        lease.session_key,
-        lease.epoch,
-        lease.epoch if lease.first_epoch is None else lease.first_epoch,
-        step,
-        runs_again=turn.recorded is not None,
-    )
 
 
 def _part_to_artifact(scope: SessionId, name: str, part: types.Part, metadata: dict[str, Any]) -> NewArtifact:

@@ -11,8 +11,9 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.genai import types
 from typing_extensions import override
 
-from lango.adk.services.request_context import current_turn, last_load
 from lango.adk.services.stored_service import StoredService
+from lango.adk.turn.step import current_step
+from lango.adk.turn.turn_run import current_turn
 from lango.sessions import SessionId, as_datetime, check_id
 from lango.store import Store
 from lango.store.codec.json_text import dumps, loads
@@ -155,9 +156,9 @@ class SqlMemoryService(StoredService, BaseMemoryService):
 def _is_shown(memory: Memory) -> bool:
     """Whether the model is shown a memory anyway: recent messages of the session of the current turn."""
     turn = current_turn.get()
-    if turn is None or not memory.session_id or memory.session_id != turn.session_id:
+    if turn is None or not memory.session_id or memory.session_id != turn.session.id:
         return False
-    return memory.seq > 0 and memory.seq >= last_load.get().first_seq  # 0: a note, which may not be shown
+    return memory.seq > 0 and memory.seq >= current_step().load.first_seq  # 0: a note, which may not be shown
 
 
 def _event_to_memory(event: "Event", session_id: str, metadata: Mapping[str, Any] | None = None) -> NewMemory | None:

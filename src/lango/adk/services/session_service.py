@@ -21,7 +21,6 @@ from lango.adk.events.events_to_rows import DEFAULT_AGENT_NAME, complete_error, 
 from lango.adk.events.recorded_run import FROM_CODE
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.services.credential_secrets import holds_credentials, without_secrets
-from lango.adk.services.request_context import LoadSummary, TurnContext, last_load, turn_of_session, warn_left_out
 from lango.adk.services.state_credentials import keep_state_credentials, show_state_credentials
 from lango.adk.services.stored_service import StoredService
 from lango.adk.services.stored_session import (
@@ -34,6 +33,8 @@ from lango.adk.services.stored_session import (
     shows_event,
     version_of_record,
 )
+from lango.adk.turn.step import LoadSummary, note_load, warn_left_out
+from lango.adk.turn.turn_run import TurnRun, turn_of_session
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
 from lango.history import load_tokenizer
 from lango.sessions import SessionId, SessionRecord, StoredEvent
@@ -149,7 +150,7 @@ class SqlSessionService(StoredService, BaseSessionService):
         since = config.after_timestamp if config else None
         recalled = SessionMemory()
         turn = turn_of_session(session_id)
-        until = turn.first_seq if turn else None  # a turn that is run again starts from the events before it
+        until = turn.record.first_seq if turn else None  # a turn that is run again starts from the events before it
         if self._budget_tokens is None:
             found = await self._store.read(read_session_events, name, newest, since)
         elif self._rules.memory:
@@ -177,7 +178,7 @@ class SqlSessionService(StoredService, BaseSessionService):
         has_all_calls = not record.rewinds and len([row for row in stored if row.message]) == record.last_seq
         clipped_tokens = sum(row.clipped_tokens for row in stored)
         first_seq = min((row.seq for row in stored), default=0)
-        last_load.set(LoadSummary(left_out, self._warn, has_all_calls, clipped_tokens, first_seq))
+        note_load(LoadSummary(left_out, self._warn, has_all_calls, clipped_tokens, first_seq))
         session = session_from_record(record, stored_to_events(stored, self._root_agent_name), recalled)
         if turn is not None and turn.brings_credential:
             _show_credential(turn, session)
@@ -252,7 +253,7 @@ class SqlSessionService(StoredService, BaseSessionService):
                 version.name,
                 version.revision,
                 entry,
-                epoch=turn.turn.epoch if turn else None,
+                epoch=turn.record.lease.epoch if turn else None,
                 ends_turn=ends_turn,
                 last_seq=version.last_seq,
             )
@@ -313,46 +314,46 @@ class SqlSessionService(StoredService, BaseSessionService):
         return version_of_record(record)
 
 
-def _show_credential(turn: TurnContext, session: Session) -> None:
+def _show_credential(turn: TurnRun, session: Session) -> None:
     """Show ADK the credential that the input of a turn brings: the stored message does not have it."""
     for event in session.events:
-        if turn.input_event is not None and event.id == turn.input_event.id:
+        if event.id == turn.input_event.id:
             event.content = turn.input_event.content
 
 
-def _is_input(turn: TurnContext, session: Session, event: Event) -> bool:
+def _is_input(turn: TurnRun, session: Session, event: Event) -> bool:
     """Whether this is the input of the turn, which is stored already."""
     stored = turn.input_event
     return (
-        stored is not None
-        and event.author == "user"
+        event.author == "user"
         and event.content == stored.content
         and any(shown.id == stored.id for shown in session.events)
     )
 
 
-def _take_recorded(turn: TurnContext, event: Event) -> bool | None:
+def _take_recorded(turn: TurnRun, event: Event) -> bool | None:
     """Recognise an event that an earlier run of the turn stored, as `RecordedRun.take` does; None: it is new."""
     if event.actions.compaction is not None:
-        turn.on_summary(event)
+        turn.output.add_summary(event)
     if event.author != "user":
         complete_error(event)
-    return turn.recorded.take(event) if turn.recorded is not None else None
+    return turn.record.take(event)
 
 
-def _is_from_code(turn: TurnContext, event: Event) -> bool:
+def _is_from_code(turn: TurnRun, event: Event) -> bool:
     """Whether an event with content is neither a model's response nor a result: the user's own code made it."""
     if event.author == "user" or not (event.content or event.error_code) or event.get_function_responses():
         return False
-    return (event.branch or "", event.author) not in turn.calls_under_way
+    return not turn.output.model_calls.is_awaited(event)
 
 
-def _marks(turn: TurnContext, event: Event) -> dict[str, bool]:
+def _marks(turn: TurnRun, event: Event) -> dict[str, bool]:
     """Return what the event itself does not show: that code made it, or a node of a workflow that has not ended."""
     marks: dict[str, bool] = {}
     if _is_from_code(turn, event):
         marks[FROM_CODE] = True
-    if turn.node_paths and event.node_info.path in turn.node_paths and not event.node_info.output_for:
+    nodes = turn.record.node_paths
+    if nodes and event.node_info.path in nodes and not event.node_info.output_for:
         marks[WORKFLOW_NODE] = True
     return marks
 

@@ -4,13 +4,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import aclosing
 from typing import Any, Literal
 
 from lango.adk.run.engine import AdkEngine
-from lango.adk.run.model_call_stats import merge_model_calls
-from lango.adk.run.record.model_calls import store_last_requests
-from lango.adk.run.turn_state import TurnState
+from lango.adk.run.record.model_requests import store_last_requests
+from lango.adk.turn.model_calls import merge_model_calls
+from lango.adk.turn.turn_run import TurnRun
+from lango.adk.turn.waits import WaitKind, Waits
 from lango.config import AgentSettings
 from lango.errors import (
     AgentFailed,
@@ -44,6 +44,21 @@ Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 _log = logging.getLogger("lango.runtime")
 
+Status = Literal[
+    "done",
+    "waiting_for_approval",
+    "waiting_for_input",
+    "waiting_for_credential",
+    "waiting_for_client",
+    "waiting_for_result",
+]
+_STATUSES: dict[WaitKind, Status] = {
+    "approval": "waiting_for_approval",
+    "input": "waiting_for_input",
+    "credential": "waiting_for_credential",
+    "client_result": "waiting_for_client",
+    "long_running_result": "waiting_for_result",
+}
 _TRANSIENT = (ProviderUnavailable, ProviderTimeout, ProviderProtocolError, StoreUnavailable)
 """Failures after which a turn is run again, if something of it was done before."""
 
@@ -84,10 +99,10 @@ class TurnRunner:
             is_resumed=recorded is not None,
             on_event=self._admission.note_event,
         )
-        state = self._engine.begin(running, turn_input, sink, recorded, first_seq)
+        turn = self._engine.begin(running, turn_input, sink, recorded, first_seq)
         earlier = running.model_calls()
         running.model_calls = lambda: merge_model_calls(
-            earlier, [call.to_row(is_over=running.is_ending) for call in state.model_call_stats]
+            earlier, [call.to_row(is_over=running.is_ending) for call in turn.output.model_calls.calls]
         )
         outcome: Outcome = "failed"
         error: LangoError | None = None
@@ -99,8 +114,9 @@ class TurnRunner:
             await self._engine.preload_adk()
             async with self._admission.admitted(emit_place):
                 running.is_running = True
-                await self._check_quota(turn_input, has_begun=first_seq is not None)
-                await self._emit_events(running, turn_input, state, sink)
+                await self._check_start(running, turn_input, has_begun=first_seq is not None)
+                async with sink.applied():
+                    await self._engine.legs.run(turn)
             outcome = "done"
         except asyncio.CancelledError as cancelled:
             outcome, error = "cancelled", running.stop_reason or TurnCancelled("the turn was stopped")
@@ -111,20 +127,20 @@ class TurnRunner:
             raise
         except BaseException as failed:  # noqa: BLE001 - the readers of the turn get it
             outcome, error = "cancelled" if isinstance(failed, TurnCancelled) else "failed", to_lango_error(failed)
-            if outcome == "failed" and state.corrected_transfer is not None:
-                error.__cause__ = state.corrected_transfer
+            if outcome == "failed" and turn.output.corrected_transfer is not None:
+                error.__cause__ = turn.output.corrected_transfer
         if self._keeps_requests:
-            await finish_despite_cancel(store_last_requests(state))
+            await finish_despite_cancel(store_last_requests(turn))
         if isinstance(running.stop_reason, TurnReleased):
             await finish_despite_cancel(self.release(running))
             return True
         if error is not None and self._may_run_again(running, error):
             _log.info("turn %s of session %s is run again: %s", running.turn.turn, running.session.name.id, error)
-            calls = merge_model_calls(earlier, [call.to_row() for call in state.model_call_stats])
+            calls = merge_model_calls(earlier, [call.to_row() for call in turn.output.model_calls.calls])
             running.model_calls = lambda: calls
             return False
         running.is_ending = True
-        await finish_despite_cancel(self._end_turn(running, state, outcome, error))
+        await finish_despite_cancel(self._end_turn(running, turn, outcome, error))
         return True
 
     def _may_run_again(self, running: RunningTurn, error: LangoError) -> bool:
@@ -145,32 +161,22 @@ class TurnRunner:
             _log.warning("turn %s could not be released: %s", running.turn.turn, error)
         running.fail(running.stop_reason)
 
-    async def _check_quota(self, turn_input: TurnInput, *, has_begun: bool) -> None:
-        """Raise `TokensUsedUp` if earlier turns used up the tokens of the day while this one was queued."""
+    async def _check_start(self, running: RunningTurn, turn_input: TurnInput, *, has_begun: bool) -> None:
+        """Raise `TurnCancelled` if a newer message came while this turn was queued.
+
+        Raise `TokensUsedUp` if earlier turns used up the tokens of the day.
+        """
+        if running.superseded:
+            raise TurnCancelled("a newer message came")
         quota_id, limit = turn_input.quota_id, turn_input.tokens_per_day
         if has_begun or quota_id is None or limit is None:  # what has begun is finished
             return
         if await self._store.read(spent_tokens, quota_id, time.time()) >= limit:
             raise TokensUsedUp(f"the {limit} tokens of this day are used up: send the message again after midnight UTC")
 
-    async def _emit_events(self, running: RunningTurn, turn_input: TurnInput, state: TurnState, sink: TurnSink) -> None:
-        if running.superseded:
-            raise TurnCancelled("a newer message came")
-        async with (
-            sink.limits.applied(),
-            aclosing(self._engine.run(running.session.name, turn_input, state)) as events,
-        ):
-            try:
-                async for event in events:
-                    sink.emit(event)
-            finally:
-                sink.flush()
-
-    async def _end_turn(
-        self, running: RunningTurn, state: TurnState, outcome: Outcome, error: LangoError | None
-    ) -> None:
-        status = _status(state)
-        usage = await turn_usage(state.usage_by_model, state.model_calls + state.summaries)
+    async def _end_turn(self, running: RunningTurn, turn: TurnRun, outcome: Outcome, error: LangoError | None) -> None:
+        output, status = turn.output, _status(turn.waits)
+        usage = await turn_usage(output.usage_by_model, turn.limits.model_calls + output.summaries)
         extra: dict[str, Any] = {
             "usage": {
                 "input": usage.input_tokens,
@@ -182,12 +188,12 @@ class TurnRunner:
                 "cache_writes": usage.cache_write_tokens,
             },
             "calls": running.model_calls(),
-            "invocations": state.invocation_ids,
+            "invocations": output.invocation_ids,
         }
         if error is None:
-            extra["done"] = {"status": status, "finish_reason": state.finish_reason}
-            if state.output is not None:
-                extra["done"]["output"] = state.output
+            extra["done"] = {"status": status, "finish_reason": output.finish_reason}
+            if output.value is not None:
+                extra["done"]["output"] = output.value
         else:
             extra["error"] = {"type": type(error).__name__, "message": str(error)}
             if (wait_s := getattr(error, "retry_after_s", None)) is not None:
@@ -210,32 +216,18 @@ class TurnRunner:
         if error is not None:
             running.fail(error)
         else:
-            running.answer = answer_text(state.text, state.output)
-            if state.awaits_approval or state.awaits_input or state.awaits_credential:
+            running.answer = answer_text(output.text, output.value)
+            if turn.waits.kinds & {"approval", "input", "credential"}:
                 self._on_request()
-            done = TurnDone(running.next_id(), running.turn.turn, status, usage, state.finish_reason, state.output)
+            done = TurnDone(running.next_id(), running.turn.turn, status, usage, output.finish_reason, output.value)
             running.emit(done)
 
 
-def _status(
-    state: TurnState,
-) -> Literal[
-    "done",
-    "waiting_for_approval",
-    "waiting_for_input",
-    "waiting_for_credential",
-    "waiting_for_client",
-    "waiting_for_result",
-]:
-    if state.awaits_approval:
-        return "waiting_for_approval"
-    if state.awaits_input:
-        return "waiting_for_input"
-    if state.awaits_credential:
-        return "waiting_for_credential"
-    if state.awaits_client:
-        return "waiting_for_client"
-    return "waiting_for_result" if state.awaits_result else "done"
+def _status(waits: Waits) -> Status:
+    for kind, status in _STATUSES.items():
+        if kind in waits.kinds:
+            return status
+    return "done"
 
 
 def _task_is_cancelled() -> bool:

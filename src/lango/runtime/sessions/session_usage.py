@@ -1,6 +1,6 @@
 """Read what each turn of a session used, and which messages the next request would keep.
 
-Model calls are measured by `lango.adk.run.model_call_stats`; usage is stored by `lango.store.turns.turn_usage`.
+Model calls are measured by `lango.adk.turn.model_calls`; usage is stored by `lango.store.turns.turn_usage`.
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,6 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -19,6 +18,8 @@ from typing_extensions import override
 from lango.adk.agents.adk_internals import declaration_of
 from lango.adk.events.message_parts import attachments_to_parts
 from lango.adk.model.request_config import json_schema_of
+from lango.adk.turn.step import current_step, tool_context_noted
+from lango.adk.turn.turn_run import current_turn
 from lango.config import ToolSettings
 from lango.tools import DEFAULT_TIMEOUT_S, InvalidArguments, Tool, ToolContext, ToolError, ToolOutcome
 from lango.tools.approval_policy import Decision, decide
@@ -33,11 +34,6 @@ OnEnd = Callable[[str, ToolOutcome], Awaitable[None]]
 
 FILES = "lango_files"
 """The key of the parts in a result: ADK takes them out, and sends them to the model beside the result."""
-
-_adk_context: ContextVar[AdkToolContext] = ContextVar("lango_adk_tool_context")
-
-turn_timeout_s: ContextVar[float] = ContextVar("lango_turn_timeout_s", default=DEFAULT_TIMEOUT_S)
-"""The time limit of tools without one, in the turn that this code runs in."""
 
 
 class AdkTool(BaseTool):
@@ -110,18 +106,16 @@ class AdkTool(BaseTool):
             state=MappingProxyType(copy.deepcopy(tool_context.state.to_dict())),
             workspace=self._workspace,
         )
-        token = _adk_context.set(tool_context)
-        try:
+        turn = current_turn.get()
+        with tool_context_noted(tool_context):
             return await run_tool(
                 self.tool,
                 arguments,
                 context,
-                timeout_s=self.timeout_s or turn_timeout_s.get(),
+                timeout_s=self.timeout_s or (turn.limits.tool_timeout_s if turn is not None else DEFAULT_TIMEOUT_S),
                 how_to_read=self._how_to_read.replace("{call_id}", call_id),
                 file_limits=self._file_limits,
             )
-        finally:
-            _adk_context.reset(token)
 
 
 def with_files(result: Mapping[str, Any], parts: Sequence[types.Part]) -> dict[str, Any]:
@@ -167,7 +161,8 @@ def tool_from_adk(
     """
 
     async def handler(arguments: dict[str, Any], /) -> Any:
-        context = _adk_context.get()
+        context = current_step().tool_context
+        assert context is not None
         with nullcontext() if during_call is None else during_call(context):
             result: Any = await inner.run_async(args=arguments, tool_context=context)
         if isinstance(result, dict) and _is_error(fields := cast("dict[str, Any]", result)):

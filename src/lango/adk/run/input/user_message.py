@@ -13,24 +13,24 @@ from google.adk.plugins import BasePlugin
 from google.genai import types
 
 from lango.adk.events.events_to_rows import complete_event, event_to_entry
-from lango.adk.run.turn_state import TurnState
+from lango.adk.turn.turn_run import TurnRun
 from lango.store.lifecycle.changed_input import read_changed_input, replace_input
 
 
-async def prepare_user_message(state: TurnState, context: InvocationContext) -> None:
+async def prepare_user_message(turn: TurnRun, context: InvocationContext) -> None:
     """Load the files of the turn's message for code that reads them, and run the plugins' callbacks on it."""
-    event = _input_event(state, context)
+    event = _input_event(turn, context)
     if event is None or event.content is None:
         return
     content = event.content
     loaded = [content]
-    await state.files.load_into(loaded)
+    await turn.app.load_files(loaded)
     content.parts = loaded[0].parts  # in place: ADK has passed the content on already
     context.user_content = content
-    if not state.runs_message_callbacks or not _has_callback(context):
+    if not _has_callback(context):
         return
-    state.runs_message_callbacks = False
-    if state.recorded is not None and (known := await state.store.read(read_changed_input, state.turn)) is not None:
+    record = turn.record
+    if record.recorded is not None and (known := await record.store.read(read_changed_input, record.lease)) is not None:
         context.session.state.update(known)
         return
     before = dict(context.session.state)
@@ -38,15 +38,15 @@ async def prepare_user_message(state: TurnState, context: InvocationContext) -> 
         invocation_context=context, user_message=content
     )
     if changed is not None:
-        await _replace(state, context, event, changed, before)
+        await _replace(turn, context, event, changed, before)
 
 
-def _input_event(state: TurnState, context: InvocationContext) -> Event | None:
+def _input_event(turn: TurnRun, context: InvocationContext) -> Event | None:
     """Return the event of the turn's message; None: the turn continues after a pause, or runs another message."""
-    if state.input_event is None or context.invocation_id != state.input_event.invocation_id:
+    if context.invocation_id != turn.input_event.invocation_id:
         return None
     for event in reversed(context.session.events):
-        if event.id == state.input_event.id:
+        if event.id == turn.input_event.id:
             return event if event.author == "user" and not event.get_function_responses() else None
     return None
 
@@ -59,7 +59,7 @@ def _has_callback(context: InvocationContext) -> bool:
 
 
 async def _replace(
-    state: TurnState, context: InvocationContext, event: Event, changed: types.Content, before: dict[str, Any]
+    turn: TurnRun, context: InvocationContext, event: Event, changed: types.Content, before: dict[str, Any]
 ) -> None:
     assert event.content
     event.content.parts = changed.parts
@@ -68,4 +68,4 @@ async def _replace(
     now = context.session.state
     # plugins pass on values to their later callbacks in the session object, which is not stored
     state_delta = {name: value for name, value in now.items() if name not in before or before[name] != value}
-    await state.store.write_long(replace_input, state.turn, event_to_entry(event), state_delta)
+    await turn.record.store.write_long(replace_input, turn.record.lease, event_to_entry(event), state_delta)

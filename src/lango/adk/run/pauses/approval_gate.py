@@ -13,10 +13,10 @@ from google.adk.tools.tool_confirmation import ToolConfirmation
 
 from lango.adk.agents.adk_internals import confirmation_id_of_tool_node
 from lango.adk.agents.tools.adk_tool import needs_approval
-from lango.adk.run.turn_state import TurnState
+from lango.adk.turn.turn_run import TurnRun
 from lango.store.tool_calls.approvals import REFUSAL_REASON
 from lango.store.tool_calls.grants import record_intent_by_grant
-from lango.store.tool_calls.tool_journal import DECIDED_BY_POLICY, ApprovalDecision, read_journal_entry, record_intent
+from lango.store.tool_calls.tool_journal import DECIDED_BY_POLICY, ApprovalDecision, read_journal_entry
 
 _log = logging.getLogger("lango.runtime")
 
@@ -31,35 +31,38 @@ ARGUMENTS_CHANGED = "not run: these are not the arguments that were approved"
 
 
 async def journal_intent(
-    state: TurnState, call_id: str, tool: BaseTool, arguments: dict[str, Any], fingerprint: str, context: ToolContext
+    turn: TurnRun, call_id: str, tool: BaseTool, arguments: dict[str, Any], fingerprint: str, context: ToolContext
 ) -> dict[str, Any] | None:
     """Journal that a tool is about to run, and who approved it; return the result of a call that may not run (yet)."""
-    call = state.turn, call_id, tool.name, state.effect(tool), fingerprint, time.time()
-    if restored := await _restore_approval(state, call_id, fingerprint, context):
-        await state.store.write(record_intent, *call, restored)
-        return require_approval(state, tool, context)
-    adk_asks = await _needs_adk_confirmation(state, tool, arguments, context)
-    if not adk_asks and (state.decide(tool) != "ask" or not _can_ask(state, context)):
-        await state.store.write(record_intent, *call, approval_decision(state, tool, context))
-        return require_approval(state, tool, context) or await _refused_confirmation(tool, arguments, context)
-    grant = await state.store.write(record_intent_by_grant, *call, arguments, confirmation_id_of_tool_node(context))
+    call = call_id, tool.name, turn.app.effect(tool), fingerprint
+    if restored := await _restore_approval(turn, call_id, fingerprint, context):
+        await turn.record.intend(*call, restored)
+        return require_approval(turn, tool, context)
+    adk_asks = await _needs_adk_confirmation(turn, tool, arguments, context)
+    if not adk_asks and (turn.app.decide(tool) != "ask" or not _can_ask(turn, context)):
+        await turn.record.intend(*call, approval_decision(turn, tool, context))
+        return require_approval(turn, tool, context) or await _refused_confirmation(tool, arguments, context)
+    asked = time.time(), arguments, confirmation_id_of_tool_node(context)
+    grant = await turn.record.store.write(record_intent_by_grant, turn.record.lease, *call, *asked)
     if grant is None:
-        state.confirmed_by_adk |= {call_id} if adk_asks else set()
-        return None if adk_asks else require_approval(state, tool, context)
+        if not adk_asks:
+            return require_approval(turn, tool, context)
+        turn.waits.confirmed_by_adk.add(call_id)
+        return None
     context.tool_confirmation = ToolConfirmation(confirmed=True)  # the tool may have a gate of its own
     return None
 
 
-def _can_ask(state: TurnState, context: ToolContext) -> bool:
+def _can_ask(turn: TurnRun, context: ToolContext) -> bool:
     """Whether a person is asked about a call, and has not answered yet; an agent that is called as a tool cannot."""
-    return context.tool_confirmation is None and context.session.id == state.session_id
+    return context.tool_confirmation is None and turn.has_session(context)
 
 
 async def _needs_adk_confirmation(
-    state: TurnState, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
+    turn: TurnRun, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
 ) -> bool:
     """Whether an ADK tool that needs no approval of ours requires ADK's confirmation for these arguments."""
-    if state.decide(tool) != "run" or not _can_ask(state, context):
+    if turn.app.decide(tool) != "run" or not _can_ask(turn, context):
         return False
     return await _requires_confirmation(tool, arguments, context)
 
@@ -82,14 +85,14 @@ async def _requires_confirmation(tool: BaseTool, arguments: dict[str, Any], cont
         return False
 
 
-def require_approval(state: TurnState, tool: BaseTool, context: ToolContext) -> dict[str, Any] | None:
+def require_approval(turn: TurnRun, tool: BaseTool, context: ToolContext) -> dict[str, Any] | None:
     """Return the result of a call that is denied, refused or waits for approval; None: the call may run."""
-    decision = state.decide(tool)
+    decision = turn.app.decide(tool)
     if decision == "run":
         return None
     if decision == "deny":
         return {"error": DENIED}
-    if context.tool_confirmation is None and context.session.id != state.session_id:
+    if context.tool_confirmation is None and not turn.has_session(context):
         return {"error": NO_APPROVER}
     if context.tool_confirmation is None:
         context.request_confirmation(hint=f"May {tool.name} run with exactly these arguments?")
@@ -111,22 +114,22 @@ def refusal_reason(confirmation: ToolConfirmation | None) -> str:
     return reason if isinstance(reason, str) else ""
 
 
-async def check_approved_arguments(state: TurnState, call_id: str, fingerprint: str) -> dict[str, Any] | None:
+async def check_approved_arguments(turn: TurnRun, call_id: str, fingerprint: str) -> dict[str, Any] | None:
     """Return an error if the arguments of an approved call are not those that the user was shown."""
-    journaled = await state.store.read(read_journal_entry, state.turn.session_key, call_id)
+    journaled = await turn.record.store.read(read_journal_entry, turn.record.lease.session_key, call_id)
     return {"error": ARGUMENTS_CHANGED} if journaled is not None and journaled.arguments != fingerprint else None
 
 
 async def _restore_approval(
-    state: TurnState, call_id: str, fingerprint: str, context: ToolContext
+    turn: TurnRun, call_id: str, fingerprint: str, context: ToolContext
 ) -> ApprovalDecision | None:
     """Approve a call again that was approved, requested a credential, and runs now with it; None: it was not approved.
 
     The approval holds for exactly the same arguments.
     """
-    if not state.brings_credential:
+    if not turn.brings_credential:
         return None
-    journaled = await state.store.read(read_journal_entry, state.turn.session_key, call_id)
+    journaled = await turn.record.store.read(read_journal_entry, turn.record.lease.session_key, call_id)
     if journaled is None or journaled.approved is not True or journaled.arguments != fingerprint:
         return None
     if journaled.approved_by != DECIDED_BY_POLICY:
@@ -134,11 +137,12 @@ async def _restore_approval(
     return ApprovalDecision(True, journaled.approved_by or DECIDED_BY_POLICY)
 
 
-def approval_decision(state: TurnState, tool: BaseTool, context: ToolContext) -> ApprovalDecision | None:
+def approval_decision(turn: TurnRun, tool: BaseTool, context: ToolContext) -> ApprovalDecision | None:
     """Return whether a user or the settings decided about a call; None: it needs no approval, or still waits."""
     if context.tool_confirmation is not None:
-        return ApprovalDecision(bool(context.tool_confirmation.confirmed), state.answered_by)
-    decision = state.decide(tool)
+        answered_by = turn.input.approval_answer.answered_by if turn.input.approval_answer else ""
+        return ApprovalDecision(bool(context.tool_confirmation.confirmed), answered_by)
+    decision = turn.app.decide(tool)
     if decision == "ask" or not (decision == "deny" or needs_approval(tool)):
         return None
     return ApprovalDecision(decision == "run", DECIDED_BY_POLICY)

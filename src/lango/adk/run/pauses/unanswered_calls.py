@@ -11,12 +11,12 @@ import time
 import uuid
 from collections.abc import Mapping
 
-from google.adk.auth.auth_tool import AuthConfig, AuthToolArguments
+from google.adk.auth.auth_tool import AuthToolArguments
 from google.adk.events import Event
 from google.genai import types
-from msgspec import Struct
 
-from lango.adk.run.turn_state import TurnState
+from lango.adk.turn.turn_run import TurnRun
+from lango.adk.turn.waits import MissingRequest
 from lango.sessions import CREDENTIAL_CALL
 from lango.store.tool_calls.long_running import await_result
 from lango.store.tool_calls.tool_journal import read_journal_entry
@@ -24,45 +24,33 @@ from lango.store.tool_calls.tool_journal import read_journal_entry
 _REQUEST_PREFIX = "adk_request_"  # these are awaited as requests to a person
 
 
-class MissingRequest(Struct, frozen=True):
-    """A credential request that a tool needs, and that ADK did not make."""
-
-    call_id: str
-    """The tool's call."""
-    config: AuthConfig
-    event: Event
-    """The tool's result."""
-
-
-def note_calls(state: TurnState, event: Event) -> None:
+def note_calls(turn: TurnRun, event: Event) -> None:
     """Note the credentials that tools asked for, and the long-running calls of nodes."""
-    _note_requests(state, event)
-    _note_node_calls(state, event)
+    _note_requests(turn, event)
+    _note_node_calls(turn, event)
 
 
-def _note_requests(state: TurnState, event: Event) -> None:
+def _note_requests(turn: TurnRun, event: Event) -> None:
     """Note the credentials that tools asked for and ADK did not request; ADK makes its requests first."""
     if event.partial:
         return
     for call in event.get_function_calls():
         if call.name == CREDENTIAL_CALL:
             arguments: Mapping[str, object] = call.args or {}
-            state.requested_for.add(str(arguments.get("functionCallId") or arguments.get("function_call_id")))
-            state.requested_keys.add(_credential_key(arguments))
+            wanted_by = str(arguments.get("functionCallId") or arguments.get("function_call_id"))
+            turn.waits.note_credential_request(wanted_by, _credential_key(arguments))
     for call_id, config in event.actions.requested_auth_configs.items():
-        if call_id not in state.requested_for and (config.credential_key or "") not in state.requested_keys:
-            state.missing_requests.append(MissingRequest(call_id, config, event))
-            state.requested_for.add(call_id)
+        turn.waits.note_wanted_credential(call_id, config, event)
 
 
-def _note_node_calls(state: TurnState, event: Event) -> None:
+def _note_node_calls(turn: TurnRun, event: Event) -> None:
     """Note the long-running calls of workflow nodes; the journal distinguishes those that a tool runs for."""
     if event.partial or "/" not in event.node_info.path:
         return
     awaited = event.long_running_tool_ids or ()
     for call in event.get_function_calls():
         if call.id in awaited and not (call.name or "").startswith(_REQUEST_PREFIX):
-            state.node_call_ids.add(call.id or "")
+            turn.waits.node_calls.add(call.id or "")
 
 
 def request_event(missing: MissingRequest) -> Event:
@@ -84,12 +72,13 @@ def request_event(missing: MissingRequest) -> Event:
     )
 
 
-async def await_node_calls(state: TurnState) -> None:
+async def await_node_calls(turn: TurnRun) -> None:
     """Await the results of noted calls that no tool ran for, and no client runs."""
-    for call_id in sorted(state.node_call_ids - state.client_calls):
-        if await state.store.read(read_journal_entry, state.turn.session_key, call_id) is None:
-            await state.store.write(await_result, state.turn.session_key, call_id, time.time())
-            state.awaits_result = True
+    store, key = turn.record.store, turn.record.lease.session_key
+    for call_id in sorted(turn.waits.node_calls - turn.waits.client_calls):
+        if await store.read(read_journal_entry, key, call_id) is None:
+            await store.write(await_result, key, call_id, time.time())
+            turn.waits.kinds.add("long_running_result")
 
 
 def _credential_key(arguments: Mapping[str, object]) -> str:

@@ -7,7 +7,6 @@ had an effect: like a tool, it is not run again, and the model reads that the ou
 import asyncio
 import dataclasses
 import functools
-import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
@@ -16,11 +15,10 @@ from google.adk.code_executors.code_execution_utils import CodeExecutionInput, C
 
 from lango.adk.agents.adk_internals import replace_code_execution
 from lango.adk.run.record.divergence import await_record
-from lango.adk.run.record.replay import nested_step_id
-from lango.adk.run.turn_limits import call_fingerprint
-from lango.adk.run.turn_state import TurnState, current_state
+from lango.adk.turn.limits import call_fingerprint
+from lango.adk.turn.step import current_step
+from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.errors import TurnDiverged
-from lango.store.tool_calls import tool_journal
 from lango.store.turns.recovery import UNKNOWN_RESULT
 
 _NAME = "code"
@@ -38,13 +36,12 @@ def journal_code(agents: Iterable[Any]) -> None:
 
 def _execute_journaled(execute: Execute, context: InvocationContext, code: CodeExecutionInput) -> CodeExecutionResult:
     """Run code, or return what it gave in an earlier run of this turn. ADK calls it in a thread."""
-    state = current_state()
-    if state is None or state.loop is None:
+    turn = current_turn.get()
+    if turn is None:
         return execute(context, code)
-    place = nested_step_id(f"code:{getattr(context.agent, 'name', '')}@{context.branch or ''}")
-    state.nested_calls[place] += 1
-    step_id, fingerprint = f"{place}/{state.nested_calls[place]}", call_fingerprint(_NAME, {"code": code.code})
-    entry = state.recorded.entry(step_id) if state.recorded is not None else None
+    place = current_step().inner_id(f"code:{getattr(context.agent, 'name', '')}@{context.branch or ''}")
+    step_id, fingerprint = turn.record.next_step(place, "/"), call_fingerprint(_NAME, {"code": code.code})
+    entry, loop = turn.record.entry(step_id), turn.record.loop
     if entry is not None and entry.arguments != fingerprint:
         raise TurnDiverged("the model's code is not the same as in the first run: it is not run")
     if entry is not None and entry.status == "finished":
@@ -52,21 +49,20 @@ def _execute_journaled(execute: Execute, context: InvocationContext, code: CodeE
     if entry is not None and entry.status == "started":
         result = CodeExecutionResult(stderr=UNKNOWN_RESULT)
     else:
-        _wait_for(state.loop, _start(state, step_id, fingerprint, context.branch or ""))
+        _wait_for(loop, _start(turn, step_id, fingerprint, context.branch or ""))
         try:
             result = execute(context, code)
         finally:
-            state.loop.call_soon_threadsafe(state.step_gate.leave)
-    record = tool_journal.record_result
-    _wait_for(state.loop, state.store.write(record, state.turn, step_id, dataclasses.asdict(result), time.time()))
+            loop.call_soon_threadsafe(turn.limits.step_gate.leave)
+    _wait_for(loop, turn.record.finish(step_id, dataclasses.asdict(result)))
     return result
 
 
-async def _start(state: TurnState, step_id: str, fingerprint: str, branch: str) -> None:
-    await await_record(state, "the model's code", branch)
-    await state.step_gate.enter()
-    await state.store.write(tool_journal.record_intent, state.turn, step_id, _NAME, "once", fingerprint, time.time())
-    await state.store.write(tool_journal.record_start, state.turn, step_id, time.time())
+async def _start(turn: TurnRun, step_id: str, fingerprint: str, branch: str) -> None:
+    await await_record(turn, "the model's code", branch)
+    await turn.limits.step_gate.enter()
+    await turn.record.intend(step_id, _NAME, "once", fingerprint)
+    await turn.record.start(step_id)
 
 
 def _wait_for(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:

@@ -1,4 +1,4 @@
-"""Record the start and the result of each tool call in the tool journal, from ADK's callbacks.
+"""Record the result of each tool call in the tool journal, from ADK's callbacks.
 
 The journal itself is stored by `lango.store.tool_calls.tool_journal`.
 """
@@ -13,70 +13,56 @@ from google.adk.tools import BaseTool, ToolContext
 from lango.adk.agents.adk_internals import defers_response, tool_node_path
 from lango.adk.agents.tools.adk_tool import with_files
 from lango.adk.model.content import plain_model
+from lango.adk.run.record.replay import may_await_result
 from lango.adk.run.record.result_files import RESULT_FILES, keep_files, parts_in, without_parts
-from lango.adk.run.turn_state import TurnState
 from lango.adk.services.credential_secrets import seal_actions
+from lango.adk.turn.turn_run import TurnRun
 from lango.errors import NotJson, TurnDiverged
-from lango.store.sessions.sessions import check_epoch
-from lango.store.tool_calls import tool_journal
 from lango.tools.results import error_text, to_result
-
-_RECHECK_LEASE_AFTER_S = 2.0  # well before another process takes a turn without heartbeats over
-
-
-async def record_start(state: TurnState, call_id: str) -> bool:
-    """Journal that a tool starts; False: it was started before.
-
-    A process that was suspended meanwhile may have lost the turn: it checks its lease again before the tool runs.
-    """
-    checked_at = time.monotonic()
-    is_first = await state.store.write(tool_journal.record_start, state.turn, call_id, time.time())
-    while time.monotonic() - checked_at > _RECHECK_LEASE_AFTER_S:
-        checked_at = time.monotonic()
-        await state.store.write(check_epoch, state.turn.session_key, state.turn.epoch)
-    return is_first
 
 
 async def record_result(
-    state: TurnState, call_id: str, tool: BaseTool, context: ToolContext, result: Any, refusal: str = ""
+    turn: TurnRun, call_id: str, tool: BaseTool, context: ToolContext, result: Any, refusal: str = ""
 ) -> dict[str, Any] | None:
     """Journal the result of a tool. Return the JSON object to use instead of a result that is not JSON, else None.
 
     A tool that asked by its own code gets the reason of a `refusal`; the model reads it, too.
     """
-    duration_s = time.monotonic() - state.started_at.pop(call_id)
+    duration_s = time.monotonic() - turn.record.started_at.pop(call_id)
     actions = context.actions
     if call_id in actions.requested_tool_confirmations or call_id in actions.requested_auth_configs:
         # the tool itself requested approval or a credential: it has done nothing yet, and will be called again
-        await state.store.write(tool_journal.record_result, state.turn, call_id, None, time.time(), "unknown")
-        if state.brings_credential or context.tool_confirmation is not None:
+        await turn.record.finish(call_id, None, "unknown")
+        if turn.brings_credential or context.tool_confirmation is not None:
             actions.skip_summarization = True  # the model continues with the result, and not with the request
         return None
     parts = [*parts_in(result)]
     kept = await keep_files(tool, context, parts) if parts else []
-    sealed = seal_actions(actions, state.box, call_id)
-    record = functools.partial(
-        state.store.write,
-        tool_journal.record_result,
+    sealed = seal_actions(actions, turn.app.box, call_id)
+    awaits_result = may_await_result(turn, tool, context)
+    finish = functools.partial(
+        turn.record.finish,
+        call_id,
         actions={**sealed, RESULT_FILES: kept} if kept else sealed,
-        awaits_result=state.may_await_result(tool, context),
+        awaits_result=awaits_result,
     )
     if not result and defers_response(tool):
-        await record(state.turn, call_id, None, time.time())
-        state.awaits_result = state.awaits_result or state.may_await_result(tool, context)
+        await finish(None)
+        if awaits_result:
+            turn.waits.kinds.add("long_running_result")
         return None
-    state.durations_s[call_id] = duration_s
+    turn.output.durations_s[call_id] = duration_s
     rest = without_parts(result) if parts else result
     plain = _to_json_object(rest)
     if refusal and refusal not in str(plain):
         plain["refusal"] = refusal
-    await record(state.turn, call_id, plain, time.time())
+    await finish(plain)
     # a result that is JSON is not replaced: the agent's own callbacks come later, and expect their own objects
     return None if plain in (rest, {"result": rest}) else with_files(plain, parts)
 
 
 async def record_error(
-    state: TurnState, call_id: str, error: BaseException, context: ToolContext
+    turn: TurnRun, call_id: str, error: BaseException, context: ToolContext
 ) -> dict[str, Any] | None:
     """Journal the error of a tool, and return it as the call's result. None: it is raised, and no model reads it.
 
@@ -84,15 +70,15 @@ async def record_error(
     """
     if isinstance(error, asyncio.CancelledError):
         return None  # the row stays `started`: the outcome is unknown
-    if isinstance(state.failure, TurnDiverged):
+    if isinstance(turn.output.failure, TurnDiverged):
         return None  # of a step inside the tool: the turn ends
     result = {"error": error_text(error)}
-    state.durations_s[call_id] = time.monotonic() - state.started_at.pop(call_id)
+    turn.output.durations_s[call_id] = time.monotonic() - turn.record.started_at.pop(call_id)
     if tool_node_path(context) is not None:
-        state.runs_again.add(call_id)
-        await state.store.write(tool_journal.record_result, state.turn, call_id, None, time.time(), "unknown")
+        turn.record.runs_again.add(call_id)
+        await turn.record.finish(call_id, None, "unknown")
         return None
-    await state.store.write(tool_journal.record_result, state.turn, call_id, result, time.time())
+    await turn.record.finish(call_id, result)
     return result
 
 

@@ -3,9 +3,7 @@
 What is stored, and how a step is recognised, is in `lango.adk.events.recorded_run`.
 """
 
-import time
 import uuid
-from contextvars import ContextVar
 from typing import Any, cast
 
 from google.adk.agents.callback_context import CallbackContext
@@ -15,20 +13,17 @@ from google.adk.tools.agent_tool import AgentTool
 from msgspec import json
 
 from lango.adk.agents.adk_internals import node_of_tool, tool_node_path
-from lango.adk.agents.tools.client_tools import mark_client_calls
+from lango.adk.agents.tools.client_tools import ClientTool, mark_client_calls
 from lango.adk.events.recorded_run import restore_actions
-from lango.adk.run.model_call_stats import ModelCallStats
 from lango.adk.run.record.result_files import load_files
-from lango.adk.run.turn_limits import call_fingerprint
-from lango.adk.run.turn_state import TurnState
 from lango.adk.services.credential_secrets import open_actions
+from lango.adk.turn.limits import call_fingerprint
+from lango.adk.turn.model_calls import ModelCallStats
+from lango.adk.turn.step import current_step, enter_call, enter_step
+from lango.adk.turn.turn_run import TurnRun
 from lango.errors import TurnDiverged
-from lango.store.tool_calls import tool_journal
 from lango.store.tool_calls.tool_journal import TurnEntry
 from lango.store.turns.recovery import UNKNOWN_RESULT
-
-_outer_calls: ContextVar[tuple[str, ...]] = ContextVar("lango_outer_calls", default=())
-"""The ids of the calls that this code runs inside of: agents that are called as tools."""
 
 
 def runs_agents(tool: BaseTool) -> bool:
@@ -36,127 +31,103 @@ def runs_agents(tool: BaseTool) -> bool:
     return isinstance(tool, AgentTool) or node_of_tool(tool) is not None
 
 
-def enter_tool(state: TurnState, tool: BaseTool, call_id: str) -> None:
-    """Note that the agents inside a tool run for this call."""
+def may_await_result(turn: TurnRun, tool: BaseTool, context: ToolContext) -> bool:
+    """Whether results of a tool may come from outside after the turn: of ADK's long-running tools."""
+    return tool.is_long_running and not isinstance(tool, ClientTool) and turn.has_session(context)
+
+
+def enter_tool(turn: TurnRun, tool: BaseTool, call_id: str) -> None:
+    """Note that this code runs in a tool call, and the agents inside the tool run for it."""
     if runs_agents(tool):
-        state.agent_calls.add(call_id)
-        _outer_calls.set((*_outer_calls.get(), call_id))
+        turn.record.agent_calls.add(call_id)
+        enter_call(call_id)
+    enter_step(current_step().inner_id(call_id))
 
 
-def end_tool(state: TurnState, call_id: str) -> None:
+def end_tool(turn: TurnRun, call_id: str) -> None:
     """Note that a tool call has its result: what the record has of the agents inside it is no longer needed."""
-    outer = _outer_calls.get()
-    if state.recorded is not None:
-        state.recorded.end("/".join(outer if outer[-1:] == (call_id,) else (*outer, call_id)))
+    outer = current_step().outer_calls
+    turn.record.end("/".join(outer if outer[-1:] == (call_id,) else (*outer, call_id)))
 
 
-def nested_step_id(step_id: str) -> str:
-    """Return the id of a step, after the ids of the calls that it runs inside of."""
-    return "/".join((*_outer_calls.get(), step_id))
-
-
-def outer_call() -> str:
-    """Return the id of the call that this code runs inside of; empty: none."""
-    return (_outer_calls.get() or ("",))[-1]
-
-
-def next_model_step(state: TurnState, context: CallbackContext, *, nested: bool) -> str:
+def next_model_step(turn: TurnRun, context: CallbackContext, *, nested: bool) -> str:
     """Return the id of an agent's next model call, the same in every run of the turn."""
     place = f"{context.agent_name}@{context.branch or ''}"
-    place = nested_step_id(place) if nested else place
-    state.model_steps[place] += 1
-    return f"{place}#{state.model_steps[place]}"
+    return turn.record.next_step(current_step().inner_id(place) if nested else place)
 
 
-def replayed_response(state: TurnState, context: CallbackContext, step: str, *, nested: bool) -> LlmResponse | None:
+def replayed_response(turn: TurnRun, context: CallbackContext, step: str, *, nested: bool) -> LlmResponse | None:
     """Return the recorded response to a model call; None: the call was not made yet."""
-    agent, branch = context.agent_name, context.branch or ""
+    agent, branch, recorded = context.agent_name, context.branch or "", turn.record.recorded
     if nested:
-        return _nested_response(state, agent, branch)
-    if state.recorded is None or (response := state.recorded.next_response(agent, branch)) is None:
+        entry = turn.record.entry(step)
+        return LlmResponse.model_validate_json(json.encode(entry.result)) if entry else None
+    if recorded is None or (response := recorded.next_response(agent, branch)) is None:
         return None
-    for name, value in state.recorded.state_delta_of_response(agent, branch).items():
+    for name, value in recorded.state_delta_of_response(agent, branch).items():
         context.state[name] = value
-    call = ModelCallStats(response.model_version or "", agent, step=step, branch=branch, replayed=True)
-    call.end(response.model_version, response.usage_metadata)
-    state.model_call_stats.append(call)
-    if state.offers_client_tools(context):
-        state.client_calls |= mark_client_calls(response, state.client_tools)
+    turn.output.model_calls.add_replayed(response, agent, branch, step)
+    if turn.offers_client_tools(context):
+        turn.waits.client_calls.update(mark_client_calls(response, turn.input.client_tools))
     return response
 
 
-def _nested_response(state: TurnState, agent: str, branch: str) -> LlmResponse | None:
-    """Return the recorded response to a model call inside a tool, and count the call."""
-    place = nested_step_id(f"{agent}@{branch}")
-    state.nested_calls[place] += 1
-    entry = state.recorded.entry(f"{place}#{state.nested_calls[place]}") if state.recorded else None
-    return LlmResponse.model_validate_json(json.encode(entry.result)) if entry else None
-
-
-async def record_nested_response(state: TurnState, context: CallbackContext, response: LlmResponse) -> None:
+async def record_nested_response(turn: TurnRun, call: ModelCallStats, response: LlmResponse) -> None:
     """Record the response to a model call inside a tool: its session is not stored.
 
     Its calls get their ids now, as ADK would give them later: they are known by these when the turn is run again.
     """
-    for part in (response.content and response.content.parts) or ():
-        if part.function_call is not None and not part.function_call.id:
-            part.function_call.id = f"adk-{uuid.uuid4()}"
-    place = nested_step_id(f"{context.agent_name}@{context.branch or ''}")
-    members = json.decode(response.model_dump_json(exclude_none=True))
-    await state.store.write(
-        tool_journal.record_finished_step,
-        state.turn,
-        f"{place}#{state.nested_calls[place]}",
-        context.agent_name,
-        members,
-        time.time(),
-    )
+    parts = (response.content and response.content.parts) or ()
+    made = [part.function_call for part in parts if part.function_call is not None]
+    for function_call in made:
+        function_call.id = function_call.id or f"adk-{uuid.uuid4()}"
+    call.note_made([function_call.id or "" for function_call in made])
+    await turn.record.add_finished(call.step, call.agent, json.decode(response.model_dump_json(exclude_none=True)))
 
 
 async def replayed_result(
-    state: TurnState, call_id: str, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
+    turn: TurnRun, call_id: str, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
 ) -> dict[str, Any] | None:
     """Return the recorded result of a tool call; None: the tool runs, for the first time or harmlessly again."""
-    recorded = state.recorded
+    recorded = turn.record.recorded
     if recorded is None:
         return None
     entry = recorded.entry(call_id)
     fingerprint = call_fingerprint(tool.name, arguments)
-    nested = context.session.id != state.session_id
-    if not nested and (known := recorded.next_result(call_id)) is not None:
-        state.call_counts[fingerprint] += 1
+    if turn.has_session(context) and (known := recorded.next_result(call_id)) is not None:
+        turn.limits.count_call(fingerprint)
         if known.actions is not None:
             restore_actions(context.actions, known.actions)
         if known.confirmation is not None:
             context.actions.requested_tool_confirmations[call_id] = known.confirmation
         return known.response
     if entry is not None and entry.status == "unknown":  # it only asked for an approval or a credential, or failed
-        state.runs_again.add(call_id)
+        turn.record.runs_again.add(call_id)
     if entry is None or entry.status in ("intended", "unknown"):
         return None
-    return await _journaled_result(state, entry, call_id, tool, fingerprint, context)
+    return await _journaled_result(turn, entry, call_id, tool, fingerprint, context)
 
 
 async def _journaled_result(
-    state: TurnState, entry: TurnEntry, call_id: str, tool: BaseTool, fingerprint: str, context: ToolContext
+    turn: TurnRun, entry: TurnEntry, call_id: str, tool: BaseTool, fingerprint: str, context: ToolContext
 ) -> dict[str, Any] | None:
     """Return the result of a call that began before; None: it runs again, which is harmless."""
     if entry.arguments != fingerprint:
         raise TurnDiverged(f"call {call_id!r} of {tool.name} has other arguments than in the first run: it is not run")
     if entry.status == "finished":
-        state.call_counts[fingerprint] += 1
+        turn.limits.count_call(fingerprint)
         result = cast("dict[str, Any]", entry.result or {})  # empty: the result comes later
-        result, actions = await load_files(result, open_actions(entry.actions, state.box, call_id), context)
+        result, actions = await load_files(result, open_actions(entry.actions, turn.app.box, call_id), context)
         restore_actions(context.actions, actions)
-        if entry.result is None:
-            state.awaits_result = state.awaits_result or state.may_await_result(tool, context)
+        if entry.result is None and may_await_result(turn, tool, context):
+            turn.waits.kinds.add("long_running_result")
         return result
-    path, recorded = tool_node_path(context), state.recorded
+    path, recorded = tool_node_path(context), turn.record.recorded
     asked = path is not None and recorded is not None and recorded.requests_credential(path)
     if runs_agents(tool) or entry.effect != "once" or asked:
-        state.runs_again.add(call_id)
+        turn.record.runs_again.add(call_id)
         return None
-    state.call_counts[fingerprint] += 1
+    turn.limits.count_call(fingerprint)
     unknown = {"error": UNKNOWN_RESULT, "outcome": "unknown"}
-    await state.store.write(tool_journal.record_result, state.turn, call_id, unknown, time.time())
+    await turn.record.finish(call_id, unknown)
     return unknown

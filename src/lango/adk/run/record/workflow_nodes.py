@@ -10,7 +10,6 @@ turn stops.
 
 import inspect
 import sys
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Literal
@@ -25,10 +24,9 @@ from lango.adk.agents.tools.effects import effect_of_node
 from lango.adk.agents.tree import may_have_node, node_at
 from lango.adk.events.recorded_run import WHY
 from lango.adk.run.record.divergence import await_record
-from lango.adk.run.record.replay import nested_step_id
-from lango.adk.run.turn_state import TurnState, current_state
 from lango.adk.services.credential_secrets import public_actions, requests_credential
-from lango.adk.services.request_context import current_step
+from lango.adk.turn.step import current_step, enter_step
+from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.errors import LangoError, NodeOutcomeUnknown, TurnDiverged, Unstorable
 from lango.events import NodeProgress, to_plain_values
 from lango.failure_log import log_failure, mark_logged
@@ -42,7 +40,6 @@ from lango.store.turns.node_progress import (
     read_earlier_nodes,
     shown_output,
 )
-from lango.turns.turn_input import TurnInput
 
 
 def install() -> None:
@@ -53,19 +50,19 @@ def install() -> None:
 
 async def run_observed(name: str, context: Context, steps: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
     """Run a node of a workflow, and emit its start and its end."""
-    state = current_state()
-    in_turn = state is not None and context.session.id == state.session_id
+    turn = current_turn.get()
+    in_turn = turn is not None and turn.has_session(context)
     output: Any = None
     is_shown = False
-    if state is not None and in_turn:
-        state.node_paths.add(context.node_path)
+    if turn is not None and in_turn:
+        turn.record.node_paths.add(context.node_path)
         # ADK passes nested nodes again that ended before the pause that this turn continues
-        is_shown = state.earlier_nodes.get(context.node_path) != "ended"
+        is_shown = turn.record.earlier_nodes.get(context.node_path) != "ended"
 
     def emit(status: Literal["started", "ended", "failed", "waiting"], error: str = "") -> None:
-        if state is not None and is_shown:
+        if turn is not None and is_shown:
             place = context.node_path, status, context.attempt_count
-            state.emit(NodeProgress(state.next_id(), name, *place, output=output, error=error))
+            turn.output.emit(NodeProgress(turn.output.next_id(), name, *place, output=output, error=error))
 
     emit("started")
     try:
@@ -77,23 +74,23 @@ async def run_observed(name: str, context: Context, steps: AsyncGenerator[Any, N
         if is_node_interrupt(error):
             emit("waiting")
         else:
-            if state is not None:
-                log_failure(f"node {name} failed in {state.place}", error)
+            if turn is not None:
+                log_failure(f"node {name} failed in {turn.place}", error)
             emit("failed", f"{type(error).__name__}: {error}")
         raise
     emit("waiting" if context.interrupt_ids else "ended")
 
 
-async def check_earlier_nodes(root: Any, state: TurnState) -> None:
+async def check_earlier_nodes(root: Any, turn: TurnRun) -> None:
     """Raise `TurnDiverged` if a node that ran before the pause that this turn continues is no longer in the workflow.
 
     ADK would start the workflow again from such a node on, or wait for it forever.
     """
-    if not state.continues_invocation or state.input_event is None:
+    if not turn.input.continues_invocation:
         return
-    place = state.turn.session_key, state.input_event.invocation_id, state.input_event.id
-    state.earlier_nodes = await state.store.read(read_earlier_nodes, *place)
-    for path in state.earlier_nodes:
+    place = turn.record.lease.session_key, turn.input_event.invocation_id, turn.input_event.id
+    turn.record.earlier_nodes.update(await turn.record.store.read(read_earlier_nodes, *place))
+    for path in turn.record.earlier_nodes:
         if not may_have_node(root, path):
             raise TurnDiverged(f"the turn paused after node {path!r}, which the agent no longer has: {WHY}")
 
@@ -106,23 +103,23 @@ class AnsweredNode(Struct, frozen=True):
     may_run_again: bool
     """The node may run again with the answer. Otherwise the answer is its output."""
 
-    def end(self, state: TurnState) -> NodeProgress:
-        """Return the event that the node has ended with the answer."""
-        name = self.path.rpartition("/")[2].rpartition("@")[0]
-        return NodeProgress(state.next_id(), name, self.path, "ended", output=shown_output(self.value))
+    def end(self, turn: TurnRun) -> None:
+        """Emit that the node has ended with the answer."""
+        name, shown = self.path.rpartition("/")[2].rpartition("@")[0], shown_output(self.value)
+        turn.output.emit(NodeProgress(turn.output.next_id(), name, self.path, "ended", output=shown))
 
 
-async def answered_node(root: Any, turn_input: TurnInput, state: TurnState) -> AnsweredNode | None:
+async def answered_node(root: Any, turn: TurnRun) -> AnsweredNode | None:
     """Return the node whose input request this turn answers; None: there is none, or it waits for more."""
-    answer = turn_input.input_answer
-    stored = await state.store.read(message_at, state.turn.session_key, answer.seq) if answer else None
+    answer = turn.input.input_answer
+    stored = await turn.record.store.read(message_at, turn.record.lease.session_key, answer.seq) if answer else None
     extra: Mapping[str, Any] = (stored.extra if stored else None) or {}
     if answer is None or not extra.get(WORKFLOW_NODE):
         return None
     path: str = extra["node_info"]["path"]
     [value] = [
         answered_value(result.response)
-        for result in turn_input.event.get_function_responses()
+        for result in turn.input_event.get_function_responses()
         if result.id == answer.call_id
     ]
     node = node_at(root, path)
@@ -147,22 +144,22 @@ async def run_journaled(
     function: Callable[..., Any], name: str, run: NodeRun, context: Context, node_input: Any
 ) -> AsyncGenerator[Any, None]:
     """Run a function node, or yield again what it yielded in an earlier run of this turn."""
-    state = current_state()
+    turn = current_turn.get()
     steps = run(ctx=context, node_input=node_input)
-    if state is not None:
-        steps = _run_in_turn(state, function, name, steps, context)
+    if turn is not None:
+        steps = _run_in_turn(turn, function, name, steps, context)
     async with aclosing(steps) as items:
         async for item in items:
             yield item
-    if state is not None and state.recorded is not None:
-        state.recorded.end(nested_step_id(f"{NODE_STEP}{context.node_path}"))
+    if turn is not None:
+        turn.record.end(current_step().inner_id(f"{NODE_STEP}{context.node_path}"))
 
 
 async def _run_in_turn(
-    state: TurnState, function: Callable[..., Any], name: str, steps: AsyncGenerator[Any, None], context: Context
+    turn: TurnRun, function: Callable[..., Any], name: str, steps: AsyncGenerator[Any, None], context: Context
 ) -> AsyncGenerator[Any, None]:
-    step_id = nested_step_id(f"{NODE_STEP}{context.node_path}#{context.attempt_count}")
-    entry = await _recorded_entry(state, step_id)
+    step_id = current_step().inner_id(f"{NODE_STEP}{context.node_path}#{context.attempt_count}")
+    entry = await _recorded_entry(turn, step_id)
     failure = _recorded_failure(entry)
     if entry is not None and entry.status == "finished" and (failure or "failure" not in entry.result):
         for item in _recorded_items(entry, context):
@@ -171,11 +168,11 @@ async def _run_in_turn(
             mark_logged(failure)
             raise failure
         return
-    await _start(state, step_id, name, context.branch or "", function, entry)
+    await _start(turn, step_id, name, context.branch or "", function, entry)
     yielded: list[Any] = []
     kept_back: list[Any] = []
     is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
-    current_step.set(step_id)
+    enter_step(step_id)
     try:
         async with aclosing(steps) as items:
             async for item in items:
@@ -187,46 +184,46 @@ async def _run_in_turn(
     except LangoError:
         raise  # of the store or a provider: the node runs again
     except Exception as error:
-        await _finish(state, step_id, {"items": yielded, "route": None, "failure": _failure_to_json(error)})
+        await _finish(turn, step_id, {"items": yielded, "route": None, "failure": _failure_to_json(error)})
         raise
     finally:
-        current_step.set("")
+        enter_step("")
     result = {"items": yielded, "route": context.route}
     if not any("output" in item.get("event", ()) for item in yielded):
         result["output"] = context.output
     asks = any(map(requests_credential, kept_back))
-    await _finish(state, step_id, None if asks else result)
+    await _finish(turn, step_id, None if asks else result)
     for item in kept_back:  # journaled before ADK stores it
         yield item
 
 
-async def _recorded_entry(state: TurnState, step_id: str) -> TurnEntry | None:
+async def _recorded_entry(turn: TurnRun, step_id: str) -> TurnEntry | None:
     """Return what the journal has about a run of a node, in this turn or before the pause that it continues.
 
     Of runs before the pause ADK knows all but those that ended without putting anything out: it would run them again.
     """
-    entry = state.recorded.entry(step_id) if state.recorded is not None else None
-    if entry is not None or not state.continues_invocation or state.input_event is None:
+    entry = turn.record.entry(step_id)
+    if entry is not None or not turn.input.continues_invocation:
         return entry
-    invocation_id = state.input_event.invocation_id
-    earlier = await state.store.read(tool_journal.read_earlier_step, state.turn, step_id, invocation_id)
+    invocation_id = turn.input_event.invocation_id
+    earlier = await turn.record.store.read(tool_journal.read_earlier_step, turn.record.lease, step_id, invocation_id)
     is_silent = earlier is not None and earlier.result == {"items": [], "route": None, "output": None}
     return earlier if is_silent else None
 
 
-async def _finish(state: TurnState, step_id: str, result: dict[str, Any] | None) -> None:
+async def _finish(turn: TurnRun, step_id: str, result: dict[str, Any] | None) -> None:
     """Journal what a node yielded. None: ADK requested a credential first, and the function has not run yet."""
     if result is None:
-        await state.store.write(tool_journal.record_result, state.turn, step_id, None, time.time(), "unknown")
+        await turn.record.finish(step_id, None, "unknown")
         return
     try:
-        await state.store.write(tool_journal.record_result, state.turn, step_id, result, time.time())
+        await turn.record.finish(step_id, result)
     except Unstorable:
         return  # what it yielded cannot be stored: after a crash it runs again
 
 
 async def _start(
-    state: TurnState, step_id: str, name: str, branch: str, function: Callable[..., Any], entry: TurnEntry | None
+    turn: TurnRun, step_id: str, name: str, branch: str, function: Callable[..., Any], entry: TurnEntry | None
 ) -> None:
     effect = effect_of_node(function)
     if entry is not None and entry.status == "started" and effect == "once":
@@ -235,11 +232,11 @@ async def _start(
             "took effect, then send the message again"
         )
     if entry is None:  # the record may have nodes that a known one ran
-        await await_record(state, f"node {name!r}", branch)
-    await state.step_gate.enter()
-    state.step_gate.leave()  # it may run further nodes, which pass the gate themselves
-    await state.store.write(tool_journal.record_intent, state.turn, step_id, name, effect, "", time.time())
-    await state.store.write(tool_journal.record_start, state.turn, step_id, time.time())
+        await await_record(turn, f"node {name!r}", branch)
+    await turn.limits.step_gate.enter()
+    turn.limits.step_gate.leave()  # it may run further nodes, which pass the gate themselves
+    await turn.record.intend(step_id, name, effect, "")
+    await turn.record.start(step_id)
 
 
 def _failure_to_json(error: Exception) -> dict[str, str]:

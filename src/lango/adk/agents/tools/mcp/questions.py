@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 from google.adk.tools.tool_context import ToolContext
 from msgspec import Struct
 
+from lango.adk.turn.step import current_step
 from lango.errors import ConfigError
 from lango.store.tool_calls.tool_questions import ToolAnswer, ToolQuestion
 from lango.tools.execution import time_limit
@@ -43,16 +44,16 @@ class McpCallbacks(Struct, frozen=True):
 
 
 class _RunningCall(Struct, eq=False):
-    call_id: str
-    session: tuple[str, str, str]
-    """App, user and id: two users may have sessions of the same id."""
-    agent_name: str
+    tool_context: ToolContext
     context: contextvars.Context
     limit: asyncio.Timeout | None
     asking: set["asyncio.Task[ToolAnswer]"] = set()
 
-
-_this_call: contextvars.ContextVar[_RunningCall | None] = contextvars.ContextVar("lango_mcp_call", default=None)
+    @property
+    def session(self) -> tuple[str, str, str]:
+        """App, user and id: two users may have sessions of the same id."""
+        session = self.tool_context.session
+        return session.app_name, session.user_id, session.id
 
 
 class ServerCallbacks:
@@ -77,19 +78,15 @@ class ServerCallbacks:
     def during_call(self, context: ToolContext) -> Generator[None]:
         """Note that a call runs; when it ends, its open questions are closed."""
         call = _RunningCall(
-            context.function_call_id or "",
-            (context.session.app_name, context.session.user_id, context.session.id),
-            context.agent_name,
+            context,
             contextvars.copy_context(),
             time_limit.get(),
         )
-        token = _this_call.set(call)
         self._running.add(call)
         try:
             yield
         finally:
             self._running.discard(call)
-            _this_call.reset(token)
             for task in call.asking:
                 task.cancel()
 
@@ -124,11 +121,9 @@ class ServerCallbacks:
 
     def _asking_call(self) -> _RunningCall | None:
         """Return the call that asks; None: it is not known."""
-        if self._over_http and (call := _this_call.get()) in self._running:
-            return call
-        if len({call.session for call in self._running}) != 1:
-            return None
-        return next(iter(self._running))
+        here = current_step().tool_context if self._over_http else None
+        calls = [call for call in self._running if call.tool_context is here] or [*self._running]
+        return calls[0] if len({call.session for call in calls}) == 1 else None
 
     def _to_question(self, params: Any, call: _RunningCall) -> ToolQuestion:
         payload: dict[str, Any] = {"server": self._server}
@@ -137,7 +132,13 @@ class ServerCallbacks:
             payload["url"] = str(params.url)
         else:
             schema = dict(getattr(params, "requested_schema", None) or getattr(params, "requestedSchema", None) or {})
-        return ToolQuestion(params.message, schema or None, payload, call.call_id, call.agent_name)
+        return ToolQuestion(
+            params.message,
+            schema or None,
+            payload,
+            call.tool_context.function_call_id or "",
+            call.tool_context.agent_name,
+        )
 
     async def _ask_user(self, call: _RunningCall, question: ToolQuestion) -> ToolAnswer:
         """Ask in the context of the call, whose time limit does not run meanwhile."""

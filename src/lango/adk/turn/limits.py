@@ -1,0 +1,63 @@
+"""Limit a run of a turn: its model calls, the time and number of its tools, and calls that repeat."""
+
+from asyncio import Semaphore
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct, field
+
+from lango.errors import TurnLimit
+from lango.tools.approval_policy import fingerprint
+from lango.turns.synchronization import StepGate
+from lango.turns.time_limits import TimeLimits
+
+_TOOLS_AT_ONCE = 32
+"""How many tools of one turn run at the same time; as many as ADK has threads for them."""
+
+
+class Limits(Struct, eq=False, kw_only=True):
+    """The limits of a run, and how much of them is used."""
+
+    max_model_calls: int
+    tool_timeout_s: float
+    """The time limit of tools without one of their own."""
+    recall_tokens: int = 0
+    """The most tokens that are recalled for a message; 0: nothing is recalled."""
+    time: TimeLimits
+    step_gate: StepGate
+    """Passed before each step: it is closed while the process stops."""
+    tool_slots: Semaphore = field(default_factory=lambda: Semaphore(_TOOLS_AT_ONCE))
+    """Taken by each running tool: a model may make thousands of calls in one response."""
+    model_calls: int = 0
+    _same_calls: Counter[str] = field(default_factory=Counter[str])
+
+    def count_model_call(self) -> TurnLimit | None:
+        """Count a model call; return an error if it is one too many."""
+        self.model_calls += 1
+        if self.model_calls <= self.max_model_calls:
+            return None
+        return TurnLimit(f"the turn took more than {self.max_model_calls} model calls (setting agent.max_turns)")
+
+    def count_call(self, call: str) -> int:
+        """Count a tool call, given by its fingerprint; return how often the turn has made it."""
+        self._same_calls[call] += 1
+        return self._same_calls[call]
+
+    async def enter_tool(self) -> None:
+        """Begin to run a tool: wait for a slot, and not at all once the process stops."""
+        await self.tool_slots.acquire()
+        await self.step_gate.enter()
+
+    def leave_tool(self) -> None:
+        """End a tool, whose outcome is stored."""
+        self.tool_slots.release()
+        self.step_gate.leave()
+
+
+def call_fingerprint(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return a key that calls with the same name and arguments have in common."""
+    try:
+        return fingerprint(name, arguments)
+    except (TypeError, ValueError):
+        return f"{name}: not JSON"

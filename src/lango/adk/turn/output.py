@@ -1,0 +1,171 @@
+"""Collect what a run of a turn puts out: text, tokens, model calls, its end; and emit it to the turn's readers."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from google.adk.events import Event
+from google.adk.models.llm_request import LlmRequest
+from msgspec import Struct, field
+
+from lango.adk.turn.model_calls import ModelCalls, usage_of_response
+from lango.errors import AgentNotFound, LangoError
+from lango.events import ToolStart, TurnEvent, Usage
+from lango.providers import protocol as providers
+from lango.turns.turn_sink import TurnSink
+
+TextSink = Callable[[providers.TextDelta | providers.ThoughtDelta], None]
+
+_PROGRESS_INTERVAL_S = 1.0
+
+
+class MissingAgent(Struct, frozen=True):
+    """An agent that does not exist, and that a model wanted to transfer to."""
+
+    name: str
+    valid: list[str]
+    """The agents that it could have named."""
+
+    @property
+    def error(self) -> AgentNotFound:
+        """The error of a turn that ends with it."""
+        return AgentNotFound(f"there is no agent {self.name!r}; there are {', '.join(self.valid)}")
+
+
+class Output(Struct, eq=False, kw_only=True):
+    """The output of a run so far."""
+
+    sink: TurnSink
+    """Takes everything that readers see, in the order in which it happens."""
+    model_calls: ModelCalls
+    summary_model: str = ""
+    """The model of ADK's compaction."""
+    usage_by_model: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    """The tokens of the model calls so far; their cost is not known yet."""
+    summaries: int = 0
+    """How many summaries of earlier events were made."""
+    invocation_ids: list[str] = field(default_factory=list[str])
+    finish_reason: str = ""
+    value: Any = None
+    """The final output of a workflow; None: it has none."""
+    error: tuple[str, str] | None = None
+    """The code and message of an error that an agent reported, and that no text followed."""
+    failure: LangoError | None = None
+    """Why the turn fails, whatever ADK or the user's code makes of the exception."""
+    missing_agent: MissingAgent | None = None
+    corrected_transfer: AgentNotFound | None = None
+    """The transfer to a missing agent that the model was asked to correct: the cause of a later failure."""
+    has_text_since_tool: bool = False
+    ended_by_tool: bool = False
+    """A tool's result ended the turn: no answer follows."""
+    shown_calls: set[str] = field(default_factory=set[str])
+    """The ids of the tool calls in the events so far."""
+    durations_s: dict[str, float] = field(default_factory=dict[str, float])
+    """The duration of each finished call whose end was not emitted yet."""
+    _progress_at: dict[str, float] = field(default_factory=dict[str, float])
+    _text_sinks: dict[int, TextSink] = field(default_factory=dict[int, TextSink])
+
+    def emit(self, event: TurnEvent) -> None:
+        """Emit an event, with an id from `next_id`."""
+        self.sink.emit(event)
+
+    def next_id(self) -> int:
+        """Return the id of the next event."""
+        return self.sink.next_id()
+
+    # -- text -----------------------------------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        """The text of the turn so far."""
+        return self.sink.blocks.text
+
+    def emit_text(self, block: int, text: str, *, thought: bool = False) -> None:
+        """Emit a piece of a block, and remember it: the final ADK event repeats it."""
+        if not thought:
+            self.has_text_since_tool = self.has_text_since_tool or not text.isspace()
+            self.error = None  # text after an error: the agent has recovered
+        self.sink.emit(self.sink.blocks.add(block, text, thought=thought))
+
+    def stream_directly(self, request: LlmRequest, agent: str, branch: str) -> None:
+        """Emit the text of the response to a request without ADK; see `lango.adk.model.direct_text`."""
+        block: int | None = None
+
+        def emit(delta: providers.TextDelta | providers.ThoughtDelta) -> None:
+            nonlocal block
+            if block is None:
+                block = self.sink.blocks.begin(agent, branch)
+            self.emit_text(block, delta.text, thought=isinstance(delta, providers.ThoughtDelta))
+
+        self._text_sinks[id(request)] = emit
+
+    def take_text_sink(self, request: LlmRequest) -> TextSink | None:
+        """Return where the text of the response to a request goes, once; None: it goes through ADK."""
+        return self._text_sinks.pop(id(request), None)
+
+    # -- tools ----------------------------------------------------------------------------------------------------
+
+    def start_tool(self, call_id: str, name: str, arguments: Mapping[str, Any], agent: str) -> None:
+        """Emit that a tool starts."""
+        self.sink.emit(ToolStart(self.sink.next_id(), call_id, name, arguments, agent))
+
+    def end_tool(self, *, ends_turn: bool) -> None:
+        """Note the result of a tool: the model answers next, unless the result ends the turn."""
+        self.has_text_since_tool = False
+        self.ended_by_tool = ends_turn
+
+    def may_report(self, call_id: str, *, is_last: bool) -> bool:
+        """Whether the progress of a call may be emitted: at most once a second; the end always."""
+        now = time.monotonic()
+        if not is_last and now - self._progress_at.get(call_id, -_PROGRESS_INTERVAL_S) < _PROGRESS_INTERVAL_S:
+            return False
+        self._progress_at[call_id] = now
+        return True
+
+    # -- tokens and the end ---------------------------------------------------------------------------------------
+
+    def add_usage(self, model: str, usage: Usage) -> None:
+        """Count the tokens of a model call."""
+        self.usage_by_model[model] = self.usage_by_model.get(model, Usage()) + usage
+
+    def add_summary(self, event: Event) -> None:
+        """Count a summary of ADK's compaction, which no callback sees: its tokens count."""
+        call = self.model_calls.add_summary(self.summary_model, event)
+        self.summaries += 1
+        self.add_usage(call.model, call.usage)
+
+    def note(self, event: Event) -> None:
+        """Note the invocation and the tokens of an event of ADK, and why a response ended."""
+        if event.invocation_id and event.invocation_id not in self.invocation_ids:
+            self.invocation_ids.append(event.invocation_id)
+        if event.partial:
+            return
+        if event.finish_reason:
+            self.finish_reason = str(event.finish_reason.value).lower()
+        if event.usage_metadata is not None:
+            self.add_usage(event.model_version or "", usage_of_response(event.usage_metadata))
+
+    def note_value(self, value: Any) -> None:
+        """Note the output of a workflow: the last one is final."""
+        self.value = value
+
+    def note_error(self, code: str, message: str) -> None:
+        """Note an error that an agent reported: the turn fails with it unless text follows."""
+        self.error = code, message
+
+    def fail(self, failure: LangoError) -> None:
+        """Let the turn fail."""
+        self.failure = failure
+
+    def note_missing_agent(self, name: str, valid: list[str]) -> None:
+        """Note a transfer to an agent that does not exist."""
+        self.missing_agent = MissingAgent(name, valid)
+
+    def note_correction(self, missing: MissingAgent) -> None:
+        """Note that the model is asked to correct a transfer."""
+        self.corrected_transfer = missing.error
+
+    def take_missing_agent(self) -> MissingAgent | None:
+        """Return the agent of a transfer that failed, once; None: there was none."""
+        missing, self.missing_agent = self.missing_agent, None
+        return missing

@@ -1,0 +1,120 @@
+"""Share one run of a turn between ADK's services, models and callbacks."""
+
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any
+
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.events import Event
+from google.adk.tools import BaseTool, ToolContext
+from google.genai import types
+from msgspec import Struct, field
+
+from lango.adk.turn.limits import Limits
+from lango.adk.turn.output import Output
+from lango.adk.turn.record import Record
+from lango.adk.turn.waits import Waits
+from lango.config import TraceSettings
+from lango.errors import ConfigError
+from lango.sessions import SessionId
+from lango.store.credentials.secret_box import SecretBox
+from lango.tools import Effect
+from lango.tools.approval_policy import Decision
+from lango.turns.turn_input import TurnInput
+
+
+class AppServices(Struct, frozen=True, kw_only=True):
+    """What all turns of an app use."""
+
+    box: SecretBox
+    load_files: Callable[[list[types.Content]], Awaitable[None]]
+    """Loads the files of a request's contents."""
+    load_reference: Callable[[SessionId, str], Awaitable[types.Part]]
+    """Loads an artifact that a request of a session refers to."""
+    decide: Callable[[BaseTool], Decision]
+    effect: Callable[[BaseTool], Effect]
+    """Returns what a second run of a tool would do."""
+    agent_names: Callable[[str], list[str]]
+    """Returns the agents that an agent, given by its name, can transfer to."""
+    trace: TraceSettings
+    """What the trace keeps of the model calls."""
+    direct_text_agents: frozenset[str]
+    """The agents whose text nothing in ADK can change; see `lango.adk.model.direct_text`."""
+
+
+class TurnRun(Struct, eq=False, frozen=True, kw_only=True):
+    """One run of a turn: what the turn is, and what its steps share."""
+
+    session: SessionId
+    input: TurnInput
+    app: AppServices
+    limits: Limits
+    record: Record
+    waits: Waits
+    output: Output
+    replaced_model: Any = None
+    """The root agent's model, which `chosen_model` replaces in this turn."""
+    chosen_model: Any = None
+    """The model that was chosen for the session; None: the agent's own."""
+    failed_servers: dict[str, ConfigError] = field(default_factory=dict[str, ConfigError])
+    """The MCP servers whose tools could not be listed, and why: the turn runs without these tools."""
+
+    @property
+    def input_event(self) -> Event:
+        """The turn's input, stored together with the turn: ADK appends it again, which must not store it twice."""
+        return self.input.event
+
+    @property
+    def brings_credential(self) -> bool:
+        """Whether the input is a credential: the stored message does not have it, and ADK gets it from the input."""
+        return self.input.credential_answer is not None
+
+    @property
+    def place(self) -> str:
+        """Names the turn in the log."""
+        return f"turn {self.record.lease.turn} of session {self.session.id}"
+
+    def has_session(self, context: CallbackContext | ToolContext) -> bool:
+        """Whether code runs in the session of the turn; an agent that is called as a tool has its own."""
+        return context.session.id == self.session.id
+
+    def answers_client(self, context: CallbackContext | ToolContext) -> bool:
+        """Whether an agent answers the request of the turn: not inside a tool, and not in parallel with others."""
+        return self.has_session(context) and not context.branch
+
+    def offers_client_tools(self, context: CallbackContext | ToolContext) -> bool:
+        """Whether an agent may call client tools: not inside a tool, and not in parallel with others."""
+        return bool(self.input.client_tools) and self.answers_client(context)
+
+    async def begin_model_call(self, branch: str, agent: str) -> None:
+        """Begin to call the model of an agent in the turn's own session, unless the process stops."""
+        await self.limits.step_gate.enter()
+        self.output.model_calls.await_response(branch, agent)
+        self.output.sink.begin_model_call(agent)
+
+    def end_model_call(self, event: Event, seq: int) -> None:
+        """Note that an event is stored as message `seq`: it may be the response to a model call."""
+        if self.output.model_calls.take_response(event, self.session.id, seq):
+            self.limits.step_gate.leave()
+
+
+current_turn: ContextVar[TurnRun | None] = ContextVar("lango_turn", default=None)
+"""The run of a turn that this code belongs to; None: it runs in none, as in a user's own Runner."""
+
+
+def turn_of_session(session_id: str) -> TurnRun | None:
+    """Return the turn that this code runs in, if it runs in this session."""
+    turn = current_turn.get()
+    return turn if turn is not None and turn.session.id == session_id else None
+
+
+def note_server_failure(server: str, error: ConfigError) -> None:
+    """Note that the current turn runs without the tools of an MCP server."""
+    if (turn := current_turn.get()) is not None:
+        turn.failed_servers[server] = error
+
+
+def server_failure(server: str) -> ConfigError | None:
+    """Return why an MCP server could not list its tools in the current turn, or None."""
+    turn = current_turn.get()
+    return turn.failed_servers.get(server) if turn is not None else None
