@@ -5,9 +5,10 @@ import re
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct, ValidationError
 
 from lango.errors import UsageError
+from lango.typed_values import convert
 
 CONFIG_NAME = "test_config.json"
 _SUPPORTED = "tool_trajectory_avg_score, response_match_score and final_response_match_v2"
