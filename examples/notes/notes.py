@@ -11,9 +11,10 @@ from pathlib import Path
 
 from lango import Settings, open_runtime, tool
 from lango.errors import LangoError
-from lango.events import ApprovalNeeded, TextDelta, ToolStart
+from lango.events import TextDelta, ToolStart
 from lango.runtime import Runtime
 from lango.tools import ToolContext
+from lango.waits import ApprovalWait, Approve, Refuse
 
 NOTES = Path("notes.json")
 INSTRUCTION = """\
@@ -73,24 +74,23 @@ async def ask(question: str) -> str:
 
 async def talk(runtime: Runtime, session: str, user: str, line: str) -> None:
     """Send a message, print its events, and answer approval requests."""
-    events = runtime.stream(session, line, user_id=user)
+    turn = await runtime.submit(session, line, user_id=user)
     while True:
-        request: ApprovalNeeded | None = None
-        async for event in events:
+        async for event in turn.follow():
             match event:
                 case TextDelta():
                     print(event.text, end="", flush=True)
                 case ToolStart():
                     print(f"[{event.name}] ", end="", flush=True)
-                case ApprovalNeeded():
-                    request = event
                 case _:
                     pass
         print()
-        if request is None:
+        approvals = [wait for wait in await runtime.waits(session, user_id=user) if isinstance(wait, ApprovalWait)]
+        if not approvals:
             return
-        yes = await ask(f"{request.name} {dict(request.arguments)}: approve? [y/n] ") == "y"
-        events = runtime.approve(session, request.call_id, approved=yes, user_id=user)
+        wait = approvals[0]
+        yes = await ask(f"{wait.tool} {dict(wait.arguments)}: approve? [y/n] ") == "y"
+        turn = await runtime.answer(session, wait.id, Approve() if yes else Refuse(), user_id=user)
 
 
 async def main() -> None:

@@ -34,7 +34,7 @@ PatternsJson = Mapping[str, Mapping[str, Any]]
 """The pattern of each argument, as JSON."""
 
 
-class NewGrant(Struct, frozen=True):
+class NewGrant(Struct, frozen=True, forbid_unknown_fields=True):
     """What a person grants besides the approval of one call: later calls of the same tool run without asking."""
 
     arguments: PatternsJson | None = None

@@ -28,6 +28,11 @@ class WaitBase(Struct, frozen=True, kw_only=True, tag_field="kind"):
     expires_at: datetime | None = None
     """An answer is accepted until then; None: it does not expire."""
 
+    @property
+    def kind(self) -> str:
+        """The kind of wait, as JSON names it."""
+        return str(type(self).__struct_config__.tag)
+
 
 class ApprovalWait(WaitBase, frozen=True, kw_only=True, tag="approval"):
     """A tool call that runs with exactly these arguments once a person approves it."""
@@ -118,7 +123,11 @@ class InboxItem(Struct, frozen=True):
         return hashlib.sha256(f"{session_key}/{wait_id}".encode()).hexdigest()[:10]
 
 
-class Approve(Struct, frozen=True, tag_field="type", tag="approve"):
+class AnswerBase(Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
+    """What answers of every type have."""
+
+
+class Approve(AnswerBase, frozen=True, tag="approve"):
     """Run the tool call."""
 
     grant: NewGrant | None = None
@@ -127,7 +136,7 @@ class Approve(Struct, frozen=True, tag_field="type", tag="approve"):
     """What a tool that asked by its own code gets; None: the payload that it asked with."""
 
 
-class Refuse(Struct, frozen=True, tag_field="type", tag="refuse"):
+class Refuse(AnswerBase, frozen=True, tag="refuse"):
     """Do not run the tool call."""
 
     reason: str = ""
@@ -136,25 +145,25 @@ class Refuse(Struct, frozen=True, tag_field="type", tag="refuse"):
     """What a tool that asked by its own code gets; None: the payload that it asked with."""
 
 
-class Value(Struct, frozen=True, tag_field="type", tag="value"):
+class Value(AnswerBase, frozen=True, tag="value"):
     """A person's value."""
 
     value: Any
     """A text is read as JSON where the schema of the wait does not accept a text."""
 
 
-class Decline(Struct, frozen=True, tag_field="type", tag="decline"):
+class Decline(AnswerBase, frozen=True, tag="decline"):
     """The person gives no answer to the question of a running tool."""
 
 
-class Credential(Struct, frozen=True, tag_field="type", tag="credential"):
+class Credential(AnswerBase, frozen=True, tag="credential"):
     """A credential of the user."""
 
     value: Any
     """The address that the user was sent to after allowing the access, a key, a name and password, or ADK's JSON."""
 
 
-class Result(Struct, frozen=True, tag_field="type", tag="result"):
+class Result(AnswerBase, frozen=True, tag="result"):
     """A result of a tool that ran outside."""
 
     result: Mapping[str, Any]

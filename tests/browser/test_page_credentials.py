@@ -42,12 +42,12 @@ async def site(tmp_path_factory: pytest.TempPathFactory, oauth: OAuthServer) -> 
 async def no_credentials(site: Site) -> None:
     """Let every test begin with a user who has given none, and with an empty inbox."""
     await site.runtime.credentials.delete_all()
-    for item in await site.runtime.inbox.items():
-        await site.runtime.credentials.decline(item.session_id, item.call_id)
+    for item in await site.runtime.inbox.list():
+        await site.runtime.cancel(item.wait.session_id)
 
 
 def form(page: Page, name: str = "the weather service") -> Locator:
-    return page.get_by_role("form", name=name)
+    return page.get_by_role("group", name=name)
 
 
 async def ask(page: Page, site: Site, text: str) -> None:
@@ -86,7 +86,7 @@ async def test_the_turn_goes_on_after_the_callback_in_another_tab(page: Page, si
     await expect(answer(page)).to_contain_text("it got alice")
     await wait_until_finished(page)
     await expect(link).to_have_count(0)
-    card = page.locator(".credential-card")
+    card = page.locator(".wait-card[data-kind=credential]")
     await expect(card).to_contain_text("Given.")
     await expect(page.locator(".tool")).to_have_count(1)
     kept = await kept_by(page)
@@ -108,7 +108,7 @@ async def test_an_access_that_is_not_allowed_closes_the_request(page: Page, site
     finally:
         oauth.denies = False
     await page.reload()
-    await expect(page.locator(".credential-card")).to_contain_text("No credential")
+    await expect(page.locator(".wait-card[data-kind=credential]")).to_contain_text("No credential")
     await expect(page.get_by_role("link", name="Allow the access at ")).to_have_count(0)
 
 
@@ -121,7 +121,7 @@ async def test_a_key_is_typed_into_a_form_that_does_not_show_or_keep_it(page: Pa
     await expect(field).to_have_attribute("type", "password")
     await check_accessibility(page)
     await form(page).get_by_role("button", name="Give").click()
-    await expect(form(page).locator(".input-problem")).to_have_text("A value is missing.")
+    await expect(form(page).locator(".wait-problem")).to_have_text("A value is missing.")
     await field.fill(KEY)
     await form(page).get_by_role("button", name="Give").click()
     await expect(answer(page)).to_contain_text(f"it got a key of {len(KEY)}")
@@ -169,7 +169,7 @@ async def test_a_refused_value_leaves_the_form(page: Page, site: Site, monitor: 
     field = form(page).get_by_label("Key")
     await field.fill("x" * 20_000)
     await page.keyboard.press("Enter")
-    await expect(form(page).locator(".input-problem")).to_contain_text("characters")
+    await expect(form(page).locator(".wait-problem")).to_contain_text("characters")
     await expect(field).to_have_value("")
     await field.fill(KEY)
     await page.keyboard.press("Enter")

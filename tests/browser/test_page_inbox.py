@@ -95,7 +95,7 @@ async def test_a_request_that_expires_is_closed_in_the_conversation(page: Page, 
     await wait_until_finished(page)
     await expect(badge(page)).to_have_text("1")
     await site.runtime.store.write(expire_requests)
-    await site.runtime.open_input_requests(session_id(page))  # it expires what is due, or as soon as the turn has ended
+    await site.runtime.waits(session_id(page))  # it expires what is due, or as soon as the turn has ended
     await expect(badge(page)).to_be_hidden()
     await expect(group).to_have_count(0)
     await expect(answer(page)).to_contain_text("not run")

@@ -53,9 +53,9 @@ async def nothing_waits(page: Page) -> None:
 async def test_an_input_is_given_in_the_inbox(page: Page, tmp_path: Path) -> None:
     async with waiting_site(page, tmp_path, "workflow_agent.py", "go"):
         await check_accessibility(page)
-        form = inbox(page).get_by_role("form", name=QUESTION)
+        form = inbox(page).get_by_role("group", name=QUESTION)
         await form.get_by_role("button", name="Answer").click()
-        await expect(form.locator(".input-problem")).to_have_text("size: a value is missing")
+        await expect(form.locator(".wait-problem")).to_have_text("size: a value is missing")
         await form.get_by_label("size").fill("5")
         await form.get_by_label("color").select_option("red")
         await close_and_reopen(page)
@@ -64,16 +64,16 @@ async def test_an_input_is_given_in_the_inbox(page: Page, tmp_path: Path) -> Non
         await nothing_waits(page)
         await expect(answer(page)).to_contain_text('{"ordered":{"size":5,"color":"red"}}')
         await wait_until_finished(page)
-        await expect(page.get_by_role("form", name=QUESTION)).to_have_count(0)
-        await expect(page.locator(".input-answer")).to_have_text('{"size":5,"color":"red"}')
+        await expect(page.get_by_role("group", name=QUESTION)).to_have_count(0)
+        await expect(page.locator(".wait-answer")).to_have_text('{"size":5,"color":"red"}')
 
 
 async def test_a_value_that_does_not_fit_is_refused_in_the_inbox(page: Page, tmp_path: Path) -> None:
     async with waiting_site(page, tmp_path, "workflow_agent.py", "go"):
-        form = inbox(page).get_by_role("form", name=QUESTION)
+        form = inbox(page).get_by_role("group", name=QUESTION)
         await form.get_by_label("size").fill("0")
         await form.get_by_role("button", name="Answer").click()
-        await expect(form.locator(".input-problem")).to_contain_text("greater than or equal to 1")
+        await expect(form.locator(".wait-problem")).to_contain_text("greater than or equal to 1")
         await expect(badge(page)).to_have_text("1")
 
 
@@ -81,30 +81,26 @@ async def test_an_input_that_is_skipped_in_the_inbox_is_closed_in_the_conversati
     async with waiting_site(page, tmp_path, "workflow_agent.py", "go"):
         await inbox(page).get_by_role("button", name="Skip").click()
         await nothing_waits(page)
-        await expect(page.get_by_role("form", name=QUESTION)).to_have_count(0)
+        await expect(page.get_by_role("group", name=QUESTION)).to_have_count(0)
         await expect(answer(page)).to_contain_text("the user stopped the turn")
 
 
 async def test_an_update_and_the_result_are_given_in_the_inbox(page: Page, tmp_path: Path) -> None:
     async with waiting_site(page, tmp_path, "command_agent.py", "call order"):
         await check_accessibility(page)
-        form = inbox(page).get_by_role("form", name="Result of order")
-        value, more = form.get_by_role("textbox"), form.get_by_label("More results follow")
-        await value.fill("[1]")
-        await form.get_by_role("button", name="Deliver").click()
-        await expect(form.get_by_role("alert")).to_have_text("A result is a JSON object.")
+        form = inbox(page).get_by_role("group", name="order waits for its result")
+        value = form.get_by_role("textbox")
+        await form.get_by_role("button", name="Final result").click()
+        await expect(form.get_by_role("alert")).to_have_text("A value is missing.")
         await value.fill('{"at": "sea"}')
-        await more.check()
         await close_and_reopen(page)
         await expect(value).to_have_value('{"at": "sea"}')
-        await expect(more).to_be_checked()
-        await form.get_by_role("button", name="Deliver").click()
+        await form.get_by_role("button", name="Update").click()
         await expect(answer(page)).to_contain_text("the tool said {'at': 'sea'}")
         await expect(value).to_have_value("")
         await expect(badge(page)).to_have_text("1")
         await value.fill('{"at": "home"}')
-        await more.uncheck()
-        await form.get_by_role("button", name="Deliver").click()
+        await form.get_by_role("button", name="Final result").click()
         await nothing_waits(page)
         await expect(answer(page)).to_contain_text("the tool said {'at': 'home'}")
         await wait_until_finished(page)

@@ -33,7 +33,7 @@ async def test_an_update_and_the_result_are_given_on_the_page(page: Page, site: 
     await card.get_by_text("Give the result").click()
     await check_accessibility(page)
     await card.get_by_role("button", name="Update").click()
-    await expect(card.get_by_role("alert")).to_have_text("a value is missing")
+    await expect(card.get_by_role("alert")).to_have_text("A value is missing.")
     await card.get_by_label("Result of order").fill('{"at": "sea"}')
     await card.get_by_role("button", name="Update").click()
     await expect(answer(page)).to_contain_text("the tool said {'at': 'sea'}")

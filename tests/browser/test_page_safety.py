@@ -55,7 +55,9 @@ async def assert_inert(page: Page) -> None:
     assert await page.evaluate("window.hacked") is None
     for region in ("#log", "#list", "#panel", "#title", "#announcements", "#alerts"):
         assert (
-            await page.locator(f"{region} script, {region} iframe, {region} style, {region} form:not(.editing)").count()
+            await page.locator(
+                f"{region} script, {region} iframe, {region} style, {region} form:not(.editing, .wait-form form)"
+            ).count()
             == 0
         )
     assert await page.locator("#log img:not([src^='blob:']):not([src='/page/icon.svg'])").count() == 0

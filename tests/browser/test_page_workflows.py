@@ -45,7 +45,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
 
 
 def form(page: Page) -> Locator:
-    return page.get_by_role("form", name="How large, and which color?")
+    return page.get_by_role("group", name="How large, and which color?")
 
 
 async def test_a_form_asks_for_the_fields_of_the_schema(page: Page, site: Site) -> None:
@@ -58,18 +58,18 @@ async def test_a_form_asks_for_the_fields_of_the_schema(page: Page, site: Site) 
     await expect(answer(page).get_by_label("Details")).to_contain_text("Bern")
     await check_accessibility(page)
     await form(page).get_by_role("button", name="Answer").click()
-    await expect(form(page).locator(".input-problem")).to_have_text("size: a value is missing")
+    await expect(form(page).locator(".wait-problem")).to_have_text("size: a value is missing")
     await form(page).get_by_label("size").fill("3")
     await form(page).get_by_label("color").select_option("red")
     await form(page).get_by_role("button", name="Answer").click()
     await expect(answer(page)).to_contain_text('{"ordered":{"size":3,"color":"red"}}')
     await wait_until_finished(page)
     await expect(form(page)).to_have_count(0)
-    await expect(page.locator(".input-answer")).to_have_text('{"size":3,"color":"red"}')
+    await expect(page.locator(".wait-answer")).to_have_text('{"size":3,"color":"red"}')
     ended = ["preparedonego", 'ask_sizedone{"size":3,"color":"red"}', 'orderdone{"ordered":{"size":3,"color":"red"}}']
     await expect(nodes).to_have_text(ended)
     await page.reload()
-    await expect(page.locator(".input-answer")).to_have_text('{"size":3,"color":"red"}')
+    await expect(page.locator(".wait-answer")).to_have_text('{"size":3,"color":"red"}')
     await expect(answer(page)).to_contain_text('{"ordered":{"size":3,"color":"red"}}')
     await expect(nodes).to_have_text(ended)
 
@@ -86,7 +86,7 @@ async def test_a_request_is_there_after_a_reload_and_a_message_answers_it(
     box = page.get_by_role("textbox", name="Message")
     await box.fill("large")
     await page.keyboard.press("Enter")
-    await expect(form(page).locator(".input-problem")).to_contain_text("does not fit")
+    await expect(form(page).locator(".wait-problem")).to_contain_text("does not fit")
     await expect(box).to_have_value("large")
     await box.fill('{"size": 4}')
     await page.keyboard.press("Enter")
@@ -98,7 +98,7 @@ async def test_a_request_is_there_after_a_reload_and_a_message_answers_it(
 async def test_a_free_question_takes_a_text_and_can_be_skipped(page: Page, site: Site) -> None:
     await page.goto(site.url)
     await send(page, "free")
-    free = page.get_by_role("form", name="What else?")
+    free = page.get_by_role("group", name="What else?")
     await free.get_by_role("textbox").fill("nothing <b>else</b>")
     await free.get_by_role("button", name="Answer").click()
     await expect(answer(page)).to_contain_text('{"ordered":"nothing <b>else</b>"}')
@@ -119,14 +119,14 @@ async def test_an_answer_in_another_tab_closes_the_form(page: Page, site: Site) 
     await wait_until_finished(page)
     other = await page.context.new_page()
     await other.goto(page.url)
-    free = other.get_by_role("form", name="What else?")
+    free = other.get_by_role("group", name="What else?")
     await free.get_by_role("textbox").fill("tea")
     await free.get_by_role("button", name="Answer").click()
     for tab in (other, page):
         await expect(answer(tab)).to_contain_text('{"ordered":"tea"}')
         await wait_until_finished(tab)
-        await expect(tab.get_by_role("form", name="What else?")).to_have_count(0)
-        await expect(tab.locator(".input-answer")).to_have_text("tea")
+        await expect(tab.get_by_role("group", name="What else?")).to_have_count(0)
+        await expect(tab.locator(".wait-answer")).to_have_text("tea")
         nodes = answer(tab).get_by_role("list", name="Steps of the workflow").get_by_role("listitem")
         await expect(nodes).to_have_text(FREE_NODES)
 
@@ -142,7 +142,7 @@ async def test_a_redraw_keeps_what_was_typed(page: Page, site: Site) -> None:
     await form(other).get_by_label("size").fill("7")
     await form(other).evaluate("form => form.dataset.first = 1")
     await other.evaluate("live()")  # the events of the turn come with a pause: they replace what is shown
-    drawn = other.locator("form.input-form:not([data-first])")
+    drawn = other.locator(".wait-form:not([data-first])")
     await expect(drawn).to_be_visible()
     await expect(drawn.get_by_label("size")).to_have_value("7")
     await expect(drawn.get_by_label("size")).to_be_focused()
@@ -157,7 +157,7 @@ async def test_what_was_typed_is_there_until_the_request_is_answered(page: Page,
     await page.goto(site.url)
     await send(page, "free")
     await wait_until_finished(page)
-    free = page.get_by_role("form", name="What else?")
+    free = page.get_by_role("group", name="What else?")
     await free.get_by_role("textbox").fill("tea")
     await page.get_by_role("button", name="New conversation").first.click()
     await expect(free).to_have_count(0)

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastapi.routing import APIRoute
+from msgspec import Struct
 from pydantic import BaseModel
 
 import lango.server
+from lango import grants, waits
 from lango.config import Settings
-from lango.server.api.turns import websocket
+from lango.server.api.turns import wait_schemas, websocket
 from lango.server.app import create_app
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.openai import openai_routes
@@ -129,7 +131,7 @@ def _schema(name: str, schema: Json) -> list[str]:
     descriptions = {field.name: field.description for field in fields_of_all(_model(name))}
     lines = [f"### {_short(name)}", "", first_paragraph(str(schema.get("description", ""))), ""]
     if not schema.get("properties"):
-        return lines
+        return [*lines, _type(schema), ""] if "anyOf" in schema else lines
     lines += ["| field | type | default | |", "| --- | --- | --- | --- |"]
     for field, one in schema["properties"].items():
         needed = field in schema.get("required", ())
@@ -138,24 +140,26 @@ def _schema(name: str, schema: Json) -> list[str]:
     return [*lines, ""]
 
 
-def _models() -> Iterator[type[BaseModel]]:
+def _models() -> Iterator[type]:
     for found in sorted(pkgutil.walk_packages(lango.server.__path__, "lango.server."), key=lambda one: one.name):
         module = importlib.import_module(found.name)
         for one in vars(module).values():
             if isinstance(one, type) and issubclass(one, BaseModel) and one.__module__ == module.__name__:
                 yield one
+    for module in (waits, grants, wait_schemas):
+        yield from (one for one in vars(module).values() if isinstance(one, type) and issubclass(one, Struct))
 
 
-def _model(name: str) -> type[BaseModel] | None:
+def _model(name: str) -> type | None:
     *module, short = name.split("__")
     home = ".".join(module)
     return next((one for one in _models() if one.__name__ == short and home in ("", one.__module__)), None)
 
 
-def fields_of_all(model: type[BaseModel] | None) -> Iterator[Any]:
+def fields_of_all(model: type | None) -> Iterator[Any]:
     """Yield the fields of a model and of its base classes."""
     for one in reversed(model.__mro__ if model else ()):
-        if issubclass(one, BaseModel) and one.__module__.startswith("lango."):
+        if issubclass(one, BaseModel | Struct) and one.__module__.startswith("lango."):
             yield from fields_of(one)
 
 

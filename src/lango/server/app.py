@@ -26,7 +26,8 @@ from lango.server.api.sessions import (
     trace_routes,
     usage_routes,
 )
-from lango.server.api.turns import credential_routes, inbox_routes, turn_routes, websocket
+from lango.server.api.turns import credential_routes, turn_routes, wait_routes, websocket
+from lango.server.api.turns.wait_schemas import wait_components
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.adk import artifact_routes as adk_artifact_routes
 from lango.server.compat.agui import agui_routes
@@ -57,7 +58,7 @@ _ROUTERS = (
     agent_routes.router,
     session_routes.router,
     turn_routes.router,
-    inbox_routes.router,
+    wait_routes.router,
     message_routes.router,
     artifact_routes.router,
     credential_routes.router,
@@ -88,7 +89,7 @@ class _App(FastAPI):
         is_first_call = self.openapi_schema is None
         schema = super().openapi()
         if is_first_call:
-            complete_openapi(schema, [ErrorBody, OpenAiErrorBody])
+            complete_openapi(schema, [ErrorBody, OpenAiErrorBody], wait_components())
         return schema
 
 

@@ -21,10 +21,11 @@ BODY_ERRORS = {
 }
 
 
-def complete_openapi(schema: Json, error_bodies: Sequence[type[BaseModel]]) -> None:
+def complete_openapi(schema: Json, error_bodies: Sequence[type[BaseModel]], components: Json) -> None:
     """Change a document in place so that it declares what the server answers.
 
-    `error_bodies` are the bodies that `lango.server.schemas.error_responses` names.
+    `error_bodies` are the bodies that `lango.server.schemas.error_responses` names; `components` are other schemas that
+    routes refer to.
     """
     for operation in _operations(schema):
         responses: Json = operation["responses"]
@@ -40,7 +41,7 @@ def complete_openapi(schema: Json, error_bodies: Sequence[type[BaseModel]]) -> N
     _, made = models_json_schema(
         [(body, "serialization") for body in error_bodies], ref_template="#/components/schemas/{model}"
     )
-    schemas: Json = schema["components"]["schemas"] | made["$defs"]
+    schemas: Json = schema["components"]["schemas"] | made["$defs"] | components
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schema["components"]["schemas"] = dict(sorted(schemas.items()))

@@ -15,12 +15,14 @@ import pytest
 from tests.support.servers.server_process import (
     TIMEOUT_S,
     Server,
-    events_of,
+    give,
     resume,
     send,
     send_until,
     serving,
     text_of,
+    wait_path,
+    waits_of,
 )
 
 
@@ -197,18 +199,22 @@ async def test_cancel_stops_the_turn_and_reports_whether_one_ran(server: Server,
 async def test_an_approval_request_is_answered_once(server: Server, session: str, approved: bool) -> None:
     async with server.client() as client:
         events = await send(client, session, "ask")
-        question = next(event for event in events if event.type == "approval")
-        assert question.data["arguments"] == {"text": "this"}
+        [wait] = await waits_of(client, session)
+        assert wait["arguments"] == {"text": "this"}
         assert events[-1].data["status"] == "waiting_for_approval"
-        path = f"/v1/sessions/{session}/approvals/{question.data['call_id']}"
-        assert (await client.post(path, json={"approved": "perhaps"})).status_code == 400
-        async with client.stream("POST", path, json={"approved": approved}) as response:
-            answered = [event async for event in events_of(response)]
+        path, answer = wait_path(wait), {"type": "approve" if approved else "refuse"}
+        for wrong in ({"type": "perhaps"}, {"approved": True}, "approve", {**answer, "more": 1}):
+            assert (await client.post(path, json=wrong)).status_code == 400
+        unfits: list[Any] = [{"type": "value", "value": 1}, {"type": "result", "result": {}}, {"type": "decline"}]
+        for unfit in unfits:
+            assert error_of(await client.post(path, json=unfit)) == (422, "InvalidAnswer")
+        answered = await give(client, wait, answer)
         assert answered[-1].type == "done"
         ran = any(event.data.get("result") == {"noted": "this"} for event in answered if event.type == "tool_end")
         assert ran is approved
-        assert error_of(await client.post(path, json={"approved": True})) == (409, "WaitNotOpen")
-        missing = await client.post(f"/v1/sessions/{session}/approvals/none", json={"approved": True})
+        assert error_of(await client.post(path, json={"type": "approve"})) == (409, "WaitNotOpen")
+        assert error_of(await client.post("/v1/sessions/none/waits/x", json=answer)) == (404, "SessionNotFound")
+        missing = await client.post(f"/v1/sessions/{session}/waits/none", json={"type": "approve"})
         assert error_of(missing) == (409, "WaitNotOpen")
 
 
@@ -323,13 +329,10 @@ async def test_every_example_of_the_openapi_page_runs(tmp_path: Path, sqlite_url
             for elsewhere in (
                 ("/v1/live", "get"),  # it does not end: test_live.py
                 ("/v1/sessions/{session_id}/waiting/{turn}", "delete"),  # needs a queued message: test_live.py
-                ("/v1/sessions/{session_id}/inputs/{call_id}", "post"),  # needs an open question: test_human_input.py
-                ("/v1/sessions/{session_id}/credentials/{call_id}", "post"),  # the same: test_credentials.py
-                ("/v1/sessions/{session_id}/credentials/{call_id}", "delete"),
+                ("/v1/sessions/{session_id}/waits/{wait_id}", "post"),  # needs the id of a wait: test_inbox.py
                 ("/v1/credentials/{key}", "delete"),
                 ("/v1/oauth/callback", "get"),
                 ("/v1/sessions/{session_id}/grants/{grant_id}", "delete"),  # needs a grant: test_inbox.py
-                ("/v1/sessions/{session_id}/results/{call_id}", "post"),  # needs an open call: test_long_running.py
                 ("/v1/sessions/{session_id}/evalset", "get"),  # needs an answer: test_session_changes.py
                 (
                     "/v1/sessions/{session_id}/trace/requests/{request_id}",

@@ -12,7 +12,7 @@ import pytest
 from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.sessions.window import read_session_events
-from tests.support.servers.server_process import TIMEOUT_S, Server, events_of, send, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, give, send, serving, wait_path, waits_of
 
 NOT_IN_TIME = "not run: the approval request expired without an answer, which counts as declined"
 
@@ -34,8 +34,9 @@ def session() -> str:
 
 
 async def request_approval(client: httpx.AsyncClient, session: str) -> dict[str, Any]:
-    events = await send(client, session, "ask")
-    return next(event.data for event in events if event.type == "approval")
+    await send(client, session, "ask")
+    [wait] = await waits_of(client, session)
+    return wait
 
 
 async def calls(client: httpx.AsyncClient, session: str, call_id: str) -> list[dict[str, Any]]:
@@ -48,21 +49,12 @@ async def test_open_approval_requests_are_listed_with_their_expiry(server: Serve
         request = await request_approval(client, session)
         expires_at = datetime.fromisoformat(request["expires_at"])
         assert timedelta(hours=23) < expires_at - datetime.now(UTC) <= timedelta(hours=24)
-        [listed] = (await client.get(f"/v1/sessions/{session}/approvals")).json()["approvals"]
-        assert {name: listed[name] for name in ("call_id", "name", "arguments")} == {
-            "call_id": request["call_id"],
-            "name": "wipe",
-            "arguments": {"text": "this"},
-        }
-        assert abs(datetime.fromisoformat(listed["expires_at"]) - expires_at) < timedelta(milliseconds=1)
-        assert datetime.fromisoformat(listed["asked_at"]) <= datetime.now(UTC)
-        path = f"/v1/sessions/{session}/approvals/{request['call_id']}"
-        wrong = await client.post(path, json={"approved": True, "reason": "why"})
+        assert (request["tool"], request["arguments"], request["diff"]) == ("wipe", {"text": "this"}, "")
+        assert datetime.fromisoformat(request["opened_at"]) <= datetime.now(UTC)
+        wrong = await client.post(wait_path(request), json={"type": "refuse", "reason": "x" * 4001})
         assert (wrong.status_code, wrong.json()["error"]["type"]) == (422, "InvalidAnswer")
-        refused = await client.post(path, json={"approved": False, "reason": "not today"})
+        refused = await client.post(wait_path(request), json={"type": "refuse", "reason": "not today"})
         assert "refused this call, and says: not today" in refused.text
-        assert (await client.get(f"/v1/sessions/{session}/approvals")).json() == {"approvals": []}
-        assert (await client.get("/v1/sessions/none/approvals")).status_code == 404
 
 
 HINT = "This costs \x1b[31m30 euros."
@@ -71,11 +63,11 @@ HINT = "This costs \x1b[31m30 euros."
 @pytest.mark.parametrize(
     ("answer", "result"),
     [
-        ({"approved": True}, {"confirmed": True, "payload": {"limit": 30}}),
-        ({"approved": True, "payload": [7]}, {"confirmed": True, "payload": [7]}),
-        ({"approved": False}, {"confirmed": False, "payload": {"limit": 30}}),
+        ({"type": "approve"}, {"confirmed": True, "payload": {"limit": 30}}),
+        ({"type": "approve", "payload": [7]}, {"confirmed": True, "payload": [7]}),
+        ({"type": "refuse"}, {"confirmed": False, "payload": {"limit": 30}}),
         (
-            {"approved": False, "reason": "too much"},
+            {"type": "refuse", "reason": "too much"},
             {"confirmed": False, "payload": {"limit": 30, "reason": "too much"}},
         ),
     ],
@@ -84,17 +76,13 @@ async def test_a_tool_that_asks_by_its_own_code_shows_its_hint_and_gets_a_payloa
     server: Server, session: str, answer: dict[str, Any], result: dict[str, Any]
 ) -> None:
     async with server.client() as client:
-        events = await send(client, session, "call pay")
-        request = next(event.data for event in events if event.type == "approval")
-        assert (request["hint"], request["payload"]) == (HINT, {"limit": 30})
-        [listed] = (await client.get(f"/v1/sessions/{session}/approvals")).json()["approvals"]
-        assert (listed["hint"], listed["payload"]) == (HINT, {"limit": 30})
+        await send(client, session, "call pay")
+        [request] = await waits_of(client, session)
         waiting = (await client.get("/v1/inbox")).json()["items"]
-        [item] = [one for one in waiting if one["session_id"] == session]
-        assert (item["tool"], item["hint"], item["payload"]) == ("pay", HINT, {"limit": 30})
-        path = f"/v1/sessions/{session}/approvals/{request['call_id']}"
-        async with client.stream("POST", path, json=answer) as response:
-            [end] = [event.data async for event in events_of(response) if event.type == "tool_end"]
+        [item] = [one["wait"] for one in waiting if one["wait"]["session_id"] == session]
+        for wait in (request, item):
+            assert (wait["tool"], wait["hint"], wait["payload"]) == ("pay", HINT, {"limit": 30})
+        [end] = [event.data for event in await give(client, request, answer) if event.type == "tool_end"]
         assert end["result"] == result
 
 
@@ -104,9 +92,8 @@ async def test_messages_show_who_approved_and_how_long_the_tool_took(
 ) -> None:
     async with server.client() as client:
         request = await request_approval(client, session)
-        path = f"/v1/sessions/{session}/approvals/{request['call_id']}"
-        async with client.stream("POST", path, json={"approved": approved}) as response:
-            [end] = [event.data async for event in events_of(response) if event.type == "tool_end"]
+        answered = await give(client, request, {"type": "approve" if approved else "refuse"})
+        [end] = [event.data for event in answered if event.type == "tool_end"]
         shown = await calls(client, session, request["call_id"])
         assert len(shown) == 3, "the call, that it waits, and its result"
         for call in shown:
@@ -131,10 +118,8 @@ async def test_reading_a_session_closes_its_expired_approval_requests(server: Se
         shown = await calls(client, session, request["call_id"])
         assert shown[-1]["output"] == {"error": NOT_IN_TIME, "outcome": "not run"}
         assert (shown[-1]["approved"], shown[-1]["approved_by"]) == (False, "policy")
-        path = f"/v1/sessions/{session}/approvals/{request['call_id']}"
-        late = await client.post(path, json={"approved": True})
+        late = await client.post(wait_path(request), json={"type": "approve"})
         assert (late.status_code, late.json()["error"]["type"]) == (409, "WaitNotOpen")
-        assert "not answered in time" in late.json()["error"]["message"]
 
 
 async def test_a_server_closes_expired_approval_requests_by_itself(

@@ -18,13 +18,15 @@ from tests.support.servers import credential_agent
 from tests.support.servers.oauth_server import OAuthServer, oauth_server
 from tests.support.servers.server_process import (
     TIMEOUT_S,
-    ReceivedEvent,
     Server,
     events_of,
+    give,
     resume,
     send,
     serving,
     text_of,
+    wait_path,
+    waits_of,
 )
 
 MODULE = f"module = {json.dumps(str(credential_agent.FILE))}"
@@ -62,14 +64,13 @@ async def no_credentials(server: Server) -> None:
 async def ask(client: httpx.AsyncClient, session: str, text: str = "account") -> dict[str, Any]:
     events = await send(client, session, text)
     assert events[-1].data.get("status") == "waiting_for_credential", events
-    [request] = [event.data for event in events if event.type == "credential_needed"]
-    return request
+    [wait] = await waits_of(client, session)
+    assert wait["kind"] == "credential"
+    return wait
 
 
-async def give(client: httpx.AsyncClient, session: str, call_id: str, value: Any) -> list[ReceivedEvent]:
-    path = f"/v1/sessions/{session}/credentials/{call_id}"
-    async with client.stream("POST", path, json={"value": value}) as response:
-        return [event async for event in events_of(response)]
+def credential(value: Any) -> dict[str, Any]:
+    return {"type": "credential", "value": value}
 
 
 async def call_back(client: httpx.AsyncClient, address: str) -> httpx.Response:
@@ -91,22 +92,18 @@ async def test_a_credential_without_an_address(
 ) -> None:
     async with server.client() as client:
         request = await ask(client, session, name)
-        assert (request["kind"], request["scheme"], request["auth_url"]) == (kind, scheme, "")
-        [listed] = (await client.get(f"/v1/sessions/{session}/credentials")).json()["credentials"]
-        assert (listed["kind"], listed["scheme"], listed["message"]) == (kind, scheme, request["message"])
+        assert (request["scheme_type"], request["scheme"], request["auth_url"]) == (kind, scheme, "")
         for wrong in ("", 3, None, {"username": "ann"}, {"username": "ann", "password": ""}):
-            path = f"/v1/sessions/{session}/credentials/{request['call_id']}"
-            refused = await client.post(path, json={"value": wrong})
+            refused = await client.post(wait_path(request), json=credential(wrong))
             assert (refused.status_code, refused.json()["error"]["type"]) == (422, "InvalidAnswer"), wrong
-        events = await give(client, session, request["call_id"], value)
+        events = await give(client, request, credential(value))
         assert text_of(events) == f"it got {got}"
 
 
 async def test_a_name_without_a_password_is_no_answer(server: Server, session: str) -> None:
     async with server.client() as client:
         request = await ask(client, session, "password")
-        path = f"/v1/sessions/{session}/credentials/{request['call_id']}"
-        refused = await client.post(path, json={"value": "ann"})
+        refused = await client.post(wait_path(request), json=credential("ann"))
         assert refused.status_code == 422
         assert "name:password" in refused.json()["error"]["message"]
 
@@ -122,15 +119,15 @@ async def test_websocket(server: Server, session: str, oauth: OAuthServer) -> No
         await socket.send(json.dumps({"type": "message", "session": session, "text": "account"}))
         request = await read("credential_needed")
         assert (await read("done"))["status"] == "waiting_for_credential"
-        message = {"type": "credential", "session": session, "call_id": request["call_id"]}
-        await socket.send(json.dumps({**message, "value": "nonsense"}))
+        message = {"type": "answer", "session": session, "wait_id": request["call_id"]}
+        await socket.send(json.dumps({**message, "answer": credential("nonsense")}))
         refused = await read("turn_error")
         assert (refused["error"], refused["session"], refused["fatal"]) == ("InvalidAnswer", session, False)
         address = await oauth.allow(request["auth_url"])
-        await socket.send(json.dumps({**message, "value": address}))
+        await socket.send(json.dumps({**message, "answer": credential(address)}))
         assert (await read("tool_end"))["result"] == {"got": "alice"}
         assert (await read("done"))["status"] == "done"
-        await socket.send(json.dumps({**message, "value": address}))
+        await socket.send(json.dumps({**message, "answer": credential(address)}))
         assert (await read("turn_error"))["error"] == "WaitNotOpen"
 
 
@@ -161,7 +158,7 @@ async def test_agui_closes_a_request_that_is_cancelled(server: Server, session: 
             client, RunAgentInput(thread_id=session, run_id="r2", messages=first.messages, resume=[given_up])
         )
         assert isinstance(events[-1], RunFinishedEvent)
-        assert (await client.get(f"/v1/sessions/{session}/credentials")).json() == {"credentials": []}
+        assert await waits_of(client, session) == []
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -199,17 +196,17 @@ async def test_openai_names_the_route_for_a_key(server: Server, session: str) ->
         body = {"model": "obedient", "messages": [{"role": "user", "content": "key"}]}
         asked = (await client.post("/v1/chat/completions", json=body)).json()["choices"][0]["message"]["content"]
         path = asked.rpartition("POST ")[2].removesuffix("]")
-        async with client.stream("POST", path, json={"value": KEY}) as response:
+        async with client.stream("POST", path, json=credential(KEY)) as response:
             assert text_of([event async for event in events_of(response)]) == f"it got a key of {len(KEY)}"
 
 
-async def test_the_inbox_has_credentials_and_says_how_each_is_given(
+async def test_the_inbox_has_what_is_needed_to_give_each_credential(
     server: Server, session: str, oauth: OAuthServer
 ) -> None:
     async def own(name: str) -> dict[str, Any]:
         items = (await client.get("/v1/inbox")).json()["items"]
-        [item] = [item for item in items if item["session_id"] == f"{session}-{name}"]
-        return item
+        [wait] = [item["wait"] for item in items if item["wait"]["session_id"] == f"{session}-{name}"]
+        return wait
 
     async with server.client() as client:
         for name in ("account", "key", "password"):
@@ -218,20 +215,18 @@ async def test_the_inbox_has_credentials_and_says_how_each_is_given(
         assert {item["kind"] for item in (account, key, password)} == {"credential"}
         assert account["auth_url"].startswith(f"{oauth.url}/authorize?")
         assert account["scopes"] == ["read", "write"]
-        assert (key["credential_kind"], key["message"], key["auth_url"]) == ("apiKey", "the weather service", "")
+        assert (key["scheme_type"], key["message"], key["auth_url"]) == ("apiKey", "the weather service", "")
         assert password["scheme"] == "basic"
-        assert password["answer"]["body"] == {"value": {"username": "...", "password": "..."}}
         for item, value in ((account, await oauth.allow(account["auth_url"])), (key, KEY), (password, "ann:secret")):
-            async with client.stream("POST", item["answer"]["path"], json={"value": value}) as response:
-                assert text_of([event async for event in events_of(response)]).startswith("it got ")
-        assert not [item for item in (await client.get("/v1/inbox")).json()["items"] if session in item["session_id"]]
+            assert text_of(await give(client, item, credential(value))).startswith("it got ")
+        assert session not in (await client.get("/v1/inbox")).text
 
 
 async def test_all_credentials_of_the_caller_are_deleted(server: Server, session: str, oauth: OAuthServer) -> None:
     async with server.client() as client:
         for name, value in (("key", KEY), ("token", KEY)):
             request = await ask(client, session, name)
-            await give(client, session, request["call_id"], value)
+            await give(client, request, credential(value))
         listed = (await client.get("/v1/credentials")).json()["credentials"]
         assert [one["key"] for one in listed] == ["weather", "bearer"]
         assert (await client.delete("/v1/credentials")).json() == {"deleted": 2}

@@ -25,12 +25,13 @@ from tests.support.servers.server_process import (
     TIMEOUT_S,
     ReceivedEvent,
     Server,
-    events_of,
+    give,
     resume,
     send,
     send_until,
     serving,
     text_of,
+    waits_of,
 )
 
 NOTED, ASKED = {"Idempotency-Key": "noted"}, {"Idempotency-Key": "asked"}
@@ -60,9 +61,8 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
 async def talk(server: Server, session: str = "old") -> Past:
     async with server.client() as client:
         approval_events = await send(client, session, "ask", **ASKED)
-        answer = client.stream("POST", f"/v1/sessions/{session}/approvals/call_1", json={"approved": True})
-        async with answer as response:
-            approved = [event async for event in events_of(response)]
+        [wait] = await waits_of(client, session)
+        approved = await give(client, wait, {"type": "approve"})
         noted = await send(client, session, "note", **NOTED)
         past = Past(
             server, session, approval_events, approved, noted, await complete(server, session), await run(client, RUN)

@@ -28,7 +28,7 @@ from pydantic import TypeAdapter
 from websockets.asyncio.client import connect
 
 from lango.store import Store
-from tests.support.servers.server_process import TIMEOUT_S, ReceivedEvent, Server, events_of, send, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, give, send, serving, wait_path, waits_of
 from tests.support.servers.workflow_agent import SIZE
 
 AGENT = Path(__file__).parents[2] / "support" / "servers" / "workflow_agent.py"
@@ -56,16 +56,13 @@ def session() -> str:
 async def ask(client: httpx.AsyncClient, session: str, text: str = "go") -> dict[str, Any]:
     events = await send(client, session, text)
     assert events[-1].data["status"] == "waiting_for_input"
-    [request] = [event.data for event in events if event.type == "input_needed"]
-    return request
+    [wait] = await waits_of(client, session)
+    assert wait["kind"] == "input"
+    return wait
 
 
-async def answer(
-    client: httpx.AsyncClient, session: str, call_id: str, value: Any, **headers: str
-) -> list[ReceivedEvent]:
-    path = f"/v1/sessions/{session}/inputs/{call_id}"
-    async with client.stream("POST", path, json={"value": value}, headers=headers) as response:
-        return [event async for event in events_of(response)]
+def value(given: Any) -> dict[str, Any]:
+    return {"type": "value", "value": given}
 
 
 async def test_an_input_request_is_listed_and_answered_once(server: Server, session: str) -> None:
@@ -73,20 +70,15 @@ async def test_an_input_request_is_listed_and_answered_once(server: Server, sess
         request = await ask(client, session)
         assert (request["message"], request["schema"]) == ("How large, and which color?", SIZE)
         assert request["payload"] == {"shop": "Bern"}
-        [listed] = (await client.get(f"/v1/sessions/{session}/inputs")).json()["inputs"]
-        assert {name: listed[name] for name in ("call_id", "message", "schema", "payload", "path")} == {
-            name: request[name] for name in ("call_id", "message", "schema", "payload", "path")
-        }
-        events = await answer(client, session, request["call_id"], {"size": 3}, **{"Idempotency-Key": "k"})
+        events = await give(client, request, value({"size": 3}), **{"Idempotency-Key": "k"})
         assert [event.data["text"] for event in events if event.type == "text_delta"] == [ORDERED]
         assert events[-1].data["output"] == {"ordered": {"size": 3, "color": None}}
         nodes = [(event.data["name"], event.data["status"]) for event in events if event.type == "node"]
         assert nodes == [("ask_size", "ended"), ("order", "started"), ("order", "ended")]
-        assert (await client.get(f"/v1/sessions/{session}/inputs")).json() == {"inputs": []}
-        again = await answer(client, session, request["call_id"], {"size": 3}, **{"Idempotency-Key": "k"})
+        assert await waits_of(client, session) == []
+        again = await give(client, request, value({"size": 3}), **{"Idempotency-Key": "k"})
         assert [event.id for event in again] == [event.id for event in events]
-        path = f"/v1/sessions/{session}/inputs/{request['call_id']}"
-        late = await client.post(path, json={"value": {"size": 4}})
+        late = await client.post(wait_path(request), json=value({"size": 4}))
         assert (late.status_code, late.json()["error"]["type"]) == (409, "WaitNotOpen")
         shown = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
         assert (shown[-1]["role"], shown[-1]["content"]) == ("assistant", ORDERED)
@@ -96,16 +88,15 @@ async def test_a_wrong_value_is_refused_with_the_reason(server: Server, session:
     async with server.client() as client:
         request = await ask(client, session)
         before = (await client.get(f"/v1/sessions/{session}/messages")).json()
-        path = f"/v1/sessions/{session}/inputs/{request['call_id']}"
-        for value in ({"size": "large"}, "large", {"color": "red"}):
-            refused = await client.post(path, json={"value": value})
+        path = wait_path(request)
+        for wrong in ({"size": "large"}, "large", {"color": "red"}):
+            refused = await client.post(path, json=value(wrong))
             assert (refused.status_code, refused.json()["error"]["type"]) == (422, "InvalidAnswer")
             assert "does not fit" in refused.json()["error"]["message"]
         assert (await client.post(path, json={})).status_code == 400
         by_message = await client.post(f"/v1/sessions/{session}/messages", json={"text": "large"})
         assert (by_message.status_code, by_message.json()["error"]["type"]) == (422, "InvalidAnswer")
         assert (await client.get(f"/v1/sessions/{session}/messages")).json() == before
-        assert (await client.post("/v1/sessions/none/inputs/x", json={"value": 1})).status_code == 404
         events = await send(client, session, '{"size": 3}')
         assert events[-1].data["output"] == {"ordered": {"size": 3, "color": None}}, "a message is an answer, too"
 
@@ -114,8 +105,7 @@ async def test_cancel_closes_the_request(server: Server, session: str) -> None:
     async with server.client() as client:
         request = await ask(client, session)
         assert (await client.post(f"/v1/sessions/{session}/cancel")).json() == {"cancelled": True}
-        path = f"/v1/sessions/{session}/inputs/{request['call_id']}"
-        assert (await client.post(path, json={"value": {"size": 3}})).status_code == 409
+        assert (await client.post(wait_path(request), json=value({"size": 3}))).status_code == 409
         await ask(client, session, "again")
 
 
@@ -127,11 +117,11 @@ async def test_reading_a_session_closes_expired_requests(server: Server, url: st
             yield "UPDATE open_calls SET expires_at = 1 WHERE input_request = 1", ()
 
         await store.write(expire)
-        assert (await client.get(f"/v1/sessions/{session}/inputs")).json() == {"inputs": []}
+        assert await waits_of(client, session) == []
         shown = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
         assert shown[-1]["tool_calls"][0]["output"] == {"error": "no answer: the input request expired"}
-        path = f"/v1/sessions/{session}/inputs/{request['call_id']}"
-        assert (await client.post(path, json={"value": {"size": 3}})).json()["error"]["type"] == "WaitNotOpen"
+        late = await client.post(wait_path(request), json=value({"size": 3}))
+        assert late.json()["error"]["type"] == "WaitNotOpen"
 
 
 async def test_the_server_may_be_killed_between_question_and_answer(tmp_path: Path) -> None:
@@ -142,7 +132,7 @@ async def test_the_server_may_be_killed_between_question_and_answer(tmp_path: Pa
         first.kill()
     with serving(tmp_path / "second", url, agent=MODULE) as second:
         async with second.client() as client:
-            events = await answer(client, "s", request["call_id"], {"size": 3, "color": "red"})
+            events = await give(client, request, value({"size": 3, "color": "red"}))
             assert events[-1].data["output"] == {"ordered": {"size": 3, "color": "red"}}
 
 
@@ -157,13 +147,13 @@ async def test_websocket(server: Server, session: str) -> None:
         await socket.send(json.dumps({"type": "message", "session": session, "text": "go"}))
         request = await read("input_needed")
         assert (await read("done"))["status"] == "waiting_for_input"
-        message = {"type": "input", "session": session, "call_id": request["call_id"]}
-        await socket.send(json.dumps({**message, "value": {"size": 0}}))
+        message = {"type": "answer", "session": session, "wait_id": request["call_id"]}
+        await socket.send(json.dumps({**message, "answer": value({"size": 0})}))
         refused = await read("turn_error")
         assert (refused["error"], refused["session"], refused["fatal"]) == ("InvalidAnswer", session, False)
-        await socket.send(json.dumps({**message, "value": {"size": 3}}))
+        await socket.send(json.dumps({**message, "answer": value({"size": 3})}))
         assert (await read("done"))["output"] == {"ordered": {"size": 3, "color": None}}
-        await socket.send(json.dumps({**message, "value": {"size": 3}}))
+        await socket.send(json.dumps({**message, "answer": value({"size": 3})}))
         assert (await read("turn_error"))["error"] == "WaitNotOpen"
 
 
@@ -222,7 +212,7 @@ async def test_agui_answers_with_a_message_or_cancels(server: Server, session: s
             client, RunAgentInput(thread_id=session, run_id="r4", messages=messages, resume=[given_up])
         )
         assert isinstance(events[-1], RunFinishedEvent)
-        assert (await client.get(f"/v1/sessions/{session}/inputs")).json() == {"inputs": []}
+        assert await waits_of(client, session) == []
 
 
 async def test_openai_asks_in_the_answer_and_the_next_message_answers(server: Server, session: str) -> None:

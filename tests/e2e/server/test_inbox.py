@@ -13,7 +13,17 @@ import pytest
 from websockets.asyncio.client import connect
 
 from tests.e2e.server.test_live import live
-from tests.support.servers.server_process import TIMEOUT_S, ReceivedEvent, Server, events_of, lango, send, serving
+from tests.support.servers.server_process import (
+    TIMEOUT_S,
+    ReceivedEvent,
+    Server,
+    events_of,
+    give,
+    lango,
+    send,
+    serving,
+    wait_path,
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,37 +45,30 @@ async def inbox(client: httpx.AsyncClient, **params: Any) -> dict[str, Any]:
 
 
 async def own(client: httpx.AsyncClient, session: str) -> list[dict[str, Any]]:
-    return [item for item in (await inbox(client))["items"] if item["session_id"] == session]
-
-
-async def post(client: httpx.AsyncClient, path: str, body: Any) -> list[ReceivedEvent]:
-    async with client.stream("POST", path, json=body) as response:
-        assert response.status_code == 200, await response.aread()
-        return [event async for event in events_of(response)]
+    return [item["wait"] for item in (await inbox(client))["items"] if item["wait"]["session_id"] == session]
 
 
 def kinds(events: list[ReceivedEvent]) -> list[str]:
     return [event.type for event in events]
 
 
-async def test_each_item_says_how_it_is_answered(server: Server, session: str) -> None:
+async def test_each_item_is_answered_in_the_same_way(server: Server, session: str) -> None:
     async with server.client() as client:
         await send(client, session, "ask")
         [approval] = await own(client, session)
         assert (approval["kind"], approval["tool"], approval["arguments"]) == ("approval", "wipe", {"text": "this"})
-        assert (approval["title"], approval["turn"]) == ("ask", 1)
-        assert approval["waiting_since"] < approval["expires_at"]
-        assert (approval["answer"]["method"], approval["answer"]["body"]) == ("POST", {"approved": True})
-        events = await post(client, approval["answer"]["path"], approval["answer"]["body"])
-        assert events[-1].data["status"] == "done"
+        assert approval["turn"] == 1
+        assert "ask" in [item["title"] for item in (await inbox(client))["items"]]
+        assert approval["opened_at"] < approval["expires_at"]
+        assert (await give(client, approval, {"type": "approve"}))[-1].data["status"] == "done"
         await send(client, session, "call order")
         [result] = await own(client, session)
-        assert (result["kind"], result["tool"], result["expires_at"]) == ("result", "order", None)
-        await post(client, result["answer"]["path"], {"result": {"at": "home"}})
+        assert (result["kind"], result["tool"], result["expires_at"]) == ("long_running_result", "order", None)
+        await give(client, result, {"type": "result", "result": {"at": "home"}})
         assert await own(client, session) == []
 
 
-async def test_ids_of_any_form_are_in_the_path_of_the_answer(server: Server) -> None:
+async def test_a_session_id_of_any_form_is_in_the_path_of_the_answer(server: Server) -> None:
     name = f"a b?c#d%-{uuid.uuid4().hex[:4]}"
     async with server.client() as client:
         await client.post("/v1/sessions", json={"id": name})
@@ -76,7 +79,7 @@ async def test_ids_of_any_form_are_in_the_path_of_the_answer(server: Server) -> 
         ) as response:
             [_ async for _ in events_of(response)]
         [item] = await own(client, name)
-        assert (await post(client, item["answer"]["path"], {"approved": False}))[-1].type == "done"
+        assert (await give(client, item, {"type": "refuse"}))[-1].type == "done"
 
 
 async def test_the_inbox_comes_in_pages(tmp_path: Path) -> None:
@@ -87,9 +90,9 @@ async def test_the_inbox_comes_in_pages(tmp_path: Path) -> None:
             seen: list[str] = []
             page = await inbox(client, limit=2)
             while page["next_cursor"]:
-                seen += [item["session_id"] for item in page["items"]]
+                seen += [item["wait"]["session_id"] for item in page["items"]]
                 page = await inbox(client, limit=2, cursor=page["next_cursor"])
-            seen += [item["session_id"] for item in page["items"]]
+            seen += [item["wait"]["session_id"] for item in page["items"]]
             assert seen == ["s4", "s3", "s2", "s1", "s0"]
             for cursor in ("x", "W10", "WyJhIiwxLCJiIl0", "[]"):
                 assert (await client.get("/v1/inbox", params={"cursor": cursor})).status_code == 400
@@ -100,16 +103,15 @@ async def test_a_grant_is_given_listed_used_and_revoked(server: Server, session:
     async with server.client() as client:
         await send(client, session, "ask")
         [item] = await own(client, session)
-        path = item["answer"]["path"]
+        path = wait_path(item)
         grants = f"/v1/sessions/{session}/grants"
         for bad, status in (({"arguments": {"text": {"glob": "*"}}}, 422), ({"arguments": 1}, 400), ({"x": 1}, 400)):
-            response = await client.post(path, json={"approved": True, "grant": bad})
+            response = await client.post(path, json={"type": "approve", "grant": bad})
             assert (response.status_code, "message" in response.json()["error"]) == (status, True), response.text
-        assert (await client.post(path, json={"approved": False, "grant": {}})).status_code == 422
+        assert (await client.post(path, json={"type": "refuse", "grant": {}})).status_code == 400
         assert (await client.get(grants)).json() == {"grants": []}
-        await post(
-            client, path, {"approved": True, "grant": {"arguments": {"text": {"glob": "th*"}}, "expires_in_s": 60}}
-        )
+        grant = {"arguments": {"text": {"glob": "th*"}}, "expires_in_s": 60}
+        await give(client, item, {"type": "approve", "grant": grant})
         [grant] = (await client.get(grants)).json()["grants"]
         assert (grant["id"], grant["tool"], grant["active"], grant["granted_by"]) == (1, "wipe", True, "user")
         assert grant["arguments"] == {"text": {"glob": "th*"}}
@@ -128,11 +130,12 @@ async def test_a_grant_comes_over_the_websocket(server: Server, session: str) ->
         await send(client, session, "ask")
         [item] = await own(client, session)
         async with connect(server.url.replace("http", "ws") + "/v1/ws") as socket, asyncio.timeout(TIMEOUT_S):
-            answer = {"type": "approval", "session": session, "call_id": item["call_id"], "approved": True}
-            await socket.send(json.dumps(answer | {"grant": {"arguments": {"text": {"any": True}}}}))
+            message = {"type": "answer", "session": session, "wait_id": item["id"]}
+            broad = {"type": "approve", "grant": {"arguments": {"text": {"any": True}}}}
+            await socket.send(json.dumps(message | {"answer": broad}))
             refused = json.loads(await socket.recv())
             assert (refused["type"], refused["error"]) == ("turn_error", "GrantRefused")
-            await socket.send(json.dumps(answer | {"grant": {}}))
+            await socket.send(json.dumps(message | {"answer": {"type": "approve", "grant": {}}}))
             while (event := json.loads(await socket.recv()))["type"] != "done":
                 assert event["type"] != "turn_error", event
         assert "approval" not in kinds(await send(client, session, "ask"))
@@ -149,7 +152,7 @@ async def test_a_page_gets_events_when_something_starts_or_stops_waiting_in_any_
             await send(other, "s", "ask")
             await page.hint("inbox")
             [item] = await own(client, "s")
-            await post(other, item["answer"]["path"], {"approved": True})
+            await give(other, item, {"type": "approve"})
             await page.hint("inbox")
             assert await own(client, "s") == []
 
@@ -160,15 +163,16 @@ async def test_the_inbox_and_the_grants_of_others_are_not_there(tmp_path: Path) 
         async with server.client(Authorization=f"Bearer {alice}") as client:
             await client.post("/v1/sessions", json={"id": "s"})
             await send(client, "s", "ask")
-            [item] = (await inbox(client))["items"]
-            await post(client, item["answer"]["path"], {"approved": True, "grant": {}})
+            [item] = await own(client, "s")
+            await give(client, item, {"type": "approve", "grant": {}})
             await send(client, "s", "call order")
             assert len((await inbox(client))["items"]) == 1
         async with server.client(Authorization=f"Bearer {bob}") as client:
             assert await inbox(client) == {"items": [], "next_cursor": None}
             assert (await client.get("/v1/sessions/s/grants")).status_code == 404
             assert (await client.delete("/v1/sessions/s/grants/1")).status_code == 404
-            assert (await client.post(item["answer"]["path"], json={"approved": True})).status_code == 404
+            assert (await client.get("/v1/sessions/s/waits")).status_code == 404
+            assert (await client.post(wait_path(item), json={"type": "approve"})).status_code == 404
         async with server.client() as client:
             assert (await client.get("/v1/inbox")).status_code == 401
 

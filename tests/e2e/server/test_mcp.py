@@ -15,7 +15,7 @@ from tests.support.processes import TIMEOUT_S
 from tests.support.servers import mcp_tools
 from tests.support.servers.mcp_tools import PICTURE_BYTES, pixels
 from tests.support.servers.scripted_server import scripted_server
-from tests.support.servers.server_process import ReceivedEvent, events_of, lango, serving
+from tests.support.servers.server_process import ReceivedEvent, events_of, lango, serving, wait_path, waits_of
 
 REST = f"""
 [tools]
@@ -69,13 +69,16 @@ async def test_pictures_and_questions_over_http_and_in_the_terminal(tmp_path: Pa
                 events = events_of(response)
                 asked = await until("input_needed", events)
                 assert asked["tool_call_id"] == "c2"
-                assert (await client.get("/v1/sessions/s/inputs")).json()["inputs"][0]["tool_call_id"] == "c2"
+                [wait] = await waits_of(client, "s")
                 [item] = (await client.get("/v1/inbox")).json()["items"]
-                assert (item["kind"], item["call_id"], item["tool_call_id"]) == ("input", asked["call_id"], "c2")
-                path = f"/v1/sessions/s/inputs/{asked['call_id']}"
-                assert (await client.post(path, json={"value": {"size": "x"}})).status_code == 422
-                assert (await client.post(path, json={})).status_code == 400
-                answered = await client.post(path, json={"value": {"size": 1, "colour": "blue"}})
+                for listed in (wait, item["wait"]):
+                    assert (listed["kind"], listed["id"]) == ("tool_question", asked["call_id"])
+                    assert listed["call_id"] == "c2"
+                path = wait_path(wait)
+                assert (await client.post(path, json={"type": "value", "value": {"size": "x"}})).status_code == 422
+                assert (await client.post(path, json={"type": "value"})).status_code == 400
+                value = {"size": 1, "colour": "blue"}
+                answered = await client.post(path, json={"type": "value", "value": value})
                 assert answered.status_code == 200
                 end = await until("tool_end", events)
                 assert end["result"]["content"][0]["text"] == "accept: size=1 colour='blue'"
@@ -96,10 +99,10 @@ async def test_pictures_and_questions_over_http_and_in_the_terminal(tmp_path: Pa
             async with connect(f"{server.url.replace('http', 'ws', 1)}/v1/ws") as socket:
                 await socket.send(json.dumps({"type": "message", "session": "s", "text": "order"}))
                 asked = await until_received("input_needed", socket)
-                answer = {"type": "input", "session": "s", "call_id": asked["call_id"]}
-                await socket.send(json.dumps(answer))
-                assert "send a value, or decline" in (await until_received("turn_error", socket))["message"]
-                await socket.send(json.dumps(answer | {"decline": True}))
+                message = {"type": "answer", "session": "s", "wait_id": asked["call_id"]}
+                await socket.send(json.dumps(message | {"answer": {"type": "value"}}))
+                assert "missing required field `value`" in (await until_received("turn_error", socket))["message"]
+                await socket.send(json.dumps(message | {"answer": {"type": "decline"}}))
                 end = await until_received("tool_end", socket)
                 assert end["result"]["content"][0]["text"] == "decline: None"
                 await until_received("done", socket)

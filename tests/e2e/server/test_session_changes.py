@@ -9,7 +9,7 @@ import httpx
 import pytest
 from google.adk.evaluation.eval_set import EvalSet
 
-from tests.support.servers.server_process import Server, events_of, send, send_until, serving, text_of
+from tests.support.servers.server_process import Server, events_of, give, send, send_until, serving, text_of, waits_of
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +71,8 @@ async def test_a_question_for_approval_is_open_in_the_fork_too(server: Server, s
         await send(client, session, "ask")
         fork = (await client.post(f"/v1/sessions/{session}/fork", json={})).json()["id"]
         for id_ in (fork, session):
-            path = f"/v1/sessions/{id_}/approvals/call_1"
-            async with client.stream("POST", path, json={"approved": True}) as answer:
-                events = [event async for event in events_of(answer)]
+            [wait] = await waits_of(client, id_)
+            events = await give(client, wait, {"type": "approve"})
             assert "noted" in text_of(events), "each runs its own"
             assert events[-1].type == "done"
 

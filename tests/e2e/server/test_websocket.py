@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.support.servers.server_process import TIMEOUT_S, Server, resume, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, resume, serving, waits_of
 
 
 @pytest.fixture(scope="module")
@@ -91,29 +91,29 @@ async def test_a_lost_socket_goes_on_with_another(server: Server, session: str) 
     assert [event["id"] for event in events] == sorted({event["id"] for event in events})
 
 
-async def test_cancel_and_approval(socket: ClientConnection, session: str, tmp_path: Path) -> None:
+async def ask(server: Server, socket: ClientConnection, session: str) -> dict[str, Any]:
+    """Let a tool ask for an approval; return the message that answers it, without the answer."""
+    await send_command(socket, type="message", session=session, text="ask")
+    assert (await receive_events(socket))[-1]["status"] == "waiting_for_approval"
+    async with server.client() as client:
+        [wait] = await waits_of(client, session)
+    return {"type": "answer", "session": session, "wait_id": wait["id"]}
+
+
+async def test_cancel_and_answers(server: Server, socket: ClientConnection, session: str, tmp_path: Path) -> None:
     await send_command(socket, type="message", session=session, text=f"hold {tmp_path / 'never'}")
     await receive_events(socket, "text_delta")
     await send_command(socket, type="cancel", session=session)
     assert (await receive_events(socket))[-1]["error"] == "TurnCancelled"
-    await send_command(socket, type="message", session=session, text="ask")
-    question = (await receive_events(socket, "approval"))[-1]
-    assert (await receive_events(socket))[-1]["status"] == "waiting_for_approval"
+    late = await ask(server, socket, session)
     await send_command(socket, type="cancel", session=session)
-    late = {"type": "approval", "session": session, "call_id": question["call_id"], "approved": True}
-    await send_command(socket, **late)
+    await send_command(socket, **late, answer={"type": "approve"})
     assert (await receive_events(socket))[-1]["error"] == "WaitNotOpen"
-    await send_command(socket, type="message", session=session, text="ask")
-    question = (await receive_events(socket, "approval"))[-1]
-    assert (await receive_events(socket))[-1]["status"] == "waiting_for_approval"
-    await send_command(socket, type="approval", session=session, call_id=question["call_id"], approved=True)
+    await send_command(socket, **await ask(server, socket, session), answer={"type": "approve"})
     answered = await receive_events(socket)
     assert any(event.get("result") == {"noted": "this"} for event in answered)
-    await send_command(socket, type="message", session=session, text="ask")
-    question = (await receive_events(socket, "approval"))[-1]
-    await receive_events(socket)
-    refusal = {"type": "approval", "session": session, "call_id": question["call_id"], "approved": False}
-    await send_command(socket, **refusal, reason="not today")
+    refusal = {"type": "refuse", "reason": "not today"}
+    await send_command(socket, **await ask(server, socket, session), answer=refusal)
     answered = await receive_events(socket)
     assert "and says: not today" in str(answered), "the model read it"
 
@@ -165,14 +165,21 @@ async def test_a_client_that_disconnects_at_once_leaves_no_traceback(server: Ser
     ("text", "message"),
     [
         ("x", "send JSON"),
-        ("{}", "message, cancel, approval, input, credential, result or resume"),
-        ("[]", "message, cancel, approval, input, credential, result or resume"),
-        ('{"type": "tool_end"}', "message, cancel, approval, input, credential, result or resume"),
+        ("{}", "message, cancel, answer or resume"),
+        ("[]", "message, cancel, answer or resume"),
+        ('{"type": "tool_end"}', "message, cancel, answer or resume"),
         ('{"type": "message", "session": "s"}', "needs a text"),
         ('{"type": "message", "text": "x"}', "session: Field required"),
         ('{"type": "message", "session": "s", "text": "x", "user_id": "bob"}', "user_id: is not allowed here"),
         ('{"type": "message", "session": "a/b", "text": "x"}', "session: "),
-        ('{"type": "approval", "session": "nobody", "call_id": "c", "approved": true}', "no session 'nobody'"),
+        (
+            '{"type": "answer", "session": "nobody", "wait_id": "w", "answer": {"type": "approve"}}',
+            "no session 'nobody'",
+        ),
+        (
+            '{"type": "answer", "session": "s", "wait_id": "w", "answer": 1}',
+            "approve, refuse, value, decline, credential",
+        ),
         ('{"type": "resume", "session": "nobody"}', "no session 'nobody'"),
         ('{"type": "resume", "session": "nobody", "after": -1}', "after: "),
     ],
@@ -212,11 +219,10 @@ async def test_results_of_a_long_running_tool_come_over_the_socket(socket: Clien
     await send_command(socket, type="message", session=session, text="call order")
     events = await receive_events(socket)
     assert events[-1]["status"] == "waiting_for_result"
-    call_id = events[1]["call_id"]
+    message = {"type": "answer", "session": session, "wait_id": events[1]["call_id"]}
+    result = {"type": "result", "result": {"n": 1}}
     for will_continue in (True, False):
-        await send_command(
-            socket, type="result", session=session, call_id=call_id, result={"n": 1}, will_continue=will_continue
-        )
+        await send_command(socket, **message, answer=result | {"will_continue": will_continue})
         assert (await receive_events(socket))[-2]["text"] == "the tool said {'n': 1}"
-    await send_command(socket, type="result", session=session, call_id=call_id, result={"n": 1})
+    await send_command(socket, **message, answer=result)
     assert (await receive_events(socket))[-1]["error"] == "WaitNotOpen"

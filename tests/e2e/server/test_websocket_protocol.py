@@ -21,10 +21,9 @@ MESSAGES: list[dict[str, Any]] = [
     {"type": "message", "session": "s", "attachments": [{"name": "a", "mime_type": "text/plain", "data": "eA=="}]},
     {"type": "message", "session": "s", "attachments": [{"artifact": "a", "version": 0}]},
     {"type": "cancel", "session": "s"},
-    {"type": "approval", "session": "s", "call_id": "c", "approved": True, "grant": {"expires_in_s": 1}},
-    {"type": "input", "session": "s", "call_id": "c", "value": 1, "idempotency_key": "k"},
-    {"type": "credential", "session": "s", "call_id": "c", "value": "x", "idempotency_key": "k"},
-    {"type": "result", "session": "s", "call_id": "c", "result": {}, "will_continue": False, "idempotency_key": "k"},
+    {"type": "answer", "session": "s", "wait_id": "w", "answer": {"type": "approve", "grant": {"expires_in_s": 1}}},
+    {"type": "answer", "session": "s", "wait_id": "w", "answer": {"type": "value", "value": 1}, "idempotency_key": "k"},
+    {"type": "answer", "session": "s", "wait_id": "w", "answer": {"type": "result", "result": {}}},
     {"type": "resume", "session": "s", "after": 1},
 ]
 _HANDSHAKE = (
@@ -64,6 +63,9 @@ def test_any_value_of_any_field_gets_an_event(socket: Connection, message: dict[
     if isinstance(inner, list) and inner and data.draw(st.booleans()):  # a field of a file
         file = cast("dict[str, Any]", inner[0])
         value = [file | {data.draw(st.sampled_from(sorted(file))): value}]
+    if isinstance(inner, dict) and data.draw(st.booleans()):  # a field of an answer
+        answer = cast("dict[str, Any]", inner)
+        value = answer | {data.draw(st.sampled_from(sorted(answer))): value}
     *events, last = answers(socket, json.dumps(message | {name: value}))
     assert last["type"] == "done" or (last["error"] and last["message"] and not last["fatal"])
     assert not events or events[0]["type"] == "accepted"

@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
 
 from lango.store import Store
 from tests.agents.parts import add_api_key
-from tests.support.servers.server_process import TIMEOUT_S, Server, serving
+from tests.support.servers.server_process import TIMEOUT_S, Server, give, serving, text_of, waits_of
 
 
 @pytest.fixture(scope="module")
@@ -158,11 +158,10 @@ async def test_the_agent_runs_its_own_tools(client: AsyncOpenAI, server: Server)
 
 async def test_a_tool_that_needs_approval_names_the_route(client: AsyncOpenAI, server: Server) -> None:
     answer, session = await complete(client, user("ask"))
-    path = f"/v1/sessions/{session}/approvals/call_1"
-    assert path in answer
+    assert f"POST /v1/sessions/{session}/waits" in answer
     async with server.client() as http:
-        approved = await http.post(path, json={"approved": True})
-    assert "the tool said {'noted': 'this'}" in approved.text
+        [wait] = await waits_of(http, session)
+        assert "the tool said {'noted': 'this'}" in text_of(await give(http, wait, {"type": "approve"}))
 
 
 async def test_a_named_session_keeps_the_history(client: AsyncOpenAI, server: Server) -> None:

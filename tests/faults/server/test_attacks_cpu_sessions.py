@@ -203,7 +203,7 @@ READ = (
     "/messages?limit=200&before=2",
     "/usage",
     "/memory?all=true",
-    "/approvals",
+    "/waits",
     "/export",
 )
 

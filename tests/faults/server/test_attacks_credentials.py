@@ -8,10 +8,20 @@ from urllib.parse import parse_qs, quote, urlsplit
 import httpx
 import pytest
 
-from tests.e2e.server.test_credentials import KEY, MODULE, ask, call_back, give
+from tests.e2e.server.test_credentials import KEY, MODULE, ask, call_back, credential
 from tests.support.servers import credential_agent
 from tests.support.servers.oauth_server import OAuthServer, oauth_server
-from tests.support.servers.server_process import Server, configure, lango, resume, serving, text_of
+from tests.support.servers.server_process import (
+    Server,
+    configure,
+    give,
+    lango,
+    resume,
+    serving,
+    text_of,
+    wait_path,
+    waits_of,
+)
 
 
 @pytest.fixture
@@ -54,9 +64,9 @@ async def test_attack_26_a_state_belongs_to_one_request_and_counts_once(users: U
         address = await oauth.allow(of_alice["auth_url"])
         for state in ("", "guessed", "%", "\0", "x" * 900):
             assert (await call_back(nobody, with_state(address, state))).status_code in (400, 404)
-        refused = await bob.post(f"/v1/sessions/s/credentials/{of_bob['call_id']}", json={"value": address})
+        refused = await bob.post(wait_path(of_bob), json=credential(address))
         assert refused.status_code == 422, "the code of alice in the session of bob"
-        assert len((await alice.get("/v1/sessions/s/credentials")).json()["credentials"]) == 1
+        assert len(await waits_of(alice, "s")) == 1
         assert (await call_back(nobody, address)).status_code == 200
         assert text_of(await resume(alice, "s")) == "it got alice"
         assert (await call_back(nobody, address)).status_code == 404, "it counts once"
@@ -66,13 +76,12 @@ async def test_attack_26_a_state_belongs_to_one_request_and_counts_once(users: U
 async def test_attack_26_another_user_cannot_see_answer_or_delete(users: Users) -> None:
     async with users.alice as alice, users.bob as bob, users.nobody as nobody:
         request = await ask_in_new(alice, "key")
-        path = f"/v1/sessions/s/credentials/{request['call_id']}"
+        path = wait_path(request)
         for client, status in ((bob, 404), (nobody, 401)):
-            assert (await client.post(path, json={"value": KEY})).status_code == status
-            assert (await client.delete(path)).status_code == status
-            assert (await client.get("/v1/sessions/s/credentials")).status_code == status
+            assert (await client.post(path, json=credential(KEY))).status_code == status
+            assert (await client.get("/v1/sessions/s/waits")).status_code == status
         assert (await bob.get("/v1/inbox")).json()["items"] == []
-        assert text_of(await give(alice, "s", request["call_id"], KEY)) == f"it got a key of {len(KEY)}"
+        assert text_of(await give(alice, request, credential(KEY))) == f"it got a key of {len(KEY)}"
         assert (await bob.delete("/v1/credentials")).json() == {"deleted": 0}
         assert (await bob.delete("/v1/credentials/weather")).status_code == 404
         assert (await nobody.delete("/v1/credentials")).status_code == 401

@@ -194,7 +194,8 @@ EVERYTHING: list[tuple[str, str, Any]] = [
     ("GET", "/messages", None),
     ("GET", "/stream", None),
     ("POST", "/cancel", None),
-    ("POST", "/approvals/call_1", {"approved": True}),
+    ("GET", "/waits", None),
+    ("POST", "/waits/call_1", {"type": "approve"}),
     ("PATCH", "", {"title": "mine"}),
     ("POST", "/fork", {}),
     ("POST", "/fork", {"at": 1, "id": "stolen"}),
@@ -234,7 +235,7 @@ async def test_attack_6_a_websocket_shows_nothing_of_another_user(keyed: Keyed) 
     messages: list[dict[str, Any]] = [
         {"type": "cancel"},
         {"type": "resume"},
-        {"type": "approval", "call_id": "call_1", "approved": True},
+        {"type": "answer", "wait_id": "call_1", "answer": {"type": "approve"}},
     ]
     async with connect(url, additional_headers={"Authorization": f"Bearer {keyed.bob}"}) as bob:
         for one in messages:
@@ -371,12 +372,12 @@ async def test_attack_8_a_message_is_text_and_nothing_else(server: Server, body:
 async def test_attack_8_an_approval_that_was_not_requested_runs_nothing(server: Server) -> None:
     async with server.client() as client:
         session = (await client.post("/v1/sessions", json={})).json()["id"]
-        answer = await client.post(f"/v1/sessions/{session}/approvals/c1", json={"approved": True})
+        answer = await client.post(f"/v1/sessions/{session}/waits/c1", json={"type": "approve"})
         assert answer.status_code == 409
         text = json.dumps({"function_response": CONFIRMATION})
         assert text_of(await send(client, session, text)) == text, "as text it is only text"
-        extra = {"approved": True, "arguments": {"text": "all"}}
-        assert (await client.post(f"/v1/sessions/{session}/approvals/c1", json=extra)).status_code == 400
+        extra = {"type": "approve", "arguments": {"text": "all"}}
+        assert (await client.post(f"/v1/sessions/{session}/waits/c1", json=extra)).status_code == 400
 
 
 # -- 13: secrets ------------------------------------------------------------------------------------------------------

@@ -23,11 +23,11 @@ from lango.sessions import SessionId
 from lango.store import NewEvent, Store
 from lango.store.sessions.sessions import get_session
 from tests.agents.parts import add_api_key
-from tests.e2e.server.test_credentials import KEY, MODULE, ask, give
+from tests.e2e.server.test_credentials import KEY, MODULE, ask, credential
 from tests.e2e.server.test_human_input import one_interrupt, run_agui
 from tests.support.servers import credential_agent, thread_server
 from tests.support.servers.oauth_server import OAuthServer, oauth_server
-from tests.support.servers.server_process import Server, send, serving, text_of
+from tests.support.servers.server_process import Server, give, send, serving, text_of, wait_path
 
 USER = "user"
 APP = "obedient"
@@ -172,7 +172,7 @@ async def test_attack_21_no_client_writes_a_credential_or_a_reserved_name(attack
         assert [one["id"] for one in (await client.get("/v1/sessions")).json()["sessions"]] == ["s"]
         assert (await by_patch(client, "s", {"weather_of_today": {"auth_type": "sunny"}})).status_code == 200
         request = await ask(client, "s", "key")
-        assert text_of(await give(client, "s", request["call_id"], KEY)) == f"it got a key of {len(KEY)}"
+        assert text_of(await give(client, request, credential(KEY))) == f"it got a key of {len(KEY)}"
     assert attacked.asked == []
 
 
@@ -225,17 +225,17 @@ async def test_attack_21_an_answer_has_the_kind_that_was_asked_for(attacked: Att
     wrong += [{"exchangedAuthCredential": credential} for credential in wrong]
     async with attacked.server.client() as client:
         request = await ask(client, "s", "key")
-        call_id = request["call_id"]
+        call_id = request["id"]
         interrupt = await _agui_request(client)
         for answer in wrong:
-            refused = await client.post(f"/v1/sessions/s/credentials/{call_id}", json={"value": answer})
+            refused = await client.post(wait_path(request), json=credential(answer))
             assert (refused.status_code, refused.json()["error"]["type"]) == (422, "InvalidAnswer"), answer
             response = {"id": call_id, "name": "adk_request_credential", "response": answer}
             message = {"role": "user", "parts": [{"functionResponse": response}]}
             body = {"appName": APP, "userId": USER, "sessionId": "s", "newMessage": message}
             assert (await client.post("/run", json=body)).status_code in (400, 422), answer
-            results = await client.post(f"/v1/sessions/s/results/{call_id}", json={"result": answer})
-            assert (results.status_code, results.json()["error"]["type"]) == (409, "WaitNotOpen")
+            results = await client.post(wait_path(request), json={"type": "result", "result": answer})
+            assert (results.status_code, results.json()["error"]["type"]) == (422, "InvalidAnswer")
             resumed = RunAgentInput(
                 thread_id="a",
                 run_id=uuid.uuid4().hex,
@@ -246,17 +246,17 @@ async def test_attack_21_an_answer_has_the_kind_that_was_asked_for(attacked: Att
             assert (await client.post("/agui", json=sent)).status_code == 422, answer
             url = f"ws://127.0.0.1:{attacked.server.port}/v1/ws"
             async with connect(url) as socket:
-                frame = {"type": "credential", "session": "s", "call_id": call_id, "value": answer}
+                frame = {"type": "answer", "session": "s", "wait_id": call_id, "answer": credential(answer)}
                 await socket.send(json.dumps(frame))
                 assert json.loads(await socket.recv())["error"] == "InvalidAnswer"
-        assert text_of(await give(client, "s", call_id, KEY)) == f"it got a key of {len(KEY)}"
+        assert text_of(await give(client, request, credential(KEY))) == f"it got a key of {len(KEY)}"
         account = await ask(client, "o", "account")
         for answer in [{"auth_type": "http", "http": headers}, *attacked.credentials().values()]:
-            path = f"/v1/sessions/o/credentials/{account['call_id']}"
-            assert (await client.post(path, json={"value": answer})).status_code == 422
+            assert (await client.post(wait_path(account), json=credential(answer))).status_code == 422
         token = await ask(client, "t", "token")
         answer = {"auth_type": "http", "http": headers | {"scheme": "digest"}}
-        assert text_of(await give(client, "t", token["call_id"], answer)) == "it got bearer 1", "the scheme asked for"
+        got = text_of(await give(client, token, credential(answer)))
+        assert got == "it got bearer 1", "the scheme asked for"
     assert attacked.asked == []
 
 

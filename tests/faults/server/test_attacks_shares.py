@@ -48,7 +48,7 @@ async def test_attack_22_abandoned_requests_of_one_user_leave_threads_for_others
             for client in (hers, his):
                 await client.post("/v1/sessions", json={"id": "s"})
             await send(hers, "s", "go")
-            reading = [asyncio.create_task(abandoned(hers, "/v1/sessions/s/approvals")) for _ in range(_MANY)]
+            reading = [asyncio.create_task(abandoned(hers, "/v1/sessions/s/waits")) for _ in range(_MANY)]
             while not began.exists() or began.read_text().count("\n") < 2:
                 await asyncio.sleep(0.01)
             for task in reading:
@@ -60,7 +60,7 @@ async def test_attack_22_abandoned_requests_of_one_user_leave_threads_for_others
                 assert (await his.get("/v1/sessions/s/export?format=html")).status_code == 200
             assert began.read_text().count("\n") == 2, "one user has two threads at once"
             (tmp_path / "go").touch()
-            shown = (await hers.get("/v1/sessions/s/approvals")).json()["approvals"]
+            shown = (await hers.get("/v1/sessions/s/waits")).json()["waits"]
             assert [one["diff"] for one in shown] == ["shown"]
             assert began.read_text().count("\n") == 3, "the requests that waited ended with their readers"
 

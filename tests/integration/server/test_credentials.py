@@ -42,8 +42,8 @@ async def test_the_callback_goes_on_with_the_turn_once(
 ) -> None:
     runtime, client = served
     request = await ask(runtime)
-    [listed] = (await client.get("/v1/sessions/s/credentials")).json()["credentials"]
-    assert (listed["call_id"], listed["auth_url"]) == (request.call_id, request.auth_url)
+    [listed] = (await client.get("/v1/sessions/s/waits")).json()["waits"]
+    assert (listed["id"], listed["auth_url"]) == (request.call_id, request.auth_url)
     address = await oauth.allow(request.auth_url)
     page = await client.get(address)
     assert (page.status_code, "The access is allowed" in page.text) == (200, True)
@@ -77,17 +77,14 @@ async def test_a_denied_access_closes_the_request(served: tuple[Any, httpx.Async
     assert await runtime.credentials.requests("s") == []
 
 
-async def test_a_request_is_answered_or_declined_by_its_route(
-    served: tuple[Any, httpx.AsyncClient], oauth: OAuthServer
-) -> None:
+async def test_a_request_is_answered_by_its_route(served: tuple[Any, httpx.AsyncClient], oauth: OAuthServer) -> None:
     runtime, client = served
     request = await ask(runtime)
-    route = f"/v1/sessions/s/credentials/{request.call_id}"
-    assert (await client.post(route, json={"value": "nonsense"})).status_code == 422
-    stream = await client.post(route, json={"value": await oauth.allow(request.auth_url)})
+    route = f"/v1/sessions/s/waits/{request.call_id}"
+    assert (await client.post(route, json={"type": "credential", "value": "nonsense"})).status_code == 422
+    stream = await client.post(route, json={"type": "credential", "value": await oauth.allow(request.auth_url)})
     assert "event: done" in stream.text
-    assert (await client.delete(route)).status_code == 404
-    assert (await client.post(route, json={"value": "x"})).status_code == 409
+    assert (await client.post(route, json={"type": "credential", "value": "x"})).status_code == 409
 
 
 async def test_adks_rest_takes_what_its_clients_send_back(

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -120,6 +121,27 @@ async def send(client: httpx.AsyncClient, session: str, text: str, **headers: st
     """Send a message and read its turn to the end."""
     request = client.stream("POST", f"/v1/sessions/{session}/messages", json={"text": text}, headers=headers)
     async with request as response:
+        return [event async for event in events_of(response)]
+
+
+async def waits_of(client: httpx.AsyncClient, session: str) -> list[dict[str, Any]]:
+    """Return what a session waits for."""
+    response = await client.get(f"/v1/sessions/{quote(session, safe='')}/waits")
+    assert response.status_code == 200, response.text
+    return response.json()["waits"]
+
+
+def wait_path(wait: dict[str, Any]) -> str:
+    """Return where a wait is answered."""
+    return f"/v1/sessions/{quote(wait['session_id'], safe='')}/waits/{wait['id']}"
+
+
+async def give(
+    client: httpx.AsyncClient, wait: dict[str, Any], answer: dict[str, Any], **headers: str
+) -> list[ReceivedEvent]:
+    """Answer a wait, and read the turn that continues with it to its end."""
+    async with client.stream("POST", wait_path(wait), json=answer, headers=headers) as response:
+        assert response.status_code == 200, await response.aread()
         return [event async for event in events_of(response)]
 
 

@@ -5,10 +5,9 @@ import re
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from msgspec import Struct, ValidationError
+from msgspec import Struct, ValidationError, convert
 
 from lango.errors import UsageError
-from lango.typed_values import convert
 
 CONFIG_NAME = "test_config.json"
 _SUPPORTED = "tool_trajectory_avg_score, response_match_score and final_response_match_v2"

@@ -34,15 +34,15 @@ def pause_note(event: ApprovalNeeded | InputNeeded | CredentialNeeded, session_i
     """Return the note about a request that waits for an answer, and how to answer it."""
     match event:
         case InputNeeded() if event.tool_call_id:  # a running tool asks: the next message would wait for it
-            where = f"POST /v1/sessions/{session_id}/inputs/{event.call_id}"
+            where = f"POST /v1/sessions/{session_id}/waits/{event.call_id}"
             return f"{_INPUT_NOTE}{event.message}; answer with {where}]"
         case InputNeeded():  # the next message is the answer
             return f"{_INPUT_NOTE}{event.message}]"
         case CredentialNeeded():
-            where = event.auth_url or f"POST /v1/sessions/{session_id}/credentials/{event.call_id}"
+            where = event.auth_url or f"POST /v1/sessions/{session_id}/waits/{event.call_id}"
             return f"{_CREDENTIAL_NOTE}{event.message}; allow it at {where}]"
         case ApprovalNeeded():
-            where = f"POST /v1/sessions/{session_id}/approvals/{event.call_id}"
+            where = f"POST /v1/sessions/{session_id}/waits"
             return f"{_APPROVAL_NOTE}{event.name}({tool_value_text(event.arguments)}); answer with {where}]"
 
 

@@ -1,64 +1,28 @@
-"""Answer credential requests, list and delete credentials, and take the user back from an OAuth server."""
+"""List and delete credentials, and take the user back from an OAuth server."""
 
 import html
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from starlette.responses import HTMLResponse
 
 from lango.errors import LangoError
-from lango.server.api.turns.answers import AnsweredCall, CallIdPath, CredentialAnswer
-from lango.server.api.turns.turn_routes import STREAM_RESPONSES
 from lango.server.context import Context
 from lango.server.errors import ApiError
-from lango.server.schemas import (
-    COMMON_ERRORS,
-    CONFLICT,
-    IdempotencyKey,
-    RecordView,
-    SessionIdPath,
-    error_responses,
-)
+from lango.server.schemas import COMMON_ERRORS, RecordView
 from lango.server.security.auth import AuthenticatedRouter, Caller, CurrentCaller
-from lango.server.streaming.sse import EventStreamResponse
-from lango.store.tool_calls.credential_requests import read_credential_requests
-from lango.submissions import SubmittedCredential
+from lango.submissions import SubmittedAnswer
+from lango.waits import Credential
 
-_INVALID = error_responses({422: "The answer cannot be used: the message says why; nothing is stored."})
 _PAGE_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
 router = AuthenticatedRouter("/v1", tags=["credentials"], responses=COMMON_ERRORS)
 callback_router = APIRouter(prefix="/v1", tags=["credentials"])
 
 
-class CredentialRequest(RecordView):
-    """A request of a tool for a credential of the user."""
-
-    call_id: str
-    kind: str
-    """`oauth2`, `openIdConnect`, `apiKey` or `http`."""
-    scheme: str
-    """Of the kind `http`: `basic` asks for a name and a password, `bearer` for a token."""
-    auth_url: str
-    """The address where the user allows the access; empty: the user gives a key, or a name and a password."""
-    scopes: list[str]
-    message: str
-    path: str
-    """The node of a workflow that requests it."""
-    asked_at: Annotated[datetime, Field(validation_alias="requested_at")]
-    expires_at: datetime | None
-    """After this time the request is closed; null: it never expires."""
-
-
-class CredentialRequests(BaseModel):
-    """The open credential requests of a session, in order."""
-
-    credentials: list[CredentialRequest]
-
-
-class Credential(RecordView):
+class StoredCredential(RecordView):
     """A credential that the user gave, without its secret."""
 
     key: str
@@ -77,7 +41,7 @@ class Credential(RecordView):
 class CredentialList(BaseModel):
     """The credentials of the caller, the oldest first."""
 
-    credentials: list[Credential]
+    credentials: list[StoredCredential]
 
 
 class DeletedCredentials(BaseModel):
@@ -86,45 +50,11 @@ class DeletedCredentials(BaseModel):
     deleted: int
 
 
-@router.get("/sessions/{session_id}/credentials")
-async def list_credential_requests(
-    session_id: SessionIdPath, caller: CurrentCaller, context: Context
-) -> CredentialRequests:
-    """Read the open credential requests, in order."""
-    requests = await context.store.read(
-        read_credential_requests, await context.get_session_without_expired_requests(caller, session_id)
-    )
-    return CredentialRequests(credentials=[CredentialRequest.model_validate(request) for request in requests])
-
-
-@router.post(
-    "/sessions/{session_id}/credentials/{call_id}",
-    response_class=EventStreamResponse,
-    responses=STREAM_RESPONSES | CONFLICT | _INVALID,
-)
-async def answer_credential_request(
-    call: AnsweredCall, answer: CredentialAnswer, key: IdempotencyKey = None
-) -> EventStreamResponse:
-    """Answer a credential request, and follow the turn. The credential is stored encrypted, and never shown."""
-    return await call.answer(answer, key)
-
-
-@router.delete("/sessions/{session_id}/credentials/{call_id}", status_code=204)
-async def decline_credential_request(
-    session_id: SessionIdPath, call_id: CallIdPath, caller: CurrentCaller, context: Context
-) -> Response:
-    """Close a credential request without an answer."""
-    await context.get_session(caller, session_id)
-    if not await context.runtime.credentials.decline(session_id, call_id, user_id=caller.user_id):
-        raise ApiError(404, "NotFound", f"no call {call_id!r} waits for a credential")
-    return Response(status_code=204)
-
-
 @router.get("/credentials")
 async def list_credentials(caller: CurrentCaller, context: Context) -> CredentialList:
     """List the credentials that the caller gave to tools. Their secrets cannot be read."""
     found = await context.runtime.credentials.list(user_id=caller.user_id)
-    return CredentialList(credentials=[Credential.model_validate(one) for one in found])
+    return CredentialList(credentials=[StoredCredential.model_validate(one) for one in found])
 
 
 @router.delete("/credentials")
@@ -147,7 +77,7 @@ async def delete_credential(
     "/oauth/callback",
     response_class=HTMLResponse,
     responses={
-        404: {"description": "The link is not valid (any more).", "content": {"text/html": {}}},
+        404: {"description": "The link is not valid, or no longer.", "content": {"text/html": {}}},
         409: {"description": "The credential could not be used.", "content": {"text/html": {}}},
     },
 )
@@ -157,7 +87,7 @@ async def finish_authorization(
     code: Annotated[str, Query(max_length=4000)] = "",
     error: Annotated[str, Query(max_length=1000)] = "",
 ) -> HTMLResponse:
-    """Receive the user whom an OAuth server sends back, and go on with the turn that waits for the access.
+    """Receive the user whom an OAuth server sends back, and continue the turn that waits for the access.
 
     It needs no API key: the state is known only to the user who was shown the address, is bound to one request of one
     session, and counts once.
@@ -168,18 +98,18 @@ async def finish_authorization(
             context = one
             break
     if found is None:
-        return _page("This link is not valid (any more)", "Ask the agent again, and open the new link.", 404)
-    name, call_id = found
+        return _page("This link is not valid", "Ask the agent again, and open the new link.", 404)
+    name, wait_id = found
     if error or not code:
-        await context.runtime.credentials.decline(name.id, call_id, user_id=name.user_id)
-        return _page("The access was not allowed", "You can close this page. The agent goes on without it.", 200)
+        await context.runtime.credentials.decline(name.id, wait_id, user_id=name.user_id)
+        return _page("The access was not allowed", "You can close this page. The agent continues without it.", 200)
     try:
-        answer = {"code": code, "state": state}
-        await context.turns.submit(Caller(name.user_id), name.id, SubmittedCredential(call_id, answer))
+        answer = SubmittedAnswer(wait_id, Credential({"code": code, "state": state}))
+        await context.turns.submit(Caller(name.user_id), name.id, answer)
     except LangoError as failure:
         return _page("The access could not be stored", str(failure), 409)
     whose = f"the agent {name.app_name} may use it for the user {name.user_id}"
-    return _page("The access is allowed", f"You can close this page: {whose}, and goes on now.", 200)
+    return _page("The access is allowed", f"You can close this page: {whose}, and continues now.", 200)
 
 
 def _page(title: str, text: str, status: int) -> HTMLResponse:

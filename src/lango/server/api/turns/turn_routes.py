@@ -1,20 +1,10 @@
-"""Send messages, answer requests for approval or input, bring results, cancel turns and stream their events."""
+"""Send messages, cancel turns and stream their events."""
 
 from typing import Annotated
 
 from fastapi import Header, Query, Response
 from pydantic import BaseModel
 
-from lango.json_output import to_client_json
-from lango.server.api.turns.answers import AnsweredCall, ApprovalAnswer, InputAnswer, ToolResult
-from lango.server.api.turns.pending_schemas import (
-    ApprovalRequest,
-    ApprovalRequests,
-    AwaitedResult,
-    AwaitedResults,
-    InputRequest,
-    InputRequests,
-)
 from lango.server.context import Context
 from lango.server.errors import ApiError
 from lango.server.openapi import EVENT_STREAM, STREAM_EXAMPLE
@@ -31,10 +21,6 @@ from lango.server.schemas import (
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.server.streaming.live import live_events
 from lango.server.streaming.sse import EventStreamResponse
-from lango.store.tool_calls.approvals import read_approval_requests
-from lango.store.tool_calls.input_requests import read_input_requests
-from lango.store.tool_calls.long_running import read_awaited_results
-from lango.store.tool_calls.tool_questions import read_tool_questions
 from lango.submissions import SubmittedMessage, TurnRequest
 
 LastEventId = Annotated[
@@ -43,15 +29,13 @@ LastEventId = Annotated[
 ]
 
 _KEY_REUSED = error_responses({422: "The Idempotency-Key was used before, with another request: use another one."})
-_INVALID_INPUT = error_responses({422: "The value does not fit the schema: the message says why; nothing is stored."})
-_GRANT_REFUSED = error_responses({422: "The grant is malformed, too broad or unfit, or an approval has a reason."})
 _EVENTS_GONE = error_responses(
     {410: "The events after that id are no longer kept: read the messages, then resume without it."}
 )
 STREAM_RESPONSES: Responses = {
     200: {
         "description": "Server-sent events: accepted, queued, text_delta, thought_delta, tool_start, tool_end, "
-        "approval, input_needed, credential_needed, node, error, done. The last is done, or an error that is fatal. "
+        "wait_opened, wait_closed, node, turn_error, done. The last is done, or an error that is fatal. "
         "Resume a lost stream at GET .../stream.",
         "content": {"text/event-stream": EVENT_STREAM | {"example": STREAM_EXAMPLE}},
     }
@@ -111,77 +95,9 @@ async def resume_stream(
 
 @router.post("/sessions/{session_id}/cancel")
 async def cancel(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> CancelResult:
-    """Cancel the running turn, or close what a paused one asks of a person; what is stored stays."""
+    """Cancel the running turn, or close what a waiting one waits for; what is stored stays."""
     await context.get_session(caller, session_id)
     return CancelResult(cancelled=await context.runtime.cancel(session_id, user_id=caller.user_id))
-
-
-@router.get("/sessions/{session_id}/approvals")
-async def list_approval_requests(
-    session_id: SessionIdPath, caller: CurrentCaller, context: Context
-) -> ApprovalRequests:
-    """Read the open approval requests."""
-    requests = await context.store.read(
-        read_approval_requests, await context.get_session_without_expired_requests(caller, session_id)
-    )
-    shown = [ApprovalRequest.model_validate(request) for request in requests]
-    for request in shown:
-        diff = await context.runtime.app.diff_of_call(request.name, request.arguments)
-        request.diff = to_client_json(diff)
-    return ApprovalRequests(approvals=shown)
-
-
-@router.post(
-    "/sessions/{session_id}/approvals/{call_id}",
-    response_class=EventStreamResponse,
-    responses=STREAM_RESPONSES | CONFLICT | _GRANT_REFUSED,
-)
-async def answer_approval(call: AnsweredCall, answer: ApprovalAnswer) -> EventStreamResponse:
-    """Answer an approval request, and follow the turn. The answer applies to the arguments that were shown.
-
-    With a `grant`, later calls of the tool in this session that fit it run without asking. The model reads the `reason`
-    of a refusal as the result of the call.
-    """
-    return await call.answer(answer)
-
-
-@router.get("/sessions/{session_id}/inputs")
-async def list_input_requests(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> InputRequests:
-    """Read the open input requests of a workflow, in order, and those of running tools."""
-    session = await context.get_session_without_expired_requests(caller, session_id)
-    requests = await context.store.read(read_input_requests, session)
-    requests += [request for request, _ in await context.store.read(read_tool_questions, session)]
-    return InputRequests(inputs=[InputRequest.model_validate(request) for request in requests])
-
-
-@router.post(
-    "/sessions/{session_id}/inputs/{call_id}",
-    response_class=EventStreamResponse,
-    responses=STREAM_RESPONSES | CONFLICT | _INVALID_INPUT,
-)
-async def answer_input(call: AnsweredCall, answer: InputAnswer, key: IdempotencyKey = None) -> EventStreamResponse:
-    """Answer an input request, and follow the turn. A value that does not fit is refused.
-
-    The turn of a running tool that asks goes on with the answer; its request may also be declined.
-    """
-    return await call.answer(answer, key)
-
-
-@router.get("/sessions/{session_id}/results")
-async def list_awaited_results(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> AwaitedResults:
-    """Read the calls of long-running tools that wait for a result, or for a further one."""
-    awaited = await context.store.read(read_awaited_results, await context.get_session(caller, session_id))
-    return AwaitedResults(results=[AwaitedResult.model_validate(call) for call in awaited])
-
-
-@router.post(
-    "/sessions/{session_id}/results/{call_id}",
-    response_class=EventStreamResponse,
-    responses=STREAM_RESPONSES | CONFLICT | _KEY_REUSED,
-)
-async def bring_result(call: AnsweredCall, given: ToolResult, key: IdempotencyKey = None) -> EventStreamResponse:
-    """Bring a result of a client tool or a long-running tool, and follow the turn that continues with it."""
-    return await call.answer(given, key)
 
 
 @router.get("/live", response_class=EventStreamResponse, responses=_LIVE_RESPONSES | _EVENTS_GONE)

@@ -1,9 +1,9 @@
 """Serve turns of any of the caller's sessions over one WebSocket at `/v1/ws`.
 
 A client sends JSON: `{"type": "message", "session", "text", "attachments"?, "idempotency_key"?}`,
-`{"type": "cancel", "session"}`, `{"type": "approval", "session", "call_id", "approved", "grant"?, "reason"?}`,
-`{"type": "input", "session", "call_id", "value" or "decline", "idempotency_key"?}` or
-`{"type": "resume", "session", "after"?}`. The server sends the events of those turns, each with its `session`. It
+`{"type": "cancel", "session"}`, `{"type": "answer", "session", "wait_id", "answer", "idempotency_key"?}` (the answer is
+that of `POST /v1/sessions/{id}/waits/{wait_id}`) or `{"type": "resume", "session", "after"?}`. The server sends the
+events of those turns, each with its `session`. It
 answers an invalid message with a `turn_error` that has no `id`, is not `fatal`, and names its `session`, if there is
 one. The same form reports `NothingRuns` (no turn to cancel), `NothingToResume` (no event follows, and no turn runs) and
 `EventsGone` (the events that follow are no longer kept).
@@ -20,7 +20,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import override
 
 from lango.errors import LangoError, SessionNotFound, Stopping
-from lango.server.api.turns.answers import ApprovalAnswer, CredentialAnswer, InputAnswer, ToolResult, submit_answer
+from lango.server.api.turns.wait_routes import submit_answer
+from lango.server.api.turns.wait_schemas import AnswerBody
 from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError, describe_problems, to_api_error
 from lango.server.schemas import MAX_INTEGER, SESSION_ID, IdempotencyKeyText, NewMessage, RequestBody
@@ -32,7 +33,7 @@ from lango.submissions import SubmittedMessage, TurnRequest
 router = APIRouter()
 
 _MAX_STREAMS = 32
-_UNKNOWN_TYPE = "send an object with a type: message, cancel, approval, input, credential, result or resume"
+_UNKNOWN_TYPE = "send an object with a type: message, cancel, answer or resume"
 
 SessionName = Annotated[str, Field(pattern=SESSION_ID)]
 
@@ -52,38 +53,13 @@ class Cancel(RequestBody):
     session: SessionName
 
 
-class Approval(ApprovalAnswer):
-    """Answer an approval request."""
+class AnswerWait(RequestBody):
+    """Answer what a turn waits for."""
 
-    type: Literal["approval"]
+    type: Literal["answer"]
     session: SessionName
-    call_id: Annotated[str, Field(max_length=512)]
-
-
-class Input(InputAnswer):
-    """Answer an input request of a workflow or of a running tool."""
-
-    type: Literal["input"]
-    session: SessionName
-    call_id: Annotated[str, Field(max_length=512)]
-    idempotency_key: IdempotencyKeyText | None = None
-
-
-class Credential(CredentialAnswer):
-    """Answer a credential request."""
-
-    type: Literal["credential"]
-    session: SessionName
-    call_id: Annotated[str, Field(max_length=512)]
-    idempotency_key: IdempotencyKeyText | None = None
-
-
-class Result(ToolResult):
-    """Bring a result of a client tool or a long-running tool."""
-
-    type: Literal["result"]
-    session: SessionName
-    call_id: Annotated[str, Field(max_length=512)]
+    wait_id: Annotated[str, Field(max_length=512)]
+    answer: AnswerBody
     idempotency_key: IdempotencyKeyText | None = None
 
 
@@ -95,9 +71,7 @@ class Resume(RequestBody):
     after: Annotated[int, Field(ge=0, le=MAX_INTEGER)] | None = None
 
 
-ClientMessage = Annotated[
-    SendMessage | Cancel | Approval | Input | Credential | Result | Resume, Field(discriminator="type")
-]
+ClientMessage = Annotated[SendMessage | Cancel | AnswerWait | Resume, Field(discriminator="type")]
 _CLIENT_MESSAGE: TypeAdapter[ClientMessage] = TypeAdapter(ClientMessage)
 
 
@@ -156,9 +130,8 @@ class _TurnSocket(SocketConnection):
                     SubmittedMessage(message.text, files, request=TurnRequest(message.idempotency_key)),
                 )
                 self._start_stream(message.session, context.turns.follow(turn))
-            case Approval() | Input() | Credential() | Result():
-                key = None if isinstance(message, Approval) else message.idempotency_key
-                turn = await submit_answer(context, caller, message.session, message.call_id, message, key)
+            case AnswerWait(session=session_id, wait_id=wait_id, answer=answer, idempotency_key=key):
+                turn = await submit_answer(context, caller, session_id, wait_id, answer, key)
                 self._start_stream(message.session, context.turns.follow(turn))
             case Resume():
                 session = await context.get_session(caller, message.session)

@@ -12,7 +12,7 @@ A client's `tools` are offered to the model in this run, beside the agent's own.
 result; the next run carries the result as a tool message. If the next run carries a user's message instead, the call is
 closed as unanswered.
 A tool that needs approval ends the run with an interrupt; the next run answers it in `resume`, with the payload
-`{"approved": true}`, and a `grant` or a `reason` as in `POST /v1/sessions/{id}/approvals/{call_id}`. A workflow that
+`{"approved": true}`, and a `grant` or a `reason` as in `POST /v1/sessions/{id}/waits/{wait_id}`. A workflow that
 needs input, a tool that needs a credential, and a long-running tool without a result end it in the same way: the
 payload is then the value, or the result.
 """

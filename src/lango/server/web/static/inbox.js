@@ -1,17 +1,12 @@
 /** Show what waits for the user in any conversation: a badge with its number, and a dialog to answer it. */
 
-import { api, ApiError, describeError, request, sessionHash } from "./base/api.js";
-import { approvalBox } from "./conversation/approval-box.js";
-import { CredentialCard } from "./conversation/credential-card.js";
-import { InputCard } from "./conversation/input-card.js";
+import { api, ApiError, describeError, request, sessionHash, sessionPath } from "./base/api.js";
+import { WaitCard } from "./conversation/wait-card.js";
 import { byId, el, icon, formatTime, toast } from "./base/dom.js";
 import { Draft } from "./base/drafts.js";
 import { on } from "./base/state.js";
 
-/**
- * @typedef {{kind: string, id: string, session_id: string, title: string, call_id: string, waiting_since: string, expires_at: string | null,
- *   answer: {path: string}, tool: string, arguments: any, message: string, schema: any, payload: any, auth_url: string, scopes: string[], credential_kind: string, scheme: string}} Item
- */
+/** @typedef {{title: string, wait: import("./conversation/wait-card.js").Wait & {opened_at: string}}} Item */
 
 const MAX_SHOWN = 100;
 const NOTHING = "Nothing is waiting for you.";
@@ -26,8 +21,8 @@ async function refresh() {
   const { signal } = (reading = new AbortController());
   try {
     const page = await api(`/v1/inbox?limit=${MAX_SHOWN}`, { signal });
-    const waiting = new Set(page.items.map((/** @type {Item} */ item) => item.id));
-    if (!page.next_cursor) for (const item of items) if (!waiting.has(item.id)) draftOf(item).drop();
+    const waiting = new Set(page.items.map(keyOf));
+    if (!page.next_cursor) for (const item of items) if (!waiting.has(keyOf(item))) new Draft(item.wait.session_id, item.wait.id).drop();
     items = page.items;
     const count = `${items.length}${page.next_cursor ? "+" : ""}`;
     byId("inbox-count").textContent = count;
@@ -60,110 +55,53 @@ function open() {
 function drawItems() {
   const list = dialog?.querySelector(".inbox-items");
   if (!list) return;
-  const known = new Set(items.map((item) => item.id));
-  for (const [id, card] of cards) {
-    if (known.has(id)) continue;
+  const known = new Set(items.map(keyOf));
+  for (const [key, card] of cards) {
+    if (known.has(key)) continue;
     card.remove();
-    cards.delete(id);
+    cards.delete(key);
   }
   list.querySelector(".note.empty")?.remove();
   items.forEach((item, index) => {
-    const card = cards.get(item.id) ?? itemCard(item);
-    cards.set(item.id, card);
+    const card = cards.get(keyOf(item)) ?? itemCard(item);
+    cards.set(keyOf(item), card);
     if (list.children[index] !== card) list.insertBefore(card, list.children[index] ?? null);
   });
   if (!items.length) list.append(el("li", { class: "note empty", text: NOTHING }));
 }
 
+/** Identify an item. @param {Item} item */
+function keyOf({ wait }) {
+  return JSON.stringify([wait.session_id, wait.id]);
+}
+
 /** @param {Item} item */
-function itemCard(item) {
-  const title = item.title || "Untitled conversation";
-  return el("li", { class: "inbox-item", "data-kind": item.kind },
+function itemCard({ title, wait }) {
+  const card = new WaitCard(wait);
+  card.open((answer) => send({ title, wait }, answer), () => void skip(wait));
+  card.element.toggleAttribute("open", true);
+  return el("li", { class: "inbox-item", "data-kind": wait.kind },
     el("p", { class: "inbox-head" },
-      el("a", { href: sessionHash(item.session_id), click: () => dialog?.close() }, title),
-      el("span", { class: "note", text: `since ${formatTime(item.waiting_since)}` })),
-    content(item));
+      el("a", { href: sessionHash(wait.session_id), click: () => dialog?.close() }, title || "Untitled conversation"),
+      el("span", { class: "note", text: `since ${formatTime(wait.opened_at)}` })),
+    card.element);
 }
 
-/** @param {Item} item @returns {HTMLElement} */
-function content(item) {
-  switch (item.kind) {
-    case "approval": return approvalBox(item.session_id, item.tool, item, async (decision) => {
-      const problem = await send(item, decision);
-      if (!problem) return;
-      toast(problem, "error");
-      cards.get(item.id)?.remove(); // another one, whose buttons can be used
-      cards.delete(item.id);
-      drawItems();
-    });
-    case "input": return inputCard(item);
-    case "result": return resultForm(item);
-    case "credential": return credentialCard(item);
-    default: return el("p", { class: "note", text: "Open the conversation to answer." });
-  }
+/** Close the waits of a conversation without an answer. @param {Item["wait"]} wait */
+async function skip(wait) {
+  await api(sessionPath(wait.session_id, "/cancel"), { method: "POST" }).catch((error) => toast(describeError(error), "error"));
+  await refresh();
 }
 
-/** @param {Item} item */
-function inputCard(item) {
-  const card = new InputCard(item.session_id, item.call_id, item);
-  const skip = async () => {
-    if (item.tool_call_id) return void send(item, { decline: true });
-    await api(`/v1/sessions/${encodeURIComponent(item.session_id)}/cancel`, { method: "POST" }).catch((error) => toast(describeError(error), "error"));
-    await refresh();
-  };
-  card.open(item, (value) => send(item, { value }), () => void skip());
-  return card.element;
-}
-
-/** @param {Item} item */
-function resultForm(item) {
-  const area = el("textarea", { rows: "3", "aria-label": `Result of ${item.tool} as JSON`, placeholder: '{"status": "done"}' });
-  const more = el("input", { type: "checkbox" });
-  const problem = el("p", { class: "input-problem", role: "alert" });
-  const submit = async (/** @type {Event} */ event) => {
-    event.preventDefault();
-    let result;
-    try {
-      result = JSON.parse(area.value);
-    } catch {
-      result = null;
-    }
-    if (result === null || typeof result !== "object" || Array.isArray(result)) return void (problem.textContent = "A result is a JSON object.");
-    problem.textContent = await send(item, { result, will_continue: more.checked });
-    if (problem.textContent) return;
-    area.value = "";
-    draftOf(item).drop();
-  };
-  const form = el("form", { class: "input-card input-form", submit, novalidate: true, "aria-label": `Result of ${item.tool}` },
-    el("p", {}, el("strong", { text: item.tool }), " waits for its result."),
-    el("pre", { tabindex: "0", "aria-label": "Arguments" }, JSON.stringify(item.arguments ?? {}, null, 2)),
-    area, el("label", { class: "check" }, more, "More results follow"), problem,
-    el("div", { class: "approval-buttons" }, el("button", { type: "submit", class: "primary" }, icon("check"), "Deliver")));
-  draftOf(item).attach(form);
-  return form;
-}
-
-/** @param {Item} item */
-function draftOf(item) {
-  return new Draft(item.session_id, item.call_id);
-}
-
-/** @param {Item} item */
-function credentialCard(item) {
-  const card = new CredentialCard(item.call_id, item);
-  const skip = async () => {
-    await api(item.answer.path, { method: "DELETE" }).catch((error) => toast(describeError(error), "error"));
-    await refresh();
-  };
-  card.open({ ...item, kind: item.credential_kind }, (value) => send(item, { value }), () => void skip());
-  return card.element;
-}
-
-/** Send an answer; return why it was refused. The turn goes on by itself. @param {Item} item @param {any} body @returns {Promise<string>} */
+/** Send an answer; return why it was refused. The turn continues by itself. @param {Item} item @param {any} body @returns {Promise<string>} */
 async function send(item, body) {
+  const { session_id, id } = item.wait;
   try {
-    const response = await request(item.answer.path, { method: "POST", body });
+    const response = await request(sessionPath(session_id, `/waits/${encodeURIComponent(id)}`), { method: "POST", body });
     await response.body?.cancel();
+    cards.get(keyOf(item))?.remove();
+    cards.delete(keyOf(item)); // a long-running tool may wait for another result
+    new Draft(session_id, id).drop();
     await refresh();
     return "";
   } catch (error) {

@@ -12,9 +12,9 @@ const CONTROLS = "input, select, textarea";
 export class Draft {
   #key;
 
-  /** @param {string} session @param {string} call the id of the call that waits for an answer */
-  constructor(session, call) {
-    this.#key = JSON.stringify([session, call]);
+  /** @param {string} session @param {string} wait the id of what waits for an answer */
+  constructor(session, wait) {
+    this.#key = JSON.stringify([session, wait]);
   }
 
   /** Whether something was typed. */

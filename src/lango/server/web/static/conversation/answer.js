@@ -3,10 +3,9 @@
 import { colourCode } from "../base/code-colours.js";
 import { el, icon } from "../base/dom.js";
 import { GrowingMarkdown, render } from "../base/markdown.js";
-import { CredentialCard } from "./credential-card.js";
-import { InputCard } from "./input-card.js";
 import { NodeList } from "./node-list.js";
 import { ToolCard } from "./tool-card.js";
+import { WaitCard } from "./wait-card.js";
 
 /** A text or thought, with the events that its pieces came from. @typedef {{element: HTMLElement, isThought: boolean, pieces: {id: number, author: string, text: string}[]}} Block */
 const STORED = { id: 0, author: "" };
@@ -116,32 +115,27 @@ export class Answer {
     let card = this.transcript.toolCards.get(id);
     if (!card || !this.body.contains(card.element)) { // some models reuse call ids in every turn
       this.endBlock();
-      card = new ToolCard(this.transcript.session, id, name);
+      card = new ToolCard(id, name);
       this.transcript.toolCards.set(id, card);
       this.body.append(card.element);
     }
     return card;
   }
 
-  /** @param {string} id @param {{message?: string, payload?: any}} request @returns {InputCard} */
-  inputCard(id, request) {
-    let card = this.transcript.inputCards.get(id);
-    if (!card || !this.body.contains(card.element) || card.status === "answered") { // a workflow may ask again with the same id
-      this.endBlock();
-      card = new InputCard(this.transcript.session, id, request);
-      this.transcript.inputCards.set(id, card);
-      this.body.append(card.element);
+  /** Return the card of a wait; a new one stands at the end, or in a tool's card. @param {import("./wait-card.js").Wait} wait @param {ToolCard | null} tool @returns {WaitCard} */
+  waitCard(wait, tool = null) {
+    const known = this.transcript.waitCards.get(wait.id);
+    const isShown = known && this.transcript.element.contains(known.element);
+    // a workflow may ask again with the same id
+    if (isShown && (known.status === "waiting" || (!tool && known.status === "closed" && (wait.kind === "credential" || this.body.contains(known.element))))) {
+      known.wait = wait;
+      return known;
     }
-    return card;
-  }
-
-  /** @param {string} id @param {{message?: string, scopes?: string[]}} request @returns {CredentialCard} */
-  credentialCard(id, request) {
-    let card = this.transcript.credentialCards.get(id);
-    if (!card || !this.transcript.element.contains(card.element)) {
+    const card = new WaitCard(wait);
+    this.transcript.waitCards.set(wait.id, card);
+    if (tool) tool.await(card);
+    else {
       this.endBlock();
-      card = new CredentialCard(id, request);
-      this.transcript.credentialCards.set(id, card);
       this.body.append(card.element);
     }
     return card;
@@ -155,11 +149,6 @@ export class Answer {
       this.body.append(this.#nodes.element);
     }
     return this.#nodes;
-  }
-
-  /** Mark the calls without a result as the client's: the turn is over. */
-  handOverToClient() {
-    for (const card of this.transcript.toolCards.values()) if (this.body.contains(card.element)) card.handOverToClient();
   }
 
   #endText() {

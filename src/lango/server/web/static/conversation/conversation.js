@@ -11,6 +11,7 @@ import { Transcript } from "./transcript.js";
 import { QueuedMessages } from "./queued-messages.js";
 
 /** @typedef {import("./transcript.js").Message} Message */
+/** @typedef {import("./wait-card.js").Wait} Wait */
 /** @typedef {import("./user-message.js").UserMessage} UserMessage */
 /** @typedef {import("./answer.js").Answer} Answer */
 /** @typedef {import("./queued-messages.js").QueuedMessage} QueuedMessage */
@@ -27,12 +28,8 @@ export class Conversation {
     this.queue = new QueuedMessages(page.withdraw);
     this.turnView = new TurnView(this.transcript, {
       retry: page.retry,
-      approve: (call, decision) => void this.#approve(call, decision),
-      answerInput: (call, value) => this.#answerInput(call, value),
-      skipInput: () => void this.#skipInput(),
-      answerTool: (call, answer) => this.#answerTool(call, answer),
-      giveCredential: (call, value) => this.#giveCredential(call, value),
-      skipCredential: (call) => void this.#skipCredential(call),
+      answer: (wait, answer) => this.#answer(wait, answer),
+      skip: () => void this.#skip(),
       ended: (status) => this.setRunning(false, status),
     });
     this.controller = new AbortController();
@@ -82,7 +79,7 @@ export class Conversation {
     if (seq !== null) this.#scrollTo(seq, signal);
     if (!messages.length) this.transcript.element.append(this.page.welcome());
     this.follower = new SessionFollower(this, id, messages);
-    if (messages.length) this.loadRequests().catch(() => {});
+    if (messages.length) this.loadWaits().catch(() => {});
   }
 
   /** @param {string} id @param {unknown} error */
@@ -147,49 +144,19 @@ export class Conversation {
     this.follower = new SessionFollower(this, id, null);
   }
 
-  /** Show the requests to the user that are still open. */
-  async loadRequests() {
+  /** Show what the session waits for, and close what it no longer waits for. While a turn runs, only results can be given. */
+  async loadWaits() {
     const { signal } = this.controller;
-    const read = (/** @type {string} */ what) => api(sessionPath(this.transcript.session, `/${what}`), { signal });
-    const [{ approvals }, { inputs }, { credentials }, { results }] = await Promise.all(["approvals", "inputs", "credentials", "results"].map(read));
-    if (signal.aborted || state.running) return;
-    dropOtherDrafts(this.transcript.session, new Set([...inputs, ...results].map(({ call_id }) => call_id)));
-    this.#awaitResults(results);
-    for (const approval of approvals) this.turnView.requestApproval(approval);
-    for (const input of inputs) this.turnView.requestInput(input);
-    for (const credential of credentials) this.turnView.requestCredential(credential);
+    const read = async () => (await api(sessionPath(this.transcript.session, "/waits"), { signal })).waits;
+    const shown = this.transcript.openWaits;
+    const [waits, { messages }] = await Promise.all([read(), api(sessionPath(this.transcript.session, `/messages?limit=${PAGE_SIZE}`), { signal })]);
+    if (signal.aborted) return;
+    const isMeant = (/** @type {Wait} */ wait) => !state.running || wait.kind === "long_running_result";
+    const open = new Set(waits.map((/** @type {Wait} */ wait) => wait.id));
+    dropOtherDrafts(this.transcript.session, open);
+    for (const card of shown) if (isMeant(card.wait) && !open.has(card.wait.id)) this.transcript.closeWait(card, messages);
+    for (const wait of waits) if (isMeant(wait)) this.turnView.openWait(wait);
     this.page.scrollToBottom();
-  }
-
-  /** Show which long-running tools wait for a result. */
-  async loadResults() {
-    const { signal } = this.controller;
-    const { results } = await api(sessionPath(this.transcript.session, "/results"), { signal });
-    if (!signal.aborted) this.#awaitResults(results);
-  }
-
-  /** @param {{call_id: string, name: string, arguments: any}[]} results */
-  #awaitResults(results) {
-    const open = new Set(results.map((result) => result.call_id));
-    for (const card of this.transcript.toolCards.values()) if (card.resultForm && !open.has(card.id)) card.endAwait();
-    for (const { call_id } of results) this.transcript.toolCards.get(call_id)?.awaitResult((result, more) => this.#giveResult(call_id, result, more));
-  }
-
-  /** Give the result of a long-running tool; return why it was refused. @param {string} call @param {any} result @param {boolean} more @returns {Promise<string>} */
-  async #giveResult(call, result, more) {
-    const id = state.session;
-    if (id === null) return "";
-    const { signal } = this.controller;
-    const answer = this.#startAnswer();
-    try {
-      await this.#submit({ path: sessionPath(id, `/results/${encodeURIComponent(call)}`), body: { result, will_continue: more } });
-      return "";
-    } catch (error) {
-      if (signal.aborted) return refusedLate(error);
-      answer.finish();
-      this.setRunning(false);
-      return describeError(error);
-    }
   }
 
   /** @param {boolean} running */
@@ -222,8 +189,8 @@ export class Conversation {
    */
   async send(message, input) {
     const { signal } = this.controller;
-    const open = this.transcript.openInput();
-    if (open?.onAnswer && !state.running && !message.files.length) return open.answer(message.text, open.onAnswer); // a message is an answer
+    const open = this.transcript.openWaits.find((card) => card.wait.kind === "input");
+    if (open && !state.running && !message.files.length) return open.answer({ type: "value", value: message.text }); // a message is an answer
     if (state.running || this.queue.count) return this.#sendQueued(message, input, signal);
     const shown = this.addUserMessage(message);
     const answer = this.#startAnswer();
@@ -280,77 +247,31 @@ export class Conversation {
     return this.transcript.currentAnswer();
   }
 
-  /** @param {string} call @param {import("./approval-box.js").Decision} decision */
-  async #approve(call, decision) {
-    const id = state.session;
-    if (id === null) return;
+  /** Answer what the session waits for; return why the answer was refused. @param {Wait} wait @param {import("./wait-card.js").Answer} body @returns {Promise<string>} */
+  async #answer(wait, body) {
     const { signal } = this.controller;
-    this.#startAnswer();
+    const path = sessionPath(wait.session_id, `/waits/${encodeURIComponent(wait.id)}`);
+    const isQuestion = wait.kind === "tool_question"; // its turn runs, and continues with the answer
+    const answer = isQuestion ? null : this.#startAnswer();
     try {
-      await this.#submit({ path: sessionPath(id, `/approvals/${encodeURIComponent(call)}`), body: decision });
-    } catch (error) {
-      if (signal.aborted) return;
-      toast(describeError(error), "error");
-      void this.open(id);
-    }
-  }
-
-  /** Answer a workflow's request; return why the value was refused. @param {string} call @param {any} value @returns {Promise<string>} */
-  async #answerInput(call, value) {
-    const id = state.session;
-    if (id === null) return "";
-    const { signal } = this.controller;
-    const answer = this.#startAnswer();
-    try {
-      await this.#submit({ path: sessionPath(id, `/inputs/${encodeURIComponent(call)}`), body: { value } });
+      if (answer) await this.#submit({ path, body });
+      else await (await request(path, { method: "POST", body })).body?.cancel(); // the live stream carries the rest
       return "";
     } catch (error) {
-      if (signal.aborted) return refusedLate(error);
+      const problem = describeError(error);
+      if (signal.aborted) toast(problem, "error"); // its form is no longer shown
+      if (signal.aborted || !answer) return problem;
       answer.finish();
       this.setRunning(false);
-      if (!(error instanceof ApiError) || error.type !== "InvalidAnswer") void this.open(id); // answered elsewhere, or expired
-      return describeError(error);
+      if (error instanceof ApiError && error.status === 422) return problem;
+      toast(problem, "error"); // answered elsewhere, or expired
+      void this.open(wait.session_id);
+      return problem;
     }
   }
 
-  /** Answer or decline the question of a running tool, whose turn goes on; return why the answer was refused. @param {string} call @param {{value: any} | {decline: true}} body @returns {Promise<string>} */
-  async #answerTool(call, body) {
-    try {
-      const response = await request(sessionPath(this.transcript.session, `/inputs/${encodeURIComponent(call)}`), { method: "POST", body });
-      await response.body?.cancel(); // the live stream carries the rest
-      return "";
-    } catch (error) {
-      return describeError(error);
-    }
-  }
-
-  /** Give a tool the credential that it waits for; return why it was refused. @param {string} call @param {any} value @returns {Promise<string>} */
-  async #giveCredential(call, value) {
-    const id = state.session;
-    if (id === null) return "";
-    const { signal } = this.controller;
-    const answer = this.#startAnswer();
-    try {
-      await this.#submit({ path: sessionPath(id, `/credentials/${encodeURIComponent(call)}`), body: { value } });
-      return "";
-    } catch (error) {
-      if (signal.aborted) return "";
-      answer.finish();
-      this.setRunning(false);
-      if (!(error instanceof ApiError) || error.type !== "InvalidAnswer") void this.open(id); // answered elsewhere, or expired
-      return describeError(error);
-    }
-  }
-
-  /** @param {string} call */
-  async #skipCredential(call) {
-    const id = state.session;
-    if (id === null) return;
-    await withErrorToast(() => api(sessionPath(id, `/credentials/${encodeURIComponent(call)}`), { method: "DELETE" }));
-    void this.open(id);
-  }
-
-  async #skipInput() {
+  /** Close what the session waits for without an answer. */
+  async #skip() {
     const id = state.session;
     if (id === null) return;
     await withErrorToast(() => api(sessionPath(id, "/cancel"), { method: "POST" }));
@@ -363,11 +284,4 @@ export class Conversation {
     this.setRunning(false);
     this.page.scrollToBottom();
   }
-}
-
-/** Report why an answer was refused whose form is not shown any more. @param {unknown} error */
-function refusedLate(error) {
-  const problem = describeError(error);
-  toast(problem, "error");
-  return problem;
 }

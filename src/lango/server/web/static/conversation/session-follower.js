@@ -61,7 +61,7 @@ export class SessionFollower {
 
   /** Reload what changed according to the server. @param {string} what */
   async #reload(what) {
-    if (what === "inbox") void this.#closeEndedRequests().catch(() => {});
+    if (what === "inbox" && !state.running && this.transcript.openWaits.length) void this.conversation.loadWaits().catch(() => {}); // some may have expired
     if (what === "sessions" || what === "inbox") return emit(what, null);
     if (what === "messages") return this.#showStoredProgress();
     if (what === "rewound") return this.#reopenIfRewound();
@@ -108,16 +108,6 @@ export class SessionFollower {
     if (!this.signal.aborted && this.transcript.showsRemovedMessages(newest, newest.length < PAGE_SIZE)) void this.conversation.open(this.id);
   }
 
-  /** Close the requests that were skipped elsewhere or have expired: no event says so. */
-  async #closeEndedRequests() {
-    const shown = this.transcript.openRequests;
-    if (state.running || !shown.length) return;
-    const [{ approvals }, { inputs }, messages] = await Promise.all([this.#get("/approvals"), this.#get("/inputs"), this.#newestMessages()]);
-    if (this.signal.aborted || state.running) return;
-    const waiting = new Set([...approvals, ...inputs].map(({ call_id }) => call_id));
-    this.transcript.closeRequests(shown.filter((card) => !waiting.has(card.id)), messages);
-  }
-
   /** @param {Message[]} messages */
   #appendMessages(messages) {
     this.transcript.removeWelcome();
@@ -138,7 +128,7 @@ export class SessionFollower {
     this.#mode = "ignored";
     this.#readsFromStore = false;
     this.conversation.synced = this.#syncWithStore();
-    if (wasHeld) await this.conversation.loadRequests().catch(() => {});
+    if (wasHeld) await this.conversation.loadWaits().catch(() => {});
   }
 
   /** Another client deleted the session: keep following the session list only. */
@@ -221,7 +211,7 @@ export class SessionFollower {
       this.transcript.sync(own);
       this.#lastSeq = own.at(-1)?.seq ?? this.#lastSeq;
       emit("messages", this.id);
-      if (own.some((message) => message.tool_calls.length)) await this.conversation.loadResults().catch(() => {});
+      if (own.some((message) => message.tool_calls.length)) await this.conversation.loadWaits().catch(() => {});
       if (this.transcript.isMissingTools(own)) void this.conversation.open(this.id); // the stream left its tools out
     } catch {
       // actions that need a sequence number report that it is missing

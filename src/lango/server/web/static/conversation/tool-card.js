@@ -1,8 +1,6 @@
-/** Show a tool call and its approval request: a line that opens to arguments, result, duration and approver. */
+/** Show a tool call and what it waits for: a line that opens to arguments, result, duration and approver. */
 
-import { approvalBox } from "./approval-box.js";
 import { el, icon, formatDuration, formatTime } from "../base/dom.js";
-import { Draft } from "../base/drafts.js";
 
 const MAX_SHOWN_LENGTH = 20_000;
 /** How each status is shown. */
@@ -17,14 +15,9 @@ export class ToolCard {
   #status = el("span", { class: "tool-status" });
   #body = el("div", { class: "tool-body" });
 
-  #draft;
-  #session;
-
-  /** @param {string} session @param {string} id @param {string} name */
-  constructor(session, id, name) {
+  /** @param {string} id @param {string} name */
+  constructor(id, name) {
     this.id = id;
-    this.#session = session;
-    this.#draft = new Draft(session, id);
     this.name = name;
     /** @type {keyof typeof STATUS_LABELS} */ this.status = "running";
     /** @type {any} */ this.input = undefined;
@@ -34,8 +27,7 @@ export class ToolCard {
     /** @type {string | null} */ this.approvedBy = null;
     /** @type {number | null} */ this.grantId = null;
     /** @type {string | number | null} */ this.startedAt = null;
-    /** @type {HTMLElement | null} */ this.approvalRequest = null;
-    /** @type {HTMLElement | null} */ this.resultForm = null;
+    /** what the call waits for: an approval or a result @type {import("./wait-card.js").WaitCard | null} */ this.wait = null;
     this.box = el("details", { class: "tool" },
       el("summary", {}, icon("tool"), el("span", { class: "tool-name", text: name }), this.#line, this.#status), this.#body);
     this.element = el("div", { class: "tool-card" }, this.box);
@@ -47,7 +39,7 @@ export class ToolCard {
     this.input = input ?? this.input;
     this.startedAt ??= startedAt;
     this.status = "running";
-    this.#removeApprovalRequest();
+    this.#endApproval();
     this.draw();
   }
 
@@ -63,7 +55,7 @@ export class ToolCard {
     this.duration_s = duration_s ?? this.duration_s ?? null;
     this.status = ok ? "done" : "failed";
     if (this.approved === false) this.status = "refused";
-    this.#removeApprovalRequest();
+    this.#endApproval();
     this.draw();
   }
 
@@ -81,7 +73,7 @@ export class ToolCard {
 
   /** Mark a call without a result as the client's to run. */
   handOverToClient() {
-    if (this.status !== "running" || this.resultForm) return;
+    if (this.status !== "running" || this.wait) return;
     this.status = "awaiting_client";
     this.draw();
   }
@@ -89,57 +81,25 @@ export class ToolCard {
   expire() {
     if (this.status !== "awaiting_approval" && this.output !== undefined && !isAwaitingApproval(this.output)) return;
     this.status = "expired";
-    this.#removeApprovalRequest();
+    this.#endApproval();
     this.draw();
   }
 
-  /**
-   * Show an approval request with the exact arguments.
-   * @param {any} event @param {(decision: import("./approval-box.js").Decision) => void} onAnswer
-   */
-  requestApproval(event, onAnswer) {
-    this.input = event.arguments;
-    this.status = "awaiting_approval";
-    this.#removeApprovalRequest();
-    this.approvalRequest = approvalBox(this.#session, this.name, event, (decision) => {
-      this.approved = decision.approved;
-      onAnswer(decision);
-    });
-    this.element.append(this.approvalRequest);
-    this.draw();
-  }
-
-  /**
-   * Show that a long-running tool waits for a result or a further one, with a form that gives it.
-   * @param {(result: any, more: boolean) => Promise<string>} onResult returns why the result was refused; empty: it was accepted
-   */
-  awaitResult(onResult) {
-    this.status = "awaiting_result";
-    if (this.resultForm) return this.draw(); // a value may be typed already
-    const area = el("textarea", { rows: "2", "aria-label": `Result of ${this.name}`, placeholder: "Text or JSON" });
-    const problem = el("p", { class: "input-problem", role: "alert" });
-    const give = (/** @type {boolean} */ more) => async () => {
-      if (!area.value.trim()) return void (problem.textContent = "a value is missing");
-      problem.textContent = await onResult(parseResult(area.value), more);
-      if (!problem.textContent) this.endAwait();
-    };
-    this.resultForm = el("details", { class: "result-form" }, el("summary", {}, "Give the result"),
-      area, problem,
-      el("div", { class: "approval-buttons" },
-        el("button", { type: "button", class: "primary", click: give(false) }, icon("check"), "Final result"),
-        el("button", { type: "button", click: give(true) }, "Update")));
-    this.element.append(this.resultForm);
-    this.resultForm.toggleAttribute("open", this.#draft.exists);
-    this.#draft.attach(this.resultForm);
+  /** Show the card of what the call waits for. @param {import("./wait-card.js").WaitCard} card */
+  await(card) {
+    this.wait?.element.remove();
+    this.wait = card;
+    this.input = card.wait.arguments ?? this.input;
+    this.status = card.wait.kind === "approval" ? "awaiting_approval" : "awaiting_result";
+    this.element.append(card.element);
     this.draw();
   }
 
   /** Stop waiting for a result: one was given, here or elsewhere. */
   endAwait() {
-    this.#draft.drop();
-    this.resultForm?.remove();
-    this.resultForm = null;
-    if (this.status === "awaiting_result") this.status = this.output === undefined ? "running" : "done";
+    this.wait?.close("closed");
+    this.wait = null;
+    if (this.status === "awaiting_result" && this.output !== undefined) this.status = "done"; // else the stored result is shown soon
     this.draw();
   }
 
@@ -147,9 +107,10 @@ export class ToolCard {
     return this.approvedBy && this.grantId ? `${this.approvedBy} (grant ${this.grantId})` : this.approvedBy ?? "";
   }
 
-  #removeApprovalRequest() {
-    this.approvalRequest?.remove();
-    this.approvalRequest = null;
+  #endApproval() {
+    if (this.wait?.wait.kind !== "approval") return;
+    this.wait.close("closed");
+    this.wait = null;
   }
 
   draw() {
@@ -164,17 +125,6 @@ export class ToolCard {
     ];
     this.#body.replaceChildren(...rows.filter((row) => row !== null));
   }
-}
-
-/** Return the result that a text stands for: an object, or the text under a name. @param {string} text */
-function parseResult(text) {
-  try {
-    const value = JSON.parse(text);
-    if (value && typeof value === "object" && !Array.isArray(value)) return value;
-  } catch {
-    // it is a text
-  }
-  return { result: text.trim() };
 }
 
 /** Return whether a result only reports that the call waits for approval. @param {any} output */

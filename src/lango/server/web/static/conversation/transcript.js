@@ -3,7 +3,6 @@
 import { capitalize, request, sessionPath } from "../base/api.js";
 import { Answer } from "./answer.js";
 import { byId, copyButton, el, iconButton } from "../base/dom.js";
-import { InputCard } from "./input-card.js";
 import { UserMessage } from "./user-message.js";
 import { isAwaitingApproval } from "./tool-card.js";
 import { emit } from "../base/state.js";
@@ -11,6 +10,7 @@ import { emit } from "../base/state.js";
 const CONFIRMATION = "adk_request_confirmation";
 const INPUT = "adk_request_input";
 const CREDENTIAL = "adk_request_credential";
+const ENDED = "The question is closed: it was answered elsewhere, or its time is over.";
 
 /** @typedef {import("./tool-card.js").Call} Call */
 /**
@@ -24,16 +24,17 @@ export function startsTurn(message) {
   return message.role === "user" || (message.role === "tool" && message.author === "user");
 }
 
-/** Return what a request for a credential is for, from ADK's scheme. @param {any} scheme @returns {{message: string, scopes: string[]}} */
-function describeScheme(scheme) {
+/** Return what a stored request for input or a credential was about. @param {Call} call */
+function describeRequest({ name, input }) {
+  if (name === INPUT) return { kind: "input", message: input?.message, payload: input?.payload };
+  const scheme = input?.authConfig?.authScheme;
   const flow = /** @type {any} */ (Object.values(scheme?.flows ?? {}).find((/** @type {any} */ one) => one?.scopes));
-  return { message: scheme?.description ?? "", scopes: Object.keys(flow?.scopes ?? {}) };
+  return { kind: "credential", message: scheme?.description ?? "", scopes: Object.keys(flow?.scopes ?? {}) };
 }
 
 export class Transcript {
   /** @type {Map<string, import("./tool-card.js").ToolCard>} */ toolCards = new Map();
-  /** @type {Map<string, import("./input-card.js").InputCard>} */ inputCards = new Map();
-  /** @type {Map<string, import("./credential-card.js").CredentialCard>} */ credentialCards = new Map();
+  /** @type {Map<string, import("./wait-card.js").WaitCard>} */ waitCards = new Map();
   /** @type {(UserMessage | Answer)[]} */ items = [];
   /** ids of the calls that confirmations refer to */ #confirmations = new Map();
 
@@ -48,8 +49,7 @@ export class Transcript {
   clear(session) {
     this.session = session;
     this.toolCards = new Map();
-    this.inputCards = new Map();
-    this.credentialCards = new Map();
+    this.waitCards = new Map();
     this.items = [];
     this.#confirmations = new Map();
     this.element.replaceChildren();
@@ -117,18 +117,16 @@ export class Transcript {
 
   /** Show older messages, which start with a user's message, above all others. @param {Message[]} messages */
   prepend(messages) {
-    const { items, toolCards, inputCards, credentialCards } = this;
+    const { items, toolCards, waitCards } = this;
     const nodes = [...this.element.childNodes];
     this.items = [];
     this.toolCards = new Map();
-    this.inputCards = new Map();
-    this.credentialCards = new Map();
+    this.waitCards = new Map();
     this.element.replaceChildren();
     this.append(messages, false);
     this.items.push(...items);
     this.toolCards = new Map([...this.toolCards, ...toolCards]);
-    this.inputCards = new Map([...this.inputCards, ...inputCards]);
-    this.credentialCards = new Map([...this.credentialCards, ...credentialCards]);
+    this.waitCards = new Map([...this.waitCards, ...waitCards]);
     this.element.append(...nodes);
   }
 
@@ -160,14 +158,9 @@ export class Transcript {
       else this.#confirmationAnswered(call);
       return;
     }
-    if (call.name === INPUT) {
-      if (message.role !== "tool") answer.inputCard(call.id, call.input ?? {});
-      else this.inputCards.get(call.id)?.showResult(call.output);
-      return;
-    }
-    if (call.name === CREDENTIAL) {
-      if (message.role !== "tool") answer.credentialCard(call.id, describeScheme(call.input?.authConfig?.authScheme));
-      else this.credentialCards.get(call.id)?.showResult(call.output);
+    if (call.name === INPUT || call.name === CREDENTIAL) {
+      if (message.role === "tool") this.waitCards.get(call.id)?.showResult(call.output);
+      else answer.waitCard({ id: call.id, session_id: this.session, ...describeRequest(call) });
       return;
     }
     if (message.role !== "tool") {
@@ -217,7 +210,7 @@ export class Transcript {
   #applyClientResults(messages) {
     for (const [id, call] of newestResults(messages)) {
       const card = this.toolCards.get(id);
-      if (card?.status === "awaiting_client" || card?.status === "awaiting_result" || card?.resultForm) card.finish({ ok: !call.output?.error, output: call.output });
+      if (card?.status === "awaiting_client" || card?.status === "awaiting_result" || card?.wait) card.finish({ ok: !call.output?.error, output: call.output });
     }
   }
 
@@ -251,32 +244,24 @@ export class Transcript {
     }
   }
 
-  /** Return the first request of a workflow for input that waits for an answer. */
-  openInput() {
-    return [...this.inputCards.values()].find((card) => card.status === "waiting" && !card.toolCall) ?? null;
+  /** The cards of what waits for an answer. */
+  get openWaits() {
+    return [...this.waitCards.values()].filter((card) => card.status === "waiting");
   }
 
   /** Close the open questions of a tool call that has ended, or of all. @param {string} [call] */
   closeQuestions(call) {
-    for (const card of this.inputCards.values()) {
-      if (card.status === "waiting" && card.toolCall && (call === undefined || card.toolCall === call)) card.close("closed", "The question is closed: it was answered elsewhere, or its time is over.");
-    }
+    for (const card of this.openWaits) if (card.wait.kind === "tool_question" && (call ?? card.wait.call_id) === card.wait.call_id) card.close("closed", ENDED);
   }
 
-  /** The requests that wait for an answer. */
-  get openRequests() {
-    const approvals = [...this.toolCards.values()].filter((card) => card.approvalRequest);
-    return [...[...this.inputCards.values()].filter((card) => card.status === "waiting"), ...approvals];
-  }
-
-  /** Close requests that wait no more, and show the results that they got. @param {typeof this.openRequests} cards @param {Message[]} messages */
-  closeRequests(cards, messages) {
-    const results = newestResults(messages);
-    for (const card of cards) {
-      if (!(card instanceof InputCard)) card.expire();
-      else if (results.has(card.id)) card.showResult(results.get(card.id)?.output);
-      else card.close("closed");
-    }
+  /** Close a card whose wait is no longer open, and show the result that it got. @param {import("./wait-card.js").WaitCard} card @param {Message[]} messages */
+  closeWait(card, messages) {
+    const tool = [...this.toolCards.values()].find((one) => one.wait === card);
+    const result = newestResults(messages).get(card.wait.id);
+    if (card.wait.kind === "approval") tool?.expire();
+    else if (tool) tool.endAwait();
+    else if (result) card.showResult(result.output);
+    else card.close("closed", card.wait.kind === "tool_question" ? ENDED : "");
   }
 
   /** Finish an answer and show its buttons. @param {Answer} answer @param {...(Node | string | false | null)} more */

@@ -2,14 +2,15 @@
 
 import { capitalize } from "../base/api.js";
 import { alertScreenReader, describeResumption, el, icon, iconButton } from "../base/dom.js";
+import { announcementOf } from "./wait-forms.js";
 
 /** @typedef {import("./answer.js").Answer} Answer */
+/** @typedef {import("./wait-card.js").Wait} Wait */
 
 export class TurnView {
   /**
    * @param {import("./transcript.js").Transcript} transcript
-   * @param {{retry: () => void, approve: (call: string, decision: import("./approval-box.js").Decision) => void, answerInput: (call: string, value: any) => Promise<string>,
-   *   skipInput: () => void, answerTool: (call: string, answer: {value: any} | {decline: true}) => Promise<string>, giveCredential: (call: string, value: any) => Promise<string>, skipCredential: (call: string) => void, ended: (status: string) => void}} actions
+   * @param {{retry: () => void, answer: (wait: Wait, answer: import("./wait-card.js").Answer) => Promise<string>, skip: () => void, ended: (status: string) => void}} actions
    */
   constructor(transcript, actions) {
     this.transcript = transcript;
@@ -29,9 +30,10 @@ export class TurnView {
       case "tool_start": answer.toolCard(event.call_id, event.name).start(event.arguments, Date.now()); break;
       case "tool_progress": answer.toolCard(event.call_id, event.name).showProgress(event); break;
       case "tool_end": answer.toolCard(event.call_id, event.name).finish({ ok: event.ok, output: event.result, duration_s: event.duration_s }); this.transcript.closeQuestions(event.call_id); break;
-      case "approval": this.requestApproval(event); break;
-      case "input_needed": this.requestInput(event); break;
-      case "credential_needed": this.requestCredential(event); break;
+      case "wait_opened": this.openWait(event.wait); break;
+      case "wait_closed": this.#waitClosed(event.wait); break;
+      case "input_needed": this.openWait({ ...event, kind: event.tool_call_id ? "tool_question" : "input", id: event.call_id, call_id: event.tool_call_id, session_id: this.transcript.session }); break;
+      case "credential_needed": this.openWait({ ...event, kind: "credential", scheme_type: event.kind, id: event.call_id, session_id: this.transcript.session }); break;
       case "node": answer.nodes.show(event); break;
       case "turn_error": if (event.fatal) this.#turnFailed(answer, event); break;
       case "done": this.#turnDone(answer, event);
@@ -46,30 +48,32 @@ export class TurnView {
     answer.busy = true;
   }
 
-  /** Show an approval request on its tool card. @param {any} event */
-  requestApproval(event) {
-    const card = this.transcript.currentAnswer().toolCard(event.call_id, event.name);
-    if (event.expires_at && new Date(event.expires_at).getTime() < Date.now()) return card.expire();
-    card.requestApproval(event, (decision) => this.actions.approve(event.call_id, decision));
-    alertScreenReader(`The tool ${event.name} waits for your approval.`);
+  /** Show what the turn waits for, with its form: in the card of its call, or in one of its own. @param {Wait} wait */
+  openWait(wait) {
+    const answer = this.transcript.currentAnswer();
+    const ofCall = this.transcript.toolCards.get(wait.call_id ?? "");
+    if (wait.kind === "client_result") return ofCall?.handOverToClient();
+    if (wait.kind === "long_running_result" && !ofCall) return;
+    const tool = wait.kind === "approval" ? answer.toolCard(wait.call_id ?? "", wait.tool ?? "") : wait.kind === "long_running_result" ? ofCall ?? null : null;
+    if (wait.expires_at && new Date(wait.expires_at).getTime() < Date.now()) return tool?.expire();
+    const card = answer.waitCard(wait, tool);
+    if (card.status === "waiting") return; // a value may be typed already
+    card.open((given) => this.#send(wait, given, tool), () => this.actions.skip());
+    alertScreenReader(announcementOf(wait));
   }
 
-  /** Show a request for input, of a workflow or of a running tool, with its form. @param {import("./input-card.js").InputRequest} event */
-  requestInput(event) {
-    const card = this.transcript.currentAnswer().inputCard(event.call_id, event);
-    if (event.expires_at && new Date(event.expires_at).getTime() < Date.now()) return card.close("closed");
-    if (!event.tool_call_id) card.open(event, (value) => this.actions.answerInput(event.call_id, value), () => this.actions.skipInput());
-    else card.open(event, (value) => this.actions.answerTool(event.call_id, { value }),
-      async () => card.close("closed", await this.actions.answerTool(event.call_id, { decline: true }) || "Declined."));
-    alertScreenReader(`The ${event.tool_call_id ? "tool" : "workflow"} waits for your input: ${event.message}`);
+  /** @param {Wait} wait @param {import("./wait-card.js").Answer} given @param {import("./tool-card.js").ToolCard | null} tool */
+  async #send(wait, given, tool) {
+    if (tool && wait.kind === "approval") tool.approved = given.type === "approve";
+    const problem = await this.actions.answer(wait, given);
+    if (tool && wait.kind !== "approval" && !problem) tool.endAwait();
+    return problem;
   }
 
-  /** Show a tool's request for a credential. @param {import("./credential-card.js").CredentialRequest} event */
-  requestCredential(event) {
-    const card = this.transcript.currentAnswer().credentialCard(event.call_id, event);
-    if (event.expires_at && new Date(event.expires_at).getTime() < Date.now()) return card.close("closed");
-    card.open(event, (value) => this.actions.giveCredential(event.call_id, value), () => this.actions.skipCredential(event.call_id));
-    alertScreenReader(`${event.message || "A tool needs access to an account of yours"}: the agent waits for it.`);
+  /** Close the card of a wait that was answered elsewhere, or without an answer. @param {Wait} wait */
+  #waitClosed(wait) {
+    const card = this.transcript.waitCards.get(wait.id);
+    if (card?.status === "waiting") this.transcript.closeWait(card, []);
   }
 
   /** @param {Answer} answer @param {any} event */
@@ -104,11 +108,11 @@ export class TurnView {
 
   /** @param {Answer} answer @param {any} event */
   #turnDone(answer, event) {
-    const { usage = {}, status, finish_reason } = event;
-    if (status !== "waiting_for_result") answer.handOverToClient();
+    const { usage = {}, status, finish_reason, waits = [] } = event;
     if (finish_reason === "length") answer.addNote("The answer was cut off: it reached the model's limit. Send “continue” for the rest.");
     if (finish_reason === "safety") answer.addNote("The model's safety filter ended this answer.");
-    if (["waiting_for_approval", "waiting_for_input", "waiting_for_credential", "waiting_for_result"].includes(status)) {
+    const isForClient = status === "waiting_for_client" || (waits.length > 0 && waits.every((/** @type {Wait} */ wait) => wait.kind === "client_result"));
+    if (status.startsWith("waiting") && !isForClient) {
       answer.finish();
     } else {
       const cost = usage.cost_usd == null ? "" : ` · $${usage.cost_usd.toFixed(4)}`;

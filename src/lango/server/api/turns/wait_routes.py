@@ -1,0 +1,143 @@
+"""List what turns of the caller wait for and answer it; list and revoke the grants that answers made."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Body, Path
+from msgspec.structs import replace
+from pydantic import BaseModel
+
+from lango.json_output import to_client_json
+from lango.server.api.paging import InboxCursor, PageSize, decode_inbox_cursor, encode_cursor
+from lango.server.api.turns.turn_routes import STREAM_RESPONSES
+from lango.server.api.turns.wait_schemas import (
+    AnswerBody,
+    InboxEntry,
+    InboxPage,
+    SessionWaits,
+    reference_to,
+    shown_json,
+    with_diff,
+)
+from lango.server.context import Context, ServerContext
+from lango.server.json_body import JsonResponse
+from lango.server.schemas import (
+    COMMON_ERRORS,
+    CONFLICT,
+    MAX_INTEGER,
+    IdempotencyKey,
+    RecordView,
+    SessionIdPath,
+    error_responses,
+)
+from lango.server.security.auth import AuthenticatedRouter, Caller, CurrentCaller
+from lango.server.streaming.sse import EventStreamResponse
+from lango.server.streaming.turn_streams import TurnRef
+from lango.submissions import SubmittedAnswer, TurnRequest
+from lango.waits import Answer, ApprovalWait
+
+_REFUSED = error_responses(
+    {422: "The answer does not fit, or the Idempotency-Key was used for another; nothing is stored."}
+)
+
+router = AuthenticatedRouter("/v1", tags=["waits"], responses=COMMON_ERRORS)
+
+GrantIdPath = Annotated[int, Path(ge=1, le=MAX_INTEGER, examples=[1])]
+WaitIdPath = Annotated[str, Path(max_length=512, examples=["call_1"])]
+
+
+class Grant(RecordView):
+    """A grant of a session: calls of the tool that fit run without asking, while it is active."""
+
+    id: int
+    tool: str
+    arguments: dict[str, Any] | None
+    """The pattern of each argument; null: whatever the arguments."""
+    granted_by: str
+    granted_at: datetime
+    expires_at: datetime | None
+    """Null: it does not expire."""
+    revoked_at: datetime | None
+    revoked_by: str | None
+    """The user who revoked it, or `rewind`."""
+    active: bool
+    """It has neither expired nor been revoked."""
+
+
+class GrantList(BaseModel):
+    """The grants of a session, the newest first."""
+
+    grants: list[Grant]
+
+
+@router.get("/inbox", responses=reference_to(InboxPage))
+async def list_inbox(
+    caller: CurrentCaller, context: Context, cursor: InboxCursor = None, limit: PageSize = 50
+) -> JsonResponse:
+    """List what waits for the caller in all sessions, the newest first."""
+    after = None if cursor is None else decode_inbox_cursor(cursor)
+    found = await context.runtime.inbox.list(user_id=caller.user_id, after=after, limit=limit + 1)
+    more = encode_cursor(*found[limit - 1].place) if len(found) > limit else None
+    return JsonResponse(shown_json(InboxPage([InboxEntry(item.wait, item.title) for item in found[:limit]], more)))
+
+
+@router.get("/sessions/{session_id}/waits", responses=reference_to(SessionWaits))
+async def list_waits(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> JsonResponse:
+    """List what the turns of a session wait for, with what each call to approve would change in a file."""
+    await context.get_session(caller, session_id)
+    waits = await context.runtime.waits(session_id, user_id=caller.user_id)
+    diff_of = context.runtime.app.diff_of_call
+    shown = [
+        with_diff(wait, await diff_of(wait.tool, wait.arguments)) if isinstance(wait, ApprovalWait) else wait
+        for wait in waits
+    ]
+    return JsonResponse(shown_json(SessionWaits(shown)))
+
+
+@router.post(
+    "/sessions/{session_id}/waits/{wait_id}",
+    response_class=EventStreamResponse,
+    responses=STREAM_RESPONSES | CONFLICT | _REFUSED,
+)
+async def answer_wait(
+    session_id: SessionIdPath,
+    wait_id: WaitIdPath,
+    answer: Annotated[AnswerBody, Body()],
+    caller: CurrentCaller,
+    context: Context,
+    key: IdempotencyKey = None,
+) -> EventStreamResponse:
+    """Answer what a turn waits for, and follow the turn that continues with it. An answer is accepted once, in time.
+
+    `approve` applies to the arguments that were shown; with a `grant`, later calls of the tool in this session that fit
+    it run without asking. The model reads the `reason` of `refuse`. A credential is stored encrypted, and never shown.
+    """
+    turn = await submit_answer(context, caller, session_id, wait_id, answer, key)
+    return context.event_response(context.turns.follow(turn))
+
+
+async def submit_answer(
+    context: ServerContext, caller: Caller, session_id: str, wait_id: str, answer: Answer, key: str | None = None
+) -> TurnRef:
+    """Submit an answer to a wait in a session of the caller."""
+    await context.authenticator.check_token_quota(caller)
+    await context.get_session(caller, session_id)
+    return await context.turns.submit(caller, session_id, SubmittedAnswer(wait_id, answer, TurnRequest(key)))
+
+
+@router.get("/sessions/{session_id}/grants")
+async def list_grants(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> GrantList:
+    """List the grants of a session, the newest first, with those that have ended."""
+    grants = await context.runtime.grants.list(session_id, user_id=caller.user_id)
+    shown = [
+        replace(grant, tool=to_client_json(grant.tool), arguments=to_client_json(grant.arguments)) for grant in grants
+    ]
+    return GrantList(grants=[Grant.model_validate(grant) for grant in shown])
+
+
+@router.delete("/sessions/{session_id}/grants/{grant_id}", status_code=204)
+async def revoke_grant(
+    session_id: SessionIdPath, grant_id: GrantIdPath, caller: CurrentCaller, context: Context
+) -> None:
+    """Revoke a grant: later calls of its tool ask again."""
+    await context.runtime.grants.revoke(session_id, grant_id, user_id=caller.user_id)
