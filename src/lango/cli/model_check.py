@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lango.adk.agents.model_registry import ModelRegistry
 from lango.errors import ProviderRejected
 
 if TYPE_CHECKING:
@@ -51,9 +50,8 @@ async def pull_missing_weights(model: str, report: Callable[[str], None]) -> Non
 
 
 async def check_model(settings: "Settings", model: str, *, send: bool = True) -> str:
-    """Check a model that no runtime has yet; see `ModelRegistry.check`."""
-    models = ModelRegistry(settings)
-    try:
+    """Check a model that no runtime has yet; return the reason of a failure that may pass, or ""."""
+    from lango.runtime.models import Models
+
+    async with Models(settings) as models:
         return await models.check(model, send=send)
-    finally:
-        await models.close()

@@ -34,9 +34,7 @@ async def choose_session(runtime: "Runtime", resume: str | None, continue_newest
     if resume:
         return await session_by_prefix(runtime, resume)
     if continue_newest:
-        from lango.store.sessions.sessions import list_session_page
-
-        newest = await runtime.store.read(list_session_page, runtime.app_name, LOCAL_USER, limit=1)
+        newest = await runtime.sessions.list(user_id=LOCAL_USER, limit=1)
         if not newest:
             raise UsageError("there is no session to continue yet")
         return SessionTarget(newest[0].name.id)

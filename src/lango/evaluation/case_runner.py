@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from lango.adk.evaluation.criteria import Criteria, JudgeCriterion
-from lango.adk.evaluation.eval_set import Case, Exchange
-from lango.adk.evaluation.session_case import session_exchanges
 from lango.errors import LangoError, UsageError
 from lango.evaluation.checks import Metric, check_case
+from lango.evaluation.criteria import Criteria, JudgeCriterion
 from lango.evaluation.judge import ModelJudge
 from lango.events import ApprovalNeeded, TurnDone
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId
+from lango.test_cases import Case, Exchange
 
 if TYPE_CHECKING:
-    from lango.turns.running_turn import RunningTurn
+    from lango.runtime import RunningTurn
 
 _ANY_USER = "user"
 """The user that `adk web` writes into each case, and that stands for no particular one."""
@@ -100,12 +99,13 @@ class CaseRunner(Struct, frozen=True):
         user_id = case.user_id if case.user_id not in ("", _ANY_USER) else f"eval-{tag}"
         name = SessionId(self.runtime.app_name, user_id, case.session_id or f"eval-{tag}")
         usage = _Usage()
-        metrics, exchanges, error = list[Metric](), list[Exchange](), ""
+        metrics, error = list[Metric](), ""
+        exchanges: Sequence[Exchange] = ()
         try:
             await self.runtime.sessions.create(name.id, user_id=user_id, state=case.state)
             for exchange in case.exchanges:
                 await self._send(name, exchange, usage)
-            exchanges = await session_exchanges(self.runtime.store, name)
+            exchanges = await self.runtime.sessions.exchanges(name.id, user_id=user_id)
             if len(exchanges) != len(case.exchanges):
                 raise UsageError(
                     f"the session has {len(exchanges)} messages of the user instead of {len(case.exchanges)}"

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
-from lango.adk.evaluation.criteria import AnswerCheck, CaseChecks, Criteria, JudgeCriterion, Order, ToolCriterion
-from lango.adk.evaluation.eval_set import Call, Exchange
+from lango.evaluation.criteria import Criteria, JudgeCriterion, ToolCriterion
 from lango.evaluation.similarity import similarity
+from lango.test_cases import AnswerCheck, Call, CaseChecks, Exchange, Order
 
 
 class Score(Struct, frozen=True):

@@ -4,16 +4,13 @@ import json
 import re
 from typing import Any
 
-from lango.adk.agents.model_registry import ModelRegistry
-from lango.adk.evaluation.criteria import JudgeCriterion
-from lango.adk.evaluation.eval_set import Exchange
 from lango.config import Settings
 from lango.errors import UsageError
 from lango.evaluation.checks import Score
-from lango.messages import Message
-from lango.providers import Provider, Request
-from lango.providers.protocol import closing_stream
-from lango.providers.reply_assembly import ReplyAssembler
+from lango.evaluation.criteria import JudgeCriterion
+from lango.providers import Provider
+from lango.runtime.models import Models
+from lango.test_cases import Exchange
 
 _SYSTEM = """\
 You grade the answer of an assistant. You get the user's message, the answer, and what is required of the answer.
@@ -29,11 +26,11 @@ class ModelJudge:
 
     def __init__(self, settings: Settings, model: str, provider: Provider | None = None) -> None:
         self._model = model
-        self._models = ModelRegistry(settings, provider)
+        self._models = Models(settings, provider)
 
     def check(self, criterion: JudgeCriterion) -> None:
         """Raise an error before anything runs if there is no model, or its key is missing."""
-        self._models.get(self._name(criterion))
+        self._models.require(self._name(criterion))
 
     async def grade(self, expected: Exchange, answer: str, question: str, criterion: JudgeCriterion) -> Score:
         """Return 1 if most verdicts are `pass`, else 0, with the reason of the first verdict that decided."""
@@ -45,13 +42,7 @@ class ModelJudge:
         return Score(value, next(f"the judge: {reason}" for passed, reason in verdicts if float(passed) == value))
 
     async def _ask(self, criterion: JudgeCriterion, prompt: str) -> tuple[bool, str]:
-        model = self._models.get(self._name(criterion))
-        reply = ReplyAssembler(model.provider.name)
-        request = Request(model.model, (Message("user", prompt),), system=_SYSTEM)
-        async with closing_stream(model.provider.stream(request)) as deltas:
-            async for delta in deltas:
-                reply.add(delta)
-        text = reply.reply().text
+        text = await self._models.ask(self._name(criterion), prompt, system=_SYSTEM)
         found = _VERDICT.search(text)
         if found is None:
             return False, f"no verdict, but {text.strip()[:200]!r}"

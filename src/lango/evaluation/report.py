@@ -5,9 +5,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from lango.adk.evaluation.eval_set import Call, Exchange
 from lango.evaluation.case_runner import CaseResult
 from lango.evaluation.checks import Metric
+from lango.test_cases import Call, Exchange
 
 
 def report_rows(results: Sequence[CaseResult]) -> list[dict[str, Any]]:

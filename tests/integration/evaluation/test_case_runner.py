@@ -8,11 +8,11 @@ import pytest
 from google.adk.evaluation.local_eval_sets_manager import load_eval_set_from_file
 
 from lango import Settings, open_runtime, tool
-from lango.adk.evaluation.criteria import DEFAULT_CRITERIA, Criteria, JudgeCriterion
 from lango.adk.evaluation.eval_set import add_case, read_cases
 from lango.adk.evaluation.session_case import session_case
 from lango.errors import UsageError
 from lango.evaluation.case_runner import CaseResult, CaseRunner
+from lango.evaluation.criteria import DEFAULT_CRITERIA, Criteria, JudgeCriterion
 from lango.evaluation.judge import ModelJudge
 from lango.messages import Attachment, ToolCall
 from lango.providers import Request

@@ -6,20 +6,11 @@ from typing import Any
 
 import pytest
 
-from lango.adk.evaluation.criteria import (
-    AnswerCheck,
-    CaseChecks,
-    Criteria,
-    JudgeCriterion,
-    Order,
-    ToolCriterion,
-    read_case_checks,
-    read_criteria,
-)
-from lango.adk.evaluation.eval_set import Call, Exchange
 from lango.errors import UsageError
 from lango.evaluation.checks import Metric, Score, check_calls, check_case
+from lango.evaluation.criteria import Criteria, JudgeCriterion, ToolCriterion, read_criteria
 from lango.evaluation.similarity import similarity
+from lango.test_cases import AnswerCheck, Call, CaseChecks, Exchange, Order, read_case_checks
 
 A, B, C = Call("a", {"n": 1}), Call("b"), Call("c")
 

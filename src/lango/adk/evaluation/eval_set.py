@@ -8,53 +8,24 @@ case, and ignore them.
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from google.adk.evaluation.eval_case import EvalCase, Invocation, get_all_tool_calls
 from google.adk.evaluation.eval_set import EvalSet
 from google.adk.evaluation.local_eval_sets_manager import convert_eval_set_to_pydantic_schema
-from msgspec import Struct, field
 from pydantic import ValidationError
 
-from lango.adk.evaluation.criteria import CaseChecks, read_case_checks
 from lango.errors import UsageError
 from lango.messages import Attachment
+from lango.test_cases import Call, Case, Exchange, read_case_checks
 
 if TYPE_CHECKING:
     from google.genai.types import Content
 
 _EXTENSION = ".evalset.json"
 _REQUESTS = "adk_request_"  # ADK's own calls, with which a run asks for an approval, an input or a credential
-
-
-class Call(Struct, frozen=True):
-    """A tool call by its name and arguments."""
-
-    name: str
-    args: Mapping[str, Any] = {}
-
-
-class Exchange(Struct, frozen=True):
-    """One message of a conversation, the tool calls that follow it and the answer."""
-
-    text: str
-    files: tuple[Attachment, ...] = ()
-    calls: tuple[Call, ...] = ()
-    answer: str = ""
-
-
-class Case(Struct, frozen=True):
-    """A conversation as it is expected."""
-
-    file: Path
-    id: str
-    exchanges: tuple[Exchange, ...]
-    checks: CaseChecks = field(default_factory=CaseChecks)
-    state: Mapping[str, Any] = {}
-    user_id: str = ""
-    session_id: str = ""
 
 
 def read_cases(path: Path) -> list[Case]:

@@ -8,7 +8,7 @@ from google.adk.events import Event
 from google.genai.types import Content, Part
 from msgspec import Struct
 
-from lango.adk.evaluation.eval_set import Call, Exchange, is_request, new_eval_set, set_id, text_of
+from lango.adk.evaluation.eval_set import is_request, new_eval_set, set_id, text_of
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.errors import SessionNotFound, UsageError
 from lango.sessions import SessionId, SessionRecord
@@ -16,6 +16,7 @@ from lango.store import Store
 from lango.store.sessions.lineage import is_live, live_ranges
 from lango.store.sessions.state import read_state_at
 from lango.store.sessions.window import read_session_events
+from lango.test_cases import Call, Exchange
 from lango.threads import run_in_thread
 
 

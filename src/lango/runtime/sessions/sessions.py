@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lango.client_state import check_client_state
 from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunning, Unstorable
 from lango.history import WindowRules
+from lango.runtime.sessions.eval_sets import save_case, session_eval_set, session_exchanges
 from lango.runtime.sessions.session_document import DocumentFormat, session_document
 from lango.runtime.sessions.session_transfer import export_session, import_session
 from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage, TotalsCache, session_usage
@@ -29,6 +30,7 @@ from lango.store.sessions.sessions import create_session, find_session, get_sess
 from lango.store.sessions.window import read_message_page
 from lango.store.turns.queue import read_session_with_open_turns
 from lango.store.turns.turns import read_resumptions
+from lango.test_cases import Exchange
 from lango.turns.lease_holder import interrupt_dead_turns
 from lango.turns.liveness import LivenessMonitor
 
@@ -184,10 +186,12 @@ class Sessions:
             async for part in parts:
                 yield part
 
+    async def exchanges(self, session_id: str, *, user_id: str = "user") -> Sequence[Exchange]:
+        """Read what was said and called in a session, message by message, as a test case expects it."""
+        return await session_exchanges(self._store, self._session_id(session_id, user_id))
+
     async def eval_set(self, session_id: str, *, user_id: str = "user") -> dict[str, Any]:
         """Return a session as an eval set of ADK with one case. Raise `UsageError` if it has no message yet."""
-        from lango.adk.evaluation.session_case import session_eval_set  # importing ADK takes seconds
-
         return await session_eval_set(self._store, self._session_id(session_id, user_id))
 
     async def save_case(self, session_id: str, path: Path, case_id: str, *, user_id: str = "user") -> int:
@@ -195,10 +199,7 @@ class Sessions:
 
         Raise `UsageError` if the session has no message yet, or the file has a case of that id.
         """
-        from lango.adk.evaluation.eval_set import add_case
-        from lango.adk.evaluation.session_case import session_case
-
-        return add_case(path, await session_case(self._store, self._session_id(session_id, user_id), case_id))
+        return await save_case(self._store, self._session_id(session_id, user_id), case_id, path)
 
     async def import_lines(
         self, lines: "Lines | AsyncIterable[str | bytes]", *, user_id: str = "user", session_id: str | None = None

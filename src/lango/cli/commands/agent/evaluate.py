@@ -32,11 +32,11 @@ from lango.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lango.adk.evaluation.criteria import Criteria
-    from lango.adk.evaluation.eval_set import Case
     from lango.config import Settings
     from lango.evaluation.case_runner import CaseResult
+    from lango.evaluation.criteria import Criteria
     from lango.runtime.stored_data import StoredData
+    from lango.test_cases import Case
 
 
 class _FilesOrCommand(TyperGroup):
@@ -134,7 +134,7 @@ async def _evaluate(
 
 
 def _read_cases(files: "Sequence[Path]", wanted: "Sequence[str]") -> "list[Case]":
-    from lango.adk.evaluation.eval_set import read_cases
+    from lango.runtime.sessions.eval_sets import read_cases
 
     cases = [case for file in files for case in read_cases(file)]
     if unknown := set(wanted) - {case.id for case in cases}:
@@ -146,7 +146,7 @@ def _read_cases(files: "Sequence[Path]", wanted: "Sequence[str]") -> "list[Case]
 
 
 def _find_criteria(given: Path | None, file: Path) -> "Criteria":
-    from lango.adk.evaluation.criteria import CONFIG_NAME, DEFAULT_CRITERIA, read_criteria
+    from lango.evaluation.criteria import CONFIG_NAME, DEFAULT_CRITERIA, read_criteria
 
     if given is not None:
         return read_criteria(given)

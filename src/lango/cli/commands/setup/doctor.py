@@ -27,7 +27,6 @@ _EXTRAS = {
     "mcp": "mcp",
     "jwt": "oidc",
 }
-_MCP_TIMEOUT_S = 30.0
 _MAX_PROBLEMS = 3
 
 
@@ -166,38 +165,25 @@ def _agent_findings(settings: "Settings", checked: set[str], offline: bool) -> I
 
 
 def _check_agent(settings: "Settings", models: dict[str, str], problems: list[Finding], offline: bool) -> str:
-    """Build the agent as a turn would, with its tools.
-
-    Add the models that a module names to `models`, with the place, and what would fail in its tree to `problems`.
-    """
-    from lango.adk.agents.app_builder import build_app
-    from lango.adk.agents.model_registry import ModelRegistry, named_models
-    from lango.adk.agents.tree_check import check_tree
-    from lango.adk.run.plugin import RuntimePlugin
+    """Check the agent. Add the models that its module names, with the place, and what would fail in its tree."""
     from lango.config.agent_files import agent_lines
-    from lango.runtime.opening import protected_files
-    from lango.testing import ScriptedProvider
-    from lango.tools import builtin_tools
+    from lango.runtime.agent_check import check_agent
 
-    tools = builtin_tools(settings.tools, protected=protected_files(settings))
-    registry = ModelRegistry(settings, ScriptedProvider([]))
-    built = build_app(settings, registry, tools, RuntimePlugin())
+    checked = run_async(check_agent(settings, contact=not offline))
     module = settings.agent.module
     if not module:
-        return f"{settings.app_name}, {len(settings.agent.sub_agents)} sub-agents, {len(tools)} tools"
+        return f"{checked.name}, {len(settings.agent.sub_agents)} sub-agents, {checked.tools} tools"
 
     def place(agent: str, argument: str) -> str:
         lines = agent_lines(module, agent, argument)
         return f" ({'; '.join(lines)})" if lines else f" (agent {agent!r} of {module})"
 
-    for agent, model, is_lango in named_models(built.root_agent, settings):
-        if is_lango:
-            models.setdefault(model, place(agent.name, "model"))
-    for problem in run_async(check_tree(built.root_agent, settings, contact=not offline)):
+    for model, agent in checked.models.items():
+        models.setdefault(model, place(agent, "model"))
+    for problem in checked.problems:
         detail = problem.message + place(problem.agent, problem.argument)
         problems.append(Finding(problem.subject, detail, ok=False))
-    run_async(registry.close())  # the agents are free for a check of all of them
-    return f"{module}: {built.root_agent.name if built.root_agent else built.name}"
+    return f"{module}: {checked.name}"
 
 
 def _check_names(settings: "Settings", paths: list[str]) -> str:
@@ -210,23 +196,9 @@ def _check_names(settings: "Settings", paths: list[str]) -> str:
 
 
 async def _check_mcp_server(settings: "Settings", name: str, offline: bool) -> str:
-    """Check that an MCP server starts or answers, and count its tools."""
-    from lango.adk.agents.tools.mcp.toolset import mcp_toolsets
+    from lango.runtime.agent_check import check_mcp_server
 
-    [toolset] = mcp_toolsets({name: settings.mcp[name]}, timeout_s=_MCP_TIMEOUT_S)
-    if settings.mcp[name].oauth is not None:
-        from lango.store.credentials.secret_box import SecretBox
-
-        SecretBox.from_environment().check()
-        return "is configured; each user signs in, so its tools are not listed here"
-    if offline:
-        return "is configured; not contacted"
-    try:
-        tools = await toolset.get_tools()
-        left_out = [f"; cannot be offered: {reason}" for reason in toolset.unusable.values()]
-        return f"answers with {len(tools)} tools{''.join(left_out)}"
-    finally:
-        await toolset.close()
+    return await check_mcp_server(settings, name, contact=not offline)
 
 
 async def _check_issuer(settings: "Settings", offline: bool) -> str:

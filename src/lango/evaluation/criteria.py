@@ -1,20 +1,19 @@
-"""Read what an answer must fulfil: ADK's `test_config.json`, and the checks that a case brings itself."""
+"""Read what the answers of all cases of a set must fulfil: ADK's `test_config.json`."""
 
 import json
 import re
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct
 
 from lango.errors import UsageError
+from lango.test_cases import Order
 
 CONFIG_NAME = "test_config.json"
 _SUPPORTED = "tool_trajectory_avg_score, response_match_score and final_response_match_v2"
 _DEFAULT_JUDGE = "gemini-2.5-flash"
 _DEFAULT_SAMPLES = 5
-
-Order = Literal["exact", "in_order", "any_order"]
 
 
 class ToolCriterion(Struct, frozen=True):
@@ -44,56 +43,6 @@ class Criteria(Struct, frozen=True):
 
 DEFAULT_CRITERIA = Criteria(ToolCriterion(), 0.8)
 """Those that ADK uses without a configuration."""
-
-
-class AnswerCheck(Struct, frozen=True, forbid_unknown_fields=True):
-    """How one answer is checked."""
-
-    match: Literal["exact", "regex", "similar", "judge", "any"]
-    pattern: str = ""
-    """Of `regex`: a regular expression that is found somewhere in the answer."""
-    threshold: float = 0.8
-    """Of `similar`: the least ROUGE-1 score."""
-    question: str = ""
-    """Of `judge`: what must be true of the answer; empty: it means the same as the expected one."""
-
-
-class CaseChecks(Struct, frozen=True, forbid_unknown_fields=True):
-    """The checks of one case, its field `lango`: they replace those of the set."""
-
-    tools: Order | Literal["any"] | None = None
-    """`any`: tool calls are not checked."""
-    ignore_args: bool = False
-    answers: AnswerCheck | list[AnswerCheck] | None = None
-    """One check for all answers, or one for each message."""
-
-    def answer(self, at: int) -> AnswerCheck | None:
-        """Return the check of the answer to a message."""
-        return self.answers[at] if isinstance(self.answers, list) else self.answers
-
-
-def read_case_checks(fields: Any, messages: int) -> CaseChecks:
-    """Read the checks of a case with a number of messages. Raise `UsageError`."""
-    try:
-        checks = convert(fields, CaseChecks)
-    except ValidationError as error:
-        raise UsageError(str(error)) from error
-    if isinstance(checks.answers, list) and len(checks.answers) != messages:
-        raise UsageError(f"`answers` has {len(checks.answers)} checks, and the conversation {messages} messages")
-    answers = checks.answers if isinstance(checks.answers, list) else [checks.answers]
-    for answer in answers:
-        if answer is not None and answer.match == "regex":
-            _check_pattern(answer.pattern)
-    return checks
-
-
-def _check_pattern(pattern: str) -> None:
-    if not pattern:
-        raise UsageError("a check with `regex` needs a `pattern`")
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise UsageError(f"the pattern {pattern!r} is not a regular expression: {error}") from error
 
 
 def read_criteria(path: Path) -> Criteria:

@@ -1,0 +1,91 @@
+"""Define test cases: conversations as they are expected, and how they are checked."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct, ValidationError, convert, field
+
+from lango.errors import UsageError
+from lango.messages import Attachment
+
+Order = Literal["exact", "in_order", "any_order"]
+
+
+class Call(Struct, frozen=True):
+    """A tool call by its name and arguments."""
+
+    name: str
+    args: Mapping[str, Any] = {}
+
+
+class Exchange(Struct, frozen=True):
+    """One message of a conversation, the tool calls that follow it and the answer."""
+
+    text: str
+    files: tuple[Attachment, ...] = ()
+    calls: tuple[Call, ...] = ()
+    answer: str = ""
+
+
+class AnswerCheck(Struct, frozen=True, forbid_unknown_fields=True):
+    """How one answer is checked."""
+
+    match: Literal["exact", "regex", "similar", "judge", "any"]
+    pattern: str = ""
+    """Of `regex`: a regular expression that is found somewhere in the answer."""
+    threshold: float = 0.8
+    """Of `similar`: the least ROUGE-1 score."""
+    question: str = ""
+    """Of `judge`: what must be true of the answer; empty: it means the same as the expected one."""
+
+
+class CaseChecks(Struct, frozen=True, forbid_unknown_fields=True):
+    """The checks of one case, its field `lango`: they replace those of the set."""
+
+    tools: Order | Literal["any"] | None = None
+    """`any`: tool calls are not checked."""
+    ignore_args: bool = False
+    answers: AnswerCheck | list[AnswerCheck] | None = None
+    """One check for all answers, or one for each message."""
+
+    def answer(self, at: int) -> AnswerCheck | None:
+        """Return the check of the answer to a message."""
+        return self.answers[at] if isinstance(self.answers, list) else self.answers
+
+
+class Case(Struct, frozen=True):
+    """A conversation as it is expected."""
+
+    file: Path
+    id: str
+    exchanges: tuple[Exchange, ...]
+    checks: CaseChecks = field(default_factory=CaseChecks)
+    state: Mapping[str, Any] = {}
+    user_id: str = ""
+    session_id: str = ""
+
+
+def read_case_checks(fields: Any, messages: int) -> CaseChecks:
+    """Read the checks of a case with a number of messages. Raise `UsageError`."""
+    try:
+        checks = convert(fields, CaseChecks)
+    except ValidationError as error:
+        raise UsageError(str(error)) from error
+    if isinstance(checks.answers, list) and len(checks.answers) != messages:
+        raise UsageError(f"`answers` has {len(checks.answers)} checks, and the conversation {messages} messages")
+    answers = checks.answers if isinstance(checks.answers, list) else [checks.answers]
+    for answer in answers:
+        if answer is not None and answer.match == "regex":
+            _check_pattern(answer.pattern)
+    return checks
+
+
+def _check_pattern(pattern: str) -> None:
+    if not pattern:
+        raise UsageError("a check with `regex` needs a `pattern`")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"the pattern {pattern!r} is not a regular expression: {error}") from error
