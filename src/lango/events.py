@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, ClassVar, Literal, cast, get_args
 
-from msgspec import Struct, convert, field, json, to_builtins
+from msgspec import Struct, field, json, to_builtins
 
 from lango.errors import Unstorable
+from lango.typed_values import convert
 
 
 class Usage(Struct, frozen=True):

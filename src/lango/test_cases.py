@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import Struct, ValidationError, convert, field
+from msgspec import Struct, ValidationError, field
 
 from lango.errors import UsageError
 from lango.messages import Attachment
+from lango.typed_values import convert
 
 Order = Literal["exact", "in_order", "any_order"]
 

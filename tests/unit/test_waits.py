@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 from typing import get_args
 
 import pytest
-from msgspec import convert, to_builtins
+from msgspec import to_builtins
 
 from lango.errors import InvalidAnswer
+from lango.typed_values import convert
 from lango.waits import ANSWERS, Answer, ApprovalWait, Approve, Decline, InputWait, Refuse, Value, Wait, check_answer
 
 _OPENED = datetime(2026, 1, 1, tzinfo=UTC)

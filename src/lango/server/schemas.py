@@ -16,6 +16,7 @@ from lango.messages import ToolCall
 from lango.sessions import MAX_TITLE, REQUEST_CALLS, SessionRecord, StoredEvent, as_datetime
 from lango.store.codec.ids import address_safe_id, call_key
 from lango.store.tool_calls.tool_journal import JournalByCall, JournalEntry
+from lango.typed_values import convert
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
 EXAMPLE_ID = "demo"
@@ -75,7 +76,7 @@ def _decode_base64(text: object) -> object:
     if not isinstance(text, str):
         raise ValueError("send the bytes in base64")  # noqa: TRY004 - pydantic reports ValueErrors
     try:
-        return msgspec.convert(text, bytes)  # decodes base64 three times as fast as the standard library
+        return convert(text, bytes)  # decodes base64 three times as fast as the standard library
     except msgspec.ValidationError as error:
         raise ValueError("this is not base64") from error
 

@@ -8,6 +8,7 @@ import msgspec
 
 from lango.messages import Attachment, Media, Message, content_hash, make_attachment
 from lango.server.errors import ApiError
+from lango.typed_values import convert
 
 _BASE64_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
 _MAX_URL_HEAD = 1000
@@ -18,7 +19,7 @@ _UNREADABLE_FILE = "[a file stood here that could not be read]"
 def read_base64_file(number: int, name: str | None, mime_type: str | None, text: str) -> Attachment:
     """Decode a file in base64."""
     try:
-        data = msgspec.convert(text, bytes)  # decodes base64 three times as fast as the standard library
+        data = convert(text, bytes)  # decodes base64 three times as fast as the standard library
     except msgspec.ValidationError as error:
         raise ApiError(400, "BadRequest", f"messages: the data of file {number} is not base64") from error
     return make_attachment(number, name, mime_type, data)

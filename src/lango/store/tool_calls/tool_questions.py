@@ -7,7 +7,7 @@ longer than the call. A question of a process that died is not shown any more on
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 
 from lango.sessions import SessionRecord
 from lango.store.codec.json_text import dumps, loads
@@ -15,6 +15,7 @@ from lango.store.codec.records import Turn
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import check_epoch
 from lango.store.tool_calls.input_requests import InputRequest
+from lango.typed_values import convert
 
 _ASK = """
 INSERT INTO tool_questions (session_key, question_id, epoch, turn, question, asked_at, expires_at, app_name, user_id)

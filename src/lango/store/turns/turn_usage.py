@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, convert, field
+from msgspec import Struct, field
 
 from lango.events import Usage
 from lango.sessions import SessionRecord, Status
@@ -11,6 +11,7 @@ from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
 from lango.store.engine.database import LARGEST, Operation, Row
 from lango.store.sessions.lineage import is_live, live_ranges, total_tokens_at
+from lango.typed_values import convert
 
 # what the session had before a turn is in the running total of the turn's first message
 _TURNS = """

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, cast
 
 from google.adk.events import Event
 from google.genai import types
-from msgspec import convert
 from msgspec.structs import replace
 
 from lango.adk.agents.tools.client_tools import (
@@ -54,6 +53,7 @@ from lango.submissions import ModelOptions, TurnRequest
 from lango.tools import client_tool
 from lango.tools.client_tool_definitions import tools_by_name
 from lango.turns.turn_input import TurnInput
+from lango.typed_values import convert
 
 ClientResults = Mapping[str, Mapping[str, Any]]
 """What client tools returned, by the ids of their calls."""

@@ -8,6 +8,7 @@ from msgspec import Struct
 from pydantic import PlainValidator, WithJsonSchema
 
 from lango.events import to_jsonable
+from lango.typed_values import convert
 from lango.waits import (
     Answer,
     ApprovalWait,
@@ -80,7 +81,7 @@ def _read_answer(value: object) -> Answer:
     if not isinstance(value, Mapping) or "type" not in value:
         raise ValueError("send an object with a type: approve, refuse, value, decline, credential or result")
     try:
-        return msgspec.convert(value, Answer)
+        return convert(value, Answer)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
 

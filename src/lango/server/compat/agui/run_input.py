@@ -68,6 +68,7 @@ from lango.submissions import (
 )
 from lango.threads import run_in_thread
 from lango.tools.client_tool_definitions import read_client_tools
+from lango.typed_values import convert
 
 _MAX_PROBLEMS = 10
 _KEY_PREFIX_LENGTH = len("agui-") + 32
@@ -380,7 +381,7 @@ def _grant_of(payload: Any) -> NewGrant | None:
             return None
         case {"grant": grant}:
             try:
-                return msgspec.convert(grant, NewGrant)
+                return convert(grant, NewGrant)
             except msgspec.ValidationError as error:
                 raise GrantRefused(f"grant: {error}") from error
         case _:

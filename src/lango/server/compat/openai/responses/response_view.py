@@ -5,8 +5,6 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, suppress
 from typing import Any
 
-from msgspec import convert
-
 from lango.errors import EventsGone
 from lango.event_ids import is_rebuilt
 from lango.event_text import remove_withdrawn
@@ -21,6 +19,7 @@ from lango.server.errors import ApiError, to_api_error, turn_api_error
 from lango.store.turns.event_log import read_event_log
 from lango.store.turns.turns import TurnRecord, read_turn
 from lango.submissions import ModelOptions
+from lango.typed_values import convert
 
 _NAMES = {"messages": "input", "response_format": "text.format"}
 HIDDEN = "_"

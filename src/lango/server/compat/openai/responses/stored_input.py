@@ -4,8 +4,6 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import convert
-
 from lango.messages import Attachment
 from lango.server.compat.openai.responses.input_items import Approval
 from lango.server.compat.openai.responses.output_items import text_part
@@ -15,6 +13,7 @@ from lango.server.context import ServerContext
 from lango.server.json_body import tool_value_text
 from lango.sessions import INPUT_CALL, StoredEvent
 from lango.store.turns.client_requests import read_input_messages
+from lango.typed_values import convert
 
 
 async def read_input_items(context: ServerContext, response: StoredResponse) -> list[dict[str, Any]]:
