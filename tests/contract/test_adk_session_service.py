@@ -177,7 +177,7 @@ async def _by_turn(service: SqlSessionService, session: Session, *, epoch: int) 
     running, settings = RunningTurn(record, Turn(key, 1, epoch)), Settings()
     engine = AdkEngine(settings, service.store, AgentApp.build(settings, [], ScriptedProvider([])))
     sink = TurnSink(running, TimeLimits(settings.agent), is_resumed=False, on_event=lambda: None)
-    engine.begin(running, engine.inputs.message("hello"), sink)
+    await engine.begin(running, engine.inputs.message("hello"), sink)
     try:
         await service.append_event(session, text_event("of a turn", author="agent"))
     finally:

@@ -21,7 +21,6 @@ from lango.adk.run.record.code_execution import journal_code
 from lango.adk.run.runtime_tools import runtime_tool
 from lango.adk.run.summary import summarize
 from lango.adk.services.adk_server import app_info
-from lango.adk.turn.turn_run import note_server_failure, server_failure
 from lango.config import Settings
 from lango.events import Usage
 from lango.messages import Message
@@ -59,7 +58,7 @@ class AgentApp:
                 timeout_s=settings.agent.tool_timeout_s,
                 file_limits=FileLimits(settings.server.max_attachments, settings.server.max_attachment_bytes),
             ),
-            mcp_callbacks=McpCallbacks(ask_user, report_progress, note_server_failure, server_failure),
+            mcp_callbacks=McpCallbacks(ask_user, report_progress),
         )
         app = cls(adk_app, models)
         move_exchanges_off_the_loop()

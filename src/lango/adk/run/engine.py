@@ -20,7 +20,7 @@ from lango.adk.run.context_limits import ContextLimits
 from lango.adk.run.input.input_builder import InputBuilder
 from lango.adk.run.leg import LegRunner
 from lango.adk.run.record import workflow_nodes
-from lango.adk.services.artifact_references import load_reference
+from lango.adk.services.artifact_references import load_references
 from lango.adk.services.artifact_service import SqlArtifactService
 from lango.adk.services.credential_secrets import keep_answers_out_of_logs
 from lango.adk.services.credential_service import SqlCredentialService
@@ -78,7 +78,7 @@ class AdkEngine:
         self._services = AppServices(
             box=self._box,
             load_files=self._files.load_into,
-            load_reference=functools.partial(load_reference, self.artifacts),
+            load_references=functools.partial(load_references, self.artifacts),
             decide=lambda tool: decision_for(tool, settings.tools),
             effect=lambda tool: effect_of_tool(tool, settings.tools),
             agent_names=functools.partial(transfer_targets, app.root),
@@ -106,11 +106,6 @@ class AdkEngine:
                 notes_tokens=limits.notes_tokens,
             ),
         )
-
-    @property
-    def keeps_requests(self) -> bool:
-        """Whether requests to models are stored for the trace."""
-        return self._settings.trace.requests
 
     @property
     def window_rules(self) -> WindowRules:
@@ -147,7 +142,7 @@ class AdkEngine:
         await self._runner.close()
         await self.app.models.close()
 
-    async def read_record(self, turn: Turn, first_seq: int) -> RecordedRun:
+    async def _read_record(self, turn: Turn, first_seq: int) -> RecordedRun:
         """Read what an earlier run of a turn stored."""
         stored = await self._store.read(read_turn_record, turn, first_seq)
         await self._store.load_files(stored)
@@ -155,18 +150,14 @@ class AdkEngine:
         events = stored_to_events(stored, self.app.root.name)
         return RecordedRun(stored, events, entries, is_static=has_only_adk_agents(self.app.root))
 
-    def begin(
-        self,
-        running: RunningTurn,
-        turn_input: TurnInput,
-        sink: TurnSink,
-        recorded: RecordedRun | None = None,
-        first_seq: int | None = None,
+    async def begin(
+        self, running: RunningTurn, turn_input: TurnInput, sink: TurnSink, first_seq: int | None = None
     ) -> TurnRun:
         """Prepare a turn. Call it in the task that runs the turn: ADK's tasks inherit its context variables.
 
-        `sink` takes the events. `recorded` is what an earlier run stored after the input, the message `first_seq`.
+        `sink` takes the events. `first_seq` is the message of the input, if an earlier run may have stored more.
         """
+        recorded = await self._read_record(running.turn, first_seq) if first_seq is not None else None
         agent, model = self._settings.agent, turn_input.options.model
         self._files.keep(turn_input.entry.contents)
         turn = TurnRun(
@@ -185,7 +176,7 @@ class AdkEngine:
                 lease=running.turn,
                 loop=asyncio.get_running_loop(),
                 recorded=recorded,
-                first_seq=first_seq if recorded is not None else None,
+                first_seq=first_seq,
                 used_call_ids=set(recorded.call_ids) if recorded is not None else set(),
             ),
             waits=Waits(),

@@ -4,7 +4,6 @@ One plugin serves every turn of a process. A context variable, which ADK's tasks
 belongs to. Without a turn, as in a user's own Runner, the plugin does nothing.
 """
 
-import functools
 import logging
 import time
 from typing import Any, cast
@@ -53,7 +52,6 @@ from lango.adk.run.turn_limits import (
     is_unknown_tool,
     remove_tools,
 )
-from lango.adk.services.artifact_references import load_references
 from lango.adk.services.stored_session import prepare_for_requests
 from lango.adk.turn.limits import call_fingerprint
 from lango.adk.turn.step import LoadSummary, current_step, enter_step, note_load, warn_left_out
@@ -92,34 +90,30 @@ class RuntimePlugin(BasePlugin):
             return None
         # an agent that is called as a tool has its own session, and its text is only a tool result
         in_agent_tool = not turn.has_session(callback_context)
-        if (refusal := _count_model_call(turn)) is not None:
-            return refusal
+        if (failure := turn.limits.count_model_call()) is not None:
+            return _refuse(turn, "TURN_LIMIT", failure)
         step = next_model_step(turn, callback_context, nested=in_agent_tool)
         if (known := replayed_response(turn, callback_context, step, nested=in_agent_tool)) is not None:
             # ADK looks up the tools of the calls in the request
             return _add_client_tools(turn, callback_context, llm_request) or known
         agent_name, branch = callback_context.agent_name, callback_context.branch or ""
         await await_record(turn, f"a model call of agent {agent_name!r}", branch)
-        if in_agent_tool:
-            await turn.limits.step_gate.enter()
-        else:
-            await turn.begin_model_call(branch, agent_name)
-        call = turn.output.model_calls.begin(callback_context, llm_request.model or "", step, nested=in_agent_tool)
+        call = await turn.begin_model_call(callback_context, llm_request.model or "", step)
         if (refusal := _offer_tools(turn, callback_context, llm_request)) is not None:
             return refusal
         insert_memory(callback_context, llm_request)
         if not in_agent_tool:
             await insert_recalled(turn, callback_context, llm_request)
-        await load_references(llm_request.contents, functools.partial(turn.app.load_reference, turn.session))
+        await turn.app.load_references(turn.session, llm_request.contents)
         await turn.app.load_files(llm_request.contents)
         if in_agent_tool:
             note_load(LoadSummary())
-        elif agent_name in turn.app.direct_text_agents:
-            turn.output.stream_directly(llm_request, agent_name, branch)
         agent: Any = callback_context.get_invocation_context().agent
         if not isinstance(model := agent.canonical_model, ProviderLlm):
             _prepare_request_of_user_model(model, llm_request, callback_context)
             keep_adk_request(call, llm_request)
+        elif not in_agent_tool and agent_name in turn.app.direct_text_agents:
+            turn.output.stream_directly(llm_request, agent_name, branch)
         return None
 
     @override
@@ -235,12 +229,6 @@ def _runs_after_answer(turn: TurnRun, context: ToolContext) -> bool:
     return answered and tool_node_path(context) is None
 
 
-def _count_model_call(turn: TurnRun) -> LlmResponse | None:
-    """Count a model call; return an error instead of the response if the turn made too many."""
-    failure = turn.limits.count_model_call()
-    return None if failure is None else _refuse(turn, "TURN_LIMIT", failure)
-
-
 def _refuse(turn: TurnRun, code: str, failure: LangoError) -> LlmResponse:
     """Let the turn fail instead of calling the model."""
     turn.output.fail(failure)
@@ -297,9 +285,8 @@ async def _journal_and_admit(
     fingerprint = call_fingerprint(tool.name, arguments)
     if context.tool_confirmation and (changed := await check_approved_arguments(turn, call_id, fingerprint)):
         return changed
-    if turn.record.entry(call_id) is None and not runs_agents(
-        tool
-    ):  # the record may have what a known one led to: a request for approval
+    # a known call is not held back: the record may have what it led to, such as a request for approval
+    if turn.record.entry(call_id) is None and not runs_agents(tool):
         await await_record(turn, f"tool {tool.name!r}", context.branch or "", is_tool=True)
     if refused := await journal_intent(turn, call_id, tool, arguments, fingerprint, context):
         return refused

@@ -25,38 +25,27 @@ _log = logging.getLogger("lango.memory")
 
 async def insert_recalled(turn: TurnRun, context: CallbackContext, request: LlmRequest) -> None:
     """Insert what is recalled after the user's message, the same for every model call of a turn."""
-    session = context.session
+    session, max_tokens, texts = context.session, turn.limits.recall_tokens, turn.record.recalled_texts
     first_seq = current_step().load.first_seq
     if isinstance(session, StoredSession) and first_seq > session.recalled.floor_seq:
         first_seq += _MAYBE_CUT  # the window is as large as its budget: the request may not show all of it
-    if (
-        not turn.limits.recall_tokens
-        or first_seq <= 1
-        or not isinstance(session, StoredSession)
-        or not gets_history(context)
-    ):
+    if not max_tokens or first_seq <= 1 or not isinstance(session, StoredSession) or not gets_history(context):
         return
     question = _text(context.user_content)
     places = [at for at, content in enumerate(request.contents) if question and _text(content) == question]
     if not places:
         return
-    if question not in turn.record.recalled_texts:
+    if question not in texts:
         others = [content for content in request.contents if not isinstance(content, MemoryContent)]
         shown = Shown(first_seq, [text for content in others if (text := _text(content)) and text != question])
+        asked = turn.record.store, turn.session, session.recalled, question
         try:
-            turn.record.recalled_texts[question] = await recall_for(
-                turn.record.store,
-                turn.session,
-                session.recalled,
-                question,
-                shown=shown,
-                max_tokens=turn.limits.recall_tokens,
-            )
+            texts[question] = await recall_for(*asked, shown=shown, max_tokens=max_tokens)
         except LangoError as error:  # the turn goes on without it
             _log.warning("nothing was recalled in session %s: %s", session.id, error)
-            turn.record.recalled_texts[question] = ""
-    if text := turn.record.recalled_texts[question]:
-        request.contents.insert(places[-1] + 1, RecalledContent(role="user", parts=[types.Part(text=text)]))
+            texts[question] = ""
+    if texts[question]:
+        request.contents.insert(places[-1] + 1, RecalledContent(role="user", parts=[types.Part(text=texts[question])]))
 
 
 def _text(content: types.Content | None) -> str:

@@ -1,7 +1,5 @@
 """Load the artifacts that a request to a model refers to: no provider can read their addresses."""
 
-from collections.abc import Awaitable, Callable
-
 from google.adk.artifacts import artifact_util
 from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
@@ -10,9 +8,6 @@ from lango.adk.services.artifact_service import SqlArtifactService
 from lango.errors import ReferenceRefused
 from lango.sessions import SessionId
 from lango.store.artifacts.references import check_reference
-
-LoadReference = Callable[[str], Awaitable[types.Part]]
-"""Returns the artifact of an address, or a text that says why there is none."""
 
 
 async def load_reference(service: SqlArtifactService, name: SessionId, uri: str) -> types.Part:
@@ -37,17 +32,17 @@ async def load_reference(service: SqlArtifactService, name: SessionId, uri: str)
     return part
 
 
-async def load_references(contents: list[types.Content], load: LoadReference) -> None:
+async def load_references(service: SqlArtifactService, name: SessionId, contents: list[types.Content]) -> None:
     """Replace the contents of a request that refer to artifacts; the session's own stay."""
     for place, content in enumerate(contents):
         parts = content.parts or []
         if any(artifact_util.is_artifact_ref(part) for part in parts):
-            loaded = [await _loaded(part, load) for part in parts]
+            loaded = [await _loaded(service, name, part) for part in parts]
             contents[place] = content.model_copy(update={"parts": loaded})
 
 
-async def _loaded(part: types.Part, load: LoadReference) -> types.Part:
+async def _loaded(service: SqlArtifactService, name: SessionId, part: types.Part) -> types.Part:
     uri = part.file_data.file_uri if part.file_data else None
     if not uri or not artifact_util.is_artifact_ref(part):
         return part
-    return await load(uri)
+    return await load_reference(service, name, uri)

@@ -132,16 +132,14 @@ class ModelCalls(Struct, eq=False):
         call = ModelCallStats(model, context.agent_name, step=step, branch=context.branch or "")
         if nested:
             call.inside = current_step().outer_call
+        else:
+            self._under_way.add((call.branch, call.agent))
         if self.keeps_requests:
             call.log = CallLog(exchanges=[])
         current_call_log.set(call.log)
         self.calls.append(call)
         self._newest[_caller(context)] = call
         return call
-
-    def await_response(self, branch: str, agent: str) -> None:
-        """Note that the next event of an agent with content is the response of its model."""
-        self._under_way.add((branch, agent))
 
     def end(self, context: CallbackContext, response: LlmResponse) -> ModelCallStats | None:
         """Note the end of a model call, and return it; None: it was not made in this run."""

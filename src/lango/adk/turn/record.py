@@ -15,7 +15,7 @@ from lango.store import Store, Turn
 from lango.store.artifacts.artifacts import Saver
 from lango.store.sessions.sessions import check_epoch
 from lango.store.tool_calls import tool_journal
-from lango.store.tool_calls.tool_journal import ApprovalDecision, JournalStatus, TurnEntry
+from lango.store.tool_calls.tool_journal import ApprovalDecision, JournalEntry, JournalStatus, TurnEntry
 from lango.tools import Effect
 
 RECHECK_LEASE_AFTER_S = 2.0
@@ -60,6 +60,10 @@ class Record(Struct, eq=False, kw_only=True):
     def take(self, event: Event) -> bool | None:
         """Recognise an event that an earlier run stored, as `RecordedRun.take` does; None: it is new."""
         return self.recorded.take(event) if self.recorded is not None else None
+
+    async def newest_entry(self, call_id: str) -> JournalEntry | None:
+        """Return the newest entry of a call, of this turn or an earlier one; None: the journal has none."""
+        return await self.store.read(tool_journal.read_journal_entry, self.lease.session_key, call_id)
 
     def end(self, step_id: str) -> None:
         """Note that a tool or node has its result: what is recorded of the steps inside it is no longer needed."""

@@ -11,6 +11,7 @@ from google.genai import types
 from msgspec import Struct, field
 
 from lango.adk.turn.limits import Limits
+from lango.adk.turn.model_calls import ModelCallStats
 from lango.adk.turn.output import Output
 from lango.adk.turn.record import Record
 from lango.adk.turn.waits import Waits
@@ -29,8 +30,8 @@ class AppServices(Struct, frozen=True, kw_only=True):
     box: SecretBox
     load_files: Callable[[list[types.Content]], Awaitable[None]]
     """Loads the files of a request's contents."""
-    load_reference: Callable[[SessionId, str], Awaitable[types.Part]]
-    """Loads an artifact that a request of a session refers to."""
+    load_references: Callable[[SessionId, list[types.Content]], Awaitable[None]]
+    """Loads the artifacts that a request of a session refers to."""
     decide: Callable[[BaseTool], Decision]
     effect: Callable[[BaseTool], Effect]
     """Returns what a second run of a tool would do."""
@@ -86,11 +87,13 @@ class TurnRun(Struct, eq=False, frozen=True, kw_only=True):
         """Whether an agent may call client tools: not inside a tool, and not in parallel with others."""
         return bool(self.input.client_tools) and self.answers_client(context)
 
-    async def begin_model_call(self, branch: str, agent: str) -> None:
-        """Begin to call the model of an agent in the turn's own session, unless the process stops."""
+    async def begin_model_call(self, context: CallbackContext, model: str, step: str) -> ModelCallStats:
+        """Begin to call the model of an agent, unless the process stops."""
         await self.limits.step_gate.enter()
-        self.output.model_calls.await_response(branch, agent)
-        self.output.sink.begin_model_call(agent)
+        nested = not self.has_session(context)
+        if not nested:
+            self.output.sink.begin_model_call(context.agent_name)
+        return self.output.model_calls.begin(context, model, step, nested=nested)
 
     def end_model_call(self, event: Event, seq: int) -> None:
         """Note that an event is stored as message `seq`: it may be the response to a model call."""
@@ -106,15 +109,3 @@ def turn_of_session(session_id: str) -> TurnRun | None:
     """Return the turn that this code runs in, if it runs in this session."""
     turn = current_turn.get()
     return turn if turn is not None and turn.session.id == session_id else None
-
-
-def note_server_failure(server: str, error: ConfigError) -> None:
-    """Note that the current turn runs without the tools of an MCP server."""
-    if (turn := current_turn.get()) is not None:
-        turn.failed_servers[server] = error
-
-
-def server_failure(server: str) -> ConfigError | None:
-    """Return why an MCP server could not list its tools in the current turn, or None."""
-    turn = current_turn.get()
-    return turn.failed_servers.get(server) if turn is not None else None

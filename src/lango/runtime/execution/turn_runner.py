@@ -84,7 +84,6 @@ class TurnRunner:
         self._admission = admission
         self._spawn = spawn
         self._on_request = on_request
-        self._keeps_requests = engine.keeps_requests
 
     async def run(self, running: RunningTurn, turn_input: TurnInput, first_seq: int | None = None) -> bool:
         """Run a leased turn. Return False after a temporary failure: the caller runs it again.
@@ -92,14 +91,13 @@ class TurnRunner:
         Otherwise its end is stored and emitted, or its lease is released because the process stops. `first_seq` is the
         message of its input, if the turn was run before: it goes on from what is stored after that.
         """
-        recorded = await self._engine.read_record(running.turn, first_seq) if first_seq is not None else None
         sink = TurnSink(
             running,
             TimeLimits(self._agent),
-            is_resumed=recorded is not None,
+            is_resumed=first_seq is not None,
             on_event=self._admission.note_event,
         )
-        turn = self._engine.begin(running, turn_input, sink, recorded, first_seq)
+        turn = await self._engine.begin(running, turn_input, sink, first_seq)
         earlier = running.model_calls()
         running.model_calls = lambda: merge_model_calls(
             earlier, [call.to_row(is_over=running.is_ending) for call in turn.output.model_calls.calls]
@@ -129,7 +127,7 @@ class TurnRunner:
             outcome, error = "cancelled" if isinstance(failed, TurnCancelled) else "failed", to_lango_error(failed)
             if outcome == "failed" and turn.output.corrected_transfer is not None:
                 error.__cause__ = turn.output.corrected_transfer
-        if self._keeps_requests:
+        if turn.app.trace.requests:
             await finish_despite_cancel(store_last_requests(turn))
         if isinstance(running.stop_reason, TurnReleased):
             await finish_despite_cancel(self.release(running))

@@ -16,7 +16,7 @@ from lango.adk.agents.tools.adk_tool import needs_approval
 from lango.adk.turn.turn_run import TurnRun
 from lango.store.tool_calls.approvals import REFUSAL_REASON
 from lango.store.tool_calls.grants import record_intent_by_grant
-from lango.store.tool_calls.tool_journal import DECIDED_BY_POLICY, ApprovalDecision, read_journal_entry
+from lango.store.tool_calls.tool_journal import DECIDED_BY_POLICY, ApprovalDecision
 
 _log = logging.getLogger("lango.runtime")
 
@@ -116,7 +116,7 @@ def refusal_reason(confirmation: ToolConfirmation | None) -> str:
 
 async def check_approved_arguments(turn: TurnRun, call_id: str, fingerprint: str) -> dict[str, Any] | None:
     """Return an error if the arguments of an approved call are not those that the user was shown."""
-    journaled = await turn.record.store.read(read_journal_entry, turn.record.lease.session_key, call_id)
+    journaled = await turn.record.newest_entry(call_id)
     return {"error": ARGUMENTS_CHANGED} if journaled is not None and journaled.arguments != fingerprint else None
 
 
@@ -129,7 +129,7 @@ async def _restore_approval(
     """
     if not turn.brings_credential:
         return None
-    journaled = await turn.record.store.read(read_journal_entry, turn.record.lease.session_key, call_id)
+    journaled = await turn.record.newest_entry(call_id)
     if journaled is None or journaled.approved is not True or journaled.arguments != fingerprint:
         return None
     if journaled.approved_by != DECIDED_BY_POLICY:

@@ -19,7 +19,6 @@ from lango.adk.turn.turn_run import TurnRun
 from lango.adk.turn.waits import MissingRequest
 from lango.sessions import CREDENTIAL_CALL
 from lango.store.tool_calls.long_running import await_result
-from lango.store.tool_calls.tool_journal import read_journal_entry
 
 _REQUEST_PREFIX = "adk_request_"  # these are awaited as requests to a person
 
@@ -74,10 +73,9 @@ def request_event(missing: MissingRequest) -> Event:
 
 async def await_node_calls(turn: TurnRun) -> None:
     """Await the results of noted calls that no tool ran for, and no client runs."""
-    store, key = turn.record.store, turn.record.lease.session_key
     for call_id in sorted(turn.waits.node_calls - turn.waits.client_calls):
-        if await store.read(read_journal_entry, key, call_id) is None:
-            await store.write(await_result, key, call_id, time.time())
+        if await turn.record.newest_entry(call_id) is None:
+            await turn.record.store.write(await_result, turn.record.lease.session_key, call_id, time.time())
             turn.waits.kinds.add("long_running_result")
 
 

@@ -15,7 +15,6 @@ from google.adk.tools.tool_context import ToolContext
 from msgspec import Struct
 
 from lango.adk.turn.step import current_step
-from lango.errors import ConfigError
 from lango.store.tool_calls.tool_questions import ToolAnswer, ToolQuestion
 from lango.tools.execution import time_limit
 
@@ -31,16 +30,12 @@ class ReportProgress(Protocol):
 
 
 class McpCallbacks(Struct, frozen=True):
-    """What is called when MCP servers ask, report or fail."""
+    """What is called when MCP servers ask or report."""
 
     ask: AskUser | None = None
     """Passes a question of a server on to the user. None: servers cannot ask."""
     report: ReportProgress | None = None
     """Gets the progress of a call."""
-    on_failure: Callable[[str, ConfigError], None] | None = None
-    """Gets the name and the error of a server that cannot list its tools, before ADK runs the agent without them."""
-    failed: Callable[[str], ConfigError | None] | None = None
-    """Returns the error of a server that could not list its tools before in the current turn, or None."""
 
 
 class _RunningCall(Struct, eq=False):

@@ -21,6 +21,7 @@ from lango.adk.agents.adk_internals import declaration_of
 from lango.adk.agents.tools.adk_tool import AdkTool, tool_from_adk
 from lango.adk.agents.tools.mcp.questions import McpCallbacks, ServerCallbacks
 from lango.adk.agents.tools.mcp.results import read_mcp_result
+from lango.adk.turn.turn_run import current_turn
 from lango.config import McpSettings
 from lango.errors import ConfigError, MissingCredentials, MissingDependency
 from lango.tools import DEFAULT_TIMEOUT_S, Tool
@@ -52,7 +53,6 @@ class LangoMcpToolset(McpToolset):
         server: str,
         wrap: Callable[[Tool], BaseTool],
         callbacks: ServerCallbacks,
-        failures: McpCallbacks = McpCallbacks(),
         list_timeout_s: float = DEFAULT_TIMEOUT_S,
         wanted: Sequence[str] | None = None,
         **options: Any,
@@ -74,7 +74,6 @@ class LangoMcpToolset(McpToolset):
         self.earlier: Sequence[LangoMcpToolset] = ()
         """The servers whose tools come first, where two have the same name."""
         self._wrap = wrap
-        self._failures = failures
         self._was_reported = False
         self._wrapped: dict[str, BaseTool] = {}
 
@@ -82,10 +81,11 @@ class LangoMcpToolset(McpToolset):
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Return the server's tools. Raise `ConfigError`, which names the server, if it does not answer.
 
-        ADK catches the error and runs the agent without them. `on_failure` gets it first, so that the model reads which
-        tools it lacks; in the same turn, the server is not asked again.
+        ADK catches the error and runs the agent without them. The turn notes it, so that the model reads which tools
+        it lacks, and the server is not asked again in the same turn.
         """
-        if self._failures.failed is not None and (known := self._failures.failed(self.server)) is not None:
+        turn = current_turn.get()
+        if turn is not None and (known := turn.failed_servers.get(self.server)) is not None:
             raise ConfigError(str(known))
         try:
             async with asyncio.timeout(self._list_timeout_s):
@@ -97,8 +97,8 @@ class LangoMcpToolset(McpToolset):
             if not self._was_reported:
                 _log.warning("%s; its agents run without its tools until it answers", failure)
             self._was_reported = True
-            if self._failures.on_failure is not None:
-                self._failures.on_failure(self.server, failure)
+            if turn is not None:
+                turn.failed_servers[self.server] = failure
             raise failure from error
         self._was_reported = False
         for name in self._listed & set(self._wanted or self._listed) - {tool.name for tool in tools}:
@@ -197,7 +197,6 @@ def mcp_toolsets(
             name,
             wrap,
             ServerCallbacks(name, callbacks, server.input_timeout_s, over_http=bool(server.url)),
-            callbacks,
             timeout_s,
             server.tools,
             # a call may take longer than its time limit: that does not run while the user is asked
