@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from pydantic import PrivateAttr
 
 from lango.adk.model.content import contents_to_messages
-from lango.adk.model.direct_text import chosen_model, progress_callback, take_text_sink
 from lango.adk.model.quoted_memory import MemoryContent, RecalledContent
 from lango.adk.model.request_config import (
     calling_config,
@@ -39,6 +38,7 @@ from lango.adk.model.responses import (
 )
 from lango.adk.turn.output import TextSink
 from lango.adk.turn.step import current_step
+from lango.adk.turn.turn_run import current_turn
 from lango.errors import BudgetTooSmall, ProviderProtocolError
 from lango.history import (
     DEFAULT_BUDGET_TOKENS,
@@ -145,7 +145,8 @@ class ProviderLlm(BaseLlm):
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         """Answer a request: with `stream`, yield a partial response per delta; always yield one final response last."""
-        if (chosen := chosen_model(self)) is not None:
+        turn = current_turn.get()
+        if turn is not None and turn.replaced_model is self and (chosen := turn.chosen_model) is not None:
             llm_request.model = chosen.model
             async for response in chosen.generate_content_async(llm_request, stream):
                 yield response
@@ -159,14 +160,14 @@ class ProviderLlm(BaseLlm):
         else:
             request = self._request(llm_request, messages)
         used_ids = {call.id for message in (*messages, *request.messages) for call in message.tool_calls}
-        sink = take_text_sink(llm_request) if stream else None
-        note_progress = progress_callback()
+        sink = turn.output.take_text_sink(llm_request) if turn is not None and stream else None
+        note_progress = turn.limits.time.note_progress if turn is not None else _ignore
         answer: Reply | None = None
         problem = ""
         for _ in range(MAX_CORRECTIONS + 1):
             assembler = ReplyAssembler(self._provider.name)
             if sink is not None:
-                await _await_in_task(self._stream_to_sink(request, assembler, sink))
+                await _await_in_task(self._stream_to_sink(request, assembler, sink, note_progress))
             else:
                 async with closing_stream(self._provider.stream(request)) as deltas:
                     async for delta in deltas:
@@ -190,8 +191,9 @@ class ProviderLlm(BaseLlm):
             provider=self._provider.name,
         )
 
-    async def _stream_to_sink(self, request: Request, assembler: ReplyAssembler, sink: TextSink) -> None:
-        note_progress = progress_callback()
+    async def _stream_to_sink(
+        self, request: Request, assembler: ReplyAssembler, sink: TextSink, note_progress: Callable[[], None]
+    ) -> None:
         async with closing_stream(self._provider.stream(request)) as deltas:
             async for delta in deltas:
                 assembler.add(delta)
@@ -287,6 +289,10 @@ def _with_quotes(window: Sequence[Message], memory: Sequence[Message], found: Se
     said = [at for at, message in enumerate(window) if message.role == "user" and message.author != CONTEXT_AUTHOR]
     place = said[-1] + 1 if said else heads
     return (*window[:heads], *memory, *window[heads:place], *found, *window[place:])
+
+
+def _ignore() -> None:
+    pass
 
 
 async def _await_in_task(work: Coroutine[Any, Any, None]) -> None:

@@ -74,13 +74,9 @@ class ModelCallStats(Struct):
     def end(self, model: str | None, usage: types.GenerateContentResponseUsageMetadata | None) -> None:
         """Record the end of the call and its tokens. Called for each final response; the last one counts."""
         self.model = model or self.model
-        self.stop()
+        self.duration_s = time.monotonic() - self._started
         if usage is not None:
             self.usage = usage_of_response(usage)
-
-    def stop(self) -> None:
-        """Record the duration up to now."""
-        self.duration_s = time.monotonic() - self._started
 
     def note_made(self, call_ids: Sequence[str]) -> None:
         """Note the calls that it made inside a tool."""

@@ -4,7 +4,6 @@ The journal itself is stored by `lango.store.tool_calls.tool_journal`.
 """
 
 import asyncio
-import functools
 import time
 from typing import Any
 
@@ -38,16 +37,10 @@ async def record_result(
         return None
     parts = [*parts_in(result)]
     kept = await keep_files(tool, context, parts) if parts else []
-    sealed = seal_actions(actions, turn.app.box, call_id)
+    done = seal_actions(actions, turn.app.box, call_id) | ({RESULT_FILES: kept} if kept else {})
     awaits_result = may_await_result(turn, tool, context)
-    finish = functools.partial(
-        turn.record.finish,
-        call_id,
-        actions={**sealed, RESULT_FILES: kept} if kept else sealed,
-        awaits_result=awaits_result,
-    )
     if not result and defers_response(tool):
-        await finish(None)
+        await turn.record.finish(call_id, None, actions=done, awaits_result=awaits_result)
         if awaits_result:
             turn.waits.kinds.add("long_running_result")
         return None
@@ -56,7 +49,7 @@ async def record_result(
     plain = _to_json_object(rest)
     if refusal and refusal not in str(plain):
         plain["refusal"] = refusal
-    await finish(plain)
+    await turn.record.finish(call_id, plain, actions=done, awaits_result=awaits_result)
     # a result that is JSON is not replaced: the agent's own callbacks come later, and expect their own objects
     return None if plain in (rest, {"result": rest}) else with_files(plain, parts)
 
