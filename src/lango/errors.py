@@ -112,7 +112,7 @@ class ArtifactRefused(UsageError):
 
 
 class ReferenceRefused(UsageError):
-    """A reference to an artifact leads to another session or user, in a circle, or is no address of an artifact."""
+    """A reference to an artifact leads to another session or user, in a circle, or is not the URI of an artifact."""
 
 
 class ClientToolRefused(UsageError):

@@ -36,7 +36,7 @@ async def choose_session(runtime: "Runtime", resume: str | None, continue_newest
     if continue_newest:
         newest = await runtime.sessions.list(user_id=LOCAL_USER, limit=1)
         if not newest:
-            raise UsageError("there is no session to continue yet")
+            raise UsageError("there is no session to continue")
         return SessionTarget(newest[0].name.id)
     return new_session()
 

@@ -53,7 +53,7 @@ def read_criteria(path: Path) -> Criteria:
         raise UsageError(f"{path} cannot be read: {error}") from error
     criteria: Any = _snake_keys(document).get("criteria")
     if not isinstance(criteria, dict):
-        raise UsageError(f"{path}: there is no object `criteria`; see ADK's documentation of test_config.json")
+        raise UsageError(f"{path}: the object `criteria` is missing; see ADK's documentation of test_config.json")
     found = Criteria()
     for name, value in cast("dict[str, Any]", criteria).items():
         try:

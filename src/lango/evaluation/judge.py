@@ -51,7 +51,7 @@ class ModelJudge:
     def _name(self, criterion: JudgeCriterion) -> str:
         name = self._model or criterion.model
         if not name:
-            raise UsageError("a case is checked by a judge: name its model with --judge provider/name")
+            raise UsageError("a case uses a judge: choose its model with --judge provider/name")
         return name
 
     async def close(self) -> None:

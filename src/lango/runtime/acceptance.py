@@ -65,7 +65,7 @@ class TurnAcceptance:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise Stopping("the runtime is closed, and nothing was stored: send it again where another one runs")
+            raise Stopping("the runtime is closed, and nothing was stored: send it again to a running one")
 
     async def _accept(
         self, name: SessionId, turn_input: TurnInput, idempotency_key: str | None, at_revision: int | None

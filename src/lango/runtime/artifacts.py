@@ -61,7 +61,7 @@ class Artifacts:
         scope = SessionId(self._app_name, user_id, "")
         found = await self._store.read(resolve_version, scope, session_id, artifact)
         if found is None or found.is_removed:
-            raise ArtifactNotFound(f"artifact {name!r} refers to an artifact that does not exist (any more)")
+            raise ArtifactNotFound(f"artifact {name!r} refers to an artifact that does not exist")
         return found
 
     async def load_attachment(self, session_id: str, file: ArtifactFile, *, user_id: str = "user") -> Attachment:
@@ -89,7 +89,7 @@ class Artifacts:
         Raise `ArtifactNotFound` if it has none, or was deleted.
         """
         if artifact.hash is None:
-            raise ArtifactNotFound(f"artifact {artifact.name!r} has no bytes here: it names another place")
+            raise ArtifactNotFound(f"artifact {artifact.name!r} has no content here: it refers to an external location")
         data = StoredBytes(artifact.hash, artifact.size)
         for piece in read_pieces(data, start, artifact.size if end is None else end):
             chunk = await self._store.read(piece)

@@ -230,7 +230,7 @@ class Runtime:
             return False
         for running in self._turns.running_turns(session.key):
             if running.turn.turn == turn:
-                running.stop(TurnCancelled("the message was taken back before its turn came"))
+                running.stop(TurnCancelled("the message was withdrawn before its turn started"))
         return True
 
     async def accept(

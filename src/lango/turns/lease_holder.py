@@ -77,7 +77,7 @@ class LeaseHolder:
             if running.finished or running.is_ending or turn.repeated:
                 continue
             if held is None or held.epoch != turn.epoch:
-                running.stop(TurnReleased("another process took this turn over, and goes on with it"))
+                running.stop(TurnReleased("another process took over this turn and continues it"))
             elif held.cancel_requested:
                 running.stop(TurnCancelled("the turn was stopped"))
 
@@ -111,9 +111,9 @@ async def acquire_lease(running: RunningTurn, store: Store, owner: str, check_ow
         case "failed":
             raise WaitNotOpen("the conversation continued before the turn of the client's result")
         case "cancelled":
-            raise TurnCancelled("the message was taken back before its turn came")
+            raise TurnCancelled("the message was withdrawn before its turn started")
         case _:
-            raise TurnReleased("another process took this turn over, and goes on with it")
+            raise TurnReleased("another process took over this turn and continues it")
 
 
 async def interrupt_dead_turns(

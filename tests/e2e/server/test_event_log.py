@@ -193,7 +193,7 @@ async def test_the_key_of_a_withdrawn_message_stays_used(
         ("accepted", None),
         ("turn_error", "TurnCancelled"),
     ]
-    assert "taken back before its turn came" in same[-1].data["message"]
+    assert "withdrawn before its turn started" in same[-1].data["message"]
     async with connect(f"ws://127.0.0.1:{past.server.port}/v1/ws") as socket, asyncio.timeout(TIMEOUT_S):
         for text, error in (("third", "IdempotencyKeyReused"), ("second", "TurnCancelled")):
             await socket.send(json.dumps({"type": "message", "session": session, "text": text, "idempotency_key": "k"}))

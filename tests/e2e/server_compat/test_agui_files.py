@@ -162,11 +162,11 @@ def picture(data: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("parts", "status", "why"),
     [
-        ([media("url", "https://example.com/cat.png")], 400, "nothing is fetched here; send file 1 as a data: URL"),
-        ([media("url", "file:///etc/passwd")], 400, "nothing is fetched"),
-        ([media("file", "file-123")], 400, "no files are kept here by an id"),
-        ([BinaryInputContent(mime_type="image/png", url="http://example.com/a")], 400, "nothing is fetched"),
-        ([BinaryInputContent(mime_type="image/png", id="a")], 400, "no files are kept here by an id"),
+        ([media("url", "https://example.com/cat.png")], 400, "does not fetch URLs; send file 1 as a data: URL"),
+        ([media("url", "file:///etc/passwd")], 400, "does not fetch URLs"),
+        ([media("file", "file-123")], 400, "files cannot be referenced by id"),
+        ([BinaryInputContent(mime_type="image/png", url="http://example.com/a")], 400, "does not fetch URLs"),
+        ([BinaryInputContent(mime_type="image/png", id="a")], 400, "files cannot be referenced by id"),
         ([{"type": "binary", "mimeType": "image/png"}], 400, "this is not AG-UI's RunAgentInput"),
         ([{"type": "binary", "data": ENCODED}], 400, "this is not AG-UI's RunAgentInput"),
         ([{"type": "binary", "mimeType": "image/png", "data": 7}], 400, "this is not AG-UI's RunAgentInput"),

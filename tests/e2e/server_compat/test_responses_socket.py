@@ -114,7 +114,7 @@ async def test_a_failure_is_one_last_event_and_the_socket_goes_on(client: AsyncO
         ("[]", 'send an object with "type": "response.create"'),
         ('{"input": "hello"}', "type: None is not supported"),
         ('{"type": "response.steer", "input": "x"}', "type: 'response.steer' is not supported"),
-        ('{"type": "response.create", "input": "x", "generate": false}', "generate: each response is generated"),
+        ('{"type": "response.create", "input": "x", "generate": false}', "generate: false is not supported"),
         ('{"type": "response.create", "input": "x", "background": true}', "background: send it with POST"),
         ('{"type": "response.create", "input": "x", "stream": false}', "stream: a socket always streams"),
         ('{"type": "response.create", "input": "x", "nonsense": 1}', "nonsense: is not allowed here"),

@@ -251,11 +251,11 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "code inside of Gemini": (
         LlmAgent(name="a", code_executor=BuiltInCodeExecutor()),
-        "BuiltInCodeExecutor runs code inside of Gemini",
+        "BuiltInCodeExecutor runs code inside Gemini",
     ),
     "a tool inside of Gemini": (
         LlmAgent(name="a", sub_agents=[LlmAgent(name="b", tools=[google_search])]),
-        "agent 'b': the tool google_search runs inside of Gemini",
+        "agent 'b': the tool google_search runs inside Gemini",
     ),
     "a live model": (
         LlmAgent(name="a", model=Gemini(model="gemini-2.5-flash-native-audio-preview")),

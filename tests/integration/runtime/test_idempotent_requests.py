@@ -144,7 +144,7 @@ async def test_the_key_of_a_withdrawn_message_is_refused(store_url: str) -> None
         for one in (runtime, other):
             with pytest.raises(IdempotencyKeyReused, match="use another key"):
                 await one.run("s", "something else", idempotency_key="k")
-            with pytest.raises(TurnCancelled, match="taken back before its turn came: send it with another key"):
+            with pytest.raises(TurnCancelled, match="withdrawn before its turn started: send it with another key"):
                 await one.run("s", "go", idempotency_key="k")
         error = last_error(await again(other))
         assert error.error == "TurnCancelled"

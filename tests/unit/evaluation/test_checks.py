@@ -110,7 +110,7 @@ def test_criteria_of_adk_are_read_in_both_spellings(tmp_path: Path) -> None:
         ({"response_match_score": "high"}, "the threshold must be a number"),
         ({"response_match_score": {"threshold": 1, "stemmer": 1}}, "there is no option stemmer"),
         ({"tool_trajectory_avg_score": {"threshold": 1, "match_type": "some"}}, "match_type is EXACT"),
-        (None, "there is no object `criteria`"),
+        (None, "the object `criteria` is missing"),
     ],
 )
 def test_criteria_that_cannot_be_checked_are_refused(tmp_path: Path, criteria: Any, says: str) -> None:

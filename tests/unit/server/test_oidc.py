@@ -98,7 +98,7 @@ async def test_an_issuer_that_fails_is_left_alone_for_a_while(
     [
         ("/keys", b"<html>", "JSON"),
         ("/keys", b"[1]", "JSON object"),
-        ("/keys", {"keys": []}, "no keys"),
+        ("/keys", {"keys": []}, "no usable keys"),
         ("/keys", {"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "r1"}]}, "no public keys"),
         ("/keys", b"x" * 600_000, "more than"),
         ("/keys", "http://127.0.0.1:9/elsewhere", "status 302"),

@@ -128,7 +128,7 @@ def _add_tools(root: Any, tools: Sequence[AdkTool]) -> None:
     if not tools and not isinstance(root, LlmAgent):
         return
     if not isinstance(root, LlmAgent):
-        raise ConfigError(f"tools cannot be added to {root.name}: it is no LlmAgent; give them to its agents")
+        raise ConfigError(f"tools cannot be added to {root.name}: it is not an LlmAgent; add them to its sub-agents")
     names = {tool.name for tool in tools}
     own = tools_of(root)
     remaining = [own_tool for own_tool in own if not (isinstance(own_tool, AdkTool) and own_tool in _added_tools)]

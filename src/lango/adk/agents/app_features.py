@@ -72,12 +72,12 @@ def _check_agent(agent: LlmAgent) -> None:
     executor = agent.code_executor
     if executor is not None and type(executor).__name__ == "BuiltInCodeExecutor":
         raise FeatureRefused(
-            f"agent {agent.name!r}: BuiltInCodeExecutor runs code inside of Gemini; {_USE_ADK_MODEL}, or use an "
+            f"agent {agent.name!r}: BuiltInCodeExecutor runs code inside Gemini; {_USE_ADK_MODEL}, or use an "
             "executor that runs the code itself, such as ContainerCodeExecutor"
         )
     inside = [_tool_name(tool) for tool in tools_of(agent) if type(tool).__name__ in _GEMINI_TOOLS]
     if inside:
-        raise FeatureRefused(f"agent {agent.name!r}: the tool {inside[0]} runs inside of Gemini; {_USE_ADK_MODEL}")
+        raise FeatureRefused(f"agent {agent.name!r}: the tool {inside[0]} runs inside Gemini; {_USE_ADK_MODEL}")
 
 
 def _model_of(agent: LlmAgent) -> str | BaseLlm:

@@ -27,8 +27,8 @@ def allow_choices(root: Any, settings: AgentSettings, get_model: Callable[[str],
         get_model(model)
     if settings.models and not isinstance(getattr(root, "model", None), ProviderLlm):
         raise ConfigError(
-            f"agent.models: the model of {root.name} is its own, and Lango cannot replace it: set agent.model, or give "
-            "the agent a provider/name"
+            f"agent.models: the model of {root.name} is a model object of its own, which Lango cannot replace: "
+            "set agent.model, or give the agent a provider/name"
         )
 
 

@@ -118,7 +118,7 @@ def _read_case(path: Path, case: EvalCase) -> Case:
 
 def _read_exchanges(case: EvalCase) -> tuple[Exchange, ...]:
     if not case.conversation:
-        raise UsageError("it has no `conversation`; one with a simulated user is run by `adk eval`")
+        raise UsageError("it has no `conversation`; run a case with a simulated user with `adk eval`")
     return tuple(map(_read_exchange, case.conversation))
 
 

@@ -44,11 +44,11 @@ def _check_calls(stored: StoredEvent, message: Message, event: Event) -> None:
             raise InvalidExport(f"tool_calls: the name {call.name!r} is reserved by ADK")
     shown = [made for part in _parts(event) for made in (part.function_call, part.function_response) if made]
     if len(shown) > len(message.tool_calls):
-        raise InvalidExport("extra.parts: it has a call or result that is not in tool_calls")
+        raise InvalidExport("extra.parts: a call or result is missing in tool_calls")
     for made, call in zip(shown, message.tool_calls, strict=False):
         value = (made.args, call.input) if isinstance(made, types.FunctionCall) else (made.response, call.output)
         if (made.name or "") != call.name or (call.id and made.id != call.id) or value[0] != value[1]:
-            raise InvalidExport("extra.parts: a call or result is another one than in tool_calls")
+            raise InvalidExport("extra.parts: a call or result differs from the one in tool_calls")
 
 
 def _check_addresses(event: Event) -> None:
@@ -57,7 +57,7 @@ def _check_addresses(event: Event) -> None:
     results = [part.function_response for part in _parts(event)]
     files += [cast("Any", piece).file_data for result in results if result for piece in result.parts or ()]
     if any(file and file.file_uri and not file.file_uri.startswith(SCHEME) for file in files):
-        raise InvalidExport("extra.parts: an import brings no files by their address")
+        raise InvalidExport("extra.parts: files that are only a URL cannot be imported")
 
 
 def _parts(event: Event) -> list[types.Part]:

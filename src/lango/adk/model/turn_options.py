@@ -29,7 +29,7 @@ def check_options(options: ModelOptions, root: Any, agents: Iterable[Any]) -> No
     with_schema = [agent.name for agent in agents if getattr(agent, "output_schema", None)]
     if options.shapes_answer and with_schema:
         raise ModelOptionsRefused(
-            f"the agent {with_schema[0]} has an output schema of its own: leave the schema of the answer out"
+            f"the agent {with_schema[0]} has an output schema of its own: remove the response schema from the request"
         )
 
 
@@ -79,7 +79,7 @@ def _forced_tools(request: LlmRequest, choice: str, client_tools: Iterable[str])
     names = [name for name in client_tools if name in request.tools_dict] if choice == "required" else [choice]
     if (choice != "required" and choice not in request.tools_dict) or not request.tools_dict:
         there_are = ", ".join(sorted(request.tools_dict)) or "none"
-        raise ModelOptionsRefused(f"tool_choice: there is no such tool to call; there are: {there_are}")
+        raise ModelOptionsRefused(f"tool_choice: the request has no such tool; it has: {there_are}")
     return names or sorted(request.tools_dict)
 
 

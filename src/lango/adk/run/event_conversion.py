@@ -114,10 +114,10 @@ def require_answer(turn: TurnRun) -> None:
     if output.error is not None and output.error[0] == AGENT_ERROR:
         raise AgentFailed(f"the agent reported an error: {output.error[1]}")
     if output.error is not None:
-        raise EmptyAnswer(f"the model gave no answer: {': '.join(part for part in output.error if part)}")
+        raise EmptyAnswer(f"the model returned no answer: {': '.join(part for part in output.error if part)}")
     if turn.limits.model_calls and not (turn.waits.kinds or output.ended_by_tool or output.has_text_since_tool):
         why = f" (finish reason: {output.finish_reason})" if output.finish_reason else ""
-        raise EmptyAnswer(f"the model gave an empty answer{why}")
+        raise EmptyAnswer(f"the model returned an empty answer{why}")
 
 
 def to_agent_error(error: BaseException) -> LangoError:

@@ -62,7 +62,7 @@ def recall_tools(settings: MemorySettings) -> list[Tool]:
 def _recall_tool() -> Tool:
     @tool(effect="none")
     async def recall(
-        query: Annotated[str, Field(description="Words of what to look for, such as names and numbers.")],
+        query: Annotated[str, Field(description="Words to look for, such as names and numbers.")],
     ) -> dict[str, Any]:
         """Look up what was said before: earlier messages and notes that are not shown, the best matches first.
 
@@ -70,7 +70,7 @@ def _recall_tool() -> Tool:
         """
         turn = current_turn.get()
         if turn is None:
-            raise ToolError("there is nothing to recall here")
+            raise ToolError("there is nothing to recall in this session")
         service = SqlMemoryService("", store=turn.record.store, stored_sessions=True)
         found = await service.find(turn.session.app_name, turn.session.user_id, query)
         return {

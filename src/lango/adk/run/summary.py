@@ -32,7 +32,7 @@ async def summarize(root: Any, messages: Iterable[Message], instructions: str) -
     """
     agent = next((one for one in walk_agents(root) if isinstance(one, LlmAgent)), None)
     if agent is None:
-        raise UsageError("no agent has a model that could write a summary")
+        raise UsageError("no agent has a model that can write a summary")
     contents = [*_contents(messages), types.Content(role="user", parts=[types.Part(text=_REQUEST)])]
     system = "\n\n".join([_SYSTEM, *filter(None, [instructions])])
     model = agent.canonical_model

@@ -26,9 +26,9 @@ async def load_reference(service: SqlArtifactService, name: SessionId, uri: str)
             version=target.version,
         )
     except (ReferenceRefused, InputValidationError) as error:
-        return types.Part(text=f"[a file stood here that cannot be loaded: {error}]")
+        return types.Part(text=f"[this file cannot be loaded: {error}]")
     if part is None:
-        return types.Part(text=f"[the file {target.name!r} stood here; it was deleted]")
+        return types.Part(text=f"[the file {target.name!r} was deleted]")
     return part
 
 

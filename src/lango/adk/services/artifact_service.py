@@ -181,7 +181,7 @@ def _part_to_artifact(scope: SessionId, name: str, part: types.Part, metadata: d
         return NewArtifact(name, "uri", part.file_data.mime_type, None, fields, metadata)
     target = artifact_util.parse_artifact_uri(part.file_data.file_uri)
     if target is None:
-        raise InputValidationError(f"{part.file_data.file_uri!r} is no address of an artifact")
+        raise InputValidationError(f"{part.file_data.file_uri!r} is not the URI of an artifact")
     artifact_util.validate_artifact_reference_scope(
         app_name=scope.app_name, user_id=scope.user_id, session_id=scope.id or None, parsed_uri=target
     )

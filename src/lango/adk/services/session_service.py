@@ -310,7 +310,7 @@ class SqlSessionService(StoredService, BaseSessionService):
         if record is None:
             raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} does not exist")
         if record.updated_at > session.last_update_time:
-            raise StaleSession(f"session {name.id!r} changed since this object was made: load it again")
+            raise StaleSession(f"session {name.id!r} changed since it was loaded: load it again")
         return version_of_record(record)
 
 

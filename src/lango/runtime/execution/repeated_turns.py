@@ -24,7 +24,7 @@ async def replay_turn(running: RunningTurn, store: Store, is_gone: OwnerIsGone) 
         while (record := await store.read(read_turn, turn.session_key, turn.turn)) and record.status in _OPEN:
             await wait_for_queue(lease_holder.POLL_S)
     if record is None:
-        raise SessionNotFound("the session was deleted meanwhile")
+        raise SessionNotFound("the session was deleted")
     answers = await store.read(read_turn_texts, turn.session_key, turn.turn)
     running.answer = "".join(stored.message.content for stored in answers if stored.message)
     late = record.status != "interrupted" and not is_gone(record.owner, record.heartbeat)
@@ -63,7 +63,7 @@ async def follow_event_log(
         if page.closed:
             return
         if page.turn is None:
-            raise SessionNotFound("the session was deleted meanwhile")
+            raise SessionNotFound("the session was deleted")
         if page.events:
             continue
         if deadline is None and page.turn.status not in _OPEN:

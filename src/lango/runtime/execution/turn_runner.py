@@ -170,7 +170,7 @@ class TurnRunner:
         if has_begun or quota_id is None or limit is None:  # what has begun is finished
             return
         if await self._store.read(spent_tokens, quota_id, time.time()) >= limit:
-            raise TokensUsedUp(f"the {limit} tokens of this day are used up: send the message again after midnight UTC")
+            raise TokensUsedUp(f"the {limit} tokens for today are used up: send the message again after midnight UTC")
 
     async def _end_turn(self, running: RunningTurn, turn: TurnRun, outcome: Outcome, error: LangoError | None) -> None:
         output, status = turn.output, _status(turn.waits)
@@ -204,7 +204,7 @@ class TurnRunner:
             with wait_for_database(error is None):  # only for an answer: an error is not worth the wait
                 ended = await write()
             if isinstance(error, FencedWrite) and not ended:
-                error = TurnReleased("another process took this turn over, and goes on with it")
+                error = TurnReleased("another process took over this turn and continues it")
         except StoreError as failed:
             if error is None:
                 error, outcome = failed, "failed"

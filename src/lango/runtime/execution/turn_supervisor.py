@@ -138,7 +138,7 @@ class TurnSupervisor:
             if running.resumed or turn_input is None:
                 record = await self._store.read(read_turn, running.turn.session_key, running.turn.turn)
                 if record is None:
-                    raise SessionNotFound("the session was deleted meanwhile")
+                    raise SessionNotFound("the session was deleted")
                 turn_input = await self._read_input(running, record)
                 first_seq = record.first_seq if running.resumed else None
             if await self._turn_runner.run(running, turn_input, first_seq):
@@ -282,7 +282,7 @@ class TurnSupervisor:
             return
         if not running.turn.repeated:
             await self.end_unstarted_turn(running.session, running.turn)
-        running.fail(running.stop_reason or TurnCancelled("the message was taken back before its turn came"))
+        running.fail(running.stop_reason or TurnCancelled("the message was withdrawn before its turn started"))
 
     def _remove_running(self, running: RunningTurn) -> None:
         others = [other for other in self._running.pop(running.session.key, []) if other is not running]
@@ -322,4 +322,4 @@ class TurnSupervisor:
 
 
 def _process_stops() -> TurnReleased:
-    return TurnReleased("the process stops: the turn goes on when another one runs")
+    return TurnReleased("the process is stopping: the turn continues in another process")

@@ -40,7 +40,7 @@ class AllowedOptions:
         if instruction is not None:
             if not self.with_instruction:
                 raise SessionOptionsRefused(
-                    "the instruction cannot be replaced here: the setting agent.session_instruction allows it"
+                    "the instruction cannot be changed: set agent.session_instruction = true to allow it"
                 )
             if not instruction.strip() or len(instruction) > _MAX_INSTRUCTION:
                 raise SessionOptionsRefused(f"an instruction has 1 to {_MAX_INSTRUCTION} characters; null removes it")
@@ -48,7 +48,9 @@ class AllowedOptions:
 
     def _check_model(self, model: str) -> None:
         if not self.models:
-            raise SessionOptionsRefused("the model cannot be chosen here: the setting agent.models allows it")
+            raise SessionOptionsRefused(
+                "the model cannot be changed: list the allowed models in the setting agent.models"
+            )
         if model not in self.models:
             raise SessionOptionsRefused(f"the model {model!r} is not one of agent.models: {', '.join(self.models)}")
 

@@ -32,7 +32,7 @@ def read_data_url(number: int, name: str | None, url: str) -> Attachment:
         raise ApiError(
             400,
             "BadRequest",
-            f"messages: nothing is fetched here; send file {number} as a data: URL (data:image/png;base64,...)",
+            f"messages: this server does not fetch URLs; send file {number} as a data: URL (data:image/png;base64,...)",
         )
     return read_base64_file(number, name, head[1], url[head.end() :])
 

@@ -105,7 +105,7 @@ class RequestGuard:
             raise ApiError(400, "BadRequest", message, headers={"Connection": "close"})
         host = hosts[0] if hosts else ""
         if not (self._any_host or is_loopback(host_of(host)) or host_of(host) in self._hosts):
-            raise ApiError(403, "WrongHost", "this server is not reached by that name (setting server.allowed_hosts)")
+            raise ApiError(403, "WrongHost", "this server does not serve that host name (setting server.allowed_hosts)")
         unsafe = scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS
         if unsafe and not self._is_allowed_origin(headers.getlist("origin"), host):
             message = "pages of that origin may not call this server (setting server.allowed_origins)"

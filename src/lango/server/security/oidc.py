@@ -52,7 +52,9 @@ def check_addresses(settings: OidcSettings) -> None:
     """Raise `ConfigError` for addresses that are not protected against a man in the middle."""
     for name, address in (("issuer", settings.issuer), ("jwks_url", settings.jwks_url)):
         if address and not _is_safe(address):
-            raise ConfigError(f"server.oidc.{name}: {address} must be https://; http:// is taken on this machine only")
+            raise ConfigError(
+                f"server.oidc.{name}: {address} must be https://; http:// is accepted on this machine only"
+            )
 
 
 class Issuer:
@@ -100,7 +102,7 @@ class Issuer:
         except jwt.InvalidAudienceError as error:
             raise _token_refused("it is not for this server (setting server.oidc.audience)") from error
         except jwt.InvalidIssuerError as error:
-            raise _token_refused("it is not of this server's issuer (setting server.oidc.issuer)") from error
+            raise _token_refused("it was issued by another issuer (setting server.oidc.issuer)") from error
         except jwt.MissingRequiredClaimError as error:
             raise _token_refused(f"it has no claim {error.claim!r}") from error
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -197,20 +199,20 @@ async def fetch_keys(settings: OidcSettings) -> list["jwt.PyJWK"]:
     try:
         found = jwt.PyJWKSet.from_dict(document).keys
     except (jwt.PyJWTError, ValueError, TypeError) as error:
-        raise _issuer_unavailable(f"{url} holds no keys that can be used") from error
+        raise _issuer_unavailable(f"{url} has no usable keys") from error
     public = [key for key in found if key.key_type in _KEY_TYPE_BY_ALGORITHM.values()]
     if not public:
-        raise _issuer_unavailable(f"{url} holds no public keys")
+        raise _issuer_unavailable(f"{url} has no public keys")
     return public
 
 
 async def _discover_jwks_url(client: httpx.AsyncClient, issuer: str) -> str:
     document = await _read_json(client, issuer.rstrip("/") + _WELL_KNOWN)
     if document.get("issuer") != issuer:
-        raise _issuer_unavailable(f"{issuer} says of itself that it is another issuer (setting server.oidc.issuer)")
+        raise _issuer_unavailable(f"{issuer} reports another issuer (setting server.oidc.issuer)")
     url = document.get("jwks_uri")
     if not isinstance(url, str) or not _is_safe(url, beside=issuer):
-        raise _issuer_unavailable(f"{issuer} names no https:// address of its keys")
+        raise _issuer_unavailable(f"{issuer} has no https:// address for its keys")
     return url
 
 

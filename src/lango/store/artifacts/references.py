@@ -60,7 +60,7 @@ def check_reference(uri: str, app_name: str, user_id: str, session_id: str | Non
     """Parse a reference that is used in a session, or by a user. Raise `ReferenceRefused` if it leads elsewhere."""
     target = parse_reference(uri)
     if target is None:
-        raise ReferenceRefused("this is no address of an artifact: artifact://apps/APP/users/USER/...")
+        raise ReferenceRefused("this is not the URI of an artifact: artifact://apps/APP/users/USER/...")
     if (target.app_name, target.user_id) != (app_name, user_id) or target.session_id not in (None, session_id):
         raise ReferenceRefused("a reference to an artifact must stay within its session and its user")
     return target

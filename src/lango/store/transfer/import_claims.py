@@ -29,7 +29,7 @@ def address_as_text(file: Any) -> str | None:
     address = cast("dict[str, Any]", file).get("file_uri") if isinstance(file, dict) else None
     if not isinstance(address, str) or address.startswith(SCHEME):
         return None
-    return f"[file omitted: an import brings no files by their address, {address}]"
+    return f"[file omitted: files that are only a URL cannot be imported, {address}]"
 
 
 def imported_artifact(line: ArtifactLine) -> tuple[ArtifactLine, bytes | None]:

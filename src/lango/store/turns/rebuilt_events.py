@@ -92,7 +92,7 @@ def final_event(turn: int, record: turns.TurnRecord, event_id: int) -> TurnDone 
 def _error(status: str, extra: Mapping[str, Any], event_id: int, *, has_run: bool) -> TurnError:
     """Return why a turn ended without an answer."""
     if status == "cancelled" and not has_run:
-        error, message = "TurnCancelled", "the message was taken back before its turn came: send it with another key"
+        error, message = "TurnCancelled", "the message was withdrawn before its turn started: send it with another key"
     elif status == "cancelled":
         error, message = "TurnCancelled", "the turn was stopped"
     else:

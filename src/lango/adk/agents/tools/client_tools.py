@@ -72,7 +72,7 @@ def add_client_tools(request: LlmRequest, tools: Mapping[str, Tool]) -> None:
 def _refuse(names: Iterable[str]) -> None:
     refused = sorted(names)
     if refused:
-        raise ClientToolRefused(f"the agent has a tool {', '.join(refused)} of its own: give the client's another name")
+        raise ClientToolRefused(f"the agent has a tool {', '.join(refused)} of its own: rename the client's tool")
 
 
 def _agent_tool_names(agents: Iterable[Any]) -> set[str]:

@@ -124,7 +124,7 @@ def _access_allowed(config: AuthConfig, members: dict[str, Any] | None, value: A
     address = given.auth_response_uri or (value.strip() if isinstance(value, str) else "")
     answer = {"code": given.auth_code, "state": given.state} | (members or {}) | _query(address)
     _require(bool(value), "open the address of the request, allow the access, and send a text")
-    _require(not answer.get("error"), f"the access was not allowed: {str(answer.get('error'))[:200]}")
+    _require(not answer.get("error"), f"access was not granted: {str(answer.get('error'))[:200]}")
     if requested.state and answer.get("state"):
         _require_state(requested.state, str(answer["state"]))
     code = answer.get("code")
@@ -165,7 +165,7 @@ def _from_adk_oauth2(config: AuthConfig, shaped: AuthCredential, kept: Mapping[s
 def _from_address(config: AuthConfig, address: str, kept: Mapping[str, Any]) -> AuthCredential:
     query = _query(address)
     if error := query.get("error"):
-        raise InvalidAnswer(f"the access was not allowed: {error[:200]}")
+        raise InvalidAnswer(f"access was not granted: {error[:200]}")
     return _from_code(config, query.get("code", ""), query.get("state", ""), kept)
 
 
@@ -194,7 +194,7 @@ def _require_state(expected: str, given: str) -> None:
 def _requested(config: AuthConfig) -> OAuth2Auth:
     credential = config.exchanged_auth_credential
     if credential is None or credential.oauth2 is None:
-        raise InvalidAnswer("the request has no address that a user could open")
+        raise InvalidAnswer("the request has no URL that a user could open")
     return credential.oauth2
 
 

@@ -113,7 +113,9 @@ async def _journaled_result(
 ) -> dict[str, Any] | None:
     """Return the result of a call that began before; None: it runs again, which is harmless."""
     if entry.arguments != fingerprint:
-        raise TurnDiverged(f"call {call_id!r} of {tool.name} has other arguments than in the first run: it is not run")
+        raise TurnDiverged(
+            f"call {call_id!r} of {tool.name} has different arguments than in the first run and was not run"
+        )
     if entry.status == "finished":
         turn.limits.count_call(fingerprint)
         result = cast("dict[str, Any]", entry.result or {})  # empty: the result comes later

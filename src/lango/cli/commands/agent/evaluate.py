@@ -65,8 +65,10 @@ JudgeModel = Annotated[
     str, typer.Option("--judge", metavar="MODEL", help="provider/name of the model that grades answers.")
 ]
 Parallel = Annotated[int, typer.Option("--parallel", min=1, max=100, help="The most cases to run at once.")]
-Format = Annotated[Literal["table", "json"], typer.Option("--output-format", help="The report as a table or as JSON.")]
-Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the report as a page, too.")]
+Format = Annotated[
+    Literal["table", "json"], typer.Option("--output-format", help="Print the report as a table or as JSON.")
+]
+Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Also write the report as an HTML page.")]
 KeepStore = Annotated[
     str | None, typer.Option("--store", help="Keep the sessions in this store; else they are deleted at the end.")
 ]

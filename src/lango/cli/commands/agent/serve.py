@@ -23,7 +23,7 @@ Port = Annotated[
 AdkUi = Annotated[bool, typer.Option("--adk-ui", help="Serve ADK's own dev UI at /dev-ui/, too.")]
 
 Reload = Annotated[
-    bool, typer.Option("--reload", help="Restart when files of the agents or the configuration change; turns go on.")
+    bool, typer.Option("--reload", help="Restart when agent files or the configuration change; turns continue.")
 ]
 ListenerFd = Annotated[int | None, typer.Option("--listener-fd", hidden=True)]
 

@@ -102,7 +102,7 @@ def delete(chosen: SessionOptions, session_id: SessionIdArgument) -> None:
 def rename(
     chosen: SessionOptions,
     session_id: SessionIdArgument,
-    title: Annotated[str, typer.Argument(help="The title; empty: its first words are the title again.")],
+    title: Annotated[str, typer.Argument(help="The title; leave it empty to use the first words again.")],
     as_json: Json = False,
 ) -> None:
     """Set the title of a session."""

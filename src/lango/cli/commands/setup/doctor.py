@@ -119,7 +119,7 @@ def _turn_findings(settings: "Settings", path: str | None) -> Iterator[Finding]:
     yield Finding("turns", f"{len(turns)} unfinished", ok=None if stranded else True)
     for app, count in stranded.items():
         are = f"{count} turn{' is' if count == 1 else 's are'} open under the app name {app!r}, which is not configured"
-        yield Finding("turns", f"{are}: no process goes on with them; see `lango turns list`", ok=None)
+        yield Finding("turns", f"{are}: no process continues them; see `lango turns list`", ok=None)
 
 
 def _sqlite_version() -> str:

@@ -165,7 +165,9 @@ async def _download(
     name, version = _name_and_version(request, path)
     artifact = await context.runtime.artifacts.resolve(session_id, name, version, user_id=caller.user_id)
     if artifact.hash is None:
-        raise ApiError(409, "ArtifactElsewhere", f"artifact {name!r} has no bytes here: it names another place")
+        raise ApiError(
+            409, "ArtifactElsewhere", f"artifact {name!r} has no content here: it refers to an external location"
+        )
     data = StoredBytes(artifact.hash, artifact.size)
     shown_name, shown_type = base_name(name), artifact.mime_type or ""
     return file_response(context.store, shown_name, shown_type, data, request.headers, changes=version is None)

@@ -171,7 +171,7 @@ async def create_session(caller: PathUser, context: Context, new: NewAdkSession 
     if new.events:
         raise ApiError(400, "BadRequest", "events: a session begins empty; only its turns write events")
     if new.options:
-        raise ApiError(400, "BadRequest", "options: the session service here has none")
+        raise ApiError(400, "BadRequest", "options: not supported by this session service")
     return await _create(context, caller, new)
 
 
@@ -249,7 +249,7 @@ async def add_session_to_memory(update: MemoryUpdate, caller: PathUser, context:
 )
 async def refuse_evaluation() -> None:
     """Refuse evaluation."""
-    raise ApiError(501, "NotImplemented", "evaluation is not here: use `adk eval` on the same agent")
+    raise ApiError(501, "NotImplemented", "evaluation is not available here: run `adk eval` with the same agent")
 
 
 @router.post("/agent-identity/finalize", dependencies=[Depends(current_caller)])

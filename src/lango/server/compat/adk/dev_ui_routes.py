@@ -88,7 +88,7 @@ async def page(path: str) -> Response:
     if file is None and path.endswith(".css"):
         return Response("", media_type="text/css", headers=headers)  # ADK's page links one that its package lacks
     if file is None:
-        raise ApiError(404, "NotFound", "there is no such file of the dev UI")
+        raise ApiError(404, "NotFound", "the dev UI has no such file")
     kind = "text/javascript" if file.suffix == ".js" else mimetypes.guess_type(file.name)[0]
     return FileResponse(file, media_type=kind, headers=headers)
 

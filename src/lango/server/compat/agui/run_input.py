@@ -336,7 +336,7 @@ def _file(number: int, part: agui.ImagePart | agui.AudioPart | agui.VideoPart | 
             return read_base64_file(number, name, source.mime_type, source.value)
         case agui.FileSource():
             raise ApiError(
-                400, "BadRequest", f"messages: no files are kept here by an id; send file {number} in base64, as data"
+                400, "BadRequest", f"messages: files cannot be referenced by id; send file {number} in base64, as data"
             )
         case source:
             return read_data_url(number, name, source.value)

@@ -35,7 +35,9 @@ def read_client_state(state: Any) -> Mapping[str, Any]:
     _check_size(members)
     if wrong := sorted(name for name in members if name.startswith(_NOT_THE_CLIENTS)):
         raise ApiError(
-            400, "BadRequest", f"state: app: and temp: keys are the agent's, not a client's to set: {', '.join(wrong)}"
+            400,
+            "BadRequest",
+            f"state: app: and temp: keys belong to the agent, and clients cannot set them: {', '.join(wrong)}",
         )
     return members
 

@@ -66,18 +66,18 @@ class ChatOptions(BaseModel):
     def check_options(self) -> None:
         """Raise `ApiError` for parameters that cannot be followed here."""
         if (self.n or 1) != 1:
-            raise bad_request("n: there is one answer to a message; leave n out, or send 1")
+            raise bad_request("n: only one choice is supported; omit n, or send 1")
         if self.logprobs or self.top_logprobs:
-            raise bad_request("logprobs: the agent gives no probabilities of tokens; leave logprobs out")
+            raise bad_request("logprobs: the agent returns no token probabilities; omit logprobs")
         for name in ("logit_bias", "frequency_penalty", "presence_penalty"):
             if getattr(self, name):
-                raise bad_request(f"{name}: the agent's model is not steered by it; leave it out")
+                raise bad_request(f"{name}: this field is not passed to the agent's model; omit it")
         if self.audio or set(self.modalities or ("text",)) != {"text"}:
-            raise bad_request("modalities: the agent answers in text; leave modalities and audio out")
+            raise bad_request("modalities: the agent answers in text; omit modalities and audio")
         if self.web_search_options is not None:
-            raise bad_request("web_search_options: the agent searches with its own tools; leave this out")
+            raise bad_request("web_search_options: the agent searches with its own tools; omit this field")
         if self.moderation is not None:
-            raise bad_request("moderation: nothing is moderated here; leave this out")
+            raise bad_request("moderation: this server does not moderate; omit this field")
 
     async def read_options(self, tools: Collection[str]) -> ModelOptions:
         """Return the options of the turn; `tools` are the names of the client's tools that are offered."""
@@ -120,7 +120,7 @@ class ChatOptions(BaseModel):
                 "tool_choice: send auto, none, required, a function of tools by its name, or allowed_tools"
             )
         if not tools or (name != "required" and name not in tools) or (choice != "required" and name in _WORDS):
-            raise bad_request("tool_choice: a call can only be forced of a function that is in tools")
+            raise bad_request("tool_choice: the request has no such tool")
         return name
 
     def _member(self, kind: str) -> Mapping[str, Any] | None:

@@ -50,8 +50,8 @@ class ContentPart(BaseModel):
         if self.type == "file" and self.file and self.file.file_data:
             return read_data_url(number, self.file.filename, self.file.file_data)
         if self.type == "file":
-            raise bad_request("messages: no files are kept here by a file_id; send file_data, as a data: URL")
-        raise bad_request("messages: of the parts of a message only text, image_url and file are understood here")
+            raise bad_request("messages: files cannot be referenced by file_id; send file_data as a data: URL")
+        raise bad_request("messages: only text, image_url and file parts are supported")
 
 
 class ChatCallFunction(BaseModel):
@@ -146,7 +146,7 @@ class ChatTool(BaseModel):
     def read(self) -> tuple[str, str, Any]:
         """Return name, description and parameters; raise `ApiError` for another type of tool."""
         if self.type != "function" or self.function is None:
-            raise bad_request("tools: of the kinds of tools only function is understood here")
+            raise bad_request("tools: only tools of type function are supported")
         return self.function.name, self.function.description or "", self.function.parameters
 
 
@@ -207,7 +207,7 @@ class ChatRequest(ChatOptions):
             or self.function_call
             or any(message.role == "function" or message.function_call for message in self.messages)
         ):
-            raise bad_request("functions: they are called tools by now; send tools, tool_calls and tool messages")
+            raise bad_request("functions: this field is deprecated; send tools, tool_calls and tool messages")
         if any(message.role == "tool" and not message.tool_call_id for message in self.messages):
             raise bad_request("messages: a tool message needs the tool_call_id of the call that it answers")
         last = next((message for message in reversed(self.messages) if not message.is_instruction), None)

@@ -106,8 +106,8 @@ class ServerCallbacks:
         if call is None or self._ask is None:
             return types.ErrorData(
                 code=types.INVALID_REQUEST,
-                message="the user cannot be asked: it is not known which of several sessions asks; try again later, "
-                "or serve this server over HTTP",
+                message="the user cannot be asked: several sessions use this server, and it does not say "
+                "which one asks; try again later, or serve this server over HTTP",
             )
         answer = await self._ask_user(call, self._to_question(params, call))
         value: Any = answer.value if answer.action == "accept" else None

@@ -169,7 +169,7 @@ class ResponseRequest(BaseModel):
         if not self.input:
             raise bad_request("input: there is nothing to answer; send a text, or a list of items")
         if self.previous_response_id is not None and self.conversation is not None:
-            raise bad_request("conversation: it cannot be sent together with previous_response_id")
+            raise bad_request("conversation cannot be combined with previous_response_id")
         if self.background and self.store is False:
             raise bad_request("background: such a response is retrieved later, so it must be stored")
         for name in self.include or ():

@@ -156,7 +156,7 @@ async def cancel_response(response_id: ResponseIdPath, caller: CurrentCaller, co
     """Stop a response that was created with `background`; one that ended stays as it is."""
     response = await get_response(context, caller, response_id)
     if not response.parameters.get("background"):
-        raise ApiError(400, "BadRequest", "only a response with background: true can be cancelled; leave others alone")
+        raise ApiError(400, "BadRequest", "only a response with background: true can be cancelled")
     if response.is_open:
         session_id = response.session.name.id
         if not await context.runtime.withdraw(session_id, response.turn, user_id=caller.user_id):

@@ -75,7 +75,7 @@ class _Request:
                 f'type: {kind!r} is not supported; send "{_CREATE}", and new input with the next response',
             )
         if fields.pop("generate", None) is False:
-            raise ApiError(400, "BadRequest", "generate: each response is generated here; send it with its input")
+            raise ApiError(400, "BadRequest", "generate: false is not supported; send the request with its input")
         if fields.get("background"):
             raise ApiError(400, "BadRequest", "background: send it with POST; a socket waits for each response")
         if fields.pop("stream", None) is False:
