@@ -19,7 +19,7 @@ from lango.adk import SqlSessionService
 from lango.adk.run.agent_app import AgentApp
 from lango.adk.run.engine import AdkEngine
 from lango.adk.services.stored_session import SessionVersion
-from lango.adk.turn.turn_run import current_turn
+from lango.adk.turn.turn_run import entered
 from lango.config import Settings
 from lango.errors import FencedWrite, LangoError, StaleSession
 from lango.sessions import SessionId
@@ -177,11 +177,8 @@ async def _by_turn(service: SqlSessionService, session: Session, *, epoch: int) 
     running, settings = RunningTurn(record, Turn(key, 1, epoch)), Settings()
     engine = AdkEngine(settings, service.store, AgentApp.build(settings, [], ScriptedProvider([])))
     sink = TurnSink(running, TimeLimits(settings.agent), is_resumed=False, on_event=lambda: None)
-    await engine.begin(running, engine.inputs.message("hello"), sink)
-    try:
+    with entered(await engine.begin(running, engine.inputs.message("hello"), sink)):
         await service.append_event(session, text_event("of a turn", author="agent"))
-    finally:
-        current_turn.set(None)
 
 
 async def test_s3_foreign_calls_get_ids_in_memory_and_in_the_store_alike(service: SqlSessionService) -> None:

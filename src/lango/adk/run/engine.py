@@ -31,7 +31,7 @@ from lango.adk.turn.limits import Limits
 from lango.adk.turn.model_calls import ModelCalls
 from lango.adk.turn.output import Output
 from lango.adk.turn.record import Record
-from lango.adk.turn.turn_run import AppServices, TurnRun, current_turn
+from lango.adk.turn.turn_run import AppServices, TurnRun
 from lango.adk.turn.waits import Waits
 from lango.config import Settings
 from lango.history import WindowRules
@@ -153,14 +153,14 @@ class AdkEngine:
     async def begin(
         self, running: RunningTurn, turn_input: TurnInput, sink: TurnSink, first_seq: int | None = None
     ) -> TurnRun:
-        """Prepare a turn. Call it in the task that runs the turn: ADK's tasks inherit its context variables.
+        """Prepare a run of a turn. `sink` takes its events.
 
-        `sink` takes the events. `first_seq` is the message of the input, if an earlier run may have stored more.
+        `first_seq` is the message of the input, if an earlier run may have stored more.
         """
         recorded = await self._read_record(running.turn, first_seq) if first_seq is not None else None
         agent, model = self._settings.agent, turn_input.options.model
         self._files.keep(turn_input.entry.contents)
-        turn = TurnRun(
+        return TurnRun(
             session=running.session.name,
             input=turn_input,
             app=self._services,
@@ -186,8 +186,6 @@ class AdkEngine:
             replaced_model=getattr(self.app.root, "model", None),
             chosen_model=(model and self.app.models.get(model)) or None,
         )
-        current_turn.set(turn)
-        return turn
 
 
 def _preload() -> None:

@@ -17,7 +17,7 @@ from lango.adk.run.input.input_builder import InputBuilder
 from lango.adk.run.pauses.unanswered_calls import await_node_calls, note_calls, request_event
 from lango.adk.run.record import workflow_nodes
 from lango.adk.turn.output import MissingAgent
-from lango.adk.turn.turn_run import TurnRun
+from lango.adk.turn.turn_run import TurnRun, entered
 from lango.errors import LangoError, WaitNotOpen
 from lango.failure_log import log_failure
 from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL
@@ -47,28 +47,29 @@ class LegRunner:
 
     async def run(self, turn: TurnRun) -> None:
         """Run the leg that the input of a turn starts. A transfer to an agent that does not exist is corrected once."""
-        await self._check_pending(turn)
-        if turn.input.brings_client_results and turn.waits.kinds - {"credential"}:
-            return  # the model continues when nothing is pending any more
-        continues = turn.input.continues_invocation
-        await workflow_nodes.check_earlier_nodes(self._root, turn)
-        answered = await workflow_nodes.answered_node(self._root, turn)
-        if answered is not None and not answered.may_run_again:
-            answered.end(turn)
-        message, invocation_id = turn.input_event.content or types.Content(), turn.input_event.invocation_id
-        missing = await self._run_adk(turn, message, None if continues else invocation_id)
-        if missing is not None and missing.valid:
-            turn.output.note_correction(missing)
-            correction = types.Part(text=transfer_correction(missing.name, missing.valid))
-            message = types.Content(role="user", parts=[correction])
-            # a new invocation: ADK skips messages that an invocation has already processed
-            missing = await self._run_adk(turn, message, f"{invocation_id}-2")
-        if missing is not None:
-            raise missing.error
-        await self._request_credentials(turn)
-        if answered is not None and answered.may_run_again and answered.path not in turn.record.node_paths:
-            answered.end(turn)
-        await self._check_end(turn, continues=continues)
+        with entered(turn):
+            await self._check_pending(turn)
+            if turn.input.brings_client_results and turn.waits.kinds - {"credential"}:
+                return  # the model continues when nothing is pending any more
+            continues = turn.input.continues_invocation
+            await workflow_nodes.check_earlier_nodes(self._root, turn)
+            answered = await workflow_nodes.answered_node(self._root, turn)
+            if answered is not None and not answered.may_run_again:
+                answered.end(turn)
+            message, invocation_id = turn.input_event.content or types.Content(), turn.input_event.invocation_id
+            missing = await self._run_adk(turn, message, None if continues else invocation_id)
+            if missing is not None and missing.valid:
+                turn.output.note_correction(missing)
+                correction = types.Part(text=transfer_correction(missing.name, missing.valid))
+                message = types.Content(role="user", parts=[correction])
+                # a new invocation: ADK skips messages that an invocation has already processed
+                missing = await self._run_adk(turn, message, f"{invocation_id}-2")
+            if missing is not None:
+                raise missing.error
+            await self._request_credentials(turn)
+            if answered is not None and answered.may_run_again and answered.path not in turn.record.node_paths:
+                answered.end(turn)
+            await self._check_end(turn, continues=continues)
 
     async def _check_end(self, turn: TurnRun, *, continues: bool) -> None:
         """Check at the end of a run that the record was used up, and that there is an answer, or what it waits for."""

@@ -1,6 +1,7 @@
 """Share one run of a turn between ADK's services, models and callbacks."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -103,6 +104,16 @@ class TurnRun(Struct, eq=False, frozen=True, kw_only=True):
 
 current_turn: ContextVar[TurnRun | None] = ContextVar("lango_turn", default=None)
 """The run of a turn that this code belongs to; None: it runs in none, as in a user's own Runner."""
+
+
+@contextmanager
+def entered(turn: TurnRun) -> Generator[None]:
+    """Let the code of the block, and the tasks that it starts, belong to a run of a turn."""
+    token = current_turn.set(turn)
+    try:
+        yield
+    finally:
+        current_turn.reset(token)
 
 
 def turn_of_session(session_id: str) -> TurnRun | None:

@@ -9,9 +9,10 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 
 from msgspec import Struct
+
+from lango.adk.turn.turn_run import current_turn
 
 _LATE_S = 0.05
 """The loop is late when a timer fires so long after it was due."""
@@ -24,8 +25,6 @@ _ALWAYS = 16
 _SAMPLE_S = 0.1
 _ANNOUNCE_S = 2.0
 """How often queued turns learn that their place changed; less often where more than a hundred queue."""
-
-_in_turn: ContextVar[bool] = ContextVar("in_turn", default=False)
 
 
 class _SlotRequest(Struct, eq=False):
@@ -69,15 +68,13 @@ class Admission:
         A turn that has to queue reports its place to `on_place`: 1 is next, 0 begins. A turn that is started from
         within another one, by a tool, does not queue: each would wait for the other.
         """
-        if _in_turn.get():
+        if current_turn.get() is not None:
             yield
             return
         await self._enter(on_place)
-        token = _in_turn.set(True)
         try:
             yield
         finally:
-            _in_turn.reset(token)
             self._running -= 1
             self._has_streamed = True
 
