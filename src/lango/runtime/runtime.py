@@ -23,6 +23,7 @@ from lango.runtime.requests.expiry import ApprovalExpiry
 from lango.runtime.requests.grants import Grants
 from lango.runtime.requests.inbox import Inbox
 from lango.runtime.requests.tool_questions import ToolQuestions
+from lango.runtime.resumed_turns import ResumedTurns
 from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.sessions import Sessions
 from lango.runtime.submissions import Submissions
@@ -72,6 +73,12 @@ class Runtime:
         )
         self._artifacts = Artifacts(store, engine.app.name, settings.store.max_artifact_bytes)
         self._credentials = Credentials(store, engine.app.name, self._expiry)
+        self.inbox = Inbox(store, engine.app.name)
+        """What waits for users in their sessions: approvals, inputs, results of long-running tools."""
+        self.grants = Grants(store, engine.app.name)
+        """The grants of sessions: list, revoke."""
+        self.resumed = ResumedTurns(store, self._turns)
+        """The turns of dead processes that continue in this one."""
 
     @property
     def app_name(self) -> str:
@@ -97,16 +104,6 @@ class Runtime:
     def artifacts(self) -> Artifacts:
         """The artifacts of sessions and users: list, load, save, delete."""
         return self._artifacts
-
-    @property
-    def inbox(self) -> Inbox:
-        """What waits for users in their sessions: approvals, inputs, results of long-running tools."""
-        return Inbox(self._store, self.app_name)
-
-    @property
-    def grants(self) -> Grants:
-        """The grants of sessions: list, revoke."""
-        return Grants(self._store, self.app_name)
 
     @property
     def artifact_service(self) -> SqlArtifactService:

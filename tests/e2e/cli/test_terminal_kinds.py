@@ -93,7 +93,7 @@ def test_resume_after_a_kill_in_mid_turn(tmp_path: Path) -> None:
         os.kill(chat.process.pid, signal.SIGKILL)
         assert chat.wait_end() == -signal.SIGKILL
     with terminal(tmp_path, "chat", "-c") as chat:
-        chat.wait_for("the process of the last turn died: the turn goes on now")
+        chat.wait_for("the process of the last turn died: the turn continues now")
         assert "> remember the pears\n\nremember the pears\n\n> hold gate\nthe process of the last turn" in chat.text
         chat.wait_for("begun")
         (tmp_path / "gate").touch()

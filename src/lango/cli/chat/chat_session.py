@@ -25,6 +25,7 @@ from lango.config import Settings
 from lango.errors import LangoError, TurnCancelled
 from lango.events import ApprovalNeeded, InputNeeded
 from lango.grants import NewGrant
+from lango.runtime import RunningTurn
 from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId, SessionRecord
@@ -33,7 +34,6 @@ from lango.store.sessions.window import read_message_page
 from lango.store.tool_calls.credential_requests import CredentialRequest, credential_event
 from lango.store.tool_calls.input_requests import input_event
 from lango.store.turns.node_progress import read_node_steps
-from lango.turns.running_turn import RunningTurn
 
 T = TypeVar("T")
 
@@ -167,10 +167,10 @@ class ChatSession:
         session = await self.runtime.store.read(find_session, self.session_id)
         if session is None:
             return
-        resumed = await resumed_session.resumed_turns(self.runtime, session)
+        resumed = await self.runtime.resumed.wait(session)
         await self._show_history(session, resumed[0].first_seq if resumed else None)
         await self._load_status()
-        notice = await resumed_session.last_turn_notice(self.runtime, session)
+        notice = resumed_session.last_turn_notice(await self.runtime.resumed.last_turn(session))
         if notice:
             self.screen.print_line(notice, "yellow")
         for turn in resumed:

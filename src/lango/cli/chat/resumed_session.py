@@ -1,11 +1,8 @@
 """Show the last turns, the outcome and the open approval requests of a resumed session."""
 
-import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
 
 from lango.cli.chat.collapsed_sections import tool_call_section
 from lango.cli.chat.markdown_blocks import split_blocks
@@ -15,32 +12,19 @@ from lango.cli.terminal_text import printable
 from lango.events import ApprovalNeeded, output_to_text
 from lango.sessions import INPUT_CALL, as_datetime
 from lango.store.tool_calls.approvals import read_approval_requests
-from lango.store.turns.queue import find_newest_turn, read_open_turns, read_queued_messages
-from lango.store.turns.turns import read_turn
-from lango.turns.liveness import LivenessMonitor
 
 if TYPE_CHECKING:
     from lango.cli.chat.collapsed_sections import CollapsedSections
     from lango.cli.chat.terminal.screen import Screen
     from lango.messages import Message
+    from lango.runtime.resumed_turns import LastTurn
     from lango.runtime.runtime import Runtime
     from lango.sessions import SessionRecord, StoredEvent
     from lango.store.turns.node_progress import NodeStep
-    from lango.turns.running_turn import RunningTurn
 
 SHOWN_MESSAGES = 60
 _SHOWN_TURNS = 2
 _ADK_REQUEST_PREFIX = "adk_request_"
-_POLL_S = 0.05
-
-
-class ResumedTurn(Struct, frozen=True):
-    """A turn whose process died, and that goes on in the runtime of this chat."""
-
-    running: "RunningTurn"
-    first_seq: int | None
-    """Its message in the conversation; None: it is queued."""
-    queued_text: str = ""
 
 
 def show_last_turns(
@@ -144,57 +128,21 @@ def _show_text(screen: "Screen", text: str) -> None:
     screen.draw(["", *markdown_lines(screen, split_blocks(printable(text))), ""], [])
 
 
-async def last_turn_notice(runtime: "Runtime", session: "SessionRecord") -> str:
+def last_turn_notice(last: "LastTurn | None") -> str:
     """Return a sentence about the last turn if it did not complete, or ""."""
-    newest = await runtime.store.read(find_newest_turn, session)
-    record = await runtime.store.read(read_turn, session.key, newest) if newest else None
-    if not newest or record is None:
-        return ""
-    if record.status in ("running", "queued"):
-        # this runtime may have taken it over before this line
-        if record.owner == runtime.turns.owner.name or LivenessMonitor().is_gone(record.owner, record.heartbeat):
-            return "the process of the last turn died: the turn goes on now"
-        return "a turn of this session runs in another process: your messages are queued behind it"
-    failed: Mapping[str, str] = record.extra.get("error") or {}
-    match record.status:
+    match last.status if last else "":
+        case "running" | "queued" if last and last.is_resumed:
+            return "the process of the last turn died: the turn continues now"
+        case "running" | "queued":
+            return "a turn of this session runs in another process: your messages are queued behind it"
         case "interrupted":
             return "the last turn was interrupted: its process died. The stored part is shown"
         case "cancelled":
             return "the last turn was stopped before its end"
         case "failed":
-            return f"the last turn failed: {failed.get('message', 'the reason is unknown')}"
+            return f"the last turn failed: {(last and last.error) or 'the reason is unknown'}"
         case _:
             return ""
-
-
-async def resumed_turns(runtime: "Runtime", session: "SessionRecord") -> list[ResumedTurn]:
-    """Wait until the open turns of dead processes are taken over here, and return them in order."""
-    liveness, own, store = LivenessMonitor(), runtime.turns.owner.name, runtime.store
-    texts = {queued.turn: queued.message.message for queued in await store.read(read_queued_messages, session.key)}
-    found: list[ResumedTurn] = []
-    for open_turn in await store.read(read_open_turns, session.key):
-        record = await store.read(read_turn, session.key, open_turn.turn)
-        if record and (open_turn.owner == own or liveness.is_gone(open_turn.owner, open_turn.heartbeat)):
-            running = await _wait_until_taken_over(runtime, session, open_turn.turn)
-            if running is not None:
-                queued = texts.get(open_turn.turn)
-                found.append(ResumedTurn(running, record.first_seq, queued.content if queued else ""))
-    return found
-
-
-async def _wait_until_taken_over(runtime: "Runtime", session: "SessionRecord", turn: int) -> "RunningTurn | None":
-    """Wait until this runtime has taken over an abandoned turn; None: it ended, or another process has it."""
-    liveness = LivenessMonitor()
-    while True:
-        for running in runtime.turns.running_turns(session.key):
-            if running.turn.turn == turn:
-                return running
-        record = await runtime.store.read(read_turn, session.key, turn)
-        if record is None or record.status not in ("running", "queued"):
-            return None
-        if record.owner != runtime.turns.owner.name and not liveness.is_gone(record.owner, record.heartbeat):
-            return None
-        await asyncio.sleep(_POLL_S)
 
 
 async def open_approval_requests(runtime: "Runtime", session: "SessionRecord") -> list[ApprovalNeeded]:

@@ -23,7 +23,7 @@ from lango.providers.catalog import using_key
 from lango.store.sessions.sessions import find_session
 
 if TYPE_CHECKING:
-    from lango.store.tool_calls.grants import Grant
+    from lango.runtime.values import Grant
 
 CommandFunction = Callable[[ChatSession, str], Awaitable[None]]
 

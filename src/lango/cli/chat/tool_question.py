@@ -13,9 +13,9 @@ from lango.store.sessions.sessions import find_session
 if TYPE_CHECKING:
     from lango.cli.chat.terminal.message_reader import MessageReader
     from lango.cli.chat.terminal.screen import Screen
+    from lango.runtime import RunningTurn
     from lango.runtime.runtime import Runtime
     from lango.sessions import SessionId
-    from lango.turns.running_turn import RunningTurn
 
 DECLINE = "/skip"
 _LATER = "not answered: `lango inbox answer ID VALUE` in another terminal answers it while the tool waits"

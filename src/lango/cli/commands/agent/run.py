@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from lango.event_text import FinalText
     from lango.events import ApprovalNeeded, CredentialNeeded, InputNeeded, TurnDone, TurnEvent
     from lango.messages import Attachment
+    from lango.runtime import RunningTurn
     from lango.runtime.runtime import Runtime
     from lango.store.tool_calls.long_running import AwaitedResult
-    from lango.turns.running_turn import RunningTurn
 
 Prompt = Annotated[str | None, typer.Argument(help="The prompt. Piped input is appended to it, or is the prompt.")]
 Format = Annotated[
