@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import itertools
 import textwrap
 from dataclasses import dataclass
 from typing import Any
@@ -144,6 +145,8 @@ def _own_methods(thing: type) -> list[Function]:
     assert isinstance(node, ast.ClassDef)
     found: list[Function] = []
     for one in node.body:
+        if isinstance(one, ast.FunctionDef) and one.name == "__init__":
+            found += _attributes_of(one)
         if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) or one.name.startswith("_"):
             continue
         marks = [ast.unparse(mark) for mark in one.decorator_list]
@@ -155,6 +158,21 @@ def _own_methods(thing: type) -> list[Function]:
             found.append(Function(one.name, f"{one.name}{kind}", description))
         else:
             found.append(Function(one.name, signature_of(one, bound="staticmethod" not in marks), description))
+    return found
+
+
+def _attributes_of(made: ast.FunctionDef) -> list[Function]:
+    """Return the public attributes that a constructor makes and describes, such as `runtime.inbox`."""
+    found: list[Function] = []
+    for assigned, described in itertools.pairwise(made.body):
+        match assigned, described:
+            case (
+                ast.Assign([ast.Attribute(ast.Name("self"), name)], ast.Call(ast.Name(kind))),
+                ast.Expr(ast.Constant(str(description))),
+            ) if not name.startswith("_"):
+                found.append(Function(name, f"{name}: {kind}", first_paragraph(description)))
+            case _:
+                pass
     return found
 
 
