@@ -6,20 +6,13 @@ splits bytes, and long numbers are refused.
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn, cast
 
-import orjson
-
 MAX_VALUES = 100_000
 """Objects, lists, members and items of a JSON text."""
-_LARGE = 1_000_000
 _PIECE = 100_000
 _MAX_DIGITS = 1_000
-_DIGITS = bytes(ord("0") if 0x30 <= byte <= 0x39 else ord(" ") for byte in range(256))
-_LONG_NUMBER = b"0" * (_MAX_DIGITS + 1)
-_SURROGATE = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
 
 class TooManyValues(ValueError):
@@ -65,17 +58,7 @@ def read_json(text: str | bytes, max_values: int = MAX_VALUES) -> Any:
 
 def read_counted(data: bytes) -> Any:
     """Parse JSON whose values were counted before. Raise `ValueError` if it is invalid."""
-    if len(data) <= _LARGE:
-        parse_int = (
-            _parse_short_int if _LONG_NUMBER in data.translate(_DIGITS) else None
-        )  # a call for each number takes long
-        return json.loads(data, parse_int=parse_int, parse_constant=refuse_constant)
-    try:
-        return orjson.loads(data)  # several times faster for strings with escapes
-    except orjson.JSONDecodeError:  # each counts the lines of the whole text
-        if _SURROGATE.search(data) is None:
-            raise
-        return orjson.loads(_SURROGATE.sub(_replace_lone_surrogate, data))
+    return json.loads(data, parse_int=_parse_short_int, parse_constant=refuse_constant)
 
 
 def refuse_constant(constant: str) -> NoReturn:
@@ -87,11 +70,6 @@ def _parse_short_int(digits: str) -> int:
     if len(digits) > _MAX_DIGITS:
         raise TooManyValues(f"a number has more than {_MAX_DIGITS} digits")
     return int(digits)
-
-
-def _replace_lone_surrogate(found: "re.Match[bytes]") -> bytes:
-    """Keep a surrogate pair; replace a lone surrogate, which orjson refuses, by U+FFFD."""
-    return found[0] if found[1] else b"\\ufffd"
 
 
 def is_larger_than(value: Any, size: int) -> bool:

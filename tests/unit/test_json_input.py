@@ -46,10 +46,8 @@ def test_values_are_counted_in_any_pieces_and_never_in_strings(value: Any, ascii
 
 
 @given(VALUES)
-def test_a_large_text_is_read_as_a_small_one(value: Any) -> None:
-    text = json.dumps(value)
-    assert read_json(text) == value
-    assert read_json(text + " " * 1_000_001) == value
+def test_a_text_is_read_as_it_was_written(value: Any) -> None:
+    assert read_json(json.dumps(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -62,15 +60,12 @@ def test_attack_16_json_that_takes_too_long_to_read_is_refused(text: str) -> Non
 
 @pytest.mark.parametrize("text", ["NaN", '{"a": Infinity}', "", "{", "[1,]", "'a'"])
 def test_invalid_json_is_refused(text: str) -> None:
-    for padding in ("", " " * 1_000_001):
-        with pytest.raises(ValueError, match=r"."):
-            read_json(text + padding)
+    with pytest.raises(ValueError, match=r"."):
+        read_json(text)
 
 
-def test_a_lone_surrogate_is_kept_in_a_small_text_and_replaced_in_a_large_text() -> None:
-    text = r'"\ud83d\ude00 \ud83d and \ude00"'
-    assert read_json(text) == "\U0001f600 \ud83d and \ude00"
-    assert read_json(text + " " * 1_000_001) == "\U0001f600 \ufffd and \ufffd"
+def test_a_lone_surrogate_is_kept() -> None:
+    assert read_json(r'"\ud83d\ude00 \ud83d and \ude00"') == "\U0001f600 \ud83d and \ude00"
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ class JsonRequest(Request):
             return await run_in_thread(read_counted, body)
         except TooManyValues as error:
             raise HTTPException(413, str(error)) from error
-        except json.JSONDecodeError:  # includes those of orjson
+        except json.JSONDecodeError:
             raise
         except (ValueError, RecursionError) as error:  # a lone surrogate, too many levels
             raise json.JSONDecodeError("not JSON", "", 0) from error
