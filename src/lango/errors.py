@@ -64,7 +64,7 @@ LangoError
 │   ├── CredentialTimeout      a token server does not answer in time
 │   └── BlockedAddress         the address is not on the public internet
 ├── IssuerUnavailable          the token issuer does not respond: tokens cannot be verified
-├── NothingNoted               an observer's reply held no note: its messages stay unobserved
+├── NothingNoted               an observer's reply contained no notes: its messages stay unobserved
 ├── WaitNotOpen                an answer came too late, or a second time
 ├── Stopping                   the server is shutting down, or the runtime is closed
 └── BudgetTooSmall             the least that must be sent exceeds the token budget
@@ -342,7 +342,7 @@ class Stopping(LangoError):
 
 
 class NothingNoted(LangoError):
-    """An observer's reply held no note: its messages stay unobserved until a later try."""
+    """An observer's reply contained no notes: its messages stay unobserved until a later try."""
 
 
 class WaitNotOpen(LangoError):

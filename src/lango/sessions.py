@@ -58,15 +58,15 @@ class SessionId(Struct, frozen=True):
         """Raise `Unstorable` if no session can have this name."""
         self.check()
         if not self.id:
-            raise Unstorable("the session id is empty; name one")
+            raise Unstorable("the session id is empty")
         if self.id in (".", ".."):
-            raise Unstorable(f"a session cannot be called {self.id!r}: clients take that for a folder in an address")
+            raise Unstorable(f"a session cannot be called {self.id!r}: clients treat that as a folder in a URL")
 
 
 def check_id(name: str, value: str) -> None:
     """Raise `Unstorable` for an id that cannot be a key in both databases."""
     if printable_text(value) != value:
-        raise Unstorable(f"{name} {value!r} holds NUL or half a character; use plain text")
+        raise Unstorable(f"{name} {value!r} contains NUL or a lone surrogate; use plain text")
     if len(value.encode()) > MAX_ID_BYTES:
         raise Unstorable(f"{name} is longer than {MAX_ID_BYTES} bytes; use a shorter one")
 

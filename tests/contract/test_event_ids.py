@@ -90,7 +90,7 @@ async def test_an_event_id_is_unique_for_all_kinds_of_events(store: Store, *, fo
                 continue
             revision, last_seq = places[(number + index) % len(places)]  # each kind from each place, after some event
             again = store.append(made.key, made.name, revision, entry(other), last_seq=last_seq)
-            with pytest.raises(EventConflict, match="already holds another event with the id 'same'"):
+            with pytest.raises(EventConflict, match="already has another event with the id 'same'"):
                 await again
         assert await store.read(find_session, made.name) == seen, first
 
@@ -141,5 +141,5 @@ async def test_an_export_with_a_repeated_id_is_refused(store: Store, session: Se
     lines = [line async for line in sessions.export_lines("s", user_id="alice")]
     twice = [line.replace('"two"', '"one"') for line in lines]
     assert twice != lines
-    with pytest.raises(InvalidExport, match="'one' is there twice"):
+    with pytest.raises(InvalidExport, match="duplicate event 'one'"):
         await sessions.import_lines(twice, user_id="bob")

@@ -62,7 +62,7 @@ async def is_that_of(store: Store, session: SessionRecord, turn: int, entry: New
     again = await store.submit_turn(session, entry, "me", SubmitOptions(idempotency_key="k"))
     assert (again.turn, again.repeated) == (turn, True)
     for other in others:
-        with pytest.raises(IdempotencyKeyReused, match=r"'k' came before .* use another key"):
+        with pytest.raises(IdempotencyKeyReused, match=r"'k' was already used .* use another key"):
             await store.submit_turn(session, other, "me", SubmitOptions(idempotency_key="k"))
     assert (await everything(store), await waits(store, session)) == before
 

@@ -131,7 +131,9 @@ async def test_a_database_of_a_newer_version_is_refused(store_url: str) -> None:
         pass
     await set_version(store_url, NEWEST + 7)
     before = digest(store_url)
-    with pytest.raises(SchemaError, match=rf"made by a newer Lango \(schema {NEWEST + 7}, this one knows {NEWEST}\)"):
+    with pytest.raises(
+        SchemaError, match=rf"created by a newer Lango \(schema {NEWEST + 7}, this one supports {NEWEST}\)"
+    ):
         async with Store(store_url):
             pass
     assert digest(store_url) == before

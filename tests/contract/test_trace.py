@@ -58,8 +58,8 @@ async def test_a_turn_is_a_tree_of_agents_model_calls_and_tools(store_url: str) 
         [tool] = asked.steps
         assert (agent.kind, agent.name, agent.status) == ("agent", "lango", "done")
         assert (asked.kind, asked.model, asked.seq) == ("model_call", "gpt-4o-mini", 2)
-        assert (asked.input_tokens, asked.output_tokens, asked.cached_tokens) == (100, 20, 30)
-        assert asked.cost_usd
+        assert (asked.usage.input_tokens, asked.usage.output_tokens, asked.usage.cached_tokens) == (100, 20, 30)
+        assert asked.usage.cost_usd
         assert (tool.kind, tool.name, tool.call_id, tool.seq, tool.result_seq) == ("tool", "look", "c1", 2, 3)
         assert answered.seq == 4
         assert not any(step.is_estimated or step.attempts for step in _flat(first.steps))
@@ -107,7 +107,7 @@ async def test_an_agent_that_is_a_tool_has_its_steps_below_the_call(store_url: s
         assert (outer.call_id, group.kind, group.name) == ("outer", "agent", "inner")
         assert [step.kind for step in group.steps] == ["model_call", "model_call"]
         [nested] = group.steps[0].steps
-        assert (nested.name, nested.call_id, group.steps[0].output_tokens) == ("peek", "nested", 6)
+        assert (nested.name, nested.call_id, group.steps[0].usage.output_tokens) == ("peek", "nested", 6)
         models = [step for step in _flat(turn.steps) if step.kind == "model_call"]
         assert [len(step.attempts) for step in models] == [1, 1, 1, 1]
 

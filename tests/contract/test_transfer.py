@@ -329,7 +329,7 @@ WRONG: dict[str, Callable[[list[str]], list[Any]]] = {
     "a huge number": lambda lines: changed(lines, 3, tokens=2**70),
     "a wrong role": lambda lines: changed(lines, 3, role="root"),
     "NUL": lambda lines: changed(lines, 3, content="a\0b"),
-    "half a character": lambda lines: changed(lines, 3, content="\ud800"),
+    "lone surrogate": lambda lines: changed(lines, 3, content="\ud800"),
     "NaN": lambda lines: [*lines[:3], re.sub('"tokens":[0-9]+', '"tokens":NaN', lines[3]), *lines[4:]],
     "infinite time": lambda lines: [*lines[:3], lines[3].replace('"created_at":', '"created_at":1e999'), *lines[4:]],
     "infinite extra": lambda lines: [*lines[:3], lines[3].replace('"seq":', '"extra":{"x":1e999},"seq":'), *lines[4:]],
@@ -373,7 +373,7 @@ async def test_an_invalid_export_is_refused_and_nothing_is_written(store: Store,
         assert "line" in str(caught.value), name
         assert "\0" not in str(caught.value)
     assert await left(store) == before
-    with pytest.raises(InvalidExport, match=r"line 4 is of a kind that this Lango does not know \(format 1\)"):
+    with pytest.raises(InvalidExport, match=r"line 4 has a kind that this Lango does not know \(format 1\)"):
         await sessions.import_lines(changed(lines, 3, kind="future"), user_id="alice", session_id="copy")
     with pytest.raises(InvalidExport, match="line 1: a newer Lango wrote this"):
         await sessions.import_lines(changed(lines, 0, version=2), user_id="alice", session_id="copy")

@@ -26,7 +26,7 @@ def find_agents(path: str) -> list[str]:
         raise ConfigError(f"there is no {path}: name an agent's file or folder, or a folder of agents")
     if place.is_file():
         if place.suffix != ".py" and place.name != _YAML:
-            raise ConfigError(f"{path} is no agent: name a Python file, a {_YAML}, or a folder")
+            raise ConfigError(f"{path} is not an agent: give a Python file, a {_YAML}, or a folder")
         return [path]
     if (place / "agent.py").is_file() or (place / _YAML).is_file() or _root_line(place / "__init__.py"):
         return [path]
@@ -77,7 +77,7 @@ def agent_lines(path: str, agent: str, argument: str) -> list[str]:
 
 
 def _root_line(file: Path) -> int | None:
-    """Return the line of a Python file that assigns or imports `app` or `root_agent`; None: there is none."""
+    """Return the line of a Python file that assigns or imports `app` or `root_agent`, or None if there is none."""
     module = _parse(file)
     lines = [line for statement in module.body for name, line in _bound_names(statement) if name in _ROOT_NAMES]
     return min(lines, default=None)

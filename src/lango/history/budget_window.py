@@ -249,7 +249,7 @@ class _Window:
         if self.room < 0 or clipped is None:
             least = self.cost({**self.kept, **messages})
             raise BudgetTooSmall(
-                f"the messages that must be sent take {least} tokens, the budget leaves {self.budget_tokens}: "
+                f"the messages that must be sent take {least} tokens, and the budget leaves {self.budget_tokens}: "
                 "raise the budget, or shorten the message, the system prompt or the tools"
             )
         self._keep(clipped)
@@ -323,7 +323,7 @@ class _Window:
         return self._counted[at]
 
     def _clip(self, messages: dict[int, Message]) -> dict[int, Message] | None:
-        """Clip the results of messages to half of the room, to leave the rest to older ones; None: they cannot fit."""
+        """Clip the results to half of the room; the rest is for older messages. Return None if they do not fit."""
         values = list(messages.values())
         clipped = clip_to_tokens(values, self.room // 2) or clip_to_tokens(values, self.room)
         return None if clipped is None else dict(zip(messages, clipped, strict=True))

@@ -153,7 +153,7 @@ def _pair_by_id(messages: Sequence[Message], pairing: Pairing) -> list[FoundResu
 
 
 def _assign_result(result: FoundResult, open_turns: list[list[CallSlot]] | None) -> bool:
-    """Assign a result to the first open call of the nearest message; False: there is none."""
+    """Assign a result to the first open call of the nearest message; return False if there is none."""
     if not open_turns:
         return False
     open_turns[-1].pop(0).result = result

@@ -95,7 +95,7 @@ class Observer:
     def _pause(self, name: SessionId, error: BaseException) -> None:
         pause_s = min(MAX_PAUSE_S, self._pauses.get(name, (0.0, FIRST_PAUSE_S / 2))[1] * 2)
         self._pauses[name] = (time.monotonic() + pause_s, pause_s)
-        _log.warning("session %s was not observed, next try in %.0f s at the earliest: %s", name.id, pause_s, error)
+        _log.warning("session %s was not observed; trying again in %.0f s at the earliest: %s", name.id, pause_s, error)
 
     @asynccontextmanager
     async def _lease(self, session: SessionRecord) -> AsyncGenerator[ObserverLease | None]:
@@ -150,7 +150,7 @@ class Observer:
             notes += await self._model.ask_for_notes(self._prompt(), f"{known}{piece}", span, used, lenient=True)
         notes = await asyncio.to_thread(check_notes, notes, shown)
         if pieces and not notes:
-            raise NothingNoted(f"{self._model.name} gave no notes on messages {span.first_seq}-{span.last_seq}")
+            raise NothingNoted(f"{self._model.name} returned no notes on messages {span.first_seq}-{span.last_seq}")
         days = {stored.seq: transcript.day_of(stored) for stored in shown}
         floor = await self._store.read(find_floor, session, span.last_seq, limits.keep_turns, limits.floor_tokens)
         observations = note_format.notes_to_observations(notes, days)
@@ -193,5 +193,5 @@ class Observer:
     ) -> bool:
         stored = await self._store.write(store_batch, lease, name, batch, facts, time.time()) is not None
         if not stored:
-            _log.warning("session %s is observed by another process now: these notes are not stored", name.id)
+            _log.warning("session %s is now observed by another process: these notes are not stored", name.id)
         return stored

@@ -37,9 +37,9 @@ def resolve(
     built_in = _BUILT_IN_PROVIDERS.get(settings.type or name)
     if built_in is None:
         if name in configured:
-            problem = f"no type {settings.type!r} of" if settings.type else "no type in"
+            problem = f"an unknown type {settings.type!r}" if settings.type else "no type"
             raise ConfigError(
-                f"There is {problem} [providers.{name}]: use one of {', '.join(sorted(_BUILT_IN_PROVIDERS))}"
+                f"There is {problem} in [providers.{name}]: use one of {', '.join(sorted(_BUILT_IN_PROVIDERS))}"
             )
         raise ConfigError(f"There is no provider {name!r}. Providers: {_provider_names(configured)}")
     key = _api_key(name, settings, built_in, os.environ if environ is None else environ)

@@ -83,7 +83,7 @@ class ReplyAssembler:
     def add(self, delta: Delta) -> None:
         """Add the next delta."""
         if self._finish is not None:
-            raise ProviderProtocolError("the stream went on after its end", provider=self._provider)
+            raise ProviderProtocolError("the stream continued after its end", provider=self._provider)
         match delta:
             case TextDelta():
                 if delta.text:

@@ -85,6 +85,16 @@ class ApiError(Exception):
             self.headers["Retry-After"] = str(math.ceil(retry_after_s))
 
 
+def bad_request(message: str) -> ApiError:
+    """Return the error for a request that cannot be followed; its message begins with the name of the parameter."""
+    return ApiError(400, "BadRequest", message)
+
+
+def not_found(message: str) -> ApiError:
+    """Return the error for something that does not exist, or that the caller may not know of."""
+    return ApiError(404, "NotFound", message)
+
+
 def status_of(kind: type[errors.LangoError]) -> int:
     """Return the HTTP status of an error class."""
     return next(status for base, status in STATUS_BY_ERROR if issubclass(kind, base))
@@ -100,7 +110,7 @@ def to_api_error(error: Exception) -> ApiError:
                 type(error), type(error).__name__, str(error), getattr(error, "retry_after_s", None)
             )
         case RequestValidationError():
-            return ApiError(400, "BadRequest", describe_problems(error.errors()))
+            return bad_request(describe_problems(error.errors()))
         case HTTPException():
             name = _TYPE_BY_STATUS.get(error.status_code, "Refused")
             return ApiError(error.status_code, name, str(error.detail), headers=error.headers)

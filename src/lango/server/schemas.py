@@ -52,7 +52,7 @@ class RecordView(BaseModel):
 def refuse_app_state(state: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return a client's state; raise `ValueError` for `app:` keys, which only the agent may set."""
     if any(name.startswith("app:") for name in state or {}):
-        raise ValueError("app: state belongs to every user and is not a client's to set")
+        raise ValueError("clients cannot set app: state, which all users share")
     return state
 
 

@@ -11,7 +11,7 @@ from fastapi import WebSocket, WebSocketDisconnect
 from lango.errors import LangoError
 from lango.json_input import TooManyValues, read_json
 from lango.server.context import ServerContext
-from lango.server.errors import ApiError
+from lango.server.errors import ApiError, bad_request
 from lango.server.security.auth import Caller, read_authorization
 from lango.server.streaming.sse import wait_until_refused
 from lango.threads import use_share_of
@@ -30,7 +30,7 @@ def read_message(text: str) -> Any:
     except TooManyValues as error:
         raise ApiError(413, "TooLarge", str(error)) from error
     except (ValueError, RecursionError) as error:
-        raise ApiError(400, "BadRequest", "send JSON as text") from error
+        raise bad_request("send JSON as text") from error
 
 
 class SocketConnection(ABC):

@@ -73,7 +73,7 @@ def list_keys() -> Operation[list[ApiKey]]:
 
 
 def revoke_key(key_id: str, now: float) -> Operation[bool]:
-    """Revoke a key; False: there is no valid key of that id."""
+    """Revoke a key; return False if there is no valid key of that id."""
     return is_id(key_id) and bool((yield _REVOKE, (now, key_id)))
 
 

@@ -146,7 +146,7 @@ def delete_of_turns(key: int) -> Operation[Counter[str]]:
 
 
 def read_content(hash_: str) -> Operation[bytes | None]:
-    """Read a whole content; None: it is not there (any more)."""
+    """Read a whole content; return None if it does not exist, or was deleted."""
     if not (yield _SIZE, (hash_,)):
         return None
     return b"".join([data for [data] in (yield _CHUNKS, (hash_,))])
@@ -160,12 +160,12 @@ def read_pieces(data: StoredBytes, start: int, end: int) -> Iterator[Callable[[]
 
 
 def read_chunk(hash_: str, number: int) -> Operation[bytes | None]:
-    """Read one chunk of a content; None: it is not there (any more)."""
+    """Read one chunk of a content; return None if it does not exist, or was deleted."""
     return (yield from _read_piece(hash_, number, 0, CHUNK_BYTES))
 
 
 def _read_piece(hash_: str, number: int, start: int, end: int) -> Operation[bytes | None]:
-    """Read a part of a chunk; None: it is not there (any more)."""
+    """Read a part of a chunk; return None if it does not exist, or was deleted."""
     rows = yield _CHUNK_PART, (start + 1, end - start, hash_, number)
     return bytes(rows[0][0]) if rows else None
 

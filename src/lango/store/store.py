@@ -174,25 +174,25 @@ class Store:
     async def end_turn(
         self, name: SessionId, turn: turns.Turn, outcome: turns.Outcome, extra: Mapping[str, Any] | None = None
     ) -> bool:
-        """End a running turn and notify the queued ones; False: its lease was lost."""
+        """End a running turn and notify the queued ones; return False if its lease was lost."""
         ended = await self.write(turns.end_turn, turn, name, outcome, time.time(), extra)
         self._database.notify_changed(turn.session_key, elsewhere=ended.others_are_queued)
         return ended.ended
 
     async def withdraw_turn(self, turn: turns.Turn) -> bool:
-        """Withdraw a queued turn and notify the others; False: it runs already."""
+        """Withdraw a queued turn and notify the others; return False if it runs already."""
         withdrawn = await self.write(queue.withdraw_turn, turn, time.time())
         self._database.notify_changed(turn.session_key, elsewhere=withdrawn)
         return withdrawn
 
     async def interrupt_turn(self, session: SessionRecord, abandoned: turns.OpenTurn) -> bool:
-        """End the first open turn of a session, whose owner is gone; False: it is not the first, or was taken over."""
+        """End a session's first open turn, whose owner is gone; return False if it is not first, or was taken over."""
         interrupted = await self.write(lease.interrupt_turn, session.key, session.name, abandoned, time.time())
         self._database.notify_changed(session.key, elsewhere=interrupted)
         return interrupted
 
     async def answer_tool_question(self, key: int, question_id: str, answer: tool_questions.ToolAnswer) -> bool:
-        """Store the answer to a question of a running tool and notify the tool; False: it is not open any more."""
+        """Store the answer to a question of a running tool and notify the tool; return False if it is not open."""
         answered = await self.write(tool_questions.answer_question, key, question_id, answer)
         self._database.notify_changed(key, elsewhere=answered)
         return answered

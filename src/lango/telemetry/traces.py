@@ -36,7 +36,7 @@ _router: "SpanRouter | None" = None
 
 
 def traces_endpoint(settings: TelemetrySettings) -> str:
-    """Return the endpoint for traces, from the settings or OpenTelemetry's variables; empty: traces are off."""
+    """Return the endpoint for traces, from the settings or OpenTelemetry's variables, or "" if traces are off."""
     if settings.otlp_endpoint:
         return _with_path(settings.otlp_endpoint)
     if os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp" or _flag_is_set("OTEL_SDK_DISABLED"):
@@ -146,7 +146,7 @@ async def export_spans(settings: TelemetrySettings) -> AsyncGenerator[None, None
 
 
 def _span_router(settings: TelemetrySettings) -> "SpanRouter | None":
-    """Return the span router of this process; None: a package is missing, or the program has its own tracing."""
+    """Return the span router of this process, or None if a package is missing, or the program has its own tracing."""
     global _router  # a process has one tracer provider, and it cannot be set twice
     if _router is not None:
         return _router

@@ -27,7 +27,7 @@ def client_tool(name: str, description: str, parameters: Any = None) -> Tool:
     """Return a tool that the client runs. Raises `ClientToolRefused` if models would reject it."""
     if not _NAME.fullmatch(name):
         raise ClientToolRefused(
-            f"{name[:80]!r} is not a name for a tool: a letter, then at most 63 letters, digits, _ and -"
+            f"{name[:80]!r} is not a valid tool name: use a letter, then at most 63 letters, digits, _ and -"
         )
     if not isinstance(parameters or {}, Mapping):
         raise ClientToolRefused(f"tool {name}: its parameters must be a JSON schema of an object")
@@ -67,7 +67,7 @@ async def read_client_tools(definitions: Sequence[tuple[str, str, Any]]) -> list
 
 def _check_count(tools: Sequence[Any]) -> None:
     if len(tools) > MAX_CLIENT_TOOLS:
-        raise ClientToolRefused(f"a client may send {MAX_CLIENT_TOOLS} tools, not {len(tools)}")
+        raise ClientToolRefused(f"a client may send at most {MAX_CLIENT_TOOLS} tools, not {len(tools)}")
 
 
 def _make_tools(definitions: Sequence[tuple[str, str, Any]]) -> list[Tool]:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 120.0
 time_limit: ContextVar[asyncio.Timeout | None] = ContextVar("lango_tool_time_limit", default=None)
 """The time limit of the tool that this code runs in: a tool may stop it while it waits for a person."""
-CANCELLED_INSIDE = "the tool was cancelled from inside; its outcome is unknown"
+CANCELLED_INSIDE = "the tool cancelled itself; its outcome is unknown"
 _GRACE_S = 2.0
 """How long a cancelled handler may take to clean up before it is abandoned."""
 
@@ -183,7 +183,7 @@ async def _run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             loop.call_soon_threadsafe(finish, value, raised)
         except RuntimeError:  # the loop is closed
-            log.debug("a tool ended after its event loop")
+            log.debug("a tool ended after its event loop was closed")
 
     threading.Thread(target=work, name="lango-tool", daemon=True).start()
     value, error = await done

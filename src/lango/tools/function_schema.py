@@ -83,7 +83,7 @@ class TypedArguments(Struct, frozen=True):
             if parameter.kind is parameter.VAR_KEYWORD:
                 extra = "allow"
             elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
-                raise ConfigError(f"tool {name}: {parameter.name} must be an argument that can be given by name")
+                raise ConfigError(f"tool {name}: {parameter.name} must be a parameter that can be passed by name")
             else:
                 field = names[parameter.name] = f"argument_{len(names)}"
                 fields[field] = _field(parameter, annotation, descriptions.get(parameter.name))

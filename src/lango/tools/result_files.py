@@ -47,7 +47,7 @@ class ResultFiles:
         if not (file.data and MIME_TYPE.fullmatch(file.mime_type)):
             return "the file is empty, or its type is not valid"
         if len(self.files) >= self._limits.max_files:
-            return f"a result may have {self._limits.max_files} files (setting server.max_attachments)"
+            return f"a result may have at most {self._limits.max_files} files (setting server.max_attachments)"
         if self._bytes + len(file.data) > self._limits.max_bytes:
             return (
                 f"it has {len(file.data)} bytes, and the files of a result may have {self._limits.max_bytes} together "

@@ -67,7 +67,7 @@ class _Conversion:
 
 def _to_json_value(value: Any, path: str, depth: int, run: _Conversion) -> Any:
     if depth > _MAX_DEPTH:
-        raise NotJson(f"{path[:80]} is nested too deep, or contains itself")
+        raise NotJson(f"{path[:80]} is nested too deeply, or contains itself")
     if next(run.values) > MAX_RESULT_VALUES:
         raise NotJson(f"it has more than {MAX_RESULT_VALUES} values")
     match value:

@@ -169,7 +169,7 @@ class _Steps:
         try:
             self._order = list(TopologicalSorter(self._same).static_order())
         except CycleError as error:
-            raise ConfigError("a reference in it leads back to itself") from error
+            raise ConfigError("it contains a circular reference") from error
         self._levels = [self._level({})]
         self._is_whole = False  # deeper values take no more steps
 
@@ -217,7 +217,7 @@ class _Steps:
             name = unquote(part).replace("~1", "/").replace("~0", "~")
             items = _members(node)
             if name not in items:
-                raise ConfigError(f"the reference {reference[:80]!r} leads nowhere")
+                raise ConfigError(f"the reference {reference[:80]!r} does not resolve")
             node = items[name]
         return node
 

@@ -80,7 +80,7 @@ class Tool:
     def __post_init__(self) -> None:
         """Raise `ConfigError` for mistakes that would otherwise appear during a turn."""
         if not self.name or not self.name.replace("_", "a").replace("-", "a").isalnum() or not self.name.isascii():
-            raise ConfigError(f"{self.name!r} is not a name for a tool: use letters, digits, _ and -")
+            raise ConfigError(f"{self.name!r} is not a valid tool name: use letters, digits, _ and -")
         if len(self.name) > _MAX_NAME_CHARACTERS:
             raise ConfigError(f"tool {self.name}: models reject names of more than {_MAX_NAME_CHARACTERS} characters")
         if self.name.startswith(RESERVED_PREFIX):

@@ -298,7 +298,7 @@ def unchanged(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("store", "words"),
     [
-        ("mysql://u:secret@h/d", ["no known kind", "sqlite:///"]),
+        ("mysql://u:secret@h/d", ["unknown scheme", "sqlite:///"]),
         ("sqlite:///missing/lango.db", ["folder missing does not exist", "create it"]),
         ("sqlite:///text.db", ["text.db is not a SQLite database", "another file"]),
         ("sqlite:///foreign.db", ["foreign.db is the database of another program"]),

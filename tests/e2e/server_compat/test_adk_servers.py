@@ -264,9 +264,9 @@ def test_every_route_of_adks_server_is_the_same_or_refused(
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"invocationId": "i"}, "the server itself resumes"),
-        ({"customMetadata": {"a": 1}}, "put it in stateDelta"),
-        ({"serviceTier": "flex"}, "in the agent's own model"),
+        ({"invocationId": "i"}, "the server resumes interrupted turns"),
+        ({"customMetadata": {"a": 1}}, "use stateDelta"),
+        ({"serviceTier": "flex"}, "in the agent's model"),
     ],
 )
 def test_options_of_a_run_that_have_no_effect_are_refused(

@@ -136,7 +136,7 @@ async def test_errors_reach_ag_uis_own_client(server: Server) -> None:
         server, f"t-{uuid.uuid4().hex[:8]}", {"say": "fail"}, {"say": "hello", "set": {"app:x": 1}}
     )
     assert (failed["types"][-1], "the provider does not want to" in failed["error"]) == ("RUN_ERROR", True)
-    assert "state: app: and temp: keys belong to the agent" in refused["error"], "the sentence of a refused request"
+    assert "state: clients cannot set app: and temp: keys" in refused["error"], "the sentence of a refused request"
 
 
 _TOO_LARGE = "state: at most 10,000 values and 1,000,000 characters; keep large data in artifacts"
@@ -147,9 +147,9 @@ async def test_state_that_is_not_the_clients_is_refused_with_a_sentence(server: 
         for state, sentence in (
             (
                 {"app:x": 1, "temp:y": 2},
-                "state: app: and temp: keys belong to the agent, and clients cannot set them: app:x, temp:y",
+                "state: clients cannot set app: and temp: keys: app:x, temp:y",
             ),
-            ([1], "state: the state of a thread is an object"),
+            ([1], "state: must be an object"),
             ({"a": [1] * 10_000}, _TOO_LARGE),
             ({"a": "x" * 1_000_000}, _TOO_LARGE),
         ):

@@ -286,7 +286,7 @@ async def test_an_approval_and_a_result_are_answered_in_any_order(server: Server
     [
         ([Tool(name="note", description="Mine.")], "note of its own"),
         ([PICK, PICK], "two tools"),
-        ([Tool(name="", description="")], "not a name"),
+        ([Tool(name="", description="")], "not a valid tool name"),
         ([Tool(name="odd", description="", parameters={"type": "object", "properties": {"a": {"type": 7}}})], "odd"),
         ([Tool(name="odd", description="", parameters="a string")], "of an object"),
         ([Tool(name=f"t{at}", description="") for at in range(101)], "100 tools"),

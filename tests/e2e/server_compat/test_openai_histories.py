@@ -474,7 +474,7 @@ async def test_a_result_without_its_call_is_quoted(sdk: AsyncOpenAI) -> None:
             [chat_message("user", "hi"), call("c", "transfer_to_agent"), result("c", "{}"), chat_message("user", "go")],
             "transfer_to",
         ),
-        ([chat_message("user", "hi"), result("c", "{}")], "these tool messages answer no call"),
+        ([chat_message("user", "hi"), result("c", "{}")], "the tool messages answer no call"),
         (
             [
                 chat_message("user", "hi"),
@@ -514,7 +514,7 @@ async def test_files_of_an_unknown_history_are_read(sdk: AsyncOpenAI, server: Se
     ]
     answer = await chat.recite()
     assert answer[0][1][1] == mark
-    assert answer[2][1] == ["and this?[a file stood here that could not be read]"]
+    assert answer[2][1] == ["and this?[file omitted: it could not be read]"]
     known = chat.session
     assert await chat.recite()
     assert chat.session == known

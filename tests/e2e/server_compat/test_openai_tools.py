@@ -133,7 +133,7 @@ async def test_several_calls_are_answered_together_or_not_at_all(client: Client)
     _, calls = await client.send("call pick draw")
     assert [call.function.name for call in calls] == ["pick", "draw"]
     client.returned(calls[0].id, "red")
-    with pytest.raises(openai.BadRequestError, match=f"there is none for {calls[1].id}"):
+    with pytest.raises(openai.BadRequestError, match=f"it is missing for {calls[1].id}"):
         await client.complete()
     assert await client.results() == {}
     client.returned(calls[1].id, "a house")
@@ -369,17 +369,17 @@ async def test_without_tools_or_by_choice_none_is_offered(client: Client) -> Non
         ({"tools": [function("note")]}, "the agent has a tool note of its own"),
         ({"tools": [PICK, PICK]}, "two tools have the name pick"),
         ({"tools": [function("pick", parameters={"type": "nothing"})]}, "tool pick: "),
-        ({"tools": [{"type": "custom", "custom": {"name": "pick"}}]}, "only tools of type function are supported"),
-        ({"tools": [], "tool_choice": "required"}, "tool_choice: the request has no such tool"),
+        ({"tools": [{"type": "custom", "custom": {"name": "pick"}}]}, "only function tools are supported"),
+        ({"tools": [], "tool_choice": "required"}, "tool_choice: only a function in tools can be forced"),
         (
             {"tool_choice": {"type": "function", "function": {"name": "dig"}}},
-            "tool_choice: the request has no such tool",
+            "tool_choice: only a function in tools can be forced",
         ),
         ({"tool_choice": {"type": "custom", "custom": {"name": "pick"}}}, "tool_choice: send auto, none, required"),
         ({"tool_choice": "always"}, "tool_choice: send auto, none, required"),
-        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {}}}, "allowed_tools must list names of functions"),
-        ({"functions": [{"name": "pick"}]}, "functions: this field is deprecated"),
-        ({"messages": [{"role": "function", "name": "pick", "content": "red"}]}, "functions: this field is deprecated"),
+        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {}}}, "allowed_tools must name functions"),
+        ({"functions": [{"name": "pick"}]}, "functions: not supported"),
+        ({"messages": [{"role": "function", "name": "pick", "content": "red"}]}, "functions: not supported"),
         ({"messages": [{"role": "tool", "content": "red"}]}, "a tool message needs the tool_call_id"),
         ({"messages": [{"role": "assistant", "content": "hi"}]}, "the last message must be the user's"),
     ],

@@ -311,7 +311,7 @@ async def test_a_compacted_conversation_goes_on_from_notes_and_the_users_message
     assert [item.type for item in again.output] == ["message"] * 3 + ["compaction"], "one compaction at a time"
     bad: list[tuple[dict[str, Any], str]] = [
         ({"input": []}, "input: there is nothing to compact"),
-        ({"input": [{"type": "compaction", "encrypted_content": "gAAA"}]}, "input: a compaction item must be one"),
+        ({"input": [{"type": "compaction", "encrypted_content": "gAAA"}]}, "input: the compaction item was not made"),
         ({"input": "x", "previous_response_id": "resp_1_99"}, "previous_response_id: there is no response"),
         ({"input": "fail", "extra_body": {"nonsense": 1}}, "nonsense: is not allowed here"),
     ]
@@ -339,26 +339,26 @@ async def test_a_failure_is_the_sdks_own_error_and_the_response_says_why(client:
     [
         ({"tools": [{"type": "web_search"}]}, "tools: 'web_search' is not supported"),
         ({"tools": [{"type": "mcp", "server_label": "x", "server_url": "http://x"}]}, "tools: 'mcp' is not supported"),
-        ({"prompt": {"id": "p"}}, "prompt: it is not supported"),
-        ({"max_tool_calls": 3}, "max_tool_calls: it is not supported"),
+        ({"prompt": {"id": "p"}}, "prompt: not supported"),
+        ({"max_tool_calls": 3}, "max_tool_calls: not supported"),
         ({"include": ["message.output_text.logprobs"]}, "include: 'message.output_text.logprobs'"),
-        ({"background": True, "store": False}, "background: such a response is retrieved later"),
-        ({"conversation": "a", "previous_response_id": "resp_1_1"}, "conversation cannot be combined"),
-        ({"tool_choice": "required"}, "tool_choice: the request has no such tool"),
+        ({"background": True, "store": False}, "background: a background response must be stored"),
+        ({"conversation": "a", "previous_response_id": "resp_1_1"}, "conversation: cannot be combined with"),
+        ({"tool_choice": "required"}, "tool_choice: only a function in tools can be forced"),
         ({"text": {"format": {"type": "json_schema", "name": "x", "schema": {"type": "array"}}}}, "text.format: the"),
         ({"metadata": {"a": 1}}, "metadata.a: "),
         ({"extra_body": {"nonsense": 1}}, "nonsense: is not allowed here"),
         ({"input": []}, "input: there is nothing to answer"),
         ({"input": [{"role": "assistant", "content": "I"}]}, "input: the last message must be the user's"),
-        ({"input": [{"type": "computer_call", "id": "x"}]}, "input: items of the type 'computer_call' are not"),
-        ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input: these tool messages"),
+        ({"input": [{"type": "computer_call", "id": "x"}]}, "input: items of type 'computer_call' are not"),
+        ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input: the tool messages"),
         (
             {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]},
-            "input: files cannot be referenced",
+            "input: this server stores no files",
         ),
         (
             {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://x/y"}]}]},
-            "input: this server does not fetch URLs",
+            "input: this server fetches no URLs",
         ),
         ({"input": [{"type": "mcp_approval_response", "approval_request_id": "x", "approve": True}]}, "input: an mcp"),
     ],
@@ -421,7 +421,7 @@ async def test_old_responses_are_read_after_their_events_are_dropped(client: Asy
     old = await client.responses.retrieve(made.id)
     assert (old.output_text, [item.id for item in old.output]) == (made.output_text, [item.id for item in made.output])
     assert session
-    with pytest.raises(openai.APIError, match="not kept any more"):
+    with pytest.raises(openai.APIError, match="no longer kept"):
         _ = [event async for event in await client.responses.retrieve(made.id, stream=True, starting_after=3)]
 
 

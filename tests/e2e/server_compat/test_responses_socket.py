@@ -72,7 +72,7 @@ async def test_a_response_that_is_not_stored_is_continued_on_its_socket_alone(cl
         wrong = [{"type": "function_call_output", "call_id": "none", "output": "x"}]
         [refused] = await create(connection, wrong, store=False, previous_response_id=newest)
         assert (refused.status, refused.error.type) == (400, "invalid_request_error")
-        assert "no call 'none' waits" in refused.error.message
+        assert "no call 'none' is waiting" in refused.error.message
         [gone] = await create(connection, "on", store=False, previous_response_id=newest)
         assert gone.error.code == "previous_response_not_found", "a continuation failed"
         kept = await create(connection, "kept")
@@ -115,11 +115,11 @@ async def test_a_failure_is_one_last_event_and_the_socket_goes_on(client: AsyncO
         ('{"input": "hello"}', "type: None is not supported"),
         ('{"type": "response.steer", "input": "x"}', "type: 'response.steer' is not supported"),
         ('{"type": "response.create", "input": "x", "generate": false}', "generate: false is not supported"),
-        ('{"type": "response.create", "input": "x", "background": true}', "background: send it with POST"),
-        ('{"type": "response.create", "input": "x", "stream": false}', "stream: a socket always streams"),
+        ('{"type": "response.create", "input": "x", "background": true}', "background: not supported on a WebSocket"),
+        ('{"type": "response.create", "input": "x", "stream": false}', "stream: a WebSocket always streams"),
         ('{"type": "response.create", "input": "x", "nonsense": 1}', "nonsense: is not allowed here"),
         ('{"type": "response.create", "input": "x", "temperature": 3}', "temperature: "),
-        ('{"type": "response.create", "input": "x", "prompt": {"id": "p"}}', "prompt: it is not supported"),
+        ('{"type": "response.create", "input": "x", "prompt": {"id": "p"}}', "prompt: not supported"),
     ],
 )
 async def test_what_is_not_supported_gets_an_error_with_its_status(server: Server, sent: str, message: str) -> None:

@@ -55,9 +55,9 @@ async def test_a_function_is_called_and_its_output_continues_the_response(client
     pick, draw = calls_of(first)
     assert (pick.name, pick.arguments, pick.status) == ("pick", '{"text": "pick"}', "completed")
     assert [tool.to_dict() for tool in first.tools] == [PICK, DRAW]
-    with pytest.raises(openai.BadRequestError, match=f"there is none for {draw.call_id}"):
+    with pytest.raises(openai.BadRequestError, match=f"it is missing for {draw.call_id}"):
         await create(client, [output_of(pick, "red")], previous_response_id=first.id)
-    with pytest.raises(openai.BadRequestError, match="no call 'other' waits for its output"):
+    with pytest.raises(openai.BadRequestError, match="no call 'other' is waiting for an output"):
         await create(
             client, [{"type": "function_call_output", "call_id": "other", "output": "x"}], previous_response_id=first.id
         )
@@ -152,7 +152,7 @@ async def test_an_approval_request_is_answered_by_the_next_response(client: Asyn
         {"text": "this"},
     )
     answer = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": approve}
-    with pytest.raises(openai.BadRequestError, match="comes alone"):
+    with pytest.raises(openai.BadRequestError, match="send an mcp_approval_response alone"):
         await create(client, [answer, {"role": "user", "content": "and?"}], previous_response_id=asked.id)
     given = [{"role": "user", "content": "ask"}, request.to_dict(), answer]  # as a client that resends everything
     done = await create(

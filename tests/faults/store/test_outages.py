@@ -202,7 +202,7 @@ async def test_an_outage_is_logged_when_it_begins_and_ends_and_seldom_in_between
 
     assert await outages.retry(attempt, writes=True) == "there"
     first, in_between, last = [record.getMessage() for record in caplog.records]
-    assert first.startswith("it is away; trying again")
+    assert first.startswith("it is away; retrying for another")
     assert in_between.endswith("(48 more failures before)")
     assert last == "the database is available again (49 failures were not logged)"
 
@@ -283,7 +283,7 @@ async def test_a_turn_waits_for_a_locked_file_as_long_as_store_wait_s_says(
     assert other.recv() == "locked"
     with wait_for_database(), caplog.at_level(logging.WARNING):
         waiting = asyncio.create_task(session.append())
-        while "trying again" not in caplog.text:
+        while "retrying for another" not in caplog.text:
             assert not waiting.done(), "it gave up"
             await asyncio.sleep(0.01)
     other.send("free")

@@ -109,8 +109,8 @@ async def test_a_turn_continues_after_a_restart_of_the_server(
         await asyncio.to_thread(pg_ctl, own_server, "stop", "-m", "immediate")
         gate.may_end.set()
         for _ in range(3):
-            failures = caplog.text.count("trying again")
-            while caplog.text.count("trying again") == failures:
+            failures = caplog.text.count("retrying for another")
+            while caplog.text.count("retrying for another") == failures:
                 assert not turn.finished, "it gave up"
                 await asyncio.sleep(0.01)
             leaps.leap(10.0)

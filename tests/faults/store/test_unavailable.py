@@ -323,9 +323,9 @@ async def test_f7_a_read_only_file_is_read_and_is_written_once_it_is_writable(tm
     assert worker.recv() == 1, "reads go on"
     assert worker.recv() == (
         "StoreUrlError",
-        f"no right to read and write {path}: change its rights, or use another path",
+        f"no permission to read and write {path}: change its permissions, or use another path",
     )
     assert worker.recv() == 1
-    assert worker.recv() == "lango.db is read-only: change its rights or those of its disk; reads continue"
+    assert worker.recv() == "lango.db is read-only: change its permissions or those of its disk; reads still work"
     assert worker.recv() == (2, 2), "no restart needed"
     worker.join()

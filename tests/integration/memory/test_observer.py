@@ -233,5 +233,5 @@ async def test_o3_notes_and_messages_fit_the_budget_together(sqlite_url: str) ->
         assert (await runtime.memory.show("s")).tokens > 600
     assert all(count_tokens(request.messages) <= 600 for request in roles.agent)
     assert all(broken_for(request) == [] for request in roles.agent)
-    assert "notes are left out here]" in quoted(roles.agent[-1])
+    assert "notes omitted]" in quoted(roles.agent[-1])
     assert spoken(roles.agent[-1])[-1] == f"11 {LONG}"

@@ -32,7 +32,7 @@ every_error = pytest.mark.parametrize("error", ERRORS, ids=lambda one: type(one)
 
 
 def told_of(error: BaseException) -> str:
-    return "cancelled from inside" if isinstance(error, asyncio.CancelledError) else type(error).__name__
+    return "cancelled itself" if isinstance(error, asyncio.CancelledError) else type(error).__name__
 
 
 class RaisingTool(BaseTool):

@@ -320,8 +320,8 @@ async def test_a_name_of_a_toolset_is_refused_when_the_model_would_be_called(sql
     [
         ("note", None, "of its own"),
         ("transfer_to_agent", None, "of its own"),
-        ("no name", None, "not a name"),
-        ("a" * 65, None, "not a name"),
+        ("no name", None, "not a valid tool name"),
+        ("a" * 65, None, "not a valid tool name"),
         ("odd", {"type": "array"}, "of an object"),
         ("odd", {"type": "object", "properties": 7}, "cannot be used as a JSON schema"),
         ("odd", {"anyOf": [{"type": "object"}]}, "anyOf"),

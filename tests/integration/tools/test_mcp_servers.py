@@ -354,7 +354,7 @@ async def test_tools_that_cannot_be_offered_are_listed_with_their_reasons(
             f"MCP server second, tool add: {first}",
             f"MCP server second, tool fails: {first}",
             "MCP server second, tool list_files: the agent has a tool of this name; leave it out with `tools`",
-            "MCP server second, tool no good name: 'no good name' is not a name for a tool: use letters, digits, _ "
+            "MCP server second, tool no good name: 'no good name' is not a valid tool name: use letters, digits, _ "
             "and -",
             "MCP server second, tool transfer_to_agent: ADK reserves this name",
             f"MCP server second, tool variables: {first}",

@@ -227,7 +227,7 @@ def test_h3_holds_for_any_history_and_budget(history: list[Message], budget: int
 def test_h4_the_current_user_message_is_never_left_out() -> None:
     history = [user("the task"), *long_turn(50)]
     assert fit_to_budget(history, 300)[0] == user("the task")
-    with pytest.raises(BudgetTooSmall, match=r"take \d+ tokens, the budget leaves 50"):
+    with pytest.raises(BudgetTooSmall, match=r"take \d+ tokens, and the budget leaves 50"):
         fit_to_budget([user("word " * 100)], 50)
 
 

@@ -168,7 +168,7 @@ def test_o1_a_quote_above_its_limit_drops_low_priorities_first_and_counts_them()
     whole = SessionMemory((Batch(1, 2, found),))
     text = quote(whole, 500)
     assert count_tokens(text) <= 500
-    assert "notes are left out here]" in text
+    assert "notes omitted]" in text
     assert "note 27 " in text
     assert "note 0 " in text, "an old one of high priority stays"
     assert "note 1 " not in text

@@ -101,7 +101,7 @@ def test_a_model_without_a_provider_is_refused(model: str) -> None:
 def test_an_unknown_provider_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"no provider 'acme'.*anthropic.*mine.*openai"):
         resolve("acme/x", {"mine": ProviderSettings(type="openai")}, environ=KEYS)
-    with pytest.raises(ConfigError, match=r"no type 'acme' of \[providers.mine\]"):
+    with pytest.raises(ConfigError, match=r"an unknown type 'acme' in \[providers.mine\]"):
         resolve("mine/x", {"mine": ProviderSettings(type="acme")}, environ=KEYS)
 
 

@@ -75,7 +75,7 @@ def test_a_call_whose_process_died_follows_from_its_response() -> None:
         assert second.seq == 4
     assert second.started_at == 41.0
     [group] = turn_trace(_row([], []), events).steps
-    assert (group.steps[0].input_tokens, group.steps[0].output_tokens, group.steps[0].model) == (7, 3, "m")
+    assert (group.steps[0].usage.input_tokens, group.steps[0].usage.output_tokens, group.steps[0].model) == (7, 3, "m")
 
 
 def test_requests_belong_to_their_run_of_a_call() -> None:

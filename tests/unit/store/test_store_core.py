@@ -106,9 +106,9 @@ def test_every_primary_key_begins_with_the_sessions_key() -> None:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("", "no known kind"),
-        ("mysql://u:secret@h/d", "no known kind"),
-        ("lango.db", "no known kind"),
+        ("", "unknown scheme"),
+        ("mysql://u:secret@h/d", "unknown scheme"),
+        ("lango.db", "unknown scheme"),
         ("sqlite://lango.db", "sqlite:///lango.db"),
         ("postgresql://h:port/d", "port"),
         ("postgresql://h/d?schema=a;b", "schema"),

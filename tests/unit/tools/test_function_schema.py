@@ -249,7 +249,7 @@ def unknowable(file: functools.partial[int]) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Tool("bad name", "", {}, print), "not a name"),
+        (lambda: Tool("bad name", "", {}, print), "not a valid tool name"),
         (lambda: Tool("a" * 65, "", {}, print), "more than 64 characters"),
         (lambda: Tool("a", "", {}, 5), "not a function"),  # pyright: ignore
         (lambda: Tool("a", "", {"type": "array"}, print), "of an object"),

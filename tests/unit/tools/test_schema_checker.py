@@ -40,8 +40,11 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
     "branches": (properties(a={"anyOf": [{"const": at} for at in range(MAX_BRANCHES + 1)]}), "branches"),
     "references": (properties(**{f"a{at}": {"$ref": "#"} for at in range(MAX_REFERENCES + 1)}), "references"),
     "multiplied": (doubling(30), "references multiply"),
-    "cycle": (properties(a={"$ref": "#/$defs/d"}) | {"$defs": {"d": {"not": {"$ref": "#/$defs/d"}}}}, "back to itself"),
-    "nowhere": (properties(a={"$ref": "#/$defs/none"}), "leads nowhere"),
+    "cycle": (
+        properties(a={"$ref": "#/$defs/d"}) | {"$defs": {"d": {"not": {"$ref": "#/$defs/d"}}}},
+        "circular reference",
+    ),
+    "nowhere": (properties(a={"$ref": "#/$defs/none"}), "does not resolve"),
     "large pattern": (properties(a={"pattern": "((a{1000}){1000}){1000}"}), "regex"),
 }
 

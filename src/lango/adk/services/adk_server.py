@@ -248,7 +248,7 @@ async def artifact_metadata(service: SqlArtifactService, name: SessionId, filena
 async def load_artifact(
     service: SqlArtifactService, name: SessionId, filename: str, version: int | None
 ) -> dict[str, Any] | None:
-    """Write an artifact as ADK does; None: there is none, or its reference leads nowhere."""
+    """Write an artifact as ADK does; None: there is none, or its reference does not resolve."""
     try:
         part = await service.load_artifact(
             app_name=name.app_name, user_id=name.user_id, session_id=name.id, filename=filename, version=version

@@ -45,7 +45,7 @@ class CurrentNote(Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def statement_of(text: str) -> tuple[str, str] | None:
-    """Return what a note is about and what it says of it; None: it is no statement of one value."""
+    """Return what a note is about and what it says of it, or None if it is no statement of one value."""
     found = _STATEMENT.match(text)
     if found is None:
         return None

@@ -194,4 +194,6 @@ def _load(model: LocalModel, path: Path) -> ChatServer:
     try:
         return native.Server(params)
     except RuntimeError as error:
-        raise ConfigError(f"{path} could not be loaded: it is no GGUF model, or memory is short") from error
+        raise ConfigError(
+            f"{path} could not be loaded: it is not a GGUF model, or there is not enough memory"
+        ) from error

@@ -118,7 +118,7 @@ def _append(file: BinaryIO, data: Iterable[bytes], end: int, total: int, progres
     for chunk in data:
         at += len(chunk)
         if at > end:
-            raise ConfigError(f"A piece of {Path(file.name).stem} is larger than it should be: nothing of it is used")
+            raise ConfigError(f"A piece of {Path(file.name).stem} is larger than it should be: it was discarded")
         file.write(chunk)
         progress(at, total)
     if at < end:

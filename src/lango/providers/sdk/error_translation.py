@@ -137,7 +137,7 @@ def error_from_generated_sdk(sdk: Any, exc: Exception, exchange: VendorRequest) 
 
 
 def _timeout_error(exchange: VendorRequest) -> ProviderTimeout:
-    return ProviderTimeout(f"{exchange.provider}: no answer in time", provider=exchange.provider)
+    return ProviderTimeout(f"{exchange.provider}: no answer before the timeout", provider=exchange.provider)
 
 
 def _connection_error(exchange: VendorRequest, exc: BaseException) -> ProviderError:
@@ -145,13 +145,14 @@ def _connection_error(exchange: VendorRequest, exc: BaseException) -> ProviderEr
     why = _redact_key(f"{type(exc).__name__}: {exc}", exchange.secret)
     if exchange.streaming:
         return protocol_error(exchange, f"the connection was lost ({why})")
-    return ProviderUnavailable(f"{exchange.provider}: no connection ({why})", provider=exchange.provider)
+    return ProviderUnavailable(f"{exchange.provider}: cannot connect ({why})", provider=exchange.provider)
 
 
 def protocol_error(exchange: VendorRequest, what: str) -> ProviderProtocolError:
     """Return the error for an answer that violates its format, or stopped before its end."""
     return ProviderProtocolError(
-        f"{exchange.provider}: the answer is broken: {_redact_key(what, exchange.secret)}", provider=exchange.provider
+        f"{exchange.provider}: the answer is malformed: {_redact_key(what, exchange.secret)}",
+        provider=exchange.provider,
     )
 
 
@@ -179,7 +180,7 @@ def _redact_key(text: str, secret: str) -> str:
 
 def _failure_message(status: int | None, message: str, exchange: VendorRequest) -> str:
     reason = _redact_key(" ".join(message.split()), exchange.secret)[:_MAX_MESSAGE_CHARACTERS] or "no reason given"
-    subject = f"{exchange.provider}, asked for the model {exchange.model!r},"
+    subject = f"{exchange.provider} (model {exchange.model!r})"
     return f"{subject} answered {status}: {reason}" if status else f"{subject} failed: {reason}"
 
 

@@ -128,13 +128,15 @@ class ResilientProvider:
                 request = simpler
             except (ProviderUnavailable, ProviderTimeout, ProviderProtocolError) as error:
                 if not progress.has_output and _refuses_media(error, request):  # some servers answer 500 to a picture
-                    logger.warning("%s accepts no images, sending none: %s", provider.name, error)
+                    logger.warning(
+                        "%s does not accept images, sending the request without them: %s", provider.name, error
+                    )
                     request = without_media(request)
                     continue
                 wait_s = self._wait_s(error, attempt, deadline)
                 if progress.has_output or wait_s is None:
                     raise
-                logger.warning("%s: attempt %d failed, next in %.1f s: %s", provider.name, attempt, wait_s, error)
+                logger.warning("%s: attempt %d failed, retrying in %.1f s: %s", provider.name, attempt, wait_s, error)
                 attempt += 1
                 await self._sleep(wait_s)
             else:
@@ -155,7 +157,7 @@ class ResilientProvider:
                     delta = await self._next_delta(stream, provider.name, deadline)
                     if delta is None:
                         raise ProviderProtocolError(
-                            f"{provider.name}: the answer ended without a finish", provider=provider.name
+                            f"{provider.name}: the answer ended without a finish reason", provider=provider.name
                         )
                     progress.has_output = progress.has_output or not isinstance(delta, UsageDelta)
                     yield delta
@@ -174,7 +176,7 @@ class ResilientProvider:
                     return await anext(stream, None)
             except TimeoutError as exc:
                 cause = exc
-        what = f"nothing new for {idle_s:g} s" if idle_s < left_s else f"not done in {self._timeouts.total_s:g} s"
+        what = f"no data for {idle_s:g} s" if idle_s < left_s else f"not finished after {self._timeouts.total_s:g} s"
         raise ProviderTimeout(f"{name}: {what}", provider=name) from cause
 
 

@@ -180,7 +180,7 @@ def _to_entry(
 
 
 def _given_input(message: Message) -> str:
-    """Return a person's answer to a request for input; empty: the message has none."""
+    """Return a person's answer to a request for input, or an empty text if the message has none."""
     answers = [call.output for call in message.tool_calls if call.name == INPUT_CALL and call.output is not None]
     if message.role != "tool" or message.author != "user" or not answers:
         return ""

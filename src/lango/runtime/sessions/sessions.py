@@ -142,7 +142,7 @@ class Sessions:
         return await self._store.write_long(rewinds.rewind_session, name, before, now)
 
     async def delete(self, session_id: str, *, user_id: str = "user") -> bool:
-        """Delete a session with all its data; False: there is none. Forks keep the messages that they share."""
+        """Delete a session with all its data; return False if there is none. Forks keep the messages they share."""
         return await self._store.delete_session(SessionId(self._app_name, user_id, session_id))
 
     async def check(self, session_id: str, *, user_id: str = "user") -> Sequence[Problem]:

@@ -30,7 +30,7 @@ def author_of(event: StoredEvent) -> str:
 
 
 def branch_of(event: StoredEvent) -> str:
-    """Return the branch of a message; empty: no agents run in parallel."""
+    """Return the branch of a message, or an empty text if no agents run in parallel."""
     return (event.extra or {}).get("branch") or ""
 
 
@@ -39,21 +39,19 @@ class UnmatchedResponses:
 
     def __init__(self, events: Iterable[StoredEvent]) -> None:
         self.seqs: set[int] = set()
-        self._places: dict[tuple[str, str | None], deque[StoredEvent]] = {}
+        self._places: dict[tuple[str, str], deque[StoredEvent]] = {}
         for event in events:
             self.seqs.add(event.seq)
-            for branch in (branch_of(event), None):  # an older turn did not note the branches of its calls
-                self._places.setdefault((author_of(event), branch), deque()).append(event)
+            self._places.setdefault((author_of(event), branch_of(event)), deque()).append(event)
 
-    def take_first(self, agent: str, branch: str | None) -> StoredEvent | None:
-        """Take the first response of an agent in a branch, or in any if that is None."""
-        waiting = self._places.get((agent, branch))
-        while waiting:
-            event = waiting.popleft()
-            if event.seq in self.seqs:
-                self.seqs.remove(event.seq)
-                return event
-        return None
+    def take_first(self, agent: str, branch: str) -> StoredEvent | None:
+        """Take the first response of an agent in a branch, or return None if none is left."""
+        left = self._places.get((agent, branch))
+        if not left:
+            return None
+        event = left.popleft()
+        self.seqs.remove(event.seq)
+        return event
 
 
 def previous_times(messages: Sequence[StoredEvent], started_at: float) -> dict[int, float]:

@@ -53,10 +53,7 @@ class Step(Struct, kw_only=True):
     """Of a tool: the message with its result."""
     approved_by: str | None = None
     model: str = ""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    cost_usd: float | None = None
+    usage: Usage = Usage()
     attempts: list[Attempt] = []
     steps: "list[Step]" = []
 

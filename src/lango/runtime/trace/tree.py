@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
+from lango.events import Usage
 from lango.messages import ToolCall
 from lango.runtime.trace.messages import (
     UnmatchedResponses,
@@ -58,7 +59,9 @@ def turn_trace(
     tree.add_requests(list(requests))
     tree.add_failures(calls)
     for step in tree.model_steps:
-        step.cost_usd = price(step.model, step.input_tokens, step.output_tokens, step.cached_tokens)
+        used = step.usage
+        cost_usd = price(step.model, used.input_tokens, used.output_tokens, used.cached_tokens)
+        step.usage = replace(used, cost_usd=cost_usd)
     error: Mapping[str, Any] = row.extra.get("error") or {}
     return TurnTrace(
         turn=row.turn,
@@ -105,7 +108,7 @@ class _Tree:
         for call in calls:
             event = matched.get(call.get("seq"))
             if event is None and not call.get("inside") and not call.get("failed") and not call.get("running"):
-                event = left.take_first(call.get("agent", ""), call.get("branch"))
+                event = left.take_first(call.get("agent", ""), call.get("branch", ""))
             self._add_model_call(call, event)
         numbers: dict[str, int] = {}
         for event in self._responses:
@@ -131,9 +134,7 @@ class _Tree:
             branch=branch or (branch_of(event) if event else ""),
             seq=event.seq if event else None,
             model=call.get("model", ""),
-            input_tokens=call.get("input_tokens", 0),
-            output_tokens=call.get("output_tokens", 0),
-            cached_tokens=call.get("cached_tokens", 0),
+            usage=Usage(call.get("input_tokens", 0), call.get("output_tokens", 0), call.get("cached_tokens", 0)),
         )
         if step.is_replayed and event is not None:
             self._estimate_times(step, event)
@@ -154,9 +155,7 @@ class _Tree:
             branch=branch_of(event),
             seq=event.seq,
             model=extra.get("model_version") or "",
-            input_tokens=usage.get("prompt_token_count") or 0,
-            output_tokens=output,
-            cached_tokens=usage.get("cached_content_token_count") or 0,
+            usage=Usage(usage.get("prompt_token_count") or 0, output, usage.get("cached_content_token_count") or 0),
         )
         self._estimate_times(step, event)
         self._add(step, event)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from lango.server.errors import ApiError
+from lango.server.errors import bad_request
 
 _TIME_AND_KEY = r"[0-9]{1,12}(\.[0-9]{1,60})?-[0-9]{1,18}"
 _SESSION_PLACE = rf"^{_TIME_AND_KEY}$"
@@ -40,5 +40,5 @@ def decode_inbox_cursor(cursor: str) -> tuple[float, int, str]:
 
 def _parts(cursor: str, pattern: str) -> list[str]:
     if not re.fullmatch(pattern, cursor, re.ASCII) or cursor.endswith("\n"):
-        raise ApiError(400, "BadRequest", "cursor: send the next_cursor of the page before")
+        raise bad_request("cursor: send the next_cursor of the page before")
     return cursor.split("-")

@@ -17,7 +17,7 @@ def client_instruction(texts: Iterable[str], settings: ServerSettings) -> str:
         raise ApiError(
             400,
             "ClientInstructionsRefused",
-            "messages: this server accepts no instructions of clients; leave system and developer messages, "
-            "instructions and context out (setting server.client_instructions)",
+            "messages: this server accepts no instructions from clients; remove system and developer messages, "
+            "instructions and context (setting server.client_instructions)",
         )
     return instruction

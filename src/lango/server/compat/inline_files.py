@@ -7,12 +7,12 @@ from collections.abc import Callable
 import msgspec
 
 from lango.messages import Attachment, Media, Message, content_hash, make_attachment
-from lango.server.errors import ApiError
+from lango.server.errors import ApiError, bad_request
 from lango.typed_values import convert
 
 _BASE64_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
 _MAX_URL_HEAD = 1000
-_UNREADABLE_FILE = "[a file stood here that could not be read]"
+_UNREADABLE_FILE = "[file omitted: it could not be read]"
 """Shown to the model instead of the files of an earlier message of which one is not readable."""
 
 
@@ -21,7 +21,7 @@ def read_base64_file(number: int, name: str | None, mime_type: str | None, text:
     try:
         data = convert(text, bytes)  # decodes base64 three times as fast as the standard library
     except msgspec.ValidationError as error:
-        raise ApiError(400, "BadRequest", f"messages: the data of file {number} is not base64") from error
+        raise bad_request(f"messages: the data of file {number} is not base64") from error
     return make_attachment(number, name, mime_type, data)
 
 
@@ -29,10 +29,8 @@ def read_data_url(number: int, name: str | None, url: str) -> Attachment:
     """Decode a file in a `data:` URL; other URLs are not fetched."""
     head = _BASE64_URL.match(url[:_MAX_URL_HEAD])
     if head is None:
-        raise ApiError(
-            400,
-            "BadRequest",
-            f"messages: this server does not fetch URLs; send file {number} as a data: URL (data:image/png;base64,...)",
+        raise bad_request(
+            f"messages: this server fetches no URLs; send file {number} as a data: URL (data:image/png;base64,...)"
         )
     return read_base64_file(number, name, head[1], url[head.end() :])
 

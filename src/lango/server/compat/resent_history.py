@@ -17,7 +17,7 @@ from lango.server.compat.client_view import visible_stored, visible_user_message
 from lango.server.compat.edited_history import COMPARED_MESSAGES, ends_with
 from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
 from lango.server.context import ServerContext
-from lango.server.errors import ApiError
+from lango.server.errors import bad_request
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.sessions import SessionId, SessionRecord
@@ -29,7 +29,7 @@ from lango.store.turns.turns import find_by_idempotency_key, read_turn
 from lango.submissions import SubmittedMessage, SubmittedResults, TurnRequest
 
 Results = Mapping[str, Mapping[str, Any]]
-FILE_LEFT_OUT = "[a file stood here: of a result, only text is taken]"
+FILE_LEFT_OUT = "[file omitted: only text is kept from tool results]"
 """Shown to the model instead of a file in a result."""
 _RECENT_MESSAGES = 50  # a call that waits, or was just answered, is one of the newest
 
@@ -101,7 +101,7 @@ async def submit_results(
 def check_all_answered(calls: Collection[str], answered: Collection[str]) -> None:
     """Raise `ApiError` if a client tool call has no result."""
     if missing := ", ".join(sorted(set(calls).difference(answered))):
-        raise ApiError(400, "BadRequest", f"messages: each call needs its tool message; there is none for {missing}")
+        raise bad_request(f"messages: each call needs a tool message; it is missing for {missing}")
 
 
 async def results_key(context: ServerContext, session: SessionRecord, calls: Collection[str], *more: str) -> str:
@@ -161,9 +161,7 @@ async def _unstored_messages(
     if newest < 2:
         return ()
     if newest > MAX_NEW_MESSAGES:
-        raise ApiError(
-            400, "BadRequest", f"messages: at most {MAX_NEW_MESSAGES} of the user's may come at once, not {newest}"
-        )
+        raise bad_request(f"messages: at most {MAX_NEW_MESSAGES} new user messages are accepted at once, not {newest}")
     first = len(user_messages) - newest
     session = await context.store.read(find_session, SessionId(context.runtime.app_name, caller.user_id, session_id))
     if session is None:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lango.config import ServerSettings
 from lango.json_input import TooManyValues, ValueCounter
-from lango.server.errors import REQUEST_ID, ApiError, current_request_id, log_server_fault, to_response
+from lango.server.errors import REQUEST_ID, ApiError, bad_request, current_request_id, log_server_fault, to_response
 from lango.server.security.connections import FOR_HEALTH_CHECKS, HEALTH_PATHS
 from lango.server.security.hosts import host_and_port_of_origin, host_of, is_loopback
 from lango.server.security.unfinished_bodies import UnfinishedBodies
@@ -99,7 +99,7 @@ class RequestGuard:
             raise ApiError(503, "TooManyConnections", message, retry_after_s=5, headers={"Connection": "close"})
         hosts = headers.getlist("host")
         if len(hosts) > 1:  # a proxy may check another one than this server does
-            raise ApiError(400, "BadRequest", "send one Host")
+            raise bad_request("send one Host")
         if "content-length" in headers and "transfer-encoding" in headers:  # a proxy may end the body elsewhere
             message = "send either Content-Length or Transfer-Encoding"
             raise ApiError(400, "BadRequest", message, headers={"Connection": "close"})

@@ -114,7 +114,7 @@ def check_name(name: str) -> None:
     bare = name.removeprefix(USER_PREFIX)
     segments = bare.replace("\\", "/").split("/")
     if not bare.strip() or not segments[0] or ".." in segments or _DRIVE.match(bare):
-        raise Unstorable(f"{name!r} is no name of an artifact: use a relative path without '..' and drive letters")
+        raise Unstorable(f"{name!r} is not a valid artifact name: use a relative path without '..' and drive letters")
     check_id("the name of an artifact", name)
 
 
@@ -162,7 +162,7 @@ def _lock_session(scope: SessionId, *, needs_session: bool = False) -> Operation
     for [last_seq] in (yield _LOCK_SESSION, (scope.app_name, scope.user_id, scope.id)) if scope.id else ():
         return last_seq
     if needs_session and scope.id:
-        raise SessionNotFound(f"there is no session {scope.id!r} (any more)")
+        raise SessionNotFound(f"there is no session {scope.id!r}, or it was deleted")
     return 0
 
 
@@ -206,7 +206,7 @@ def read_version(scope: SessionId, name: str, version: int | None = None) -> Ope
 def load_artifact(
     scope: SessionId, name: str, version: int | None = None
 ) -> Operation[tuple[Artifact, bytes | None] | None]:
-    """Read a version of an artifact with its content; None: there is none, or a rewind removed it."""
+    """Read a version of an artifact with its content; return None if there is none, or a rewind removed it."""
     artifact = yield from read_version(scope, name, version)
     if artifact is None or artifact.is_removed:
         return None

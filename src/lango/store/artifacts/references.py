@@ -43,7 +43,7 @@ class Reference(Struct, frozen=True):
 
 
 def parse_reference(uri: str) -> Reference | None:
-    """Parse the address of an artifact; None: it is none."""
+    """Parse the address of an artifact; return None if it is not one."""
     apps, _, rest = uri.removeprefix(SCHEME).partition("/")
     app_name, _, rest = rest.partition("/users/")
     place, _, rest = rest.partition("/artifacts/")
@@ -67,13 +67,13 @@ def check_reference(uri: str, app_name: str, user_id: str, session_id: str | Non
 
 
 def reference_of(artifact: Artifact) -> str | None:
-    """Return the address that an artifact consists of; None: it is no reference to another artifact."""
+    """Return the address that an artifact consists of, or None if it is no reference to another artifact."""
     uri = str(artifact.part.get("file_data", {}).get("file_uri", "")) if artifact.kind == "uri" else ""
     return uri if uri.startswith(SCHEME) else None
 
 
 def resolve_version(scope: SessionId, session_id: str | None, artifact: Artifact) -> Operation[Artifact | None]:
-    """Follow references from an artifact to the one that they lead to; None: that one does not exist.
+    """Follow references from an artifact to the one that they lead to; return None if that one does not exist.
 
     Raise `ReferenceRefused` if they lead to another user or session, or further than ADK follows them.
     """
@@ -85,7 +85,7 @@ def resolve_version(scope: SessionId, session_id: str | None, artifact: Artifact
         place = scope_of(scope.app_name, scope.user_id, target.session_id, target.name)
         found = yield from read_version(place, target.name, target.version)
     if found is not None and reference_of(found) is not None:
-        raise ReferenceRefused(f"the references from artifact {artifact.name!r} go in a circle, or too far")
+        raise ReferenceRefused(f"the references from artifact {artifact.name!r} are circular, or too long")
     return found
 
 

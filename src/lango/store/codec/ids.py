@@ -36,7 +36,7 @@ def shorten_cached(id_: str) -> str:
 
 
 def _pack_uuid(uuid: str) -> str:
-    """Shorten a UUID in the form that ADK writes; None: it is none."""
+    """Shorten a UUID in the form that ADK writes; return None for any other id."""
     if not (uuid[8] == uuid[13] == uuid[18] == uuid[23] == "-"):
         return ""
     digits = uuid.replace("-", "")

@@ -165,7 +165,7 @@ def calls_to_json(calls: tuple[ToolCall, ...]) -> str:
 
 
 def approval_subject(call: ToolCall) -> dict[str, Any]:
-    """Return the call that an approval request is about (id, name, args); empty: it is no such request."""
+    """Return the call that an approval request is about (id, name, args), or {} if it is not such a request."""
     shown = (call.input or {}).get("originalFunctionCall") if call.name == CONFIRMATION_CALL else None
     subject = cast("dict[str, Any]", shown) if isinstance(shown, dict) else {}
     return subject if isinstance(subject.get("id"), str) else {}

@@ -85,7 +85,7 @@ def save_credential(app_name: str, user_id: str, new: NewCredential, now: float)
 
 
 def load_credential(app_name: str, user_id: str, key: str) -> Operation[str | None]:
-    """Return a credential, encrypted; None: there is none."""
+    """Return a credential, encrypted, or None if there is none."""
     rows = (yield _LOAD, (app_name, user_id, key)) if _are_ids(app_name, user_id, key) else []
     return rows[0][0] if rows else None
 
@@ -102,7 +102,7 @@ def list_all() -> Operation[list[Owned]]:
 
 
 def delete_credential(app_name: str, user_id: str, key: str) -> Operation[bool]:
-    """Delete a credential; False: there is none."""
+    """Delete a credential; return False if there is none."""
     return _are_ids(app_name, user_id, key) and bool((yield _DELETE, (app_name, user_id, key)))
 
 

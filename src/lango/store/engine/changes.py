@@ -19,7 +19,7 @@ class ChangeSubscription(Protocol):
     """A subscription to changes of a session."""
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait until the session may have changed since the last call; False: it did not in time."""
+        """Wait until the session may have changed since the last call; return False if it did not in time."""
         ...
 
 
@@ -36,7 +36,7 @@ class Subscription:
             self._loop.call_soon_threadsafe(self._notified.set)
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait for a notification; False: none came in time."""
+        """Wait for a notification; return False if none came in time."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._notified.wait()
@@ -128,7 +128,7 @@ class _FileSubscription:
         self._last_version = file.data_version()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait for a notification or a change of the file; False: none came in time."""
+        """Wait for a notification or a change of the file; return False if none came in time."""
         deadline = time.monotonic() + timeout_s
         while (left_s := deadline - time.monotonic()) > 0:
             woken = await self._wakeup.wait(min(left_s, self._file.poll_interval_s))

@@ -97,7 +97,7 @@ class Outages:
                 if now >= deadline:
                     raise
                 delay_s = min(_DELAYS_S[min(tries, len(_DELAYS_S) - 1)], deadline - now)
-                self.warn(f"{error}; trying again, for {deadline - now:.0f} s more")
+                self.warn(f"{error}; retrying for another {deadline - now:.0f} s")
             else:
                 self.database_available(wrote=writes)
                 return result

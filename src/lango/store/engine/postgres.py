@@ -88,8 +88,8 @@ class PostgresDatabase:
             if not write.outcome_is_unknown:
                 raise
             raise OutcomeUnknown(
-                f"{self._named}: the connection was lost while something was stored, and it is not known whether it "
-                f"was ({error}): look before you send it again, or use an idempotency key",
+                f"{self._named}: the connection was lost during a write, and its outcome is unknown ({error}): "
+                "check before you send it again, or use an idempotency key",
                 retry_after_s=1.0,
             ) from error
 
@@ -201,7 +201,7 @@ class PostgresDatabase:
         try:
             return await self._open_pool()
         except _PoolerFound:
-            _log.info("a connection pooler is in front of PostgreSQL: changes of other processes are polled for")
+            _log.info("a connection pooler is in front of PostgreSQL: polling for changes of other processes")
             self._settings.expect_pooler()
             return await self._open_pool()
 
@@ -237,8 +237,8 @@ class PostgresDatabase:
         except ValueError as error:  # its message may contain parts of the URL
             pool.terminate()
             raise StoreUrlError(
-                f"{self._server_name}: the driver does not take the store's URL ({type(error).__name__}): "
-                "look at its host and at what stands after the ?"
+                f"{self._server_name}: the driver rejected the store's URL ({type(error).__name__}): "
+                "check its host and its query parameters"
             ) from error
         except BaseException as error:
             pool.terminate()
@@ -309,7 +309,7 @@ def _parse_url(url: str) -> tuple[str, str, str]:
     query = dict(parse_qsl(parts.query))
     schema = query.pop("schema", DEFAULT_SCHEMA)
     if not schema.replace("_", "a").isalnum() or not schema.isascii():
-        raise StoreUrlError(f"the schema {schema!r} in the store's URL may hold letters, digits and _ only")
+        raise StoreUrlError(f"the schema {schema!r} in the store's URL may contain only letters, digits and _")
     if len(schema) > _LONGEST_SCHEMA:  # PostgreSQL would truncate it, and two stores could share a schema
         raise StoreUrlError(f"the schema in the store's URL has more than {_LONGEST_SCHEMA} characters")
     if schema.startswith("pg_") or schema == "information_schema":
@@ -317,13 +317,13 @@ def _parse_url(url: str) -> tuple[str, str, str]:
     rest = parts.path + parts.fragment + ("" if "@" in parts.netloc else parts.query)
     if "@" in rest or parts.fragment:  # the rest of a password, which must not be shown
         raise StoreUrlError(
-            "the store's URL cannot be read: in a password, spell / as %2F, ? as %3F, # as %23 and @ as %40"
+            "the store's URL cannot be read: in a password, write / as %2F, ? as %3F, # as %23 and @ as %40"
         )
     try:
         port = f":{parts.port}" if parts.port else ""
     except ValueError:  # its message may contain a part of the password
         raise StoreUrlError(
-            "the port in the store's URL is not a number; in a password, spell / as %2F and : as %3A"
+            "the port in the store's URL is not a number; in a password, write / as %2F and : as %3A"
         ) from None
     place = f"PostgreSQL at {parts.hostname or query.get('host', 'the local socket')}{port}{parts.path}"
     return urlunsplit(parts._replace(scheme="postgresql", query=urlencode(query))), schema, place

@@ -61,7 +61,7 @@ class Notifications:
             try:
                 await self._execute(_NOTIFY, self._channel, " ".join(map(str, keys)))
             except StoreError as error:
-                _log.warning("other processes were not notified, and will see it when they look: %s", error)
+                _log.warning("other processes were not notified and will notice by polling: %s", error)
 
     @asynccontextmanager
     async def subscribe(self, key: int, *, listen: bool = True) -> AsyncGenerator[Subscription]:
@@ -78,7 +78,7 @@ class Notifications:
         try:
             await anext(connection)
         except Exception as error:  # noqa: BLE001 - listeners poll, too
-            _log.warning("notifications of other processes are not heard, their changes are polled for: %s", error)
+            _log.warning("cannot listen to other processes, polling for their changes: %s", error)
         else:
             self._connection = connection
 

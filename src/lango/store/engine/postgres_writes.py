@@ -141,7 +141,7 @@ class ExactlyOnceWrite(Generic[T]):
         return await self._run_transaction(connection)
 
     async def _run_single_statement(self, connection: Any, single_statement: SingleStatementWrite[T]) -> bool:
-        """Run the single statement; False: it wrote nothing.
+        """Run the single statement; return False if it wrote nothing.
 
         It writes only where nothing of it is written yet, and the operation finds what it wrote: both by the event's
         id. So it needs no slot.

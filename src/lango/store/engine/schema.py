@@ -40,7 +40,7 @@ def upgrade(database_name: str, dialect: str) -> Operation[int]:
     newest = numbered[-1][0]
     if version > newest:
         raise SchemaError(
-            f"{database_name} was made by a newer Lango (schema {version}, this one knows {newest}): "
+            f"{database_name} was created by a newer Lango (schema {version}, this one supports {newest}): "
             "install a newer version, or use another store"
         )
     for number, statements in numbered:

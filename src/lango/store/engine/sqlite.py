@@ -258,7 +258,7 @@ class SqliteDatabase:
         return result
 
     def _run_single_statement(self, connection: apsw.Connection, short: SingleStatementWrite[Any]) -> bool:
-        """Run a single statement; False: it wrote nothing."""
+        """Run a single statement; return False if it wrote nothing."""
         statement = short.statement
         cursor = self._cursors.get(statement)
         if cursor is None:

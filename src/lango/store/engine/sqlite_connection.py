@@ -134,7 +134,7 @@ class WriteJob(Struct, eq=False):
     error: BaseException | None = field(default=None)
 
     def run(self, execute: Callable[[str, tuple[Any, ...]], list[Row]]) -> bool:
-        """Run the operation; False: its writes must be rolled back."""
+        """Run the operation; return False if its writes must be rolled back."""
         try:
             self.result = run_operation(self.operation(), execute)
         except RollBack as undo:
@@ -210,11 +210,11 @@ def translate_error(error: apsw.Error, path: str) -> StoreError:
             )
         case apsw.ReadOnlyError():
             translated_error = StoreUnavailable(
-                f"{file} is read-only: change its rights or those of its disk; reads continue"
+                f"{file} is read-only: change its permissions or those of its disk; reads still work"
             )
         case apsw.CantOpenError() | apsw.IOError() | apsw.PermissionsError():
             translated_error = StoreUnavailable(
-                f"{file} cannot be read or written ({error}): look at its disk and its rights",
+                f"{file} cannot be read or written ({error}): check its disk and its permissions",
                 retry_after_s=1.0 if getattr(error, "extendedresult", None) in _NO_ROOM else None,
             )
         case apsw.TooBigError():

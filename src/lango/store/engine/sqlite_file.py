@@ -28,9 +28,11 @@ def check_path(path: Path) -> None:
     if not folder.is_dir():
         raise StoreUrlError(f"the folder {folder} does not exist: create it, or use another path for the store")
     if not path.exists() and not os.access(folder, os.W_OK):
-        raise StoreUrlError(f"no right to write in the folder {folder}: change its rights, or use another path")
+        raise StoreUrlError(
+            f"no permission to write to the folder {folder}: change its permissions, or use another path"
+        )
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
-        raise StoreUrlError(f"no right to read and write {path}: change its rights, or use another path")
+        raise StoreUrlError(f"no permission to read and write {path}: change its permissions, or use another path")
 
 
 def is_read_only(path: str) -> bool:
@@ -46,7 +48,7 @@ def create_private_file(path: Path) -> None:
         pass
     except OSError as error:
         raise StoreUrlError(
-            f"{path} cannot be made ({error.strerror}): change the rights of its folder, or use another path"
+            f"{path} cannot be created ({error.strerror}): change the permissions of its folder, or use another path"
         ) from error
 
 
@@ -59,7 +61,7 @@ def file_id(path: str) -> FileId:
     return status.st_dev, status.st_ino
 
 
-_ADVICE = "nothing is written any more; put it back, or restart to use what is there now"
+_ADVICE = "writes have stopped; put the file back, or restart to use the current one"
 
 
 def read_store_id(path: str) -> int:

@@ -27,7 +27,7 @@ def open_database(url: str, *, wait_s: float = DEFAULT_WAIT_S) -> Database:
         case "postgresql" | "postgres":
             return PostgresDatabase(text, wait_s=wait_s)
         case _:
-            raise StoreUrlError(f"the store's URL {redacted!r} is of no known kind; use {_SCHEMES}")
+            raise StoreUrlError(f"the store's URL {redacted!r} has an unknown scheme; use {_SCHEMES}")
 
 
 def store_files(url: str) -> list[Path]:

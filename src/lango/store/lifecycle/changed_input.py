@@ -30,7 +30,7 @@ _INDEX_AGAIN = "UPDATE search_progress SET indexed_seq = $1 WHERE session_key = 
 
 
 def replace_input(turn: Turn, entry: NewEvent, state: Mapping[str, Any]) -> Operation[bool]:
-    """Replace the message of a turn that has stored nothing else yet; False: it went on, or a fork shares the message.
+    """Replace the message of a turn that has stored nothing else; return False if it has, or a fork shares the message.
 
     `state` is what the code left for later callbacks of the turn: a second run of the turn gets it from here. Raise
     `FencedWrite` if the turn lost its lease.
@@ -55,6 +55,6 @@ def replace_input(turn: Turn, entry: NewEvent, state: Mapping[str, Any]) -> Oper
 
 
 def read_changed_input(turn: Turn) -> Operation[Mapping[str, Any] | None]:
-    """Return what the code that replaced a turn's message left for later callbacks; None: it was not replaced."""
+    """Return what the code that replaced a turn's message left for later callbacks, or None if it was not replaced."""
     [[_, request]] = yield _TURN, (turn.session_key, turn.turn)
     return loads(request).get(_CHANGED) if request else None

@@ -122,7 +122,7 @@ def check_database(dialect: Dialect) -> Operation[list[Problem]]:
 def _check_contents() -> Operation[list[Problem]]:
     """Check that every file is there, whole, and is used as often as it is noted."""
     problems = [
-        Problem(f"file {hash_} is noted as used {noted} times; it is used {uses} times")
+        Problem(f"file {hash_} is recorded as used {noted} times; it is used {uses} times")
         for hash_, noted, uses in (yield _WRONG_USES, ())
     ]
     problems += [
@@ -140,7 +140,7 @@ def _check_message(seen: _Progress, row: Row) -> None:
     seen.user_seq = seq if role == "user" else seen.user_seq
     try:
         if total != seen.total_tokens + tokens:
-            seen.add(f"the tokens up to here are noted as {total}; they are {seen.total_tokens + tokens}", seq)
+            seen.add(f"the tokens up to here are recorded as {total}; they are {seen.total_tokens + tokens}", seq)
         seen.total_tokens = total  # report an error once, not for all messages that follow
         row_to_event(row)
         _check_call_order(seen, seq, role, calls, row[-1])
@@ -172,9 +172,9 @@ def _check_end(seen: _Progress, session: SessionRecord, newest: int) -> None:
     if seen.next_seq <= session.last_seq:
         seen.add(_missing(seen.next_seq, session.last_seq))
     elif seen.total_tokens != session.total_tokens:
-        seen.add(f"the session notes {session.total_tokens} tokens; its messages have {seen.total_tokens}")
+        seen.add(f"the session records {session.total_tokens} tokens; its messages have {seen.total_tokens}")
     if seen.user_seq != session.user_seq:
-        seen.add(f"the user's newest message is noted as {session.user_seq}; it is {seen.user_seq}")
+        seen.add(f"the user's newest message is recorded as {session.user_seq}; it is {seen.user_seq}")
     for at, first in session.rewinds:
         if not 1 <= first < at <= session.last_seq:
             seen.add(f"a rewind at message {at} goes back to message {first}")
@@ -186,11 +186,11 @@ def _check_calls(seen: _Progress, session: SessionRecord) -> Operation[None]:
     noted: dict[str, int] = {row[0]: row[1] for row in rows}
     for call_id, seq in noted.items():
         if (call_id, seq) not in seen.made:
-            seen.add(f"call {call_id!r} is noted as open; the message makes no such call", seq)
+            seen.add(f"call {call_id!r} is recorded as open; the message makes no such call", seq)
     if not seen.results_without_ids:
         for call_id, seq in seen.calls.items():
             if call_id not in noted:
-                seen.add(f"call {call_id!r} has no result, and is not noted as open", seq)
+                seen.add(f"call {call_id!r} has no result, and is not recorded as open", seq)
 
 
 def _check_state(seen: _Progress, session: SessionRecord) -> Operation[None]:

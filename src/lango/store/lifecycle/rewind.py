@@ -54,12 +54,12 @@ def rewind_session(name: SessionId, before: int, now: float) -> Operation[Sessio
 
 def _invocation_of_message(session: SessionRecord, seq: int) -> Operation[str]:
     if not is_live(seq, live_ranges(session.last_seq, session.rewinds)):
-        raise MessageNotFound(f"session {session.name.id!r} has no message {seq}, or it was taken back before")
+        raise MessageNotFound(f"session {session.name.id!r} has no message {seq}, or it was rewound before")
     rows = yield _INVOCATION, (key_of_message(session, seq), seq)
     for stored, extra in rows:
         exact = loads(extra).get("invocation_id") if extra else None
         if exact or stored:
             return exact or expand(stored)
     raise MessageNotFound(
-        f"message {seq} of session {session.name.id!r} belongs to no turn that could be taken back: fork before it"
+        f"message {seq} of session {session.name.id!r} belongs to no turn that can be rewound: fork before it"
     )

@@ -30,7 +30,7 @@ _Place = tuple[Batch, Observation]
 def edit_note(
     session: SessionRecord, note_id: str, *, text: str | None = None, pinned: bool | None = None
 ) -> Operation[Observation | None]:
-    """Correct a note, pin it, or unpin it; None: there is no such note. A corrected note is pinned."""
+    """Correct a note, pin it, or unpin it; return None if there is no such note. A corrected note is pinned."""
     places = yield from _copies(session, note_id)
     changed: Observation | None = None
     for batch, note in places:
@@ -44,7 +44,7 @@ def edit_note(
 
 
 def delete_note(session: SessionRecord, note_id: str) -> Operation[bool]:
-    """Delete a note, with the notes that it was condensed from; False: there is none.
+    """Delete a note, with the notes that it was condensed from; return False if there is none.
 
     The messages that it came from stay in the conversation, but those with its words are not recalled any more.
     """

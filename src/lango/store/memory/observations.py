@@ -348,7 +348,7 @@ def read_window_with_memory(
 
 
 def read_unobserved_of(name: SessionId) -> Operation[tuple[SessionRecord, UnobservedMessages] | None]:
-    """Read a session and its unobserved messages; None: there is no such session."""
+    """Read a session and its unobserved messages; return None if there is no such session."""
     session = yield from sessions.find_session(name)
     return None if session is None else (session, (yield from read_unobserved(session)))
 

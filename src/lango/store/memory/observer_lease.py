@@ -53,7 +53,7 @@ class ObserverLease(Struct, frozen=True):
 def store_batch(
     lease: ObserverLease, name: SessionId, batch: Batch, facts: Sequence[Fact], now: float
 ) -> Operation[int | None]:
-    """Store a batch and its facts, and return its number; None: the lease was lost, or the session was deleted."""
+    """Store a batch and its facts; return its number, or None if the lease was lost or the session was deleted."""
     key = lease.session_key
     if (yield from lock_session(key)) is None or not (yield _IS_HELD, (key, lease.epoch)):
         return None
@@ -64,7 +64,7 @@ def store_batch(
 
 
 def acquire_observer_lease(key: int, owner: str) -> Operation[ObserverLease | None]:
-    """Acquire the lease of a session, or return the lease of its holder; None: the session was deleted.
+    """Acquire the lease of a session, or return the lease of its holder; return None if the session was deleted.
 
     An owner that still holds the lease gets it again: it could not release it.
     """
@@ -77,7 +77,7 @@ def acquire_observer_lease(key: int, owner: str) -> Operation[ObserverLease | No
 
 
 def take_over_observer_lease(abandoned: ObserverLease, owner: str) -> Operation[ObserverLease | None]:
-    """Take over the lease of an owner that is gone; None: another one took it over meanwhile."""
+    """Take over the lease of an owner that is gone; return None if another one took it over."""
     for [number] in (yield _TAKE_OVER, (owner, abandoned.session_key, abandoned.epoch)):
         return ObserverLease(abandoned.session_key, number, owner)
     return None

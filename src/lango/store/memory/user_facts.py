@@ -70,7 +70,7 @@ def add_facts(app_name: str, user_id: str, session_key: int, facts: Sequence[Fac
             known.add(name)
             kept.append(fact)
         else:
-            _log.warning("a fact is not kept: user %r has %d of them; delete some", user_id, MOST_FACTS)
+            _log.warning("a fact was not stored: user %r already has %d; delete some", user_id, MOST_FACTS)
     [[number]] = yield _NEXT, (app_name, user_id)
     for at, fact in enumerate(kept, number):
         yield (
@@ -105,7 +105,10 @@ def read_facts(app_name: str, user_id: str, *, replaced: bool = False) -> Operat
 def edit_fact(
     app_name: str, user_id: str, fact_id: int, now: float, *, text: str | None = None, pinned: bool | None = None
 ) -> Operation[Fact | None]:
-    """Correct the valid fact of a name, pin it, or unpin it; None: there is none. The earlier text stays behind it."""
+    """Correct the valid fact of a name, pin it, or unpin it; return None if there is none.
+
+    The earlier text is kept.
+    """
     if not is_id(app_name) or not is_id(user_id) or not 0 < fact_id < _ID_LIMIT:
         return None
     yield LOCK_USER_STATE, (app_name, user_id)
@@ -124,7 +127,7 @@ def edit_fact(
 
 
 def delete_fact(app_name: str, user_id: str, fact_id: int) -> Operation[bool]:
-    """Delete a fact with all its earlier versions; False: there is none."""
+    """Delete a fact with all its earlier versions; return False if there is none."""
     if not is_id(app_name) or not is_id(user_id) or not 0 < fact_id < _ID_LIMIT:
         return False
     names = yield _NAME_OF, (app_name, user_id, fact_id)

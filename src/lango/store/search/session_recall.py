@@ -33,7 +33,7 @@ class SessionWords(Struct, frozen=True):
 def count_words(
     dialect: Dialect, name: SessionId, wanted: Sequence[terms.Term], before_seq: int, most: int
 ) -> Operation[SessionWords | None]:
-    """Count up to `most` messages before `before_seq` that have each word; None: there is no such session."""
+    """Count up to `most` messages before `before_seq` that have each word; return None if there is no such session."""
     session = yield from find_session(name)
     if session is None:
         return None

@@ -99,7 +99,7 @@ def split_terms(query: str) -> list[Term]:
 
 
 def find_spans(text: str, wanted: Iterable[Term]) -> list[Span] | None:
-    """Return the matches of the terms in a text, in order; None: a term is missing."""
+    """Return the matches of the terms in a text, in order, or None if a term is missing."""
     found = list(_split_words(text))
     marks: set[Span] = set()
     for term in wanted:

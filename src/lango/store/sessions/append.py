@@ -167,7 +167,7 @@ def _repeated_or_stale(
     """Return the earlier result if this event was stored before, else raise why the writer is refused."""
     rows = yield _REVISION, (key,)
     if not rows:
-        raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
+        raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} does not exist, or was deleted")
     seq = yield from _seq_of_same_event(key, name, row, only_state)
     if seq is not None:
         return AppendResult(seq, revision + 1, repeated=True)
@@ -194,7 +194,7 @@ def _seq_of_same_event(key: int, name: SessionId, row: MessageRow, only_state: b
         wanted = [row.role, row.author, row.content, row.tool_calls, row.invocation_id, row.state_delta, row.extra]
     if stored != wanted:
         raise EventConflict(
-            f"session {name.id!r} already holds another event with the id {row.event_id!r}: give this one its own id"
+            f"session {name.id!r} already has another event with the id {row.event_id!r}: use a different id"
         )
     return seq
 

@@ -76,7 +76,7 @@ class LockedSession(Struct, frozen=True):
 
 
 def lock_session(key: int) -> Operation[LockedSession | None]:
-    """Lock a session's row until the transaction ends, so that turns are handled one by one; None: it was deleted."""
+    """Lock a session's row until the transaction ends; return None if the session was deleted."""
     for revision, *name in (yield _LOCK, (key,)):
         return LockedSession(revision, SessionId(*name))
     return None
@@ -263,7 +263,7 @@ def find_running_turn(key: int) -> Operation[int | None]:
 def check_epoch(key: int, epoch: int | None) -> Operation[None]:
     """Raise `FencedWrite` for a turn that lost its lease."""
     if not (yield from is_current_epoch(key, epoch)):
-        raise FencedWrite("this turn was taken over by another process: it must not run tools any more")
+        raise FencedWrite("this turn was taken over by another process: it must no longer run tools")
 
 
 def is_current_epoch(key: int, epoch: int | None) -> Operation[bool]:

@@ -76,12 +76,12 @@ def add_grant(key: int, request_id: str, seq: int, call: ToolCall, new: NewGrant
     Raise `GrantRefused` if its pattern is not valid or does not fit the call, or there are too many.
     """
     if new.arguments is not None and not fits(parse_patterns(new.arguments), call.input or {}):
-        raise GrantRefused(f"the pattern does not fit the call of {call.name} that is approved: name all its arguments")
+        raise GrantRefused(f"the pattern does not match the approved call of {call.name}: include all its arguments")
     if new.expires_in_s is not None and not 0 < new.expires_in_s <= MAX_EXPIRES_IN_S:
-        raise GrantRefused("a grant expires after some seconds, and within ten years")
+        raise GrantRefused("a grant must expire later than now, and within ten years")
     [[active]] = yield _COUNT_ACTIVE, (key,)
     if active >= MAX_ACTIVE_GRANTS:
-        raise GrantRefused(f"the session has {active} grants, and more are not allowed: revoke one first")
+        raise GrantRefused(f"the session has {active} grants, the most that are allowed: revoke one first")
     arguments = None if new.arguments is None else dumps({name: dict(each) for name, each in new.arguments.items()})
     yield _ADD, (key, call.name, arguments, call_key(request_id), seq, by, new.expires_in_s)
 

@@ -151,7 +151,7 @@ def record_approval(key: int, call_id: str, by: str, now: float, *, approved: bo
 
 
 def record_start(turn: Turn, call_id: str, now: float) -> Operation[bool]:
-    """Record that the tool starts; False: it was started before."""
+    """Record that the tool starts; return False if it was started before."""
     yield from check_epoch(turn.session_key, turn.epoch)
     return bool((yield _START, (now, turn.session_key, call_key(call_id), turn.first_epoch)))
 

@@ -115,7 +115,7 @@ def header_lines(export: ExportState) -> list[str]:
 
 
 def content_line(export: ExportState, hash_: str, number: int) -> Operation[str | None]:
-    """Read a piece of a content; None: there is no further one. An empty content has one piece."""
+    """Read a piece of a content; return None if there is no further one. An empty content has one piece."""
     data = yield from read_chunk(hash_, number)
     if data is None and number == 0:
         data = yield from read_content(hash_)

@@ -33,7 +33,7 @@ _SHORT_IDS = ("event_id", "invocation_id")
 
 def _storable(text: str) -> str:
     if printable_text(text) != text:
-        raise ValueError("holds NUL or half a character")
+        raise ValueError("contains NUL or a lone surrogate")
     return text
 
 
@@ -59,7 +59,7 @@ class _Line(BaseModel):
     def _raw_is_json(self) -> "_Line":
         for name, text in self.raw.items():
             if name not in self.json_columns:
-                raise ValueError(f"raw: {name} is no column that holds JSON")
+                raise ValueError(f"raw: {name} is not a JSON column")
             try:
                 json.loads(text)
             except (ValueError, RecursionError) as error:
@@ -146,6 +146,11 @@ class MessageLine(_Line):
         return self
 
 
+class _TokensLine(_Line):
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+
+
 class StateLine(_Line):
     """An event that only changed state; revision 0 is the first state of the session."""
 
@@ -160,7 +165,7 @@ class StateLine(_Line):
     extra: Object | None = None
 
 
-class TurnLine(_Line):
+class TurnLine(_TokensLine):
     """An ended turn."""
 
     json_columns: ClassVar[tuple[str, ...]] = ("extra", "resumptions")
@@ -175,8 +180,6 @@ class TurnLine(_Line):
     ended_at: Time | None = None
     invocation_id: Text | None = None
     first_seq: Number | None = None
-    input_tokens: Count = 0
-    output_tokens: Count = 0
     cached_tokens: Count = 0
     model_calls: Count = 0
     cost_usd: Cost | None = None
@@ -209,7 +212,7 @@ class ToolJournalLine(_Line):
     approved_at: Time | None = None
 
 
-class BatchLine(_Line):
+class BatchLine(_TokensLine):
     """A batch of observations."""
 
     json_columns: ClassVar[tuple[str, ...]] = ("sources",)
@@ -223,8 +226,6 @@ class BatchLine(_Line):
     rewinds: Count = 0
     sources: list[Number] | None = None
     model: Text = ""
-    input_tokens: Count = 0
-    output_tokens: Count = 0
     tokens: Count = 0
     created_at: Time
 

@@ -139,14 +139,14 @@ def _line(text: str, number: int) -> Line:
     version = members.get("version")
     if members.get("format") == FORMAT and type(version) is int and version > VERSION:
         raise InvalidExport(
-            f"line {number}: a newer Lango wrote this (format {version}, this one knows {VERSION}): install a "
+            f"line {number}: a newer Lango wrote this (format {version}, this one supports {VERSION}): install a "
             "newer version"
         )
     model = KINDS.get(str(members.get("kind")))
     if model is None:
         raise InvalidExport(
-            f"line {number} is of a kind that this Lango does not know (format {VERSION}): it was written by a newer "
-            "one, or it is no export"
+            f"line {number} has a kind that this Lango does not know (format {VERSION}): a newer one wrote it, "
+            "or it is not an export"
         )
     return model.model_validate(members)
 
@@ -172,14 +172,16 @@ def check_lines(
         except InvalidExport as error:
             raise InvalidExport(f"line {number}: {error}") from error
         except Exception as error:
-            raise InvalidExport(f"line {number} holds what cannot be read back: {type(error).__name__}") from error
+            raise InvalidExport(
+                f"line {number} contains a value that cannot be read back: {type(error).__name__}"
+            ) from error
         checked.lines += 1
     if not checked.ended:
         raise InvalidExport(f"the export ends after {checked.lines} lines, before its last line: it is cut off")
     try:
         ValueCounter(_MOST_VALUES).feed(dumps(checked.state).encode())
     except TooManyValues as error:
-        raise InvalidExport(f"the state that these lines come to: {error}") from error
+        raise InvalidExport(f"the resulting state: {error}") from error
     return checked
 
 
@@ -187,7 +189,7 @@ def _check_order(checked: CheckedImport, line: Line) -> None:
     stage = next(place for place, kinds in enumerate(_ORDER) if isinstance(line, kinds))
     in_turn = stage == checked.section + 1 if stage < 2 else stage >= max(checked.section, 1)
     if checked.ended or not in_turn or (stage >= 2 and checked.session is None):
-        raise InvalidExport(f"a line of kind {line.kind!r} does not belong here")
+        raise InvalidExport(f"a line of kind {line.kind!r} is out of order")
     checked.section = stage
 
 
@@ -207,10 +209,10 @@ def _check(checked: CheckedImport, line: Line, also: CheckEvent | None) -> None:
             checked.tokens.append(max(tokens, values - _USUAL_EXTRA_VALUES))
             checked.total_tokens += checked.tokens[-1]
         case StateLine():
-            _require(line.seq == checked.last_seq, "seq: it stands after the newest message")
+            _require(line.seq == checked.last_seq, "seq: must be that of the newest message")
             _require(
                 checked.revision < line.revision <= session_line(checked).revision,
-                "revision: they grow, up to the session's",
+                "revision: must increase, up to the session's",
             )
             _require_unique(checked, "event", line.event_id)
             checked.revision = line.revision
@@ -219,11 +221,10 @@ def _check(checked: CheckedImport, line: Line, also: CheckEvent | None) -> None:
             )
         case EndLine():
             checked.contents.finish()
+            _require(line.lines == checked.lines, f"it counts {line.lines} lines before it; there are {checked.lines}")
             _require(
-                line.lines == checked.lines, f"it speaks of {line.lines} lines before it; there are {checked.lines}"
-            )
-            _require(
-                all(at <= checked.last_seq for at, _ in session_line(checked).rewinds), "a rewind names no message"
+                all(at <= checked.last_seq for at, _ in session_line(checked).rewinds),
+                "a rewind names a message that does not exist",
             )
             waiting = sum(not call.is_request for call in checked.open_calls.values())
             _require(waiting <= _MOST_OPEN_CALLS, f"more than {_MOST_OPEN_CALLS} calls have no result")
@@ -239,23 +240,23 @@ def _check_record(
         case ArtifactLine():
             _check_artifact(checked, line)
         case TurnLine():
-            _require(line.turn > checked.turn, "turn: they grow")
-            _require((line.epoch or 0) <= session_line(checked).epoch, "epoch: at most the session's")
+            _require(line.turn > checked.turn, "turn: must increase")
+            _require((line.epoch or 0) <= session_line(checked).epoch, "epoch: must be at most the session's")
             if line.idempotency_key is not None:
                 _require_unique(checked, "idempotency_key", line.idempotency_key)
             checked.turn = line.turn
             line.column("extra")
         case ToolJournalLine():
-            _require(line.epoch <= session_line(checked).epoch, "epoch: at most the session's")
+            _require(line.epoch <= session_line(checked).epoch, "epoch: must be at most the session's")
             _require(line.call_id in checked.calls, "call_id: no message has this call")
             _require_unique(checked, "effect", (line.call_id, line.epoch))
             line.column("result")
         case BatchLine():
-            _require(line.batch > checked.batch, "batch: they grow")
+            _require(line.batch > checked.batch, "batch: must increase")
             _require(line.first_seq <= line.last_seq <= checked.last_seq, "last_seq: there is no such message")
             checked.batch = line.batch
         case ObservationLine():
-            _require(line.batch == checked.batch, "batch: it belongs to the one before it")
+            _require(line.batch == checked.batch, "batch: must be that of the line before")
             _require(line.first_seq <= line.last_seq <= checked.last_seq, "last_seq: there is no such message")
             _require_unique(checked, "observation", (line.batch, line.number))
         case _:
@@ -267,19 +268,19 @@ def _check_artifact(checked: CheckedImport, line: ArtifactLine) -> None:
         check_name(line.name)
     except Unstorable as error:
         raise InvalidExport(str(error)) from error
-    _require(not line.name.startswith(USER_PREFIX), "name: artifacts of users are not part of a session")
+    _require(not line.name.startswith(USER_PREFIX), "name: artifacts of a user are not part of a session")
     _require_unique(checked, "artifact", (line.name, line.version))
     checked.artifacts += 1
     _require(checked.artifacts <= _MOST_ARTIFACTS, f"there are more than {_MOST_ARTIFACTS} versions of artifacts")
-    _require((line.hash is None) == (line.content == "uri"), "hash: of bytes and text, and of nothing else")
+    _require((line.hash is None) == (line.content == "uri"), "hash: bytes and text have one, a uri has none")
     _require(line.after_seq <= checked.last_seq, "after_seq: there is no such message")
     if line.hash is not None:
         checked.contents.use(line.hash, line.size)
     artifact = row_to_artifact(artifact_values(line))
     address: Any = artifact.part.get("file_data")
-    _require(bool(address) == (line.content == "uri"), "part: a uri has file_data, nothing else")
+    _require(bool(address) == (line.content == "uri"), "part: only a uri has file_data")
     spelled = not {"fileData"} & artifact.part.keys() and (not address or isinstance(address.get("file_uri"), str))
-    _require(spelled and (not address or "fileUri" not in address), "part: its members have underscores")
+    _require(spelled and (not address or "fileUri" not in address), "part: member names must be in snake_case")
 
 
 def artifact_values(line: ArtifactLine) -> Row:
@@ -291,18 +292,18 @@ def artifact_values(line: ArtifactLine) -> Row:
 def _check_session(checked: CheckedImport, line: SessionLine) -> None:
     try:
         SessionId(line.app, line.user, line.id).check()
-        _require(clean_title(line.title) == line.title, "title: one line, not empty")
+        _require(clean_title(line.title) == line.title, "title: must be one line, and not empty")
     except Unstorable as error:
         raise InvalidExport(str(error)) from error
     ends = [at for at, _ in line.rewinds]
-    _require(ends == sorted(set(ends)), "rewinds: in order")
-    _require(all(first < at for at, first in line.rewinds), "rewinds: each takes back what is before it")
+    _require(ends == sorted(set(ends)), "rewinds: must be in order")
+    _require(all(first < at for at, first in line.rewinds), "rewinds: each must remove messages before it")
     checked.session = line
 
 
 def _check_message(checked: CheckedImport, line: MessageLine) -> None:
-    _require(line.seq == checked.last_seq + 1, f"seq: {checked.last_seq + 1} comes next")
-    _require(line.call_seq is None or line.call_seq < line.seq, "call_seq: a call stands before its result")
+    _require(line.seq == checked.last_seq + 1, f"seq: must be {checked.last_seq + 1}")
+    _require(line.call_seq is None or line.call_seq < line.seq, "call_seq: a call comes before its result")
     _require_unique(checked, "event", line.event_id)
     checked.last_seq = line.seq
     checked.user_seq = line.seq if line.role == "user" else checked.user_seq
@@ -368,7 +369,7 @@ def _require(holds: bool, otherwise: str) -> None:
 
 
 def _require_unique(checked: CheckedImport, kind: str, id_: Any) -> None:
-    _require((kind, id_) not in checked.seen, f"{kind} {id_!r} is there twice")
+    _require((kind, id_) not in checked.seen, f"duplicate {kind} {id_!r}")
     checked.seen.add((kind, id_))
 
 

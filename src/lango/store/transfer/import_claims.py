@@ -25,7 +25,7 @@ def without_claims(line: Line) -> Line:
 
 
 def address_as_text(file: Any) -> str | None:
-    """Return what a model reads in the place of a file's address; None: it is that of an artifact, or none at all."""
+    """Return what a model reads in place of a file's address, or None for that of an artifact, or no address."""
     address = cast("dict[str, Any]", file).get("file_uri") if isinstance(file, dict) else None
     if not isinstance(address, str) or address.startswith(SCHEME):
         return None

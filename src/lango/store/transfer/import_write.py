@@ -23,7 +23,7 @@ from lango.store.sessions.state import set_session_state
 from lango.store.sessions.titles import with_first_words
 from lango.store.transfer.content_check import piece_of
 from lango.store.transfer.export import TOOL_JOURNAL_COLUMNS, TURN_COLUMNS
-from lango.store.transfer.export_format import ArtifactLine, ContentLine, MessageLine, TurnLine
+from lango.store.transfer.export_format import ArtifactLine, ContentLine, MessageLine
 from lango.store.transfer.import_check import (
     CheckedImport,
     Lines,
@@ -140,8 +140,6 @@ def _rows(staged: StagedSession, checked: CheckedImport, lines: Lines) -> Iterat
                 yield "content", (staged.key, line.hash, 0, data, len(data))
             yield "artifact", (staged.key, *artifact_values(line))
         elif line.kind in _TABLES:
-            if isinstance(line, TurnLine) and line.first_epoch is None:
-                line = line.model_copy(update={"first_epoch": line.epoch})
             if isinstance(line, MessageLine):
                 line = line.model_copy(update={"tokens": checked.tokens[line.seq - 1]})
                 total += line.tokens

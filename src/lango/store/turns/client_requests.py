@@ -42,9 +42,7 @@ class StoredKey(Struct, frozen=True):
     def check(self, digest: str) -> None:
         """Raise `IdempotencyKeyReused` unless the key came with this request."""
         if self.digest not in (None, digest):
-            raise IdempotencyKeyReused(
-                "the idempotency key came before, with another request: use another key for this one"
-            )
+            raise IdempotencyKeyReused("the idempotency key was already used with another request: use another key")
 
 
 def find_key_of_session(key: int, idempotency_key: str) -> Operation[StoredKey | None]:
@@ -76,7 +74,7 @@ def _client_request(request: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def last_message_of_turn(key: int, turn: int, record: TurnRecord) -> Operation[int | None]:
-    """Return the last message of a turn, before what the next turn's input brought; None: it has not started."""
+    """Return the last message of a turn, before what the next turn's input brought, or None if it has not started."""
     found = yield from read_turn_messages(key, turn)
     own = [event.seq for event in found if not (is_closing_event(event) or is_from_client(event))]
     return max(own, default=record.first_seq)

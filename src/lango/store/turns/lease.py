@@ -165,7 +165,7 @@ def any_open(turns: Iterable[CrashedTurn]) -> Operation[bool]:
 def lease_turn(key: int, name: SessionId, turn: int, owner: str, now: float) -> Operation[Turn | list[OpenTurn]]:
     """Start a queued turn; if open turns are ahead of it, return these. Return a turn that is not queued as it is."""
     if (yield from lock_session(key)) is None:
-        raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
+        raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} does not exist, or was deleted")
     [[status, epoch, first_epoch, message, held_by]] = yield TURN, (key, turn)
     if status != "queued" or held_by != owner:
         held = epoch if status == "running" and held_by == owner else None

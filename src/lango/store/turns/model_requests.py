@@ -99,7 +99,7 @@ def read_requests(session: SessionRecord, first_turn: int, last_turn: int) -> Op
 
 
 def read_request(session: SessionRecord, request_id: str) -> Operation[RequestBodies | None]:
-    """Read a request with its bodies; None: the session has no such request, or no more."""
+    """Read a request with its bodies; return None if the session has no such request, or no more."""
     rows = yield _ONE, (session.key, request_id)
     if not rows:
         return None

@@ -29,8 +29,8 @@ UNKNOWN_RESULT = (
     "find out before you call it again"
 )
 ASKED_RESULT = (
-    "not finished: the task asked the user instead of ending with finish_task, and was closed. Call it again, with the "
-    "answer of the user"
+    "not finished: the task asked the user instead of ending with finish_task, and was closed. Call it again with the "
+    "user's answer"
 )
 FORKED_RESULT = (
     "the conversation was forked before this call had a result, and its outcome is unknown here. It may or may not "
@@ -89,7 +89,7 @@ def close_open_calls(
 
 
 def stop_waiting(key: int, now: float) -> Operation[bool]:
-    """Close what a paused turn asks of a person, because the user stops it; False: a turn runs, or nothing waits."""
+    """Close what a paused turn asks of a person: the user stops it; return False if a turn runs or none waits."""
     locked = yield from lock_session(key)
     if locked is None or not (yield from approvals.has_requests(key)):
         return False

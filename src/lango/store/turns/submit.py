@@ -76,7 +76,7 @@ def submit(
     """Store a turn with its input, and start it if no open turn is ahead of it; otherwise it is queued."""
     locked = yield from lock_session(key)
     if locked is None:
-        raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} is not there (any more)")
+        raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} does not exist, or was deleted")
     if options.at_revision is not None and (
         locked.revision != options.at_revision or (yield from read_open_turns(key))
     ):
@@ -89,7 +89,7 @@ def submit(
         raise TurnRunning(f"session {name.id!r} is busy with another message: try again when it is answered")
     yield from _record_answer(key, name, options.answer, now)
     if not (yield from accepts_results(key, entry)):
-        raise WaitNotOpen(f"a call of session {name.id!r} does not wait for its result any more")
+        raise WaitNotOpen(f"a call of session {name.id!r} is no longer waiting for a result")
     queued_input = (yield from hold_input(key, turn, entry)) if queued_before else None
     idempotency_key, digest = options.idempotency_key, options.digest
     if idempotency_key is not None and digest is None:
@@ -114,8 +114,8 @@ def _turn_of_repeated_request(
             is_repeated = options.answer is not None or is_same_input(options.sent or entry, known)
         if not is_repeated:
             raise IdempotencyKeyReused(
-                f"the idempotency key {options.idempotency_key!r} came before in session {name.id!r}, with another "
-                "request: use another key for this one"
+                f"the idempotency key {options.idempotency_key!r} was already used in session {name.id!r} with another "
+                "request: use another key"
             )
         return Turn(key, turn, epoch, status, repeated=True)
     return None
@@ -137,7 +137,7 @@ def _turn_of_lost_reply(key: int, name: SessionId, entry: NewEvent, owner: str) 
     """Return the turn of this input if an earlier attempt stored it, but its reply was lost; else `StaleSession`."""
     for turn, status, epoch, first_epoch, held_by in (yield _BY_EVENT, (key, shorten(entry.event_id))):
         return Turn(key, turn, epoch if held_by == owner else None, status, first_epoch=first_epoch)
-    raise StaleSession(f"session {name.id!r} went on since it was read: another turn began, or a message came")
+    raise StaleSession(f"session {name.id!r} has changed since it was read: another turn started, or a message arrived")
 
 
 def accepts_results(key: int, entry: NewEvent) -> Operation[bool]:
@@ -187,7 +187,7 @@ def append_input(key: int, name: SessionId, entry: NewEvent, now: float) -> Oper
         appended = yield from append(key, name, revision, entry, epoch)
     except RollBack:  # its result says that the event is stored, and is no turn
         raise EventConflict(
-            f"session {name.id!r} already holds the event {entry.event_id!r}: give this one its own id"
+            f"session {name.id!r} already has the event {entry.event_id!r}: use a different id"
         ) from None
     for event in (*entry.preceding, entry):
         yield from client_calls.store_full_results(key, epoch, event.client_results, now)

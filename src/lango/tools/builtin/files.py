@@ -98,7 +98,9 @@ def file_tools(workspace: Workspace, *, show_changes: bool = True) -> list[Tool]
         text = _whole_text(workspace, path)
         count = text.count(old)
         if count != 1:
-            problem = "is not in the file" if count == 0 else f"occurs {count} times; give more of what is around it"
+            problem = (
+                "is not in the file" if count == 0 else f"occurs {count} times; include more of the surrounding text"
+            )
             raise ToolError(f"nothing was changed: the old text {problem}")
         workspace.write(path, _encoded(text.replace(old, new)))
         return {"path": path, "line": text[: text.index(old)].count("\n") + 1, "replaced": 1}
@@ -110,7 +112,7 @@ def file_tools(workspace: Workspace, *, show_changes: bool = True) -> list[Tool]
 
 
 def change_as_diff(workspace: Workspace, arguments: Mapping[str, Any]) -> str:
-    """Return what a call of `write_file` or `edit_file` would change, as a unified diff; empty: it cannot be shown."""
+    """Return what a call of `write_file` or `edit_file` would change as a unified diff, or "" if it cannot be shown."""
     path, old, new = (str(arguments.get(name, "")) for name in ("path", "old", "new"))
     try:
         before = _whole_text(workspace, path)
@@ -190,7 +192,7 @@ def _encoded(text: str) -> bytes:
     except UnicodeEncodeError as error:
         raise ToolError("the text contains a lone surrogate and cannot be written") from error
     if len(data) > MAX_WRITTEN_BYTES:
-        raise ToolError(f"the text has {len(data)} bytes; at most {MAX_WRITTEN_BYTES} are written")
+        raise ToolError(f"the text has {len(data)} bytes; the limit is {MAX_WRITTEN_BYTES}")
     return data
 
 
@@ -199,7 +201,7 @@ def _list_entries(workspace: Workspace, path: str, recursive: bool, skip: frozen
     for entry in workspace.walk(path, recursive=recursive, skip=skip):
         found.append(entry)
         if len(found) > MAX_VISITED:
-            raise ToolError(f"more than {MAX_VISITED} files under {path}: name a folder below it")
+            raise ToolError(f"more than {MAX_VISITED} files under {path}: choose a subfolder")
     return found
 
 
@@ -245,7 +247,9 @@ async def _search(job: dict[str, Any], texts: Iterator[list[str]]) -> dict[str, 
     try:
         found: dict[str, Any] = json.loads(await run_limited(_MATCHER, lines(), timeout_s=REGEX_TIMEOUT_S))
     except LimitExceeded as error:
-        raise ToolError(f"the search was stopped, {error}: search less, or more simply") from error
+        raise ToolError(
+            f"the search was stopped because {error}: search fewer files, or use a simpler query"
+        ) from error
     if "wrong" in found:
         raise ToolError(f"the query is not a regular expression: {found['wrong']}")
     return found

@@ -140,7 +140,7 @@ async def _body(pieces: AsyncIterator[bytes], encoding: str, max_bytes: int) -> 
             # limited: a small piece can unpack to a thousand times its size
             body += unpack.decompress(piece, max_bytes + 1 - len(body)) if unpack else piece
         except zlib.error as error:
-            raise ToolError("the page cannot be unpacked") from error
+            raise ToolError("the page cannot be decompressed") from error
         if len(body) > max_bytes:
             return bytes(body[:max_bytes]), False
     return bytes(body), True

@@ -173,7 +173,7 @@ class Workspace(Struct, frozen=True):
         for folder in folders(self.root):
             seen += len(folder.entries)
             if seen > MAX_HIDDEN_SEARCH:
-                raise ToolError(f"the workspace has more than {MAX_HIDDEN_SEARCH} files: name a smaller one")
+                raise ToolError(f"the workspace has more than {MAX_HIDDEN_SEARCH} files: choose a smaller folder")
             if folder.too_deep:
                 raise ToolError("the workspace has folders that are nested too deeply: remove them first")
             status = os.fstat(folder.descriptor)
@@ -225,7 +225,7 @@ class Workspace(Struct, frozen=True):
         if pure.is_absolute() or path.startswith("~"):
             raise ToolError(f"{path} is not inside the workspace: give a path relative to it")
         if ".." in pure.parts:
-            raise ToolError(f"{path} is refused: a path cannot go up with ..")
+            raise ToolError(f"{path} is refused: a path cannot contain ..")
         if private := next((part for part in pure.parts if self.is_private(part)), ""):
             raise ToolError(f"{path} is refused: {private} is private")
         if self.is_protected(str(pure)):

@@ -102,15 +102,16 @@ def _walk(steps: "list[Step]") -> "Iterator[tuple[int, Step]]":
 
 
 def _row(step: "Step", depth: int, started_at: float, ended_at: float) -> dict[str, Any]:
-    tokens = step.input_tokens or step.output_tokens
+    used = step.usage
+    tokens = used.input_tokens or used.output_tokens
     return {
         "step": "\N{NO-BREAK SPACE}" * 2 * depth + f"{_LABELS[step.kind]}{one_line(step.name)}",
         "start": f"{'~' if step.is_estimated else ''}{max(0.0, step.started_at - started_at):.2f}",
         "took": _seconds(step.duration_s),
-        "in": f"{step.input_tokens:,}" if tokens else "",
-        "out": f"{step.output_tokens:,}" if tokens else "",
-        "cached": f"{step.cached_tokens:,}" if step.cached_tokens else "",
-        "cost": "" if step.cost_usd is None else f"${step.cost_usd:.4f}",
+        "in": f"{used.input_tokens:,}" if tokens else "",
+        "out": f"{used.output_tokens:,}" if tokens else "",
+        "cached": f"{used.cached_tokens:,}" if used.cached_tokens else "",
+        "cost": "" if used.cost_usd is None else f"${used.cost_usd:.4f}",
         "": _bar(step, started_at, ended_at),
         "notes": ", ".join(_notes(step)),
     }

@@ -14,7 +14,7 @@ from lango.json_output import to_client_json
 from lango.messages import MIME_TYPE, StoredBytes
 from lango.runtime.artifacts import base_name
 from lango.server.context import Context
-from lango.server.errors import ApiError
+from lango.server.errors import ApiError, bad_request
 from lango.server.file_responses import file_response
 from lango.server.schemas import COMMON_ERRORS, Responses, SessionIdPath
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
@@ -179,7 +179,7 @@ async def _upload(
     name = _name_alone(request, path)
     mime_type = request.headers.get("content-type", "application/octet-stream").partition(";")[0].strip().lower()
     if not MIME_TYPE.fullmatch(mime_type):
-        raise ApiError(400, "BadRequest", "Content-Type: this is not a media type")
+        raise bad_request("Content-Type: this is not a media type")
     body = await request.body()
     saved = context.runtime.artifacts
     version = await saved.save(session_id, name, body, mime_type=mime_type, user_id=caller.user_id)
@@ -195,9 +195,7 @@ async def _delete(caller: CurrentCaller, context: Context, request: Request, ses
 def _name_alone(request: Request, path: str) -> str:
     name, version = _name_and_version(request, path)
     if version is not None:
-        raise ApiError(
-            400, "BadRequest", f"name the artifact without a version, or write its name as {name}%2F{version}"
-        )
+        raise bad_request(f"name the artifact without a version, or write its name as {name}%2F{version}")
     return name
 
 
@@ -208,7 +206,7 @@ def _name_and_version(request: Request, path: str) -> tuple[str, int | None]:
     try:
         segments = [unquote(segment, errors="strict") for segment in undecoded.split("/")]
     except UnicodeDecodeError as error:
-        raise ApiError(400, "BadRequest", "name: this is not UTF-8") from error
+        raise bad_request("name: this is not UTF-8") from error
     if len(segments) > 1 and segments[-1].isascii() and segments[-1].isdigit() and len(segments[-1]) < 16:
         return "/".join(segments[:-1]), int(segments[-1])
     return "/".join(segments), None

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from lango.json_output import to_client_json
 from lango.runtime.sessions.session_state import Scope, SessionState, StateChange, change_state, session_state
 from lango.server.context import Context
-from lango.server.errors import ApiError
+from lango.server.errors import ApiError, bad_request
 from lango.server.json_body import large_response
 from lango.server.schemas import COMMON_ERRORS, CONFLICT, MAX_INTEGER, RequestBody, SessionIdPath, error_responses
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
@@ -115,9 +115,9 @@ async def set_state(session_id: SessionIdPath, new: NewState, caller: CurrentCal
     """Set values of the state, between two turns. `app:` values are for the users in the setting `server.operators`."""
     session = await context.get_session(caller, session_id)
     if any(name.startswith("temp:") for name in new.delta):
-        raise ApiError(400, "BadRequest", "temp: state lives only as long as a turn and is not stored")
+        raise bad_request("temp: state exists only during a turn and is not stored")
     if any(name.startswith("app:") for name in new.delta) and not context.authenticator.is_operator(caller):
-        message = "app: state belongs to every user: only the users in the setting server.operators may set it"
+        message = "app: state is shared by all users: only the users in server.operators may set it"
         raise ApiError(403, "NotAnOperator", message)
     if new.delta:
         await change_state(context.store, session.name, new.delta, context.runtime.app.credential_names)

@@ -43,7 +43,16 @@ class TraceAttempt(RecordView):
     size: int
 
 
-class TraceStep(RecordView):
+class StepTokens(RecordView):
+    """The tokens and the cost of a model call; other steps have none."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cost_usd: float | None
+
+
+class TraceStep(StepTokens):
     """An agent, a model call, a tool call, a node of a workflow, or a message that code made."""
 
     id: str
@@ -67,10 +76,6 @@ class TraceStep(RecordView):
     """Of a tool, the message with its result."""
     approved_by: str | None
     model: str
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    cost_usd: float | None
     attempts: list[TraceAttempt]
     steps: list["TraceStep"]
 
@@ -169,6 +174,8 @@ def _step_to_json(step: Step, with_requests: bool) -> dict[str, Any]:
     ]
     texts = ("id", "name", "agent", "branch", "call_id", "model")
     fields = msgspec.structs.asdict(step) | {name: to_client_json(getattr(step, name)) for name in texts}
+    del fields["usage"]
+    fields |= {name: getattr(step.usage, name) for name in StepTokens.model_fields}
     steps = [_step_to_json(inner, with_requests) for inner in step.steps]
     return fields | {"started_at": _time(step.started_at), "attempts": attempts, "steps": steps}
 
@@ -202,7 +209,7 @@ async def read_traced_request(
 ) -> Response:
     """Read a request to a model and its response, as they went over the wire; for operators only."""
     if not context.authenticator.is_operator(caller):
-        message = "a request shows the agent's instructions: only the users in the setting server.operators may read it"
+        message = "a request contains the agent's instructions: only the users in server.operators may read it"
         raise ApiError(403, "NotAnOperator", message)
     found = await context.runtime.traced_request(session_id, request_id, user_id=caller.user_id)
     record = found.record

@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse
 
 from lango.errors import LangoError
 from lango.server.context import Context
-from lango.server.errors import ApiError
+from lango.server.errors import not_found
 from lango.server.schemas import COMMON_ERRORS, RecordView
 from lango.server.security.auth import AuthenticatedRouter, Caller, CurrentCaller
 from lango.submissions import SubmittedAnswer
@@ -69,7 +69,7 @@ async def delete_credential(
 ) -> Response:
     """Delete a credential: the next use of its tool asks again. It is not revoked at the server that granted it."""
     if not await context.runtime.credentials.delete(key, user_id=caller.user_id):
-        raise ApiError(404, "NotFound", f"there is no credential {key!r}")
+        raise not_found(f"there is no credential {key!r}")
     return Response(status_code=204)
 
 

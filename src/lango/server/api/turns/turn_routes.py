@@ -6,7 +6,7 @@ from fastapi import Header, Query, Response
 from pydantic import BaseModel
 
 from lango.server.context import Context
-from lango.server.errors import ApiError
+from lango.server.errors import bad_request
 from lango.server.openapi import EVENT_STREAM, STREAM_EXAMPLE
 from lango.server.schemas import (
     COMMON_ERRORS,
@@ -122,5 +122,5 @@ def _parse_last_event_id(last_id: str | None) -> int | None:
     if last_id is None:
         return None
     if not (last_id.isascii() and last_id.isdigit() and len(last_id) < 19):
-        raise ApiError(400, "BadRequest", "Last-Event-ID: send the id of the last event that was read")
+        raise bad_request("Last-Event-ID: send the id of the last event that was read")
     return int(last_id)

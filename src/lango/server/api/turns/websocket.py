@@ -23,7 +23,7 @@ from lango.errors import LangoError, SessionNotFound, Stopping
 from lango.server.api.turns.wait_routes import submit_answer
 from lango.server.api.turns.wait_schemas import AnswerBody
 from lango.server.context import Context, ServerContext
-from lango.server.errors import ApiError, describe_problems, to_api_error
+from lango.server.errors import ApiError, bad_request, describe_problems, to_api_error
 from lango.server.schemas import MAX_INTEGER, SESSION_ID, IdempotencyKeyText, NewMessage, RequestBody
 from lango.server.sockets import CONNECTION_ERRORS, SocketConnection, read_message
 from lango.sessions import SessionRecord
@@ -88,7 +88,7 @@ def _parse_client_message(text: str) -> ClientMessage:
     except ValidationError as error:
         problems = error.errors()
         message = describe_problems(problems) if problems[0]["loc"] else _UNKNOWN_TYPE
-        raise ApiError(400, "BadRequest", message) from error
+        raise bad_request(message) from error
 
 
 class _TurnSocket(SocketConnection):

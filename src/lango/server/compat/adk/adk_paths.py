@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from lango.server.context import Context, ServerContext
-from lango.server.errors import ApiError, error_body
+from lango.server.errors import ApiError, error_body, not_found
 from lango.server.schemas import SESSION_ID
 from lango.server.security.auth import Caller, CurrentCaller, route_with_error_body
 
@@ -30,13 +30,13 @@ class AdkRequestBody(BaseModel):
 def check_app(context: ServerContext, app: str) -> None:
     """Raise `ApiError` for an app that is not the one of the context: there is none of that name."""
     if app != context.runtime.app_name:
-        raise ApiError(404, "NotFound", f"there is no app {app!r}")
+        raise not_found(f"there is no app {app!r}")
 
 
 def check_may_set_state(context: ServerContext, caller: Caller, state: Mapping[str, Any] | None) -> None:
     """Raise `ApiError` if a state has `app:` keys and the caller may not set what every user shares."""
     if any(name.startswith("app:") for name in state or ()) and not context.authenticator.is_operator(caller):
-        message = "app: state belongs to every user: only the users in the setting server.operators may set it"
+        message = "app: state is shared by all users: only the users in server.operators may set it"
         raise ApiError(403, "NotAnOperator", message)
 
 
@@ -46,7 +46,7 @@ def caller_as_user(context: ServerContext, caller: Caller, app: str, user_id: st
     if context.authenticator.is_single_user:
         return Caller(user_id)
     if user_id != caller.user_id:
-        raise ApiError(404, "NotFound", f"there is no user {user_id!r}")
+        raise not_found(f"there is no user {user_id!r}")
     return caller
 
 

@@ -41,7 +41,7 @@ from lango.server.compat.adk.adk_paths import (
 )
 from lango.server.compat.adk.run_events import RECENT_EVENTS, RunEvents
 from lango.server.context import Context, ServerContext
-from lango.server.errors import ApiError, turn_api_error
+from lango.server.errors import ApiError, bad_request, turn_api_error
 from lango.server.json_body import JsonResponse, large_response
 from lango.server.schemas import SESSION_ID, IdempotencyKey
 from lango.server.security.auth import AuthenticatedRouter, Caller, CurrentCaller, current_caller
@@ -102,12 +102,12 @@ class RunRequest(AdkRequestBody):
     def check_supported(self, *, is_answer: bool) -> None:
         """Raise `ApiError` for fields that would have no effect."""
         if self.invocation_id and not is_answer:
-            message = "send it with answers or results only: the server itself resumes a turn that was interrupted"
-            raise ApiError(400, "BadRequest", f"invocationId: {message}")
+            message = "send it only with answers or results: the server resumes interrupted turns by itself"
+            raise bad_request(f"invocationId: {message}")
         if self.custom_metadata:
-            raise ApiError(400, "BadRequest", "customMetadata is not supported here: put it in stateDelta")
+            raise bad_request("customMetadata: not supported; use stateDelta")
         if self.service_tier:
-            raise ApiError(400, "BadRequest", "serviceTier is not supported here: set it in the agent's own model")
+            raise bad_request("serviceTier: not supported; set it in the agent's model")
 
 
 @router.get("/health")
@@ -145,12 +145,12 @@ async def read_app_info(app: str, caller: CurrentCaller, context: Context) -> Re
     """Describe the app, its agents, and their instructions and tools."""
     check_app(context, app)
     if not context.authenticator.is_operator(caller):
-        message = "app-info shows the agent's instructions: only the users in the setting server.operators may read it"
+        message = "app-info contains the agent's instructions: only the users in server.operators may read it"
         raise ApiError(403, "NotAnOperator", message)
     try:
         info = await context.runtime.app.app_info()
     except UsageError as error:
-        raise ApiError(400, "BadRequest", str(error)) from error
+        raise bad_request(str(error)) from error
     return await large_response(lambda: info)
 
 
@@ -169,9 +169,9 @@ async def create_session(caller: PathUser, context: Context, new: NewAdkSession 
     """Create a session."""
     new = new or NewAdkSession()
     if new.events:
-        raise ApiError(400, "BadRequest", "events: a session begins empty; only its turns write events")
+        raise bad_request("events: a session starts empty; only turns add events")
     if new.options:
-        raise ApiError(400, "BadRequest", "options: not supported by this session service")
+        raise bad_request("options: not supported")
     return await _create(context, caller, new)
 
 
@@ -249,7 +249,7 @@ async def add_session_to_memory(update: MemoryUpdate, caller: PathUser, context:
 )
 async def refuse_evaluation() -> None:
     """Refuse evaluation."""
-    raise ApiError(501, "NotImplemented", "evaluation is not available here: run `adk eval` with the same agent")
+    raise ApiError(501, "NotImplemented", "evaluation is not supported: use `adk eval` on the same agent")
 
 
 @router.post("/agent-identity/finalize", dependencies=[Depends(current_caller)])
@@ -319,7 +319,7 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
     try:
         message = adk_server.read_message(request.new_message or {})
     except UsageError as error:
-        raise ApiError(400, "BadRequest", str(error)) from error
+        raise bad_request(str(error)) from error
     request.check_supported(is_answer=not (message.text or message.files))
     check_may_set_state(context, caller, request.state_delta)
     await context.authenticator.check_token_quota(caller)
@@ -335,7 +335,7 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
         turn = await context.turns.submit(caller, request.session_id, submitted)
         return RunEvents(context, caller, [turn], known if answers_input else ())
     if request.state_delta:
-        raise ApiError(400, "BadRequest", "stateDelta: send it with a text, or by PATCH between two turns")
+        raise bad_request("stateDelta: send it with a text, or with PATCH between turns")
     if message.results:
         will_continue = {result.will_continue for result in message.results}
         results = SubmittedResults(

@@ -9,7 +9,7 @@ from lango.adk.services import adk_server
 from lango.errors import UsageError
 from lango.server.compat.adk.adk_paths import SESSION_PATH, AdkRequestBody, AdkRoute, IdPath, PathUser
 from lango.server.context import Context
-from lango.server.errors import ApiError
+from lango.server.errors import ApiError, bad_request, not_found
 from lango.server.json_body import large_response
 from lango.server.security.auth import AuthenticatedRouter
 
@@ -45,7 +45,7 @@ async def save_artifact(session_id: IdPath, new: NewArtifact, caller: PathUser, 
     try:
         saved = await adk_server.save_artifact(service, session.name, new.filename, new.artifact, new.custom_metadata)
     except UsageError as error:
-        raise ApiError(400, "BadRequest", str(error)) from error
+        raise bad_request(str(error)) from error
     return await large_response(lambda: saved)
 
 
@@ -59,7 +59,7 @@ async def read_version_metadata(
     found = await adk_server.artifact_metadata(context.runtime.artifact_service, session.name, name)
     shown = [one for one in found if number is None or one["version"] == number]
     if not shown:
-        raise ApiError(404, "NotFound", "Artifact version not found")
+        raise not_found("Artifact version not found")
     return await large_response(lambda: shown[-1])
 
 
@@ -93,7 +93,7 @@ async def load_artifact(
     session = await context.get_session(caller, session_id)
     part = await adk_server.load_artifact(context.runtime.artifact_service, session.name, name, version)
     if part is None:
-        raise ApiError(404, "NotFound", _NOT_FOUND)
+        raise not_found(_NOT_FOUND)
     return await large_response(lambda: part)
 
 

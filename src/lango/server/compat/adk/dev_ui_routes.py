@@ -20,7 +20,7 @@ from lango.adk.services.adk_server import dev_ui_folder
 from lango.errors import ConfigError
 from lango.server.compat.adk.adk_paths import check_app
 from lango.server.context import Context
-from lango.server.errors import ApiError
+from lango.server.errors import ApiError, not_found
 from lango.server.json_body import JsonResponse
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 
@@ -88,7 +88,7 @@ async def page(path: str) -> Response:
     if file is None and path.endswith(".css"):
         return Response("", media_type="text/css", headers=headers)  # ADK's page links one that its package lacks
     if file is None:
-        raise ApiError(404, "NotFound", "the dev UI has no such file")
+        raise not_found("there is no such file of the dev UI")
     kind = "text/javascript" if file.suffix == ".js" else mimetypes.guess_type(file.name)[0]
     return FileResponse(file, media_type=kind, headers=headers)
 
@@ -147,7 +147,7 @@ async def read_unsupported(app: str, what: str, caller: CurrentCaller, context: 
     check_app(context, app)
     empty = next((response for pattern, response in _EMPTY.items() if re.fullmatch(pattern, what)), None)
     if empty is None:
-        raise ApiError(404, "NotFound", f"there is no {what.partition('/')[0]} here: it belongs to ADK's own server")
+        raise not_found(f"{what.partition('/')[0]}: not supported; use ADK's own server (`adk web`)")
     return PlainTextResponse(empty) if isinstance(empty, str) else JsonResponse(empty)
 
 

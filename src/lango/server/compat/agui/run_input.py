@@ -46,7 +46,7 @@ from lango.server.compat.resent_history import (
     submit_user_messages,
 )
 from lango.server.context import ServerContext
-from lango.server.errors import ApiError
+from lango.server.errors import ApiError, bad_request
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.sessions import SessionId, SessionRecord
@@ -98,7 +98,7 @@ def _parse_message(number: int, message: Mapping[str, Any]) -> agui.Message:
 def _not_agui(error: ValidationError, *place: str) -> ApiError:
     found = error.errors(include_url=False, include_input=False)[:_MAX_PROBLEMS]
     problems = {".".join([*place, *map(str, problem["loc"])][:3]) for problem in found}
-    return ApiError(400, "BadRequest", f"this is not AG-UI's RunAgentInput: {', '.join(sorted(problems))}")
+    return bad_request(f"this is not a valid AG-UI RunAgentInput: {', '.join(sorted(problems))}")
 
 
 async def submit_run(
@@ -149,10 +149,8 @@ class _Run(Struct, frozen=True):
             return cls(messages, request)
         new = _to_user_message(last, last=True) if isinstance(last, agui.UserMessage) else LangoMessage("user")
         if not isinstance(last, agui.UserMessage) or not (new.content or new.media):
-            raise ApiError(
-                400,
-                "BadRequest",
-                "messages: the last message must be the user's, with a text or a file, or a client tool's result",
+            raise bad_request(
+                "messages: the last message must be the user's, with a text or a file, or a client tool's result"
             )
         # a repeated run with the same content is the same turn
         prefix = idempotency_key("agui", last.id)[:_KEY_PREFIX_LENGTH]
@@ -335,9 +333,7 @@ def _file(number: int, part: agui.ImagePart | agui.AudioPart | agui.VideoPart | 
         case agui.DataSource() as source:
             return read_base64_file(number, name, source.mime_type, source.value)
         case agui.FileSource():
-            raise ApiError(
-                400, "BadRequest", f"messages: files cannot be referenced by id; send file {number} in base64, as data"
-            )
+            raise bad_request(f"messages: this server stores no files by id; send file {number} as base64 data")
         case source:
             return read_data_url(number, name, source.value)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from lango.server.context import ServerContext
-from lango.server.errors import ApiError
+from lango.server.errors import ApiError, bad_request
 from lango.server.schemas import client_state
 from lango.sessions import SessionRecord
 from lango.store import NewEvent
@@ -30,15 +30,11 @@ def read_client_state(state: Any) -> Mapping[str, Any]:
     if state is None:
         return {}
     if not isinstance(state, dict):
-        raise ApiError(400, "BadRequest", "state: the state of a thread is an object")
+        raise bad_request("state: must be an object")
     members = cast("dict[str, Any]", state)
     _check_size(members)
     if wrong := sorted(name for name in members if name.startswith(_NOT_THE_CLIENTS)):
-        raise ApiError(
-            400,
-            "BadRequest",
-            f"state: app: and temp: keys belong to the agent, and clients cannot set them: {', '.join(wrong)}",
-        )
+        raise bad_request(f"state: clients cannot set app: and temp: keys: {', '.join(wrong)}")
     return members
 
 

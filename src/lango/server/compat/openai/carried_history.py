@@ -14,9 +14,9 @@ from lango.config import ServerSettings
 from lango.json_input import is_nested_deeper_than
 from lango.messages import Message, ToolCall
 from lango.server.compat.openai.chat_request import ChatCall, ChatMessage
-from lango.server.errors import ApiError
+from lango.server.errors import bad_request
 
-_RESULT_WITHOUT_CALL = "[a tool returned this; its call is not part of this history] "
+_RESULT_WITHOUT_CALL = "[tool result; its call is not in this history] "
 _MAX_DEPTH = 100
 
 
@@ -52,7 +52,7 @@ def read_history(sent: Sequence[ChatMessage], limits: ServerSettings) -> list[Me
 def _to_tool_call(call: ChatCall) -> ToolCall:
     function = call.function
     if function is None or not function.name or not call.id:
-        raise ApiError(400, "BadRequest", "messages: a call needs its id, and the name of its function")
+        raise bad_request("messages: a tool call needs an id and the name of its function")
     try:
         arguments: Any = json.loads(function.arguments or "{}")
     except (ValueError, RecursionError):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from lango.errors import ConfigError
-from lango.server.errors import ApiError
+from lango.server.errors import bad_request
 from lango.submissions import ModelOptions
 from lango.threads import run_in_thread
 from lango.tools.schema_checker import SchemaChecker
@@ -66,18 +66,18 @@ class ChatOptions(BaseModel):
     def check_options(self) -> None:
         """Raise `ApiError` for parameters that cannot be followed here."""
         if (self.n or 1) != 1:
-            raise bad_request("n: only one choice is supported; omit n, or send 1")
+            raise bad_request("n: only one answer is supported; leave n out, or send 1")
         if self.logprobs or self.top_logprobs:
-            raise bad_request("logprobs: the agent returns no token probabilities; omit logprobs")
+            raise bad_request("logprobs: not supported; leave it out")
         for name in ("logit_bias", "frequency_penalty", "presence_penalty"):
             if getattr(self, name):
-                raise bad_request(f"{name}: this field is not passed to the agent's model; omit it")
+                raise bad_request(f"{name}: not supported; leave it out")
         if self.audio or set(self.modalities or ("text",)) != {"text"}:
-            raise bad_request("modalities: the agent answers in text; omit modalities and audio")
+            raise bad_request("modalities: the agent answers in text only; leave modalities and audio out")
         if self.web_search_options is not None:
-            raise bad_request("web_search_options: the agent searches with its own tools; omit this field")
+            raise bad_request("web_search_options: not supported, the agent searches with its own tools; leave it out")
         if self.moderation is not None:
-            raise bad_request("moderation: this server does not moderate; omit this field")
+            raise bad_request("moderation: not supported; leave it out")
 
     async def read_options(self, tools: Collection[str]) -> ModelOptions:
         """Return the options of the turn; `tools` are the names of the client's tools that are offered."""
@@ -104,7 +104,7 @@ class ChatOptions(BaseModel):
         listed = cast("list[Any]", allowed["tools"]) if isinstance(allowed.get("tools"), list) else []
         chosen = {_function_name(tool) for tool in listed}
         if not chosen or not chosen <= {*names}:
-            raise bad_request("tool_choice: allowed_tools must list names of functions in tools")
+            raise bad_request("tool_choice: allowed_tools must name functions in tools")
         return chosen
 
     def _forced(self, tools: Collection[str]) -> str:
@@ -117,21 +117,16 @@ class ChatOptions(BaseModel):
         name = "required" if choice == "required" else _function_name(choice)
         if not name:
             raise bad_request(
-                "tool_choice: send auto, none, required, a function of tools by its name, or allowed_tools"
+                "tool_choice: send auto, none, required, the name of a function in tools, or allowed_tools"
             )
         if not tools or (name != "required" and name not in tools) or (choice != "required" and name in _WORDS):
-            raise bad_request("tool_choice: the request has no such tool")
+            raise bad_request("tool_choice: only a function in tools can be forced")
         return name
 
     def _member(self, kind: str) -> Mapping[str, Any] | None:
         """Return the body of a tool choice of this kind; None: it is of another."""
         choice = _as_object(self.tool_choice)
         return _as_object(choice.get(kind)) if choice.get("type") == kind else None
-
-
-def bad_request(message: str) -> ApiError:
-    """Return the error for a request that cannot be followed; its message begins with the name of the parameter."""
-    return ApiError(400, "BadRequest", message)
 
 
 async def _read_schema(shape: ResponseFormat) -> dict[str, Any] | None:
@@ -143,7 +138,7 @@ async def _read_schema(shape: ResponseFormat) -> dict[str, Any] | None:
     if (schema := shape.json_schema.json_schema) is None:
         return None
     if schema.get("type") != "object":
-        raise bad_request("response_format: the schema must be of type object; put other values into a property")
+        raise bad_request("response_format: the schema must have type object; put other values into a property")
     try:
         await run_in_thread(SchemaChecker, schema)
     except (ConfigError, RecursionError) as error:

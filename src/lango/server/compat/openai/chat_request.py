@@ -11,9 +11,9 @@ from lango.history.pairing import parse_result_text
 from lango.messages import Attachment, Message
 from lango.server.compat.client_instructions import client_instruction
 from lango.server.compat.inline_files import read_data_url, read_user_message
-from lango.server.compat.openai.chat_options import ChatOptions, bad_request
+from lango.server.compat.openai.chat_options import ChatOptions
 from lango.server.compat.resent_history import FILE_LEFT_OUT, CallsInMessage
-from lango.server.errors import ApiError
+from lango.server.errors import ApiError, bad_request
 from lango.submissions import ModelOptions, check_attachments
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
@@ -50,8 +50,8 @@ class ContentPart(BaseModel):
         if self.type == "file" and self.file and self.file.file_data:
             return read_data_url(number, self.file.filename, self.file.file_data)
         if self.type == "file":
-            raise bad_request("messages: files cannot be referenced by file_id; send file_data as a data: URL")
-        raise bad_request("messages: only text, image_url and file parts are supported")
+            raise bad_request("messages: this server stores no files by file_id; send file_data as a data: URL")
+        raise bad_request("messages: a message may have parts of the types text, image_url and file only")
 
 
 class ChatCallFunction(BaseModel):
@@ -92,7 +92,7 @@ class ChatMessage(BaseModel):
     def to_instruction(self) -> str:
         """Return the text of an instruction. Raise `ApiError` if it has files."""
         if self.file_parts:
-            raise bad_request("messages: system and developer messages are text; send files in messages of the user")
+            raise bad_request("messages: system and developer messages are text only; send files in user messages")
         return self.text
 
     @property
@@ -146,7 +146,7 @@ class ChatTool(BaseModel):
     def read(self) -> tuple[str, str, Any]:
         """Return name, description and parameters; raise `ApiError` for another type of tool."""
         if self.type != "function" or self.function is None:
-            raise bad_request("tools: only tools of type function are supported")
+            raise bad_request("tools: only function tools are supported")
         return self.function.name, self.function.description or "", self.function.parameters
 
 
@@ -207,7 +207,7 @@ class ChatRequest(ChatOptions):
             or self.function_call
             or any(message.role == "function" or message.function_call for message in self.messages)
         ):
-            raise bad_request("functions: this field is deprecated; send tools, tool_calls and tool messages")
+            raise bad_request("functions: not supported; send tools, tool_calls and tool messages instead")
         if any(message.role == "tool" and not message.tool_call_id for message in self.messages):
             raise bad_request("messages: a tool message needs the tool_call_id of the call that it answers")
         last = next((message for message in reversed(self.messages) if not message.is_instruction), None)

@@ -61,14 +61,12 @@ from lango.server.security.auth import AuthenticatedRouter, CurrentCaller, route
 from lango.server.streaming.sse import FrameStreamResponse
 from lango.submissions import TurnRequest
 
-# an accepted turn is stored: a client that retries the request would send the message twice
-NO_RETRY = {"x-should-retry": "false"}
 _OpenAiRoute = route_with_error_body(openai_error_body)
 _ERRORS = error_responses(COMMON_ERROR_DESCRIPTIONS, OpenAiErrorBody)
-_REFUSED = error_responses(
+TURN_ERRORS = error_responses(
     {
         409: "It conflicts with another change.",
-        413: "A file of the message is refused.",
+        413: "The request, or a file in it, is too large.",
         422: "The Idempotency-Key was used before, with another request: use another one.",
         500: "The turn failed; the message says why.",
         504: "The turn took too long.",
@@ -87,6 +85,15 @@ _COMPLETION: Responses = {
 router = AuthenticatedRouter("/v1", tags=["openai"], responses=_ERRORS, route_class=_OpenAiRoute)
 
 SessionIdHeader = Annotated[str | None, Header(alias="X-Session-Id", pattern=SESSION_ID)]
+
+
+def turn_headers(session_id: str) -> dict[str, str]:
+    """Return the headers of the response to an accepted turn.
+
+    The turn is stored: a client that retries the request would send the message twice. Headers are Latin-1; a client
+    that sent another id knows it.
+    """
+    return {"x-should-retry": "false"} | ({"X-Session-Id": session_id} if session_id.isascii() else {})
 
 
 @router.get("/models")
@@ -110,7 +117,7 @@ def _model_card(context: ServerContext) -> dict[str, Any]:
     return {"id": context.runtime.app_name, "object": "model", "created": 0, "owned_by": "lango"}
 
 
-@router.post("/chat/completions", response_model=None, responses=_COMPLETION | _REFUSED)
+@router.post("/chat/completions", response_model=None, responses=_COMPLETION | TURN_ERRORS)
 async def create_completion(
     request_body: ChatRequest,
     request: Request,
@@ -134,9 +141,7 @@ async def create_completion(
             turn = await submit_to_named_session(context, caller, session_id, request_body, turn_request)
         else:
             turn = await submit_carried_history(context, caller, request_body, turn_request, conversation)
-    session_id = turn.session.name.id
-    # headers are Latin-1; the client that sent another id knows it
-    headers = {"X-Session-Id": session_id} | NO_RETRY if session_id.isascii() else NO_RETRY
+    headers = turn_headers(turn.session.name.id)
     completion = Completion(context, turn, {tool.name for tool in tools}, only_json=options.shapes_answer)
     if request_body.stream:
         usage = bool(request_body.stream_options and request_body.stream_options.include_usage)

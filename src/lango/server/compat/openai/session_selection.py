@@ -40,7 +40,7 @@ from lango.server.compat.resent_history import (
     submit_user_messages,
 )
 from lango.server.context import ServerContext
-from lango.server.errors import ApiError
+from lango.server.errors import bad_request
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.sessions import SessionRecord
@@ -132,8 +132,8 @@ async def submit_carried_history(
 def _check_all_results(messages: Sequence[Message]) -> None:
     """Raise `ApiError` unless the history ends with the results of all calls of the last answer."""
     if messages[-1].role != "tool":
-        raise ApiError(
-            400, "BadRequest", "messages: these tool messages answer no call before them; send it, or its X-Session-Id"
+        raise bad_request(
+            "messages: the tool messages answer no call before them; send the call, or the X-Session-Id of its session"
         )
     answer, results = messages[-2:]
     check_all_answered([call.id for call in answer.tool_calls], [result.id for result in results.tool_calls])

@@ -4,11 +4,10 @@ import time
 import uuid
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from lango.errors import UsageError
 from lango.server.compat.openai.carried_history import read_history
-from lango.server.compat.openai.chat_options import bad_request
 from lango.server.compat.openai.responses.input_items import (
     MAX_ITEMS,
     InputItem,
@@ -18,10 +17,11 @@ from lango.server.compat.openai.responses.input_items import (
 )
 from lango.server.compat.openai.responses.response_creation import find_previous, load_item
 from lango.server.compat.openai.responses.response_ids import StoredResponse
-from lango.server.compat.openai.responses.response_request import Input
+from lango.server.compat.openai.responses.response_request import Hints, Input
 from lango.server.compat.openai.responses.response_view import response_usage
 from lango.server.compat.openai.responses.stored_input import message_items
 from lango.server.context import ServerContext
+from lango.server.errors import bad_request
 from lango.server.security.auth import Caller
 from lango.store.api_keys import spend_tokens
 from lango.store.sessions.window import read_message_page
@@ -32,20 +32,16 @@ _KEPT_ROLES = ("user", "system", "developer")
 _PAGE = 200
 
 
-class CompactRequest(BaseModel):
+class CompactRequest(Hints):
     """A conversation to compact: `input`, after the response that it continues. The agent has its own model."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"model": "lango", "input": "Hello!"}]})
 
     model: str = Field(min_length=1)
-    input: Input = []
+    input: Input = Field(default=[])
     instructions: str | None = None
     """What the notes must heed."""
     previous_response_id: str | None = None
-    prompt_cache_key: str | None = None
-    prompt_cache_options: dict[str, Any] | None = None
-    prompt_cache_retention: str | None = None
-    service_tier: str | None = None
 
 
 async def compact(context: ServerContext, caller: Caller, body: CompactRequest) -> dict[str, Any]:
@@ -58,7 +54,7 @@ async def compact(context: ServerContext, caller: Caller, body: CompactRequest) 
     if read.approvals:
         raise bad_request("input: answer approval requests with POST /v1/responses, and compact after that")
     if not read.messages:
-        raise bad_request("input: there is nothing to compact; send a history, or a previous_response_id")
+        raise bad_request("input: there is nothing to compact; send a history or a previous_response_id")
     messages = await run_in_thread(read_history, read.messages, context.settings.server)
     instructions = "\n\n".join([*filter(None, [body.instructions]), *read.instructions])
     try:

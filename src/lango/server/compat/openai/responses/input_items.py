@@ -21,13 +21,13 @@ from lango.server.compat.openai.chat_request import (
     ImageUrl,
 )
 from lango.server.compat.openai.responses.response_ids import read_approval_request_id, response_of_item
-from lango.server.errors import ApiError
+from lango.server.errors import ApiError, bad_request
 from lango.threads import run_in_thread
 
 MAX_ITEMS = 5_000
 _COMPACTION = "lango1."
 """Starts the content of a compaction item of this server."""
-_SUMMARY_HEAD = "[These are notes on our conversation so far, which was compacted; my messages above are part of it.]"
+_SUMMARY_HEAD = "[Our conversation so far was compacted. These are notes on it; my messages above are part of it.]"
 _AGENTS_OWN = ("reasoning", "mcp_call", "mcp_list_tools", "mcp_approval_request")
 _ROLES = ("user", "assistant", "system", "developer")
 
@@ -64,9 +64,9 @@ class InputPart(BaseModel):
                 data = self.file_data or self.file_url
                 return ContentPart(type="file", file=FileData(filename=self.filename, file_data=data))
             case "input_image" | "input_file":
-                raise _bad_request("files cannot be referenced by file_id; send the file itself as a data: URL")
+                raise _bad_request("this server stores no files by file_id; send the file itself as a data: URL")
             case _:
-                raise _bad_request(f"a part of the type {self.type!r} is not supported; send text, images and files")
+                raise _bad_request(f"parts of type {self.type!r} are not supported; send text, images and files")
 
 
 class InputItem(BaseModel):
@@ -164,7 +164,7 @@ def _add_item(read: ReadInput, item: InputItem) -> None:
             pass
         case kind:
             raise _bad_request(
-                f"items of the type {kind!r} are not supported; send messages, function calls and their outputs"
+                f"items of type {kind!r} are not supported; send messages, function calls and their outputs"
             )
 
 
@@ -176,13 +176,13 @@ def _add_message(read: ReadInput, item: InputItem) -> None:
         case "system" | "developer":
             read.instructions.append(ChatMessage(role="system", content=content).to_instruction())
         case _:
-            raise _bad_request(f"a message has one of the roles {', '.join(_ROLES)}")
+            raise _bad_request(f"the role of a message must be one of {', '.join(_ROLES)}")
 
 
 def _add_call(read: ReadInput, item: InputItem) -> None:
     """Add a call to the assistant's message before it: parallel calls are one message."""
     if not (item.call_id and item.name):
-        raise _bad_request("a function_call needs its call_id and its name")
+        raise _bad_request("a function_call needs a call_id and a name")
     call = ChatCall(id=item.call_id, function=ChatCallFunction(name=item.name, arguments=item.arguments))
     last = read.messages[-1] if read.messages else None
     if last is None or last.role != "assistant":
@@ -193,7 +193,7 @@ def _add_call(read: ReadInput, item: InputItem) -> None:
 
 def _content(given: str | list[InputPart] | None) -> str | list[ContentPart]:
     if given is None:
-        raise _bad_request("a message needs its content, and a function_call_output its output")
+        raise _bad_request("a message needs content, and a function_call_output needs output")
     return given if isinstance(given, str) else [part.to_chat_part() for part in given]
 
 
@@ -208,8 +208,8 @@ def read_compaction(content: str) -> str:
         with suppress(ValueError):
             summary = base64.urlsafe_b64decode(content.removeprefix(_COMPACTION)).decode("utf-8", "replace")
             return f"{_SUMMARY_HEAD}\n{summary}"
-    raise _bad_request("a compaction item must be one that this server made; send the history instead")
+    raise _bad_request("the compaction item was not made by this server; send the history instead")
 
 
 def _bad_request(message: str) -> ApiError:
-    return ApiError(400, "BadRequest", f"input: {message}")
+    return bad_request(f"input: {message}")

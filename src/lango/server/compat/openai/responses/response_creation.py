@@ -16,7 +16,7 @@ from lango.server.compat.openai.responses.submission import (
     submit_to_session,
 )
 from lango.server.context import ServerContext
-from lango.server.errors import ApiError
+from lango.server.errors import ApiError, bad_request, not_found
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.store.turns.turns import read_turn
@@ -62,7 +62,7 @@ async def _submit(
     request = TurnRequest(key, tools, replace(options, instruction=instruction, client_request=parameters))
     is_all_new = previous is not None or body.conversation is not None
     if is_all_new and (read.earlier_approvals or (read.approvals and read.messages)):
-        raise ApiError(400, "BadRequest", "input: an mcp_approval_response comes alone; send messages after its answer")
+        raise bad_request("input: send an mcp_approval_response alone, and messages after its response")
     if read.approvals:
         return await submit_approvals(context, caller, read.approvals, request)
     if previous is not None:
@@ -86,7 +86,7 @@ async def find_previous(
         raise ApiError(
             400,
             "previous_response_not_found",
-            f"previous_response_id: there is no response {previous_id!r} (any more); send the history",
+            f"previous_response_id: there is no response {previous_id!r}, or it was deleted; send the history instead",
         )
     return found
 
@@ -101,4 +101,4 @@ async def load_item(context: ServerContext, caller: Caller, item_id: str) -> dic
         for item in view.output:
             if item["id"] == item_id:
                 return item
-    raise ApiError(404, "NotFound", f"input: there is no item {item_id!r}; send the item itself")
+    raise not_found(f"input: there is no item {item_id!r}; send the whole item")

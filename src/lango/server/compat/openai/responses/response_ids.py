@@ -115,6 +115,6 @@ async def get_response(context: ServerContext, caller: Caller, given: str) -> St
         raise ApiError(
             404,
             "response_not_found",
-            f"there is no response {given!r}: it was deleted with its session, not stored, or never there",
+            f"there is no response {given!r}: it was not stored, or was deleted with its session",
         )
     return response

@@ -8,20 +8,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
-from lango.server.compat.openai.chat_options import AnswerSchema, ChatOptions, ResponseFormat, bad_request
+from lango.server.compat.openai.chat_options import AnswerSchema, ChatOptions, ResponseFormat
 from lango.server.compat.openai.responses.input_items import MAX_ITEMS, InputItem
+from lango.server.errors import bad_request
 from lango.submissions import ModelOptions
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
 
 _NOT_SUPPORTED = {
-    "access_programs": "no programs can be granted access here",
+    "access_programs": "this server grants no programs access",
     "context_management": "the server fits the history to the model itself",
-    "image": "the agent draws no pictures",
-    "max_tool_calls": "the agent has its own limit, agent.max_turns of the server's configuration",
-    "moderation": "answers are not moderated here",
-    "prompt": "no prompts are stored here; send instructions and input",
-    "top_logprobs": "the agent reports no probabilities",
+    "image": "the agent generates no images",
+    "max_tool_calls": "the limit is agent.max_turns in the server's configuration",
+    "moderation": "this server does not moderate answers",
+    "prompt": "this server stores no prompts; send instructions and input",
+    "top_logprobs": "the agent returns no log probabilities",
 }
 _IGNORED_INCLUDES = (
     "reasoning.encrypted_content",
@@ -111,42 +112,17 @@ Input = Annotated[
 """Items, or a text, which is a message of the user."""
 
 
-class ResponseRequest(BaseModel):
-    """A request for a response of the agent; see the reference of `POST /v1/responses`."""
+class Hints(BaseModel):
+    """What changes no answer here: it is accepted and left to the agent's configuration."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"model": "lango", "input": "Hello!"}]})
-
-    model: str = ""
-    input: Input = []
-    instructions: str | None = None
-    previous_response_id: str | None = None
-    conversation: str | ConversationReference | None = None
-    tools: list[FunctionTool] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
-    text: TextOptions | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
-    reasoning: ReasoningOptions | None = None
-    include: list[str] | None = None
-    metadata: (
-        Annotated[
-            dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]], Field(max_length=16)
-        ]
-        | None
-    ) = None
-    store: bool | None = None
-    background: bool | None = None
-    stream: bool | None = None
-    stream_options: ResponseStreamOptions | None = None
-    truncation: Literal["auto", "disabled"] | None = None
-    service_tier: str | None = None
-    user: str | None = None
-    safety_identifier: str | None = None
     prompt_cache_key: str | None = None
-    prompt_cache_retention: str | None = None
     prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_retention: str | None = None
+    service_tier: str | None = None
+
+
+class UnsupportedParameters(BaseModel):
+    """What is refused if it is set: see `_NOT_SUPPORTED`."""
 
     access_programs: Any = None
     context_management: Any = None
@@ -156,25 +132,18 @@ class ResponseRequest(BaseModel):
     prompt: Any = None
     top_logprobs: Any = None
 
-    @property
-    def conversation_id(self) -> str | None:
-        """The id of the session that the request names."""
-        return self.conversation.id if isinstance(self.conversation, ConversationReference) else self.conversation
 
-    def check_supported(self) -> None:
-        """Raise `ApiError` for features that the agent does not support."""
-        for name, why in _NOT_SUPPORTED.items():
-            if getattr(self, name):  # `top_logprobs: 0` asks for none
-                raise bad_request(f"{name}: it is not supported, {why}")
-        if not self.input:
-            raise bad_request("input: there is nothing to answer; send a text, or a list of items")
-        if self.previous_response_id is not None and self.conversation is not None:
-            raise bad_request("conversation cannot be combined with previous_response_id")
-        if self.background and self.store is False:
-            raise bad_request("background: such a response is retrieved later, so it must be stored")
-        for name in self.include or ():
-            if name not in _IGNORED_INCLUDES:
-                raise bad_request(f"include: {name!r} is not supported")
+class ModelParameters(BaseModel):
+    """The parameters of a response that are about the model."""
+
+    tools: list[FunctionTool] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    text: TextOptions | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    reasoning: ReasoningOptions | None = None
 
     async def read_turn(self, agent_name: str) -> tuple[list[Tool], ModelOptions]:
         """Return the client's tools and the options of the turn.
@@ -205,6 +174,56 @@ class ResponseRequest(BaseModel):
             max_completion_tokens=self.max_output_tokens,
         )
 
+    def _shown_format(self) -> dict[str, Any]:
+        form = (self.text and self.text.format) or TextFormat()
+        return form.model_dump(by_alias=True) if form.type == "json_schema" else {"type": form.type}
+
+
+class ResponseRequest(ModelParameters, Hints, UnsupportedParameters):
+    """A request for a response of the agent; see the reference of `POST /v1/responses`."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"model": "lango", "input": "Hello!"}]})
+
+    model: str = ""
+    input: Input = []
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    conversation: str | ConversationReference | None = None
+    include: list[str] | None = None
+    metadata: (
+        Annotated[
+            dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]], Field(max_length=16)
+        ]
+        | None
+    ) = None
+    store: bool | None = None
+    background: bool | None = None
+    stream: bool | None = None
+    stream_options: ResponseStreamOptions | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+
+    @property
+    def conversation_id(self) -> str | None:
+        """The id of the session that the request names."""
+        return self.conversation.id if isinstance(self.conversation, ConversationReference) else self.conversation
+
+    def check_supported(self) -> None:
+        """Raise `ApiError` for features that the agent does not support."""
+        for name, why in _NOT_SUPPORTED.items():
+            if getattr(self, name):  # `top_logprobs: 0` asks for none
+                raise bad_request(f"{name}: not supported, {why}")
+        if not self.input:
+            raise bad_request("input: there is nothing to answer; send a text or a list of items")
+        if self.previous_response_id is not None and self.conversation is not None:
+            raise bad_request("conversation: cannot be combined with previous_response_id")
+        if self.background and self.store is False:
+            raise bad_request("background: a background response must be stored; leave store out, or set it to true")
+        for name in self.include or ():
+            if name not in _IGNORED_INCLUDES:
+                raise bad_request(f"include: {name!r} is not supported")
+
     def parameters(self) -> dict[str, Any]:
         """Return the parameters that the response shows, with those that were left out as they are by default."""
         return {
@@ -232,10 +251,6 @@ class ResponseRequest(BaseModel):
             "prompt_cache_key": self.prompt_cache_key,
             "metadata": self.metadata or {},
         }
-
-    def _shown_format(self) -> dict[str, Any]:
-        form = (self.text and self.text.format) or TextFormat()
-        return form.model_dump(by_alias=True) if form.type == "json_schema" else {"type": form.type}
 
 
 def _chat_tool_choice(choice: Any) -> Any:

@@ -32,13 +32,14 @@ encrypted, and any process of this version reads it: nothing is stored.
 """
 
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import Depends, Path, Query
 from starlette.responses import Response
 
 from lango.errors import LangoError
-from lango.server.compat.openai.openai_routes import NO_RETRY, SessionIdHeader
+from lango.server.compat.openai.completion import OpenAiErrorBody
+from lango.server.compat.openai.openai_routes import TURN_ERRORS, SessionIdHeader, turn_headers
 from lango.server.compat.openai.responses.compaction import CompactRequest, compact
 from lango.server.compat.openai.responses.response_creation import submit_response
 from lango.server.compat.openai.responses.response_ids import get_response, session_key_of_response
@@ -46,46 +47,29 @@ from lango.server.compat.openai.responses.response_request import ResponseReques
 from lango.server.compat.openai.responses.response_view import ResponseView, response_error_body
 from lango.server.compat.openai.responses.stored_input import read_input_items
 from lango.server.context import Context, ServerContext
-from lango.server.errors import ApiError, to_api_error
+from lango.server.errors import ApiError, bad_request, to_api_error
 from lango.server.json_body import JsonResponse
-from lango.server.schemas import IdempotencyKey
+from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, IdempotencyKey, Responses, error_responses
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller, route_with_error_body
 from lango.server.streaming.sse import FrameStreamResponse
 from lango.store.sessions.sessions import find_session_by_key
 from lango.store.turns.client_requests import mark_request_deleted
 
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"description": text, "content": {"application/json": {"schema": {"type": "object"}}}}
-    for status, text in {
-        400: "The request is invalid, or not supported; the message says why.",
-        401: "A valid key is missing.",
-        404: "There is no such response, session or item.",
-        429: "The key's limit is reached; see Retry-After.",
-        503: "Not available now; see Retry-After.",
-    }.items()
-}
-_CREATE_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"description": text, "content": {"application/json": {"schema": {"type": "object"}}}}
-    for status, text in {
-        409: "It conflicts with another change.",
-        413: "The request, or a file in it, is too large.",
-        422: "The Idempotency-Key was used before, with another request: use another one.",
-        500: "The turn failed; the message says why.",
-        504: "The turn took too long.",
-    }.items()
-}
-_RESPONSE: dict[int | str, dict[str, Any]] = {
+_ERRORS = error_responses(
+    COMMON_ERROR_DESCRIPTIONS | {404: "There is no such response, session or item."}, OpenAiErrorBody
+)
+_RESPONSE: Responses = {
     200: {
         "description": "A response; with `stream`, its events as server-sent events.",
         "content": {"application/json": {"schema": {"type": "object"}}, "text/event-stream": {}},
     }
 }
-_COMPACTED: dict[int | str, dict[str, Any]] = {
+_COMPACTED: Responses = {
     200: {
         "description": "The messages that are kept, and the notes on the rest.",
         "content": {"application/json": {"schema": {"type": "object"}}},
     },
-    **{status: _CREATE_ERRORS[status] for status in (413, 500)},
+    **{status: TURN_ERRORS[status] for status in (413, 500)},
 }
 ResponseIdPath = Annotated[str, Path(examples=["resp_1_1"])]
 
@@ -103,7 +87,7 @@ router = AuthenticatedRouter(
 )
 
 
-@router.post("/responses", response_model=None, responses=_RESPONSE | _CREATE_ERRORS)
+@router.post("/responses", response_model=None, responses=_RESPONSE | TURN_ERRORS)
 async def create_response(
     request_body: ResponseRequest,
     caller: CurrentCaller,
@@ -115,8 +99,7 @@ async def create_response(
     context = context.agents.of_model(request_body.model, context)
     response = await submit_response(context, caller, request_body, session_id, key)
     view = ResponseView(context, response)
-    named = response.session.name.id
-    headers = {"X-Session-Id": named} | NO_RETRY if named.isascii() else NO_RETRY
+    headers = turn_headers(response.session.name.id)
     if request_body.stream:
         return FrameStreamResponse(view.frames(), context.settings.server.write_timeout_s, view.error_frame, headers)
     try:
@@ -156,7 +139,7 @@ async def cancel_response(response_id: ResponseIdPath, caller: CurrentCaller, co
     """Stop a response that was created with `background`; one that ended stays as it is."""
     response = await get_response(context, caller, response_id)
     if not response.parameters.get("background"):
-        raise ApiError(400, "BadRequest", "only a response with background: true can be cancelled")
+        raise bad_request("only a response with background: true can be cancelled")
     if response.is_open:
         session_id = response.session.name.id
         if not await context.runtime.withdraw(session_id, response.turn, user_id=caller.user_id):
@@ -172,7 +155,7 @@ async def delete_response(response_id: ResponseIdPath, caller: CurrentCaller, co
     """Delete a response: with the last one of its session, the session, too."""
     response = await get_response(context, caller, response_id)
     if response.is_open:
-        raise ApiError(400, "BadRequest", "the response is still in progress: wait for its end, or cancel it")
+        raise bad_request("the response is still in progress: wait for it, or cancel it")
     if await context.store.write(mark_request_deleted, response.session.key, response.turn):
         await context.sessions.delete(response.session.name.id, user_id=caller.user_id)
     return JsonResponse({"id": response_id, "object": "response", "deleted": True})

@@ -28,7 +28,7 @@ from lango.server.compat.openai.responses.response_creation import submit_respon
 from lango.server.compat.openai.responses.response_request import ResponseRequest
 from lango.server.compat.openai.responses.response_view import ResponseView, response_error_body
 from lango.server.context import Context, ServerContext
-from lango.server.errors import ApiError, describe_problems, to_api_error
+from lango.server.errors import ApiError, bad_request, describe_problems, to_api_error
 from lango.server.sockets import CONNECTION_ERRORS, SocketConnection, read_message
 
 _log = logging.getLogger("lango.server")
@@ -55,7 +55,7 @@ class _Request:
         """Raise `ApiError` for a message that is not a JSON object."""
         message = read_message(text)
         if not isinstance(message, dict):
-            raise ApiError(400, "BadRequest", f'send an object with "type": "{_CREATE}"')
+            raise bad_request(f'send an object with "type": "{_CREATE}"')
         self._fields = cast("dict[str, Any]", message)
         stream_id = self._fields.pop("stream_id", None)
         self.echoed: dict[str, Any] = {} if stream_id is None else {"stream_id": stream_id}
@@ -69,22 +69,20 @@ class _Request:
         """Return the request as it has its fields over HTTP. Raise `ApiError` for an invalid one."""
         fields = dict(self._fields)
         if (kind := fields.pop("type", None)) != _CREATE:
-            raise ApiError(
-                400,
-                "BadRequest",
-                f'type: {kind!r} is not supported; send "{_CREATE}", and new input with the next response',
+            raise bad_request(
+                f'type: {kind!r} is not supported; send "{_CREATE}", and new input with the next response'
             )
         if fields.pop("generate", None) is False:
-            raise ApiError(400, "BadRequest", "generate: false is not supported; send the request with its input")
+            raise bad_request("generate: false is not supported; send the request with its input")
         if fields.get("background"):
-            raise ApiError(400, "BadRequest", "background: send it with POST; a socket waits for each response")
+            raise bad_request("background: not supported on a WebSocket; send the request with POST")
         if fields.pop("stream", None) is False:
-            raise ApiError(400, "BadRequest", "stream: a socket always streams; send the request with POST")
+            raise bad_request("stream: a WebSocket always streams; send the request with POST")
         try:
             return ResponseRequest.model_validate(fields)
         except ValidationError as error:
             problems = [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors()]
-            raise ApiError(400, "BadRequest", describe_problems(problems)) from error
+            raise bad_request(describe_problems(problems)) from error
 
 
 class _ResponseSocket(SocketConnection):
@@ -111,7 +109,9 @@ class _ResponseSocket(SocketConnection):
                     await self._requests.put(text)
         except TimeoutError:
             age = f"{MAX_AGE_S / 60:g} minutes"
-            error = ApiError(400, "websocket_connection_limit_reached", f"a socket is closed after {age}: open another")
+            error = ApiError(
+                400, "websocket_connection_limit_reached", f"a WebSocket is closed after {age}: open another one"
+            )
             await self._send_error(error, {})
             await self._socket.close(1000)
 

@@ -124,7 +124,7 @@ class ResponseView:
                     continue
                 event = item.event
                 if after >= 0 and is_rebuilt(event.id):
-                    raise EventsGone("the events of this response are not kept any more: retrieve it without stream")
+                    raise EventsGone("the events of this response are no longer kept: retrieve it without stream")
                 if isinstance(event, Queued):
                     yield event
                 if is_final(event):

@@ -29,7 +29,7 @@ from lango.server.compat.openai.responses.response_ids import StoredResponse, fi
 from lango.server.compat.openai.session_selection import submit_carried_history, submit_to_named_session
 from lango.server.compat.resent_history import Results, check_all_answered, idempotency_key
 from lango.server.context import ServerContext
-from lango.server.errors import ApiError
+from lango.server.errors import bad_request, not_found
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.sessions import SessionRecord
@@ -57,7 +57,7 @@ async def submit_approvals(
         # the session waits for the answer, whether the response itself was stored or not
         asked = await find_response(context, caller, approval.response_id, unstored_id=approval.response_id)
         if asked is None:
-            raise ApiError(404, "NotFound", f"input: there is no approval request of {approval.response_id!r}")
+            raise not_found(f"input: response {approval.response_id!r} has no approval request")
         parameters = {**(options.client_request or {}), APPROVAL: to_builtins(approval)}
         answer = SubmittedApproval(
             approval.call_id,
@@ -75,11 +75,7 @@ async def submit_after(
 ) -> TurnRef:
     """Submit a turn that continues from a response."""
     if previous.is_open:
-        raise ApiError(
-            400,
-            "BadRequest",
-            "previous_response_id: that response is still in progress; wait for its end, or cancel it",
-        )
+        raise bad_request("previous_response_id: that response is still in progress; wait for it, or cancel it")
     session, key = previous.session, request.idempotency_key
     if key is not None and await context.store.read(find_by_idempotency_key, session.key, key) is not None:
         return await _submit_new(context, caller, session, read, request)
@@ -117,7 +113,7 @@ def _new_session_id(request: TurnRequest) -> str:
 
 def _as_chat_request(messages: list[ChatMessage]) -> ChatRequest:
     if not messages:
-        raise ApiError(400, "BadRequest", "input: there is no message to answer, and no output of a function")
+        raise bad_request("input: there is nothing to answer: send a message or a function_call_output")
     chat = ChatRequest(messages=messages)
     chat.check_supported()
     return chat
@@ -185,7 +181,7 @@ def _new_input(sent: list[ChatMessage], open_calls: set[str], limits: ServerSett
     _as_chat_request(others)
     messages = read_history(others, limits)
     if messages[-1].role != "user":
-        raise ApiError(400, "BadRequest", "input: the outputs of functions come before messages, or alone")
+        raise bad_request("input: function outputs must come before messages, or alone")
     return _NewInput(results, messages)
 
 
@@ -200,4 +196,4 @@ def _check_results_have_calls(messages: Sequence[ChatMessage]) -> None:
     made = {call_id for message in messages for call_id in message.call_ids}
     for message in messages:
         if message.role == "tool" and message.tool_call_id not in made:
-            raise ApiError(400, "BadRequest", f"input: no call {message.tool_call_id!r} waits for its output")
+            raise bad_request(f"input: no call {message.tool_call_id!r} is waiting for an output")
