@@ -148,7 +148,7 @@ async def test_a_message_with_unknown_outcome_does_not_block_its_session(
         proxy.lose(1, "answer", then_away=True)
         sent = asyncio.create_task(runtime.submit("s", "second", idempotency_key=key))
         await pass_by(leaps, proxy, LONGER_THAN_A_REQUEST_S)
-        with pytest.raises(OutcomeUnknown, match="not known whether it was") as unknown:
+        with pytest.raises(OutcomeUnknown, match="its outcome is unknown") as unknown:
             await sent
         assert unknown.value.retry_after_s
         proxy.come_back()

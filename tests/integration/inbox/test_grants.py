@@ -132,8 +132,8 @@ REFUSED: dict[str, tuple[NewGrant, str]] = {
     "another call": (NewGrant({"to": {"equals": "eve"}}), "does not match the approved call"),
     "an argument missing": (NewGrant({}), "does not match the approved call"),
     "a parent folder": (NewGrant({"to": {"glob": "b*/../b"}}), "part of a path"),
-    "no time": (NewGrant(expires_in_s=0), "expires"),
-    "no number": (NewGrant(expires_in_s=float("nan")), "expires"),
+    "no time": (NewGrant(expires_in_s=0), "expire"),
+    "no number": (NewGrant(expires_in_s=float("nan")), "expire"),
 }
 
 

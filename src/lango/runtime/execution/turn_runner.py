@@ -119,7 +119,7 @@ class TurnRunner:
         except asyncio.CancelledError as cancelled:
             outcome, error = "cancelled", running.stop_reason or TurnCancelled("the turn was stopped")
             if running.stop_reason is None and not _task_is_cancelled():
-                outcome, error = "failed", AgentFailed("the agent was cancelled from inside")
+                outcome, error = "failed", AgentFailed("the agent cancelled itself")
                 error.__cause__ = cancelled
         except (KeyboardInterrupt, GeneratorExit):
             raise
