@@ -83,7 +83,7 @@ def test_a_turn_is_rewound(folder: Path) -> None:
     done = lango("sessions", "rewind", "first", "--before", "4", cwd=folder)
     assert (done.returncode, done.stdout) == (0, "first is as it was before the turn of message 4\n")
     assert shown(folder, "first") == TEXTS[:2]
-    refused(lango("sessions", "rewind", "first", "--before", "4", cwd=folder), "no message 4", "taken back")
+    refused(lango("sessions", "rewind", "first", "--before", "4", cwd=folder), "no message 4", "rewound")
 
 
 def test_messages_are_found_by_words(folder: Path) -> None:
