@@ -365,7 +365,7 @@ async def test_without_tools_or_by_choice_none_is_offered(client: Client) -> Non
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"tools": [function("no name")]}, "'no name' is not a name for a tool"),
+        ({"tools": [function("no name")]}, "'no name' is not a valid tool name"),
         ({"tools": [function("note")]}, "the agent has a tool note of its own"),
         ({"tools": [PICK, PICK]}, "two tools have the name pick"),
         ({"tools": [function("pick", parameters={"type": "nothing"})]}, "tool pick: "),
