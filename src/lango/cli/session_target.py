@@ -2,11 +2,12 @@
 
 import re
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lango.errors import UsageError
+from lango.errors import SessionNotFound, UsageError
 
 if TYPE_CHECKING:
     from lango.runtime.runtime import Runtime
@@ -18,6 +19,7 @@ _ID_CHARACTERS = 12
 _ID_PREFIX = re.compile(r"[0-9a-f]{4,}")
 _GENERATED_ID = re.compile(r"[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f-]{36}")
 _LISTED_MATCHES = 5
+_EVERY = 2**31
 
 
 class SessionTarget(Struct, frozen=True):
@@ -48,13 +50,10 @@ def new_session() -> SessionTarget:
 
 async def session_by_prefix(runtime: "Runtime", wanted: str) -> SessionTarget:
     """Find a session by its id, or by the first characters of a generated id; an unknown id makes a new session."""
-    from lango.sessions import SessionId
-    from lango.store.sessions.sessions import find_session, list_sessions
-
-    if await runtime.store.read(find_session, SessionId(runtime.app_name, LOCAL_USER, wanted)):
-        return SessionTarget(wanted)
+    with suppress(SessionNotFound):
+        return SessionTarget((await runtime.sessions.read(wanted, user_id=LOCAL_USER)).name.id)
     if _ID_PREFIX.fullmatch(wanted):
-        known = [record.name.id for record in await runtime.store.read(list_sessions, runtime.app_name, LOCAL_USER)]
+        known = [record.name.id for record in await runtime.sessions.list(user_id=LOCAL_USER, limit=_EVERY)]
         found = [id_ for id_ in known if id_.startswith(wanted) and _GENERATED_ID.fullmatch(id_)]
         if len(found) == 1:
             return SessionTarget(found[0])

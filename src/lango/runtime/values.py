@@ -8,6 +8,7 @@ from lango.store.lifecycle.integrity import Problem
 from lango.store.memory.user_facts import Fact
 from lango.store.tool_calls.grants import Grant
 from lango.store.turns.model_requests import RequestBodies
+from lango.store.turns.node_progress import NodeStep
 from lango.store.turns.turn_usage import TurnUsage
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Fact",
     "Grant",
     "ListedTurn",
+    "NodeStep",
     "Owned",
     "Problem",
     "RequestBodies",

@@ -30,10 +30,8 @@ from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId, SessionRecord
 from lango.store.sessions.sessions import find_session
-from lango.store.sessions.window import read_message_page
 from lango.store.tool_calls.credential_requests import CredentialRequest, credential_event
 from lango.store.tool_calls.input_requests import input_event
-from lango.store.turns.node_progress import read_node_steps
 
 T = TypeVar("T")
 
@@ -182,11 +180,11 @@ class ChatSession:
 
     async def _show_history(self, session: SessionRecord, last_seq: int | None) -> None:
         """Show a session's last turns; what follows `last_seq` is shown as its turn goes on."""
-        store = self.runtime.store
-        messages = await store.read(read_message_page, session, limit=resumed_session.SHOWN_MESSAGES)
+        sessions = self.runtime.sessions
+        messages = await sessions.messages(session.name.id, user_id=LOCAL_USER, limit=resumed_session.SHOWN_MESSAGES)
         if last_seq:
             messages = [stored for stored in messages if stored.seq <= last_seq]
-        steps = await store.read(read_node_steps, session, messages[0].seq, session.last_seq) if messages else []
+        steps = await sessions.node_steps(session, messages[0].seq) if messages else ()
         if last_seq:
             steps = [step for step in steps if step.seq < last_seq]
         root_agent = self.runtime.app.agents()["name"]

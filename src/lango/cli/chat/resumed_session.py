@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from lango.messages import Message
     from lango.runtime.resumed_turns import LastTurn
     from lango.runtime.runtime import Runtime
+    from lango.runtime.values import NodeStep
     from lango.sessions import SessionRecord, StoredEvent
-    from lango.store.turns.node_progress import NodeStep
 
 SHOWN_MESSAGES = 60
 _SHOWN_TURNS = 2

@@ -28,6 +28,7 @@ from lango.store.search.query import Hit
 from lango.store.sessions import titles
 from lango.store.sessions.sessions import create_session, find_session, get_session, list_session_page
 from lango.store.sessions.window import read_message_page
+from lango.store.turns.node_progress import NodeStep, read_node_steps
 from lango.store.turns.queue import read_session_with_open_turns
 from lango.store.turns.turns import read_resumptions
 from lango.test_cases import Exchange
@@ -73,6 +74,10 @@ class Sessions:
         """Read the newest messages, or the newest before a sequence number, in order."""
         session = await self.read(session_id, user_id=user_id)
         return await self._store.read(read_message_page, session, before=before, limit=limit)
+
+    async def node_steps(self, session: SessionRecord, first_seq: int) -> Sequence[NodeStep]:
+        """Read the progress of the nodes of workflows from a message on, in order."""
+        return await self._store.read(read_node_steps, session, first_seq, session.last_seq)
 
     async def usage(
         self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = DEFAULT_TURNS
