@@ -5,15 +5,13 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from lango.events import (
-    ApprovalNeeded,
-    CredentialNeeded,
-    InputNeeded,
     TextDelta,
     TextWithdrawn,
     ThoughtDelta,
     ToolStart,
     TurnDone,
     TurnEvent,
+    WaitOpened,
 )
 
 Event = TypeVar("Event", bound=TurnEvent)
@@ -126,7 +124,7 @@ class FinalText:
                 return ""
             case ToolStart():
                 return self._end_response(event.author)
-            case ApprovalNeeded() | InputNeeded() | CredentialNeeded() | TurnDone():
+            case WaitOpened() | TurnDone():
                 authors = list(dict.fromkeys(delta.author for delta in self._held))
                 return "".join(self._end_response(author) for author in authors)
             case _:

@@ -13,6 +13,7 @@ from msgspec import Struct, field, json, to_builtins
 
 from lango.errors import Unstorable
 from lango.typed_values import convert
+from lango.waits import Wait
 
 
 class Usage(Struct, frozen=True):
@@ -119,62 +120,23 @@ class ToolEnd(Struct, frozen=True, tag_field="type", tag="tool_end"):
     """How long the tool ran; None if it did not run."""
 
 
-class ApprovalNeeded(Struct, frozen=True, tag_field="type", tag="approval"):
-    """A tool call with exactly these arguments needs a human's approval."""
+class WaitOpened(Struct, frozen=True, tag_field="type", tag="wait_opened"):
+    """The turn needs something from outside: `Runtime.answer` gives it. Only a question of a tool lets the turn run."""
 
-    type: ClassVar[str] = "approval"
+    type: ClassVar[str] = "wait_opened"
     id: int
-    call_id: str
-    name: str
-    arguments: Mapping[str, Any] = {}
-    expires_at: datetime | None = None
-    """After this time the call counts as rejected; None: it never expires."""
-    hint: str = ""
-    """What the tool itself says about its request."""
-    payload: Any = None
-    """What the tool shows besides, and gets back with the answer unless that has a payload of its own."""
+    wait: Wait
 
 
-class InputNeeded(Struct, frozen=True, tag_field="type", tag="input_needed"):
-    """A workflow needs a value from a person, and waits for it."""
+class WaitClosed(Struct, frozen=True, tag_field="type", tag="wait_closed"):
+    """A wait is no longer open: this turn brings its answer, or continued the conversation without one."""
 
-    type: ClassVar[str] = "input_needed"
+    type: ClassVar[str] = "wait_closed"
     id: int
-    call_id: str
-    message: str = ""
-    schema: Mapping[str, Any] | None = None
-    """The JSON schema of the value; None: any value."""
-    payload: Any = None
-    """What the workflow shows besides the message."""
-    author: str = ""
-    path: str = ""
-    """The node that requests the input."""
-    expires_at: datetime | None = None
-    """After this time the request is closed; None: it never expires."""
-    tool_call_id: str = ""
-    """The tool call that asks while it runs: the same turn goes on with the answer. Empty: the turn ends, and waits."""
-
-
-class CredentialNeeded(Struct, frozen=True, tag_field="type", tag="credential_needed"):
-    """A tool needs a credential of the user, and waits for it. It shows no secret."""
-
-    type: ClassVar[str] = "credential_needed"
-    id: int
-    call_id: str
-    kind: str = ""
-    """The type of the scheme: `oauth2`, `openIdConnect`, `apiKey`, `http`."""
-    auth_url: str = ""
-    """The address where the user allows the access; empty: the user gives a key, or a name and a password."""
-    scopes: tuple[str, ...] = ()
-    """What the access is for, in the words of the server that grants it."""
-    message: str = ""
-    author: str = ""
-    path: str = ""
-    """The node of a workflow that requests it."""
-    expires_at: datetime | None = None
-    """After this time the request is closed; None: it never expires."""
-    scheme: str = ""
-    """Of the kind `http`: `basic` asks for a name and a password, `bearer` for a token."""
+    wait: Wait
+    outcome: Literal["answered", "refused", "expired", "withdrawn"]
+    answered_by: str = ""
+    """The user who answered; empty: there was no answer."""
 
 
 class NodeProgress(Struct, frozen=True, tag_field="type", tag="node"):
@@ -238,19 +200,13 @@ class TurnDone(Struct, frozen=True, tag_field="type", tag="done"):
     type: ClassVar[str] = "done"
     id: int
     turn: int
-    status: Literal[
-        "done",
-        "waiting_for_approval",
-        "waiting_for_input",
-        "waiting_for_credential",
-        "waiting_for_client",
-        "waiting_for_result",
-        "cancelled",
-    ] = "done"
+    status: Literal["done", "waiting", "cancelled"] = "done"
     usage: Usage = field(default_factory=Usage)
     finish_reason: str = ""
     output: Any = None
     """The final output of a workflow, which is the turn's answer; its text came as the last `text_delta`."""
+    waits: tuple[Wait, ...] = ()
+    """What the turn waits for, if its status is `waiting`."""
 
 
 TurnEvent = (
@@ -261,9 +217,8 @@ TurnEvent = (
     | ToolStart
     | ToolProgress
     | ToolEnd
-    | ApprovalNeeded
-    | InputNeeded
-    | CredentialNeeded
+    | WaitOpened
+    | WaitClosed
     | NodeProgress
     | Resumed
     | TextWithdrawn

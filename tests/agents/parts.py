@@ -11,7 +11,7 @@ import pytest
 
 from lango import Settings
 from lango.adk.agents import model_registry
-from lango.events import Accepted, ApprovalNeeded, TextDelta, TurnDone, TurnError, TurnEvent
+from lango.events import Accepted, TextDelta, TurnDone, TurnError, TurnEvent, WaitOpened
 from lango.messages import Message
 from lango.providers import Request, anthropic, catalog, gemini, openai, openai_responses
 from lango.providers.local.known_models import SMOLLM2
@@ -23,6 +23,7 @@ from lango.store.api_keys import ApiKey, add_key, new_secret
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.window import read_session_events
 from lango.tools import Tool
+from lango.waits import ApprovalWait
 from tests.support import wire_rules
 from tests.support.provider_rules import broken_rules
 
@@ -74,8 +75,9 @@ def kinds(events: Iterable[TurnEvent]) -> list[str]:
     return named
 
 
-def approvals(events: Iterable[TurnEvent]) -> list[ApprovalNeeded]:
-    return [event for event in events if isinstance(event, ApprovalNeeded)]
+def approvals(events: Iterable[TurnEvent]) -> list[ApprovalWait]:
+    waits = [event.wait for event in events if isinstance(event, WaitOpened)]
+    return [wait for wait in waits if isinstance(wait, ApprovalWait)]
 
 
 def last_error(events: list[TurnEvent]) -> TurnError:

@@ -254,13 +254,11 @@ async def test_events_of_a_turn_that_no_server_ran_are_rebuilt(store: Store) -> 
     session, turn = await running(store)
     assert not (await store.read(read_event_log, session.key, 1)).closed, "it still runs"
     await answer(store, session, turn, "Hello world")
-    await store.end_turn(
-        session.name, turn, "done", {"done": {"status": "waiting_for_client", "finish_reason": "stop"}}
-    )
+    await store.end_turn(session.name, turn, "done", {"done": {"status": "client_result", "finish_reason": "stop"}})
     whole = await store.read(read_event_log, session.key, 1)
     assert whole.closed
     assert [one.event.type for one in whole.events] == ["accepted", "text_delta", "done"]
-    assert json.loads(whole.events[-1].data)["status"] == "waiting_for_client"
+    assert json.loads(whole.events[-1].data)["status"] == "client_result"
     await store.write(
         append_log_events, session.key, 1, [log_event(1), log_event(2), log_event(3, final=True)]
     )  # its server was slow

@@ -22,6 +22,7 @@ from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.window import read_message_page
 from lango.store.turns import turn_usage as store_usage
 from lango.testing import Entry, ScriptedProvider
+from tests.agents.answers import approve
 from tests.agents.memory_parts import Roles, remembering
 
 
@@ -94,7 +95,7 @@ async def test_a_turn_shows_the_usage_of_its_model_calls_and_tools(store_url: st
 async def test_an_approved_tool_call_shows_who_approved_it(store_url: str) -> None:
     async with talking(store_url, [ToolCall("c1", "wipe", {"at": "5"}), "wiped"]) as talk:
         await talk.say("wipe it")
-        async for _ in talk.runtime.approve("s", "c1", approved=True):
+        async for _ in approve(talk.runtime, "s", "c1", approved=True):
             pass
         asked, approved = (await talk.usage()).turns
         assert [(tool.status, tool.approved_by) for tool in asked.tools] == [("intended", "user")]

@@ -19,10 +19,12 @@ from google.adk.tools import BaseTool
 from google.adk.tools.authenticated_function_tool import AuthenticatedFunctionTool
 
 from lango.adk import ProviderLlm
-from lango.events import CredentialNeeded, ToolEnd, TurnDone, TurnEvent
+from lango.events import ToolEnd, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
+from lango.waits import CredentialWait
+from tests.agents.answers import opened, submit_credential, waiting_for
 from tests.agents.parts import collect
 from tests.support.servers.oauth_server import CLIENT_ID, OAuthServer
 
@@ -106,8 +108,8 @@ def agent(tools: Sequence[Any], *answers: Any) -> LlmAgent:
     return LlmAgent(name="root", model=ProviderLlm(provider, "m"), tools=[*tools])
 
 
-def requests(events: list[TurnEvent]) -> list[CredentialNeeded]:
-    return [event for event in events if isinstance(event, CredentialNeeded)]
+def requests(events: list[TurnEvent]) -> list[CredentialWait]:
+    return opened(events, CredentialWait)
 
 
 def results(events: list[TurnEvent]) -> list[Any]:
@@ -115,8 +117,7 @@ def results(events: list[TurnEvent]) -> list[Any]:
 
 
 def status(events: list[TurnEvent]) -> str:
-    assert isinstance(events[-1], TurnDone), events
-    return events[-1].status
+    return waiting_for(events)
 
 
 async def ask(runtime: Runtime, text: str = "go") -> list[TurnEvent]:
@@ -124,4 +125,4 @@ async def ask(runtime: Runtime, text: str = "go") -> list[TurnEvent]:
 
 
 async def give(runtime: Runtime, call_id: str, value: Any) -> list[TurnEvent]:
-    return await collect((await runtime.submit_credential("s", call_id, value)).follow())
+    return await collect((await submit_credential(runtime, "s", call_id, value)).follow())

@@ -30,6 +30,14 @@ from lango.adk import AdkTool
 from lango.runtime.runtime import Runtime
 from lango.store.credentials.secret_box import KEY_VARIABLE, new_key
 from lango.turns.running_turn import RunningTurn
+from lango.waits import Approve
+from tests.agents.answers import (
+    awaited_results,
+    open_credentials,
+    open_inputs,
+    submit_credential,
+    submit_input,
+)
 from tests.agents.parts import settings_for
 from tests.support.agent_shapes import agent, call
 from tests.support.kill_points import Journal, until_idle
@@ -299,32 +307,26 @@ async def _ask(runtime: Runtime) -> RunningTurn:
 
 
 async def _update(runtime: Runtime) -> RunningTurn:
-    [awaited] = await runtime.awaited_results("s")
+    [awaited] = await awaited_results(runtime, "s")
     return await runtime.submit_results("s", {awaited.call_id: {"at": "sea"}}, will_continue=True)
 
 
 async def _answer(runtime: Runtime) -> RunningTurn:
-    for request in await runtime.open_input_requests("s"):
-        return await runtime.submit_input("s", request.call_id, 3)
-    for awaited in await runtime.awaited_results("s"):
+    for request in await open_inputs(runtime, "s"):
+        return await submit_input(runtime, "s", request.id, 3)
+    for awaited in await awaited_results(runtime, "s"):
         return await runtime.submit_results("s", {awaited.call_id: {"at": "home"}})
-    for wanted in await runtime.credentials.requests("s"):
+    for wanted in await open_credentials(runtime, "s"):
         value = await OAuthServer().allow(wanted.auth_url) if wanted.auth_url else API_KEY
-        return await runtime.submit_credential("s", wanted.call_id, value)
-    [call_id] = await vars(runtime)["_engine"].inputs.pending_approvals(_name(runtime))
-    return await runtime.submit_approval("s", call_id, approved=True)
+        return await submit_credential(runtime, "s", wanted.id, value)
+    [wait] = await runtime.waits("s")
+    return await runtime.answer("s", wait.id, Approve())
 
 
 def write_environment(folder: Path, oauth: OAuthServer) -> None:
     """Write down the environment of the processes that take steps in a folder."""
     values = {KEY_VARIABLE: new_key(), OAUTH[0]: oauth.url, OAUTH[1]: oauth.client_secret}
     (folder / "environment").write_text(json.dumps(values))
-
-
-def _name(runtime: Runtime) -> Any:
-    from lango.sessions import SessionId
-
-    return SessionId(runtime.app_name, "user", "s")
 
 
 STEPS = {"ask": _ask, "update": _update, "answer": _answer}

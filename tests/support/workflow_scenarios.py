@@ -14,9 +14,10 @@ from google.adk.workflow import Workflow, node
 from lango import open_runtime
 from lango.events import TurnDone, TurnEvent
 from lango.runtime.runtime import Runtime
-from lango.sessions import SessionId
 from lango.testing import ScriptedProvider
-from tests.agents.parts import USER, collect, last_error, settings_for, text_of
+from lango.waits import Approve, Refuse
+from tests.agents.answers import awaited_results, open_inputs, submit_input
+from tests.agents.parts import collect, last_error, settings_for, text_of
 
 
 class Scenario(NamedTuple):
@@ -139,10 +140,9 @@ async def run_scenario(url: str, scenario: Scenario, *, resumable: bool = False)
 
 
 async def _answer(runtime: Runtime, value: Any) -> Any:
-    for request in await runtime.open_input_requests("s"):
-        return await runtime.submit_input("s", request.call_id, value)
-    for awaited in await runtime.awaited_results("s"):
+    for request in await open_inputs(runtime, "s"):
+        return await submit_input(runtime, "s", request.id, value)
+    for awaited in await awaited_results(runtime, "s"):
         return await runtime.submit_results("s", {awaited.call_id: value})
-    session = SessionId(runtime.app_name, USER, "s")
-    [call_id] = await vars(runtime)["_engine"].inputs.pending_approvals(session)
-    return await runtime.submit_approval("s", call_id, approved=value)
+    [wait] = await runtime.waits("s")
+    return await runtime.answer("s", wait.id, Approve() if value else Refuse())

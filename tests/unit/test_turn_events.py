@@ -10,8 +10,6 @@ from pydantic import BaseModel
 
 from lango.errors import Unstorable
 from lango.events import (
-    ApprovalNeeded,
-    InputNeeded,
     NodeProgress,
     TextDelta,
     ToolEnd,
@@ -20,12 +18,17 @@ from lango.events import (
     TurnDone,
     TurnError,
     TurnEvent,
+    WaitClosed,
+    WaitOpened,
     from_json,
     is_final,
     to_json,
     to_plain_values,
 )
 from lango.store.turns.event_log import LoggedEvent
+from lango.waits import ApprovalWait, InputWait
+
+AT = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 class Colour(Enum):
@@ -51,20 +54,26 @@ def test_the_type_of_every_kind_is_its_tag() -> None:
             '"nan":{"$lango:float":"nan"},"$lango:key:$lango:bytes":null},"author":""}',
         ),
         (
-            ApprovalNeeded(1, "c", "f", {}, datetime(2026, 1, 2, tzinfo=UTC)),
-            '{"type":"approval","id":1,"call_id":"c","name":"f","arguments":{},"expires_at":"2026-01-02T00:00:00Z",'
-            '"hint":"","payload":null}',
+            WaitOpened(
+                1, ApprovalWait(id="w", session_id="s", turn=1, opened_at=AT, expires_at=AT, tool="f", call_id="c")
+            ),
+            '{"type":"wait_opened","id":1,"wait":{"kind":"approval","id":"w","session_id":"s","turn":1,'
+            '"opened_at":"2026-01-02T00:00:00Z","expires_at":"2026-01-02T00:00:00Z","tool":"f","call_id":"c",'
+            '"arguments":{},"hint":"","payload":null}}',
         ),
         (
             TurnDone(1, 2),
             '{"type":"done","id":1,"turn":2,"status":"done","usage":{"input_tokens":0,"output_tokens":0,'
             '"cached_tokens":0,"model_calls":0,"cost_usd":null,"thought_tokens":0,"cache_write_tokens":0},'
-            '"finish_reason":"","output":null}',
+            '"finish_reason":"","output":null,"waits":[]}',
         ),
         (
-            InputNeeded(1, "c", "How many?", {"type": "integer"}, None, "flow", "flow@1/ask@1"),
-            '{"type":"input_needed","id":1,"call_id":"c","message":"How many?","schema":{"type":"integer"},'
-            '"payload":null,"author":"flow","path":"flow@1/ask@1","expires_at":null,"tool_call_id":""}',
+            WaitClosed(
+                1, InputWait(id="w", session_id="s", turn=None, opened_at=AT, schema={"type": "integer"}), "expired"
+            ),
+            '{"type":"wait_closed","id":1,"wait":{"kind":"input","id":"w","session_id":"s","turn":null,'
+            '"opened_at":"2026-01-02T00:00:00Z","expires_at":null,"message":"","schema":{"type":"integer"},'
+            '"payload":null,"author":"","path":""},"outcome":"expired","answered_by":""}',
         ),
         (
             ToolProgress(1, "c", "count", 2.0, 3.0, "half"),

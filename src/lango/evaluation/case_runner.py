@@ -13,10 +13,11 @@ from lango.errors import LangoError, UsageError
 from lango.evaluation.checks import Metric, check_case
 from lango.evaluation.criteria import Criteria, JudgeCriterion
 from lango.evaluation.judge import ModelJudge
-from lango.events import ApprovalNeeded, TurnDone
+from lango.events import TurnDone
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId
 from lango.test_cases import Case, Exchange
+from lango.waits import ApprovalWait, Approve
 
 if TYPE_CHECKING:
     from lango.runtime import RunningTurn
@@ -121,16 +122,15 @@ class CaseRunner(Struct, frozen=True):
     async def _send(self, name: SessionId, exchange: Exchange, usage: "_Usage") -> None:
         """Send a message and let its turn end; answer the approvals that are allowed."""
         turn = await self.runtime.submit(name.id, exchange.text, user_id=name.user_id, attachments=exchange.files)
-        requests, done = await _follow(turn, usage)
-        while requests and done.status == "waiting_for_approval":
-            request = requests.pop(0)
-            if request.name not in self.approved and "all" not in self.approved:
-                raise UsageError(f"{request.name} needs an approval: allow it with --approve {request.name}")
-            turn = await self.runtime.submit_approval(name.id, request.call_id, approved=True, user_id=name.user_id)
-            more, done = await _follow(turn, usage)
-            requests += [one for one in more if one.call_id not in {open_.call_id for open_ in requests}]
-        if done.status != "done":
-            raise UsageError(f"the turn ended {done.status.replace('_', ' ')}, which an evaluation cannot give")
+        done = await _follow(turn, usage)
+        while approvals := [wait for wait in done.waits if isinstance(wait, ApprovalWait)]:
+            wait = approvals[0]
+            if wait.tool not in self.approved and "all" not in self.approved:
+                raise UsageError(f"{wait.tool} needs an approval: allow it with --approve {wait.tool}")
+            done = await _follow(await self.runtime.answer(name.id, wait.id, Approve(), user_id=name.user_id), usage)
+        if done.waits:
+            kind = done.waits[0].__struct_config__.tag
+            raise UsageError(f"the turn waits for {kind}, which an evaluation cannot give")
 
 
 class _Usage(Struct):
@@ -150,16 +150,13 @@ class _Usage(Struct):
         return sum(known) if known and len(known) == len(self.costs) else None
 
 
-async def _follow(turn: "RunningTurn", usage: _Usage) -> tuple[list[ApprovalNeeded], TurnDone]:
-    """Wait for the end of a turn; return its approval requests and its end, or raise its error."""
-    requests: list[ApprovalNeeded] = []
+async def _follow(turn: "RunningTurn", usage: _Usage) -> TurnDone:
+    """Wait for the end of a turn and return it, or raise its error."""
     end: Any = None
     async for event in turn.follow():
-        if isinstance(event, ApprovalNeeded):
-            requests.append(event)
         end = event
     if turn.error is not None:
         raise turn.error
     assert isinstance(end, TurnDone)
     usage.add(end)
-    return requests, end
+    return end

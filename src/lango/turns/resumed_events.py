@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from lango import events
 from lango.turns.running_turn import RunningTurn
+from lango.waits import QuestionWait
 
 _KINDS: tuple[type[events.TextDelta] | type[events.ThoughtDelta], ...] = (events.TextDelta, events.ThoughtDelta)
+_Step = tuple[type, str | None]
 _Speaker = tuple[type[events.TextDelta] | type[events.ThoughtDelta], str]
 
 
@@ -53,7 +55,7 @@ class ResumedEvents:
         self._running = running
         self._first_id = sent[0].id if sent else 0
         self._texts: dict[_Speaker, _SentText] = {}
-        self._steps: set[tuple[type, str | None]] = set()
+        self._steps: set[_Step] = set()
         previous: _Speaker | None = None
         for event in sent:
             speaker = (type(event), event.author) if isinstance(event, events.TextDelta | events.ThoughtDelta) else None
@@ -68,19 +70,9 @@ class ResumedEvents:
                 for kind in _KINDS:
                     if sent := self._texts.get((kind, event.author)):
                         sent.drop_after(event.after_id)
-            case (
-                events.ToolStart()
-                | events.ToolEnd()
-                | events.ApprovalNeeded()
-                | events.InputNeeded()
-                | events.CredentialNeeded()
-                | events.TurnError()
-            ):
-                self._steps.add((type(event), event.call_id))
-            case events.NodeProgress():
-                self._steps.add((type(event), _node_step(event)))
             case _:
-                pass
+                if (step := _step(event)) is not None:
+                    self._steps.add(step)
 
     def emit(self, event: events.TurnEvent) -> None:
         """Emit an event, or the part of it that readers do not have."""
@@ -88,23 +80,10 @@ class ResumedEvents:
             case events.TextDelta() | events.ThoughtDelta():
                 if (rest := self._unsent(event)) is not None:
                     self._running.emit(rest)
-            case events.InputNeeded() if event.tool_call_id:  # a tool that runs again asks again
-                self._running.emit(event)
-            case (
-                events.ToolStart()
-                | events.ToolEnd()
-                | events.ApprovalNeeded()
-                | events.InputNeeded()
-                | events.CredentialNeeded()
-            ):
-                if (type(event), event.call_id) not in self._steps:
-                    self._running.emit(event)
-            case events.NodeProgress():
-                if (type(event), _node_step(event)) not in self._steps:
-                    self._running.emit(event)
-            case events.TurnError() if not event.fatal:
-                if (type(event), event.call_id) not in self._steps:
-                    self._running.emit(event)
+            case events.WaitOpened() | events.WaitClosed() if isinstance(event.wait, QuestionWait):
+                self._running.emit(event)  # a tool that runs again asks again
+            case _ if _step(event) in self._steps:
+                pass
             case _:
                 self._running.emit(event)
 
@@ -140,5 +119,16 @@ class ResumedEvents:
         return {kind: text.text[text.end_of(after_id) : text.position] for kind, text in sent.items()}
 
 
-def _node_step(event: events.NodeProgress) -> str:
-    return f"{event.path}#{event.attempt} {event.status}"
+def _step(event: events.TurnEvent) -> _Step | None:
+    """Return what identifies an event in every run of its turn, or None if it is emitted each time."""
+    match event:
+        case events.ToolStart() | events.ToolEnd():
+            return type(event), event.call_id
+        case events.TurnError() if not event.fatal:
+            return type(event), event.call_id
+        case events.WaitOpened() | events.WaitClosed():
+            return type(event), event.wait.id
+        case events.NodeProgress():
+            return type(event), f"{event.path}#{event.attempt} {event.status}"
+        case _:
+            return None

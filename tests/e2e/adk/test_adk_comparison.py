@@ -32,6 +32,7 @@ from lango.errors import WaitNotOpen
 from lango.messages import ToolCall
 from lango.providers.anthropic import AnthropicProvider
 from lango.testing import ScriptedProvider
+from tests.agents.answers import approve
 from tests.agents.parts import TIMEOUT_S, Gate, collect, results_in, settings_for
 from tests.e2e.adk.test_adk_api_server import api_server
 from tests.support import wire_rules
@@ -408,7 +409,7 @@ async def test_approval(service: Service, sqlite_url: str) -> None:
         await collect(runtime.stream("s", "wipe a"))
         await runtime.run("s", "wait, what is the weather?")
         with pytest.raises(WaitNotOpen):
-            await collect(runtime.approve("s", "c1", approved=True))
+            await collect(approve(runtime, "s", "c1", approved=True))
     assert wiped == []
 
 

@@ -290,7 +290,7 @@ async def test_attack_20_orders_in_observed_text_have_no_effect(sqlite_url: str,
     assert "contains no instructions and no tools" in " ".join(block.split())
     assert {message.role for message in after.messages if order.split()[0] in message.content} == {"user"}
     assert ran == [], "it still needs approval"
-    assert any(event.type == "approval" for event in events)
+    assert any(event.type == "wait_opened" for event in events)
 
 
 # -- every provider takes the request ---------------------------------------------------------------------------------

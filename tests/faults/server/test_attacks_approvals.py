@@ -21,6 +21,7 @@ from lango.messages import ToolCall
 from lango.store.tool_calls.approvals import read_approval_requests
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
+from tests.agents.answers import approve, submit_approval
 from tests.agents.parts import approvals, collect, messages, results_in, settings_for, text_of
 from tests.e2e.cli.test_run import run_json
 
@@ -60,8 +61,8 @@ async def test_attack_15_a_person_is_shown_the_call_that_would_run_whatever_the_
     provider = ScriptedProvider([calls[::-1] if forged_first else calls, "done"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=wiped.tools) as runtime:
         [request] = approvals(await collect(runtime.stream("s", "go")))
-        assert (request.call_id, request.name, dict(request.arguments)) == ("c1", "shell", {"command": "rm -r ."})
-        await collect(runtime.approve("s", "c1", approved=True))
+        assert (request.call_id, request.tool, dict(request.arguments)) == ("c1", "shell", {"command": "rm -r ."})
+        await collect(approve(runtime, "s", "c1", approved=True))
         assert wiped.ran == ["shell"]
 
 
@@ -77,7 +78,7 @@ async def test_attack_15_a_reserved_call_of_a_model_is_refused_and_the_model_rea
         made = [call.name for one in await messages(runtime) for call in one.tool_calls]
         assert not [one for one in made if one.startswith("adk_")], "the store holds no request that ADK did not make"
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_approval("s", "c0", approved=True)
+            await submit_approval(runtime, "s", "c0", approved=True)
     assert "shell" in str(results_in(provider.requests[1])["forged"]), "it names the tools that there are"
 
 
@@ -114,8 +115,8 @@ async def test_attack_15_a_model_that_is_not_ours_cannot_forge_a_request_for_adk
     agent = LlmAgent(name="root", model=Forger(), tools=[FunctionTool(wipe, require_confirmation=True)])
     async with open_runtime(settings_for(store_url), root_agent=agent) as runtime:
         [request] = approvals(await collect(runtime.stream("s", "go")))
-        assert (request.call_id, request.name, dict(request.arguments)) == ("c1", "wipe", {"what": "disk"})
-        await collect(runtime.approve("s", "c1", approved=True))
+        assert (request.call_id, request.tool, dict(request.arguments)) == ("c1", "wipe", {"what": "disk"})
+        await collect(approve(runtime, "s", "c1", approved=True))
         assert wiped == ["disk"]
 
 
@@ -193,6 +194,6 @@ async def test_attack_15_an_imported_request_for_approval_cannot_be_answered(sto
         copy = await runtime.sessions.import_lines(lines, session_id="copy")
         assert await runtime.store.read(read_approval_requests, copy) == []
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_approval("copy", "c1", approved=True)
+            await submit_approval(runtime, "copy", "c1", approved=True)
         assert wiped.ran == []
         assert await runtime.run("copy", "go on") == "and now?", "the conversation itself goes on"

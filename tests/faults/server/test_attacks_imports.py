@@ -17,6 +17,7 @@ from lango.sessions import StoredEvent
 from lango.store.sessions.window import read_session_events
 from lango.store.tool_calls.tool_journal import read_journal_entry
 from lango.testing import ScriptedProvider
+from tests.agents.answers import submit_approval
 from tests.agents.parts import settings_for
 from tests.faults.server.test_attacks_approvals import Wiped, forged
 
@@ -106,7 +107,7 @@ async def test_attack_23_a_request_of_an_import_runs_no_tool_whatever_a_client_a
     async with open_runtime(settings_for(store_url), provider=provider, tools=wiped.tools) as runtime:
         await runtime.sessions.import_lines(conversation(request, *answers))
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_approval("s", "c1", approved=True)
+            await submit_approval(runtime, "s", "c1", approved=True)
         for call_id in ("forged", "c1"):
             with pytest.raises(WaitNotOpen):
                 await runtime.submit_results("s", {call_id: {"confirmed": True}})

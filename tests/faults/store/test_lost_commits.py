@@ -21,6 +21,7 @@ from lango.store.sessions.sessions import create_session, find_session
 from lango.store.turns.event_log import append_log_events, read_event_log
 from lango.testing import Answer
 from lango.tools import Tool, client_tool
+from tests.agents.answers import submit_approval
 from tests.agents.memory_parts import Roles, remembering
 from tests.agents.parts import (
     TIMEOUT_S,
@@ -128,7 +129,7 @@ async def turns_with_a_tool(stage: Stage, session: str) -> list[Any]:
 async def an_approval(stage: Stage, session: str) -> list[Any]:
     events = await collect((await stage.runtime.submit(session, f"send {session}")).follow())
     [pending] = approvals(events)
-    turn = await stage.runtime.submit_approval(session, pending.call_id, approved=True)
+    turn = await submit_approval(stage.runtime, session, pending.call_id, approved=True)
     return [stage.shown(events), stage.shown(await collect(turn.follow())), await stage.whole(session)]
 
 

@@ -13,7 +13,7 @@ from tests.support.paused_turns import CREDENTIALS, SHAPES, effects_in, take_ste
 from tests.support.servers.oauth_server import OAuthServer, oauth_server
 from tests.support.store_workers import Worker
 
-PAUSED = ("waiting_for_approval", "waiting_for_input", "waiting_for_credential", "waiting_for_result", "done")
+PAUSED = ("approval", "input", "credential", "long_running_result", "done")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ async def test_the_answer_to_another_process_continues_a_turn(
             assert await step(store_url, tmp_path, shape, "wait") == "idle"
         else:
             assert isinstance(updated, tuple)
-            assert updated[0] in ("done", "waiting_for_result")
+            assert updated[0] in ("done", "long_running_result")
     answered = await step(store_url, tmp_path, shape, "answer", dies=dies)
     if dies:
         assert await step(store_url, tmp_path, shape, "wait") == "idle"

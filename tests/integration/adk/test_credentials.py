@@ -18,11 +18,13 @@ from lango import open_runtime
 from lango.adk import AdkTool, ProviderLlm
 from lango.adk.agents.tools.adk_tool import tool_from_adk
 from lango.errors import CredentialKeyError, InvalidAnswer, WaitNotOpen
-from lango.events import CredentialNeeded, ToolEnd, TurnDone, TurnEvent, to_json
+from lango.events import ToolEnd, TurnDone, TurnEvent, to_json
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.store.credentials.secret_box import KEY_VARIABLE, new_key
 from lango.testing import ScriptedProvider
+from lango.waits import CredentialWait
+from tests.agents.answers import approve, open_credentials, opened, submit_credential
 from tests.agents.parts import collect, last_error, messages, rows, settings_for, text_of
 from tests.support.servers.oauth_server import OAuthServer, oauth_server
 
@@ -86,8 +88,8 @@ def agent(oauth: OAuthServer, *answers: Any, **options: Any) -> LlmAgent:
     return LlmAgent(name="root", model=ProviderLlm(provider, "m"), tools=[account_tool(oauth, **options)])
 
 
-def needed(events: list[TurnEvent]) -> CredentialNeeded:
-    [found] = [event for event in events if isinstance(event, CredentialNeeded)]
+def needed(events: list[TurnEvent]) -> CredentialWait:
+    [found] = opened(events, CredentialWait)
     return found
 
 
@@ -96,14 +98,14 @@ def done(events: list[TurnEvent]) -> TurnDone:
     return events[-1]
 
 
-async def ask(runtime: Runtime, text: str = "who am I?", session: str = "s", user: str = "user") -> CredentialNeeded:
+async def ask(runtime: Runtime, text: str = "who am I?", session: str = "s", user: str = "user") -> CredentialWait:
     events = await collect(runtime.stream(session, text, user_id=user))
-    assert done(events).status == "waiting_for_credential", events
+    assert done(events).waits[0].kind == "credential", events
     return needed(events)
 
 
 async def answer(runtime: Runtime, call_id: str, value: Any, session: str = "s", user: str = "user") -> list[TurnEvent]:
-    return await collect((await runtime.submit_credential(session, call_id, value, user_id=user)).follow())
+    return await collect((await submit_credential(runtime, session, call_id, value, user_id=user)).follow())
 
 
 @pytest.mark.parametrize("pkce", [False, True])
@@ -113,14 +115,14 @@ async def test_t4_a_tool_pauses_for_a_credential_and_goes_on_with_it(
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth, pkce=pkce)) as runtime:
         request = await ask(runtime)
         assert request.auth_url.startswith(f"{oauth.url}/authorize?")
-        assert (request.kind, request.scopes) == ("oauth2", ("read", "write"))
+        assert (request.scheme_type, request.scopes) == ("oauth2", ("read", "write"))
         assert request.expires_at is not None
-        assert [one.call_id for one in await runtime.credentials.requests("s")] == [request.call_id]
-        events = await answer(runtime, request.call_id, await oauth.allow(request.auth_url))
+        assert [one.id for one in await open_credentials(runtime, "s")] == [request.id]
+        events = await answer(runtime, request.id, await oauth.allow(request.auth_url))
         assert (done(events).status, text_of(events)) == ("done", "you are alice")
         [end] = [event for event in events if isinstance(event, ToolEnd)]
         assert end.result == {"status": 200, "account": "alice"}
-        assert await runtime.credentials.requests("s") == []
+        assert await open_credentials(runtime, "s") == []
         assert await rows(runtime.store, "SELECT * FROM credential_requests") == []
         [saved] = await runtime.credentials.list()
         assert (saved.kind, saved.scopes, saved.refreshable) == ("oauth2", ("read", "write"), True)
@@ -130,7 +132,7 @@ async def test_t4_the_answer_may_come_to_another_process(store_url: str, oauth: 
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth, pkce=True)) as runtime:
         request = await ask(runtime)
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth, "you are alice", pkce=True)) as another:
-        events = await answer(another, request.call_id, await oauth.allow(request.auth_url))
+        events = await answer(another, request.id, await oauth.allow(request.auth_url))
         assert text_of(events) == "you are alice"
 
 
@@ -138,7 +140,7 @@ async def test_the_next_use_takes_the_stored_credential(store_url: str, oauth: O
     script = [ToolCall("c1", "account", {}), "first", ToolCall("c2", "account", {}), "second"]
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth, *script)) as runtime:
         request = await ask(runtime)
-        await answer(runtime, request.call_id, await oauth.allow(request.auth_url))
+        await answer(runtime, request.id, await oauth.allow(request.auth_url))
         events = await collect(runtime.stream("another session", "again"))
         assert text_of(events) == "second"
         assert oauth.grants == ["authorization_code"]
@@ -150,12 +152,12 @@ async def test_a_credential_belongs_to_one_user(store_url: str, oauth: OAuthServ
     script = [ToolCall("c1", "account", {}), "alice", ToolCall("c1", "account", {}), "bob"]
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth, *script)) as runtime:
         request = await ask(runtime, user="alice")
-        await answer(runtime, request.call_id, await oauth.allow(request.auth_url), user="alice")
+        await answer(runtime, request.id, await oauth.allow(request.auth_url), user="alice")
         oauth.user = "bob"
         other = await ask(runtime, user="bob")
         with pytest.raises(WaitNotOpen):
-            await answer(runtime, other.call_id, await oauth.allow(other.auth_url), user="alice")
-        events = await answer(runtime, other.call_id, await oauth.allow(other.auth_url), user="bob")
+            await answer(runtime, other.id, await oauth.allow(other.auth_url), user="alice")
+        events = await answer(runtime, other.id, await oauth.allow(other.auth_url), user="bob")
         [end] = [event for event in events if isinstance(event, ToolEnd)]
         assert end.result["account"] == "bob"
         assert len(await runtime.credentials.list(user_id="alice")) == 1
@@ -166,7 +168,7 @@ async def test_t4_an_expired_token_is_refreshed_and_saved(store_url: str, oauth:
     script = [ToolCall("c1", "account", {}), "first", ToolCall("c2", "account", {}), "second"]
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth, *script)) as runtime:
         request = await ask(runtime)
-        await answer(runtime, request.call_id, await oauth.allow(request.auth_url))
+        await answer(runtime, request.id, await oauth.allow(request.auth_url))
         before = await rows(runtime.store, "SELECT secret, updated_at FROM credentials")
         oauth.expire_all()
         oauth.expires_in = 3600
@@ -181,11 +183,11 @@ async def test_a_deleted_credential_is_asked_for_again(store_url: str, oauth: OA
     script = [ToolCall("c1", "account", {}), "first", ToolCall("c2", "account", {}), "second"]
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth, *script)) as runtime:
         request = await ask(runtime)
-        await answer(runtime, request.call_id, await oauth.allow(request.auth_url))
+        await answer(runtime, request.id, await oauth.allow(request.auth_url))
         [saved] = await runtime.credentials.list()
         assert await runtime.credentials.delete(saved.key)
         assert not await runtime.credentials.delete(saved.key)
-        assert (await ask(runtime, "again")).call_id != request.call_id
+        assert (await ask(runtime, "again")).id != request.id
 
 
 WRONG: list[Any] = ["", "yes", "http://127.0.0.1/?code=c", {"code": "c", "state": "of another"}, 3, None, ["a"]]
@@ -196,17 +198,17 @@ async def test_an_answer_that_cannot_be_used_is_refused(oauth: OAuthServer, valu
     async with open_runtime(settings_for("sqlite://"), root_agent=agent(oauth)) as runtime:
         request = await ask(runtime)
         with pytest.raises(InvalidAnswer):
-            await runtime.submit_credential("s", request.call_id, value)
-        assert len(await runtime.credentials.requests("s")) == 1, "it can still be answered"
+            await submit_credential(runtime, "s", request.id, value)
+        assert len(await open_credentials(runtime, "s")) == 1, "it can still be answered"
 
 
 async def test_an_answer_counts_once(store_url: str, oauth: OAuthServer) -> None:
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth)) as runtime:
         request = await ask(runtime)
         address = await oauth.allow(request.auth_url)
-        await answer(runtime, request.call_id, address)
+        await answer(runtime, request.id, address)
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_credential("s", request.call_id, address)
+            await submit_credential(runtime, "s", request.id, address)
 
 
 async def test_a_request_expires(store_url: str, oauth: OAuthServer) -> None:
@@ -219,7 +221,7 @@ async def test_a_request_expires(store_url: str, oauth: OAuthServer) -> None:
             while await rows(runtime.store, "SELECT 1 FROM open_calls"):
                 await asyncio.sleep(0.02)
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_credential("s", request.call_id, address)
+            await submit_credential(runtime, "s", request.id, address)
         assert (await messages(runtime))[-1].tool_calls[0].output == {"error": "no credential: the request expired"}
         assert await rows(runtime.store, "SELECT 1 FROM credential_requests") == []
 
@@ -231,7 +233,7 @@ async def test_a_message_instead_of_an_answer_closes_the_request(store_url: str,
         address = await oauth.allow(request.auth_url)
         assert await runtime.run("s", "never mind") == "as you like"
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_credential("s", request.call_id, address)
+            await submit_credential(runtime, "s", request.id, address)
 
 
 async def test_a_pasted_address_is_the_answer_and_no_message(store_url: str, oauth: OAuthServer) -> None:
@@ -244,9 +246,9 @@ async def test_a_pasted_address_is_the_answer_and_no_message(store_url: str, oau
 async def test_a_declined_request_is_closed(store_url: str, oauth: OAuthServer) -> None:
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth)) as runtime:
         request = await ask(runtime)
-        assert await runtime.credentials.decline("s", request.call_id)
-        assert not await runtime.credentials.decline("s", request.call_id)
-        assert await runtime.credentials.requests("s") == []
+        assert await runtime.credentials.decline("s", request.id)
+        assert not await runtime.credentials.decline("s", request.id)
+        assert await open_credentials(runtime, "s") == []
 
 
 async def test_without_a_key_the_turn_fails_and_says_what_to_do(
@@ -266,10 +268,10 @@ async def test_two_tools_ask_and_the_model_waits_for_both(store_url: str, oauth:
     root = LlmAgent(name="root", model=ProviderLlm(provider, "m"), tools=[*tools])
     async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
         events = await collect(runtime.stream("s", "go"))
-        first, second = [event for event in events if isinstance(event, CredentialNeeded)]
-        events = await answer(runtime, first.call_id, await oauth.allow(first.auth_url))
-        assert (done(events).status, text_of(events)) == ("waiting_for_credential", "")
-        events = await answer(runtime, second.call_id, await oauth.allow(second.auth_url))
+        first, second = opened(events, CredentialWait)
+        events = await answer(runtime, first.id, await oauth.allow(first.auth_url))
+        assert (done(events).waits[0].kind, text_of(events)) == ("credential", "")
+        events = await answer(runtime, second.id, await oauth.allow(second.auth_url))
         assert (done(events).status, text_of(events)) == ("done", "both")
         results = {call.id: call.output for message in provider.requests[-1].messages for call in message.tool_calls}
         assert {name: (result or {}).get("account") for name, result in results.items()} == {
@@ -284,9 +286,9 @@ async def test_an_approval_holds_when_the_tool_then_needs_a_credential(store_url
     root = LlmAgent(name="root", model=ProviderLlm(provider, "m"), tools=[tool])
     async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
         events = await collect(runtime.stream("s", "who am I?"))
-        assert done(events).status == "waiting_for_approval", events
-        request = needed(await collect(runtime.approve("s", "c1", approved=True)))
-        events = await answer(runtime, request.call_id, await oauth.allow(request.auth_url))
+        assert done(events).waits[0].kind == "approval", events
+        request = needed(await collect(approve(runtime, "s", "c1", approved=True)))
+        events = await answer(runtime, request.id, await oauth.allow(request.auth_url))
         assert (done(events).status, text_of(events)) == ("done", "you are alice")
 
 
@@ -295,10 +297,10 @@ async def test_a_code_that_is_used_up_is_asked_for_again(store_url: str, oauth: 
         request = await ask(runtime)
         address = await oauth.allow(request.auth_url)
         oauth.codes.clear()  # as after a kill between the exchange and the save
-        events = await answer(runtime, request.call_id, address)
-        assert done(events).status == "waiting_for_credential"
+        events = await answer(runtime, request.id, address)
+        assert done(events).waits[0].kind == "credential"
         again = needed(events)
-        assert text_of(await answer(runtime, again.call_id, await oauth.allow(again.auth_url))) == "you are alice"
+        assert text_of(await answer(runtime, again.id, await oauth.allow(again.auth_url))) == "you are alice"
 
 
 async def test_attack_13_no_secret_is_stored_logged_sent_or_exported(
@@ -315,10 +317,10 @@ async def test_attack_13_no_secret_is_stored_logged_sent_or_exported(
         seen += await collect(runtime.stream("s", "who am I?"))
         request = needed(seen)
         asked = await everything(runtime)
-        seen += await answer(runtime, request.call_id, await oauth.allow(request.auth_url))
+        seen += await answer(runtime, request.id, await oauth.allow(request.auth_url))
         seen += await collect(runtime.stream("s", "and the key?"))
-        [wanted] = await runtime.credentials.requests("s")
-        seen += await answer(runtime, wanted.call_id, API_KEY)
+        [wanted] = await open_credentials(runtime, "s")
+        seen += await answer(runtime, wanted.id, API_KEY)
         exported = "".join([line async for line in runtime.sessions.export_lines("s")])
         stored = await everything(runtime)
     sent = json.dumps([to_json(event) for event in seen])

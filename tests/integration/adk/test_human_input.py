@@ -19,13 +19,15 @@ from pydantic import BaseModel
 from lango import open_runtime, tool
 from lango.adk import AdkTool
 from lango.errors import IdempotencyKeyReused, InvalidAnswer, WaitNotOpen
-from lango.events import InputNeeded, TurnDone, TurnEvent
+from lango.events import TurnDone, TurnEvent
 from lango.messages import Attachment, ToolCall
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.submit import SubmitOptions
 from lango.testing import ScriptedProvider
+from lango.waits import InputWait
+from tests.agents.answers import open_inputs, opened, submit_input
 from tests.agents.parts import TIMEOUT_S, USER, collect, messages, rows, settings_for, stored, text_of
 from tests.support.store_workers import Worker
 
@@ -54,8 +56,8 @@ def flow(schema: Any = None, *before: Any, **request: Any) -> Workflow:
     return Workflow(name="flow", edges=[(START, *before, asking(schema, **request), show)])
 
 
-def needed(events: list[TurnEvent]) -> InputNeeded:
-    [found] = [event for event in events if isinstance(event, InputNeeded)]
+def needed(events: list[TurnEvent]) -> InputWait:
+    [found] = opened(events, InputWait)
     return found
 
 
@@ -64,14 +66,14 @@ def done(events: list[TurnEvent]) -> TurnDone:
     return events[-1]
 
 
-async def ask_for_input(runtime: Runtime, text: str = "go") -> InputNeeded:
+async def ask_for_input(runtime: Runtime, text: str = "go") -> InputWait:
     events = await collect(runtime.stream("s", text))
-    assert done(events).status == "waiting_for_input"
+    assert done(events).waits[0].kind == "input"
     return needed(events)
 
 
 async def answer(runtime: Runtime, call_id: str, value: Any, **options: Any) -> TurnDone:
-    return done(await collect((await runtime.submit_input("s", call_id, value, **options)).follow()))
+    return done(await collect((await submit_input(runtime, "s", call_id, value, **options)).follow()))
 
 
 async def test_a_workflow_pauses_for_input_and_goes_on_with_it(store_url: str) -> None:
@@ -80,10 +82,10 @@ async def test_a_workflow_pauses_for_input_and_goes_on_with_it(store_url: str) -
         assert (request.message, request.schema, request.payload) == ("How large?", SIZE, {"max": 9})
         assert request.path == "flow@1/ask@1"
         assert request.expires_at is not None
-        assert [one.call_id for one in await runtime.open_input_requests("s")] == [request.call_id]
-        ended = await answer(runtime, request.call_id, {"size": 3})
+        assert [one.id for one in await open_inputs(runtime, "s")] == [request.id]
+        ended = await answer(runtime, request.id, {"size": 3})
         assert (ended.status, ended.output) == ("done", {"got": {"size": 3}})
-        assert await runtime.open_input_requests("s") == []
+        assert await open_inputs(runtime, "s") == []
         assert (await messages(runtime))[-1].content == '{"got":{"size":3}}'
 
 
@@ -97,7 +99,7 @@ async def test_the_answer_may_come_to_another_process(store_url: str) -> None:
     async with open_runtime(settings_for(store_url), root_agent=flow(SIZE, before)) as runtime:
         request = await ask_for_input(runtime)
     async with open_runtime(settings_for(store_url), root_agent=flow(SIZE, before)) as another:
-        assert (await answer(another, request.call_id, {"size": 3})).output == {"got": {"size": 3}}
+        assert (await answer(another, request.id, {"size": 3})).output == {"got": {"size": 3}}
     assert ran == ["before"], "a finished node does not run again"
 
 
@@ -122,7 +124,7 @@ VALUES: list[tuple[Any, Any, Any]] = [
 async def test_an_answer_is_a_value_or_a_text(sqlite_url: str, schema: Any, given: Any, expected: Any) -> None:
     async with open_runtime(settings_for(sqlite_url), root_agent=flow(schema)) as runtime:
         request = await ask_for_input(runtime)
-        assert (await answer(runtime, request.call_id, given)).output == {"got": expected}
+        assert (await answer(runtime, request.id, given)).output == {"got": expected}
 
 
 @pytest.mark.parametrize(
@@ -143,12 +145,12 @@ async def test_a_value_that_does_not_fit_is_refused_and_not_stored(
         request = await ask_for_input(runtime)
         before = await stored(runtime)
         with pytest.raises(InvalidAnswer, match=problem):
-            await runtime.submit_input("s", request.call_id, given)
+            await submit_input(runtime, "s", request.id, given)
         if isinstance(given, str):
             with pytest.raises(InvalidAnswer, match=problem):
                 await runtime.run("s", given)
         assert await stored(runtime) == before
-        assert [one.call_id for one in await runtime.open_input_requests("s")] == [request.call_id]
+        assert [one.id for one in await open_inputs(runtime, "s")] == [request.id]
 
 
 async def test_a_message_answers_the_request(store_url: str) -> None:
@@ -167,20 +169,20 @@ async def test_an_answer_counts_once(store_url: str) -> None:
     async with open_runtime(settings_for(store_url), root_agent=flow(int)) as runtime:
         request = await ask_for_input(runtime)
         results = await asyncio.gather(
-            *(runtime.submit_input("s", request.call_id, number) for number in (1, 2, 3)), return_exceptions=True
+            *(submit_input(runtime, "s", request.id, number) for number in (1, 2, 3)), return_exceptions=True
         )
         assert sorted(isinstance(result, WaitNotOpen) for result in results) == [False, True, True]
-        with pytest.raises(WaitNotOpen, match="waits for input"):
-            await runtime.submit_input("s", request.call_id, 4)
+        with pytest.raises(WaitNotOpen, match="no open wait"):
+            await submit_input(runtime, "s", request.id, 4)
         with pytest.raises(WaitNotOpen, match="no call 'other'"):
-            await runtime.submit_input("s", "other", 4)
+            await submit_input(runtime, "s", "other", 4)
 
 
 async def test_a_repeated_answer_with_the_same_key_gets_the_same_turn(store_url: str) -> None:
     async with open_runtime(settings_for(store_url), root_agent=flow(int)) as runtime:
         request = await ask_for_input(runtime)
-        first = await answer(runtime, request.call_id, 3, idempotency_key="k")
-        assert (await answer(runtime, request.call_id, 3, idempotency_key="k")).turn == first.turn
+        first = await answer(runtime, request.id, 3, idempotency_key="k")
+        assert (await answer(runtime, request.id, 3, idempotency_key="k")).turn == first.turn
 
 
 async def test_a_request_expires(store_url: str) -> None:
@@ -191,8 +193,8 @@ async def test_a_request_expires(store_url: str) -> None:
                 await asyncio.sleep(0.02)
         assert (await messages(runtime))[-1].tool_calls[0].output == {"error": "no answer: the input request expired"}
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_input("s", request.call_id, 3)
-        assert (await ask_for_input(runtime, "3")).call_id != request.call_id, "the next message starts anew"
+            await submit_input(runtime, "s", request.id, 3)
+        assert (await ask_for_input(runtime, "3")).id != request.id, "the next message starts anew"
 
 
 async def test_cancel_closes_the_request(store_url: str) -> None:
@@ -201,7 +203,7 @@ async def test_cancel_closes_the_request(store_url: str) -> None:
         assert await runtime.cancel("s")
         assert not await runtime.cancel("s")
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_input("s", request.call_id, 3)
+            await submit_input(runtime, "s", request.id, 3)
         await ask_for_input(runtime, "again")
 
 
@@ -209,9 +211,9 @@ async def test_a_message_with_a_file_goes_on_without_an_answer(store_url: str) -
     async with open_runtime(settings_for(store_url), root_agent=flow(int)) as runtime:
         request = await ask_for_input(runtime)
         events = await collect(runtime.stream("s", "see", attachments=[Attachment("a.txt", "text/plain", b"3")]))
-        assert needed(events).call_id != request.call_id
+        assert needed(events).id != request.id
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_input("s", request.call_id, 3)
+            await submit_input(runtime, "s", request.id, 3)
 
 
 async def test_nodes_that_run_in_parallel_each_get_their_answer(store_url: str) -> None:
@@ -219,12 +221,12 @@ async def test_nodes_that_run_in_parallel_each_get_their_answer(store_url: str) 
     root = Workflow(name="flow", edges=[(START, (first, second), JoinNode(name="join"), show)])
     async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
         events = await collect(runtime.stream("s", "go"))
-        requests = {event.path: event for event in events if isinstance(event, InputNeeded)}
+        requests = {wait.path: wait for wait in opened(events, InputWait)}
         assert len(requests) == 2
-        ended = await answer(runtime, requests["flow@1/second@1"].call_id, "red")
-        assert ended.status == "waiting_for_input"
-        assert [one.path for one in await runtime.open_input_requests("s")] == ["flow@1/first@1"]
-        ended = await answer(runtime, requests["flow@1/first@1"].call_id, 3)
+        ended = await answer(runtime, requests["flow@1/second@1"].id, "red")
+        assert ended.waits[0].kind == "input"
+        assert [one.path for one in await open_inputs(runtime, "s")] == ["flow@1/first@1"]
+        ended = await answer(runtime, requests["flow@1/first@1"].id, 3)
         assert ended.output == {"got": {"first": 3, "second": "red"}}
 
 
@@ -240,9 +242,9 @@ async def test_a_node_may_ask_again_with_the_same_id(store_url: str) -> None:
         name="flow", edges=[(START, gate_node, judge_node), (judge_node, {"bad": gate_node, "good": node(show)})]
     )
     async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
-        assert (await ask_for_input(runtime)).call_id == "gate"
-        assert (await answer(runtime, "gate", "no")).status == "waiting_for_input"
-        assert (await answer(runtime, "gate", "no")).status == "waiting_for_input"
+        assert (await ask_for_input(runtime)).id == "gate"
+        assert (await answer(runtime, "gate", "no")).waits[0].kind == "input"
+        assert (await answer(runtime, "gate", "no")).waits[0].kind == "input"
         assert (await answer(runtime, "gate", "yes")).output == {"got": True}
 
 
@@ -254,7 +256,7 @@ async def test_a_paused_workflow_with_long_texts_goes_on_where_it_was(store_url:
     settings = type(settings).model_validate(settings.model_dump(warnings=False))
     async with open_runtime(settings, root_agent=root, provider=provider) as runtime:
         request = needed(await collect(runtime.stream("s", "go")))
-        assert (await answer(runtime, request.call_id, 3)).output == {"got": 3}
+        assert (await answer(runtime, request.id, 3)).output == {"got": 3}
     assert len(provider.requests) == 6, "finished agents are not asked again, though they do not fit the window"
 
 
@@ -262,8 +264,8 @@ async def test_a_fork_has_its_own_request(store_url: str) -> None:
     async with open_runtime(settings_for(store_url), root_agent=flow(int)) as runtime:
         request = await ask_for_input(runtime)
         await runtime.sessions.fork("s", new_id="fork")
-        assert (await answer(runtime, request.call_id, 3)).output == {"got": 3}
-        in_fork = await collect((await runtime.submit_input("fork", request.call_id, 4)).follow())
+        assert (await answer(runtime, request.id, 3)).output == {"got": 3}
+        in_fork = await collect((await submit_input(runtime, "fork", request.id, 4)).follow())
         assert done(in_fork).output == {"got": 4}
 
 
@@ -273,7 +275,7 @@ async def test_an_agent_asks_with_adks_own_tool(store_url: str) -> None:
     async with open_runtime(settings_for(store_url), root_agent=agent, provider=provider) as runtime:
         request = await ask_for_input(runtime)
         assert request.message == "Which color?"
-        assert text_of(await collect((await runtime.submit_input("s", request.call_id, "red")).follow())) == "red it is"
+        assert text_of(await collect((await submit_input(runtime, "s", request.id, "red")).follow())) == "red it is"
 
 
 @pytest.mark.parametrize("approved", [True, False])
@@ -292,13 +294,13 @@ async def test_a_tool_as_a_node_asks_for_approval(store_url: str, approved: bool
     root = Workflow(name="flow", edges=[(START, choose, AdkTool(wipe), show)])
     async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
         request = await ask_for_input(runtime)
-        assert quote(request.call_id, safe="") == request.call_id, "ADK's own id is the path of the node"
-        assert [one.call_id for one in await runtime.open_input_requests("s")] == [request.call_id]
-        assert [item.call_id for item in await runtime.inbox.items()] == [request.call_id]
+        assert quote(request.id, safe="") == request.id, "ADK's own id is the path of the node"
+        assert [one.id for one in await open_inputs(runtime, "s")] == [request.id]
+        assert [item.wait.id for item in await runtime.inbox.list()] == [request.id]
         assert request.message == "May wipe run with exactly these arguments?"
         assert request.payload == {"tool_name": "wipe", "args": {"disk": "d1"}}
         assert wiped == []
-        events = await collect((await runtime.submit_input("s", request.call_id, approved)).follow())
+        events = await collect((await submit_input(runtime, "s", request.id, approved)).follow())
         assert wiped == (["d1"] if approved else [])
         result = {"result": "d1 is empty"} if approved else {"error": "not run: a person refused this call"}
         assert done(events).output == {"got": result}
@@ -317,8 +319,8 @@ async def test_a_pause_does_not_depend_on_the_process(tmp_path: Path) -> None:
     outputs: list[Any] = []
     for number in range(10):
         async with open_runtime(settings_for(url), root_agent=flow_of_ten) as runtime:
-            [request] = await runtime.open_input_requests("s")
-            outputs.append((await answer(runtime, request.call_id, number)).output)
+            [request] = await open_inputs(runtime, "s")
+            outputs.append((await answer(runtime, request.id, number)).output)
     assert outputs == [None] * 9 + [{"got": 9}]
 
 
@@ -327,11 +329,11 @@ def answer_when_told(pipe: Connection, url: str, value: str) -> None:
 
     async def run() -> None:
         async with open_runtime(settings_for(url), root_agent=flow(str)) as runtime:
-            [request] = await runtime.open_input_requests("s")
+            [request] = await open_inputs(runtime, "s")
             pipe.send("ready")
             pipe.recv()
             try:
-                turn = await runtime.submit_input("s", request.call_id, value)
+                turn = await submit_input(runtime, "s", request.id, value)
             except WaitNotOpen:
                 pipe.send("WaitNotOpen")
                 return
@@ -372,8 +374,8 @@ async def test_an_answer_that_is_queued_is_not_given_again(store_url: str) -> No
     root = Workflow(name="flow", edges=[(START, (left, right)), (left, slow), ((slow, right), JoinNode(name="join"))])
     async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
         await (await runtime.submit("s", "go")).wait()
-        by_path = {request.path: request.call_id for request in await runtime.open_input_requests("s")}
-        first = await runtime.submit_input("s", by_path["flow@1/left@1"], "l")
+        by_path = {request.path: request.id for request in await open_inputs(runtime, "s")}
+        first = await submit_input(runtime, "s", by_path["flow@1/left@1"], "l")
         async with asyncio.timeout(TIMEOUT_S):
             await began.wait()
         async with open_runtime(settings_for(store_url), root_agent=root) as another:
@@ -382,9 +384,9 @@ async def test_an_answer_that_is_queued_is_not_given_again(store_url: str) -> No
             late = await vars(another)["_engine"].inputs.input_answer(name, by_path["flow@1/right@1"], "late")
             session = await another.store.read(find_session, name)
             assert session is not None
-            queued = await runtime.submit_input("s", by_path["flow@1/right@1"], "r")  # behind the turn that runs
+            queued = await submit_input(runtime, "s", by_path["flow@1/right@1"], "r")  # behind the turn that runs
             with pytest.raises(WaitNotOpen):
-                await another.submit_input("s", by_path["flow@1/right@1"], "again")
+                await submit_input(another, "s", by_path["flow@1/right@1"], "again")
             with pytest.raises(WaitNotOpen):
                 await another.store.submit_turn(session, late.entry, "another", SubmitOptions(answer=late.input_answer))
         may_end.set()

@@ -11,7 +11,7 @@ from google.adk.tools import LongRunningFunctionTool
 from google.adk.workflow import START, JoinNode, RetryConfig, Workflow, node
 
 from lango import open_runtime
-from lango.events import NodeProgress, TurnDone, TurnEvent
+from lango.events import NodeProgress, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId
@@ -19,6 +19,7 @@ from lango.store.sessions.sessions import find_session
 from lango.store.turns.event_log import read_event_log
 from lango.store.turns.node_progress import latest_by_turn, read_node_steps
 from lango.testing import ScriptedProvider
+from tests.agents.answers import open_inputs, submit_input, waiting_for
 from tests.agents.parts import USER, collect, settings_for, stored
 
 Shown = tuple[str, str, int, Any, str]
@@ -101,8 +102,8 @@ def shown(events: Sequence[TurnEvent]) -> dict[str, Shown]:
 async def run_all(runtime: Runtime) -> list[list[TurnEvent]]:
     turns = [await collect((await runtime.submit("s", "go")).follow())]
     for value in (3, 5):
-        [request] = await runtime.open_input_requests("s")
-        turns.append(await collect((await runtime.submit_input("s", request.call_id, value)).follow()))
+        [request] = await open_inputs(runtime, "s")
+        turns.append(await collect((await submit_input(runtime, "s", request.id, value)).follow()))
     turns.append(await collect((await runtime.submit_results("s", {"c1": {"at": "home"}})).follow()))
     return turns
 
@@ -127,11 +128,10 @@ async def test_later_readers_see_the_same_progress_of_nodes(store_url: str) -> N
         event.path for turn in live for event in turn if isinstance(event, NodeProgress) and event.status == "ended"
     ]
     assert sorted(ends) == sorted(set(ends)), "each node is shown once, also in later turns of the same run"
-    last = [events[-1] for events in live]
-    assert [event.status for event in last if isinstance(event, TurnDone)] == [
-        "waiting_for_input",
-        "waiting_for_input",
-        "waiting_for_result",
+    assert [waiting_for(events) for events in live] == [
+        "input",
+        "input",
+        "long_running_result",
         "done",
     ]
     assert graph.silent_runs == 1, "a node that ended without an output does not run again after a pause"

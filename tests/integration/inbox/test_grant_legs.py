@@ -15,6 +15,7 @@ from lango import open_runtime, tool
 from lango.adk import AdkTool
 from lango.grants import NewGrant
 from lango.runtime.runtime import Runtime
+from tests.agents.answers import submit_approval
 from tests.agents.parts import approvals, collect, rows, settings_for
 from tests.support.kill_points import Journal, PlannedModel, copy_after_each_commit, left_behind, until_idle
 
@@ -55,8 +56,8 @@ async def ask(runtime: Runtime) -> str:
 
 async def answer(runtime: Runtime) -> None:
     """Approve what waits, and grant the tool."""
-    for item in await runtime.inbox.items():
-        turn = await runtime.submit_approval("s", item.call_id, approved=True, grant=NewGrant())
+    for item in await runtime.inbox.list():
+        turn = await submit_approval(runtime, "s", item.wait.id, approved=True, grant=NewGrant())
         await collect(turn.follow())
 
 
@@ -67,7 +68,7 @@ async def test_an_answer_with_a_grant_to_another_process_lets_the_rest_of_the_tu
     async with open_runtime(settings_for(store_url), root_agent=sender(second)) as runtime:
         await answer(runtime)
         assert second.effects == ["send bob", "send eve"]
-        assert await runtime.inbox.items() == []
+        assert await runtime.inbox.list() == []
 
 
 @pytest.mark.parametrize("revoked", [False, True], ids=["kept", "revoked"])
@@ -89,7 +90,7 @@ async def test_a_turn_under_a_grant_goes_on_after_a_kill_at_each_commit(tmp_path
             await _revoke(f"sqlite:///{copy}")
         async with open_runtime(settings, root_agent=sender(again)) as runtime:
             await until_idle(runtime)
-            waiting = await runtime.inbox.items()
+            waiting = await runtime.inbox.list()
             asked_again += len(waiting)
             assert not waiting or revoked, copy.name
             await answer(runtime)
@@ -130,9 +131,9 @@ async def test_a_request_that_is_stored_is_not_overtaken_by_its_own_answer(tmp_p
     for copy in copies:
         again = Journal()
         async with open_runtime(settings_for(f"sqlite:///{copy}"), root_agent=sender(again)) as runtime:
-            for item in await runtime.inbox.items():  # the turn that asked may not have ended
+            for item in await runtime.inbox.list():  # the turn that asked may not have ended
                 waited += 1
-                turn = await runtime.submit_approval("s", item.call_id, approved=True, grant=NewGrant())
+                turn = await submit_approval(runtime, "s", item.wait.id, approved=True, grant=NewGrant())
                 await collect(turn.follow())
             await until_idle(runtime)
             await answer(runtime)

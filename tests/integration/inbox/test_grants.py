@@ -22,11 +22,12 @@ from lango.store.engine.database import Operation
 from lango.store.tool_calls import grants
 from lango.store.tool_calls.grants import Grant, record_intent_by_grant, revoke_grant
 from lango.testing import ScriptedProvider
+from tests.agents.answers import submit_approval
 from tests.agents.parts import approvals, collect, kinds, rows, settings_for, text_of
 
 TO_TEAM: dict[str, Any] = {"to": {"glob": "*@team.example"}}
 RAN = ["accepted", "tool_start", "tool_end", "text_delta", "done"]
-ASKED = ["accepted", "approval", "done"]
+ASKED = ["accepted", "wait_opened", "done"]
 
 
 class Sent:
@@ -60,11 +61,11 @@ async def ask(runtime: Runtime, session: str = "s") -> list[str]:
 
 def ask_nobody(events: list[str]) -> bool:
     """Whether a turn ended without a request."""
-    return "approval" not in events and events[-1] == "done"
+    return "wait_opened" not in events and events[-1] == "done"
 
 
 async def approve(runtime: Runtime, call_id: str = "c1", grant: NewGrant | None = None) -> list[TurnEvent]:
-    return await collect(runtime.approve("s", call_id, approved=True, grant=grant))
+    return await collect((await submit_approval(runtime, "s", call_id, approved=True, grant=grant)).follow())
 
 
 async def grant_once(runtime: Runtime, new: NewGrant | None = None) -> Grant:
@@ -151,14 +152,6 @@ async def test_a_grant_that_is_malformed_too_broad_or_unfit_is_refused_and_nothi
         assert sent.to == []
         await approve(runtime)
         assert sent.to == ["bob"], "the request is still open"
-
-
-async def test_a_refusal_grants_nothing(sqlite_url: str) -> None:
-    sent = Sent()
-    async with opened(sqlite_url, send("bob", "c1"), "not sent", sent=sent) as runtime:
-        await ask(runtime)
-        with pytest.raises(GrantRefused, match="refuses"):
-            await collect(runtime.approve("s", "c1", approved=False, grant=NewGrant()))
 
 
 async def test_a_session_has_a_bounded_number_of_grants(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +307,7 @@ async def test_two_processes_that_answer_at_once_make_one_grant(store_url: str) 
     ):
         await ask(one)
         answers = await asyncio.gather(
-            *(runtime.submit_approval("s", "c1", approved=True, grant=NewGrant()) for runtime in (one, other)),
+            *(submit_approval(runtime, "s", "c1", approved=True, grant=NewGrant()) for runtime in (one, other)),
             return_exceptions=True,
         )
         assert sum(isinstance(answer, WaitNotOpen) for answer in answers) == 1
@@ -337,14 +330,14 @@ async def test_a_grant_covers_a_tool_that_adk_confirms(store_url: str) -> None:
     replies += [ToolCall("c3", "pay", {"amount": 6})]
     agent = LlmAgent(name="payer", tools=[FunctionTool(pay, require_confirmation=True)])
     async with open_runtime(settings_for(store_url), provider=ScriptedProvider(replies), root_agent=agent) as runtime:
-        assert "approval" in await ask(runtime)
+        assert "wait_opened" in await ask(runtime)
         await approve(runtime, grant=NewGrant({"amount": {"equals": 5}}))
         assert await ask(runtime) == RAN
         assert paid == [5, 5]
         assert [row for row in await rows(runtime.store, "SELECT call_id, grant_id FROM tool_journal") if row[1]] == [
             ("c2", 1)
         ]
-        assert "approval" in await ask(runtime)
+        assert "wait_opened" in await ask(runtime)
         assert paid == [5, 5]
 
 

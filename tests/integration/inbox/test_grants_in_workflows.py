@@ -8,10 +8,11 @@ from google.adk.workflow import START, JoinNode, Workflow
 
 from lango import open_runtime, tool
 from lango.adk import AdkTool
-from lango.errors import WaitNotOpen
+from lango.errors import InvalidAnswer
 from lango.grants import NewGrant
 from lango.runtime.runtime import Runtime
-from lango.store.tool_calls.inbox import ApprovalItem, InputItem
+from lango.waits import ApprovalWait, InputWait
+from tests.agents.answers import submit_approval, submit_input
 from tests.agents.parts import collect, rows, settings_for, statuses
 from tests.support.agent_shapes import agent, call
 from tests.support.kill_points import Journal, copy_after_each_commit, left_behind, until_idle
@@ -52,16 +53,16 @@ async def ask(runtime: Runtime) -> None:
 
 async def approve(runtime: Runtime, grant: NewGrant) -> None:
     """Approve what the agent asks for, with a grant."""
-    for item in await runtime.inbox.items():
-        if isinstance(item, ApprovalItem):
-            await collect((await runtime.submit_approval("s", item.call_id, approved=True, grant=grant)).follow())
+    for item in await runtime.inbox.list():
+        if isinstance(item.wait, ApprovalWait):
+            await collect((await submit_approval(runtime, "s", item.wait.id, approved=True, grant=grant)).follow())
 
 
 async def confirm(runtime: Runtime) -> None:
     """Confirm what a node asks for."""
-    for item in await runtime.inbox.items():
-        if isinstance(item, InputItem):
-            await collect((await runtime.submit_input("s", item.call_id, "yes")).follow())
+    for item in await runtime.inbox.list():
+        if isinstance(item.wait, InputWait):
+            await collect((await submit_input(runtime, "s", item.wait.id, "yes")).follow())
 
 
 async def test_a_node_runs_under_a_grant_that_another_process_was_given(store_url: str) -> None:
@@ -70,7 +71,7 @@ async def test_a_node_runs_under_a_grant_that_another_process_was_given(store_ur
         await ask(runtime)
     async with open_runtime(settings_for(store_url), root_agent=one_after_the_other(second)) as runtime:
         await approve(runtime, NewGrant())
-        assert await runtime.inbox.items() == []
+        assert await runtime.inbox.list() == []
         assert first.effects + second.effects == ["send bob", "send eve"]
         [(call_id, *decision)] = await rows(runtime.store, JOURNAL)
         assert call_id.startswith("node:r")
@@ -83,11 +84,11 @@ async def test_a_node_that_a_grant_does_not_cover_asks_for_input(store_url: str)
     async with open_runtime(settings_for(store_url), root_agent=one_after_the_other(journal)) as runtime:
         await ask(runtime)
         await approve(runtime, NewGrant({"to": {"equals": "bob"}}))
-        [item] = await runtime.inbox.items()
-        assert isinstance(item, InputItem)
+        [item] = await runtime.inbox.list()
+        assert isinstance(item.wait, InputWait)
         assert journal.effects == ["send bob"]
-        with pytest.raises(WaitNotOpen):  # an input request takes no grant
-            await runtime.submit_approval("s", item.call_id, approved=True, grant=NewGrant())
+        with pytest.raises(InvalidAnswer):  # a wait for input takes no grant
+            await submit_approval(runtime, "s", item.wait.id, approved=True, grant=NewGrant())
         await confirm(runtime)
         assert journal.effects == ["send bob", "send eve"]
         assert {grant_id for *_, grant_id in await rows(runtime.store, JOURNAL)} == {None}
@@ -97,13 +98,13 @@ async def test_a_grant_does_not_answer_a_node_that_has_asked(store_url: str) -> 
     journal = Journal()
     async with open_runtime(settings_for(store_url), root_agent=side_by_side(journal)) as runtime:
         await ask(runtime)
-        assert {type(item) for item in await runtime.inbox.items()} == {ApprovalItem, InputItem}
+        assert {type(item.wait) for item in await runtime.inbox.list()} == {ApprovalWait, InputWait}
         await approve(runtime, NewGrant())
-        assert [type(item) for item in await runtime.inbox.items()] == [InputItem]
+        assert [type(item.wait) for item in await runtime.inbox.list()] == [InputWait]
         assert journal.effects == ["send bob"]
         await confirm(runtime)
         assert journal.effects == ["send bob", "send eve"]
-        assert await runtime.inbox.items() == []
+        assert await runtime.inbox.list() == []
 
 
 @pytest.mark.parametrize("make", [one_after_the_other, side_by_side], ids=["one after the other", "side by side"])
@@ -122,7 +123,7 @@ async def test_a_kill_at_each_commit_before_the_answer_runs_nothing_twice(tmp_pa
             await approve(runtime, NewGrant())
             await confirm(runtime)
             assert sorted(again.effects) == ["send bob", "send eve"], copy.name
-            assert await runtime.inbox.items() == [], copy.name
+            assert await runtime.inbox.list() == [], copy.name
             assert await rows(runtime.store, "SELECT DISTINCT status FROM turns") == [("done",)], copy.name
 
 
@@ -139,7 +140,7 @@ async def test_a_kill_at_each_commit_under_a_grant_runs_nothing_twice(tmp_path: 
         async with open_runtime(settings_for(f"sqlite:///{copy}"), root_agent=one_after_the_other(again)) as runtime:
             await until_idle(runtime)
             await approve(runtime, NewGrant())
-            assert await runtime.inbox.items() == [], copy.name
+            assert await runtime.inbox.list() == [], copy.name
             done = again.effects_by_name["send"] + before.finished["send"]
             unknown = await rows(runtime.store, "SELECT 1 FROM messages WHERE content LIKE '%outcome is unknown%'")
             assert done == 2 or unknown, copy.name

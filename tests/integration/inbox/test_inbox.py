@@ -13,14 +13,15 @@ from google.adk.workflow import START, Workflow, node
 from lango import open_runtime, tool
 from lango.adk import AdkTool
 from lango.errors import UsageError
-from lango.events import InputNeeded
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.store import Store
 from lango.store.engine.database import Operation, Row
 from lango.store.tool_calls import inbox
-from lango.store.tool_calls.inbox import ApprovalItem, InputItem, ResultItem, read_inbox_places
+from lango.store.tool_calls.inbox import read_inbox_places
 from lango.testing import ScriptedProvider
+from lango.waits import ApprovalWait, InputWait, LongRunningWait
+from tests.agents.answers import opened, submit_approval, submit_input
 from tests.agents.parts import collect, settings_for
 
 
@@ -53,29 +54,32 @@ async def test_the_inbox_lists_approvals_and_results_with_what_is_asked(store_ur
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=agent) as runtime:
         await run(runtime, "letters", "write to bob")
         await run(runtime, "boats", "order a boat")
-        newest, oldest = await runtime.inbox.items()
-        assert isinstance(newest, ResultItem)
-        assert (newest.session_id, newest.title, newest.turn, newest.call_id) == ("boats", "order a boat", 1, "c2")
-        assert (newest.tool, newest.arguments, newest.expires_at) == ("order", {"item": "boat"}, None)
-        assert isinstance(oldest, ApprovalItem)
-        assert (oldest.session_id, oldest.title, oldest.turn, oldest.call_id) == ("letters", "write to bob", 1, "c1")
-        assert (oldest.tool, oldest.arguments) == ("send", {"to": "bob"})
-        assert before - 1 <= oldest.waiting_since <= newest.waiting_since <= time.time() + 1
-        assert oldest.expires_at is not None
-        assert oldest.expires_at - oldest.waiting_since == pytest.approx(86_400, abs=60)
+        newest, oldest = await runtime.inbox.list()
+        assert (newest.title, oldest.title) == ("order a boat", "write to bob")
+        ordered, asked = newest.wait, oldest.wait
+        assert isinstance(ordered, LongRunningWait)
+        assert (ordered.session_id, ordered.turn, ordered.call_id) == ("boats", 1, "c2")
+        assert (ordered.tool, ordered.arguments, ordered.expires_at) == ("order", {"item": "boat"}, None)
+        assert isinstance(asked, ApprovalWait)
+        assert (asked.session_id, asked.turn, asked.call_id) == ("letters", 1, "c1")
+        assert (asked.tool, asked.arguments) == ("send", {"to": "bob"})
+        assert before - 1 <= asked.opened_at.timestamp() <= ordered.opened_at.timestamp() <= time.time() + 1
+        assert asked.expires_at is not None
+        assert (asked.expires_at - asked.opened_at).total_seconds() == pytest.approx(86_400, abs=60)
 
 
 async def test_the_inbox_lists_inputs_with_their_schema(store_url: str) -> None:
     workflow = Workflow(name="shirts", edges=[(START, size)])
     async with open_runtime(settings_for(store_url), root_agent=workflow) as runtime:
         events = await collect((await runtime.submit("s", "a shirt")).follow())
-        [asked] = [event for event in events if isinstance(event, InputNeeded)]
-        [item] = await runtime.inbox.items()
-        assert isinstance(item, InputItem)
-        assert (item.message, item.schema, item.payload) == ("Which size?", {"type": "integer"}, {"sizes": [1, 2]})
-        assert (item.call_id, item.path, item.turn) == (asked.call_id, asked.path, 1)
-        await collect((await runtime.submit_input("s", item.call_id, 2)).follow())
-        assert await runtime.inbox.items() == []
+        [asked] = opened(events, InputWait)
+        [item] = await runtime.inbox.list()
+        wait = item.wait
+        assert isinstance(wait, InputWait)
+        assert (wait.message, wait.schema, wait.payload) == ("Which size?", {"type": "integer"}, {"sizes": [1, 2]})
+        assert (wait.id, wait.path, wait.turn) == (asked.id, asked.path, 1)
+        await collect((await submit_input(runtime, "s", wait.id, 2)).follow())
+        assert await runtime.inbox.list() == []
 
 
 async def test_what_is_answered_leaves_the_inbox_in_another_process(store_url: str) -> None:
@@ -85,14 +89,16 @@ async def test_what_is_answered_leaves_the_inbox_in_another_process(store_url: s
         await run(runtime, "boats")
     agent, provider = shop("sent", "on its way", "here")
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=agent) as other:
-        assert [item.session_id for item in await other.inbox.items()] == ["boats", "letters"]
-        turn = await other.submit_approval("letters", "c1", approved=True)
-        assert [item.session_id for item in await other.inbox.items()] == ["boats"], "as soon as the answer is stored"
+        assert [item.wait.session_id for item in await other.inbox.list()] == ["boats", "letters"]
+        turn = await submit_approval(other, "letters", "c1", approved=True)
+        assert [item.wait.session_id for item in await other.inbox.list()] == ["boats"], (
+            "as soon as the answer is stored"
+        )
         await collect(turn.follow())
         await collect((await other.submit_results("boats", {"c2": {"at": "sea"}}, will_continue=True)).follow())
-        assert [item.session_id for item in await other.inbox.items()] == ["boats"], "more results follow"
+        assert [item.wait.session_id for item in await other.inbox.list()] == ["boats"], "more results follow"
         await collect((await other.submit_results("boats", {"c2": {"at": "home"}})).follow())
-        assert await other.inbox.items() == []
+        assert await other.inbox.list() == []
 
 
 async def test_a_user_sees_the_own_inbox_alone(store_url: str) -> None:
@@ -102,11 +108,11 @@ async def test_a_user_sees_the_own_inbox_alone(store_url: str) -> None:
         for user in ("ann", "bob", "cara"):
             await run(runtime, "same id", user=user)
         for n, user in enumerate(("ann", "bob", "cara")):
-            [item] = await runtime.inbox.items(user_id=user)
-            assert isinstance(item, ApprovalItem)
-            assert item.arguments == {"to": f"x{n}"}
-        assert await runtime.inbox.items(user_id="mallory") == []
-        assert await runtime.inbox.items(user_id="no\0body") == []
+            [item] = await runtime.inbox.list(user_id=user)
+            assert isinstance(item.wait, ApprovalWait)
+            assert item.wait.arguments == {"to": f"x{n}"}
+        assert await runtime.inbox.list(user_id="mallory") == []
+        assert await runtime.inbox.list(user_id="no\0body") == []
 
 
 async def test_expired_declined_and_overtaken_requests_are_left_out(store_url: str) -> None:
@@ -115,16 +121,16 @@ async def test_expired_declined_and_overtaken_requests_are_left_out(store_url: s
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=agent) as runtime:
         for session in ("expired", "declined", "overtaken"):
             await run(runtime, session)
-        assert len(await runtime.inbox.items()) == 3
-        await collect((await runtime.submit_approval("declined", "c1", approved=False)).follow())
+        assert len(await runtime.inbox.list()) == 3
+        await collect((await submit_approval(runtime, "declined", "c1", approved=False)).follow())
         await run(runtime, "overtaken", "something else")
-        assert [item.session_id for item in await runtime.inbox.items()] == ["expired"]
+        assert [item.wait.session_id for item in await runtime.inbox.list()] == ["expired"]
 
         def expire() -> Operation[None]:
             yield "UPDATE open_calls SET expires_at = (SELECT now FROM database_clock)", ()
 
         await runtime.store.write(expire)
-        assert await runtime.inbox.items() == [], "before the request is closed"
+        assert await runtime.inbox.list() == [], "before the request is closed"
 
 
 async def test_rewound_forked_imported_and_deleted_sessions(store_url: str) -> None:
@@ -134,21 +140,21 @@ async def test_rewound_forked_imported_and_deleted_sessions(store_url: str) -> N
         await run(runtime, "s", "write")
         await run(runtime, "t", "order")
         fork = await runtime.sessions.fork("s", new_id="fork")
-        found = await runtime.inbox.items()
-        assert [(item.session_id, item.title, item.turn) for item in found] == [
+        found = await runtime.inbox.list()
+        assert [(item.wait.session_id, item.title, item.wait.turn) for item in found] == [
             ("fork", fork.display_title, None),
             ("t", "order", 1),
             ("s", "write", 1),
         ]
         lines = [line async for line in runtime.sessions.export_lines("s")]
         await runtime.sessions.import_lines([line.encode() for line in lines], session_id="import")
-        assert len(await runtime.inbox.items()) == 3, "a request in an imported session cannot be answered"
+        assert len(await runtime.inbox.list()) == 3, "a request in an imported session cannot be answered"
         await runtime.sessions.rewind("s", before=1)
         await runtime.sessions.rewind("t", before=1)
-        assert [item.session_id for item in await runtime.inbox.items()] == ["fork"]
+        assert [item.wait.session_id for item in await runtime.inbox.list()] == ["fork"]
         assert len(await runtime.store.read(read_inbox_places, runtime.app_name, "user", 50)) == 1
         await runtime.sessions.delete("fork")
-        assert await runtime.inbox.items() == []
+        assert await runtime.inbox.list() == []
 
 
 async def test_pages_hold_every_item_once_whatever_is_between(store_url: str) -> None:
@@ -162,10 +168,10 @@ async def test_pages_hold_every_item_once_whatever_is_between(store_url: str) ->
             await run(runtime, f"s{n}")
         await runtime.sessions.rewind("s3", before=1)
         seen: list[str] = []
-        page = await runtime.inbox.items(limit=2)
+        page = await runtime.inbox.list(limit=2)
         while page:
-            seen += [item.session_id for item in page]
-            page = await runtime.inbox.items(limit=2, after=page[-1])
+            seen += [item.wait.session_id for item in page]
+            page = await runtime.inbox.list(limit=2, after=page[-1].place)
         assert seen == ["s6", "s5", "s4", "s2", "s1", "s0"]
 
 
@@ -174,12 +180,12 @@ async def test_an_item_is_found_by_its_short_id(sqlite_url: str) -> None:
     async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=agent) as runtime:
         await run(runtime, "one")
         await run(runtime, "two")
-        two, one = await runtime.inbox.items()
-        assert (await runtime.inbox.find_item(one.id)).session_id == "one"
-        assert (await runtime.inbox.find_item(two.id[:6])).session_id == "two"
+        two, one = await runtime.inbox.list()
+        assert (await runtime.inbox.find(one.id)).wait.session_id == "one"
+        assert (await runtime.inbox.find(two.id[:6])).wait.session_id == "two"
         for unknown in ("", "zzz"):
             with pytest.raises(UsageError, match="nothing waits"):
-                await runtime.inbox.find_item(unknown)
+                await runtime.inbox.find(unknown)
 
 
 async def test_the_queries_of_the_inbox_use_small_indexes(sqlite_url: str) -> None:

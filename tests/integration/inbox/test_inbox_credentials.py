@@ -11,8 +11,9 @@ from lango.adk import ProviderLlm
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.store.credentials.secret_box import KEY_VARIABLE, new_key
-from lango.store.tool_calls.inbox import CredentialItem
 from lango.testing import ScriptedProvider
+from lango.waits import CredentialWait
+from tests.agents.answers import open_credentials, submit_credential
 from tests.agents.parts import collect, rows, settings_for, text_of
 from tests.integration.adk.test_credentials import API_KEY, account_tool, agent, ask, key_tool
 from tests.support.servers.oauth_server import OAuthServer, oauth_server
@@ -29,22 +30,23 @@ def oauth() -> Iterator[OAuthServer]:
         yield server
 
 
-async def waiting(runtime: Runtime, user: str = "user") -> list[CredentialItem]:
-    items = await runtime.inbox.items(user_id=user)
-    return [item for item in items if isinstance(item, CredentialItem)]
+async def waiting(runtime: Runtime, user: str = "user") -> list[CredentialWait]:
+    items = await runtime.inbox.list(user_id=user)
+    return [item.wait for item in items if isinstance(item.wait, CredentialWait)]
 
 
 async def test_a_request_shows_where_the_access_is_allowed(store_url: str, oauth: OAuthServer) -> None:
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth, pkce=True)) as runtime:
         request = await ask(runtime)
         [item] = await waiting(runtime)
-        assert (item.call_id, item.auth_url, item.scopes) == (request.call_id, request.auth_url, ("read", "write"))
-        assert (item.session_id, item.title, item.turn) == ("s", "who am I?", 1)
+        assert (item.id, item.auth_url, item.scopes) == (request.id, request.auth_url, ("read", "write"))
+        assert (item.session_id, item.turn) == ("s", 1)
         assert item.expires_at is not None
-        assert (await runtime.inbox.find_item(item.id)).call_id == item.call_id
+        [listed] = await runtime.inbox.list()
+        assert (listed.title, await runtime.inbox.find(listed.id)) == ("who am I?", listed)
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth, "you are alice", pkce=True)) as other:
         [item] = await waiting(other)
-        turn = await other.submit_credential(item.session_id, item.call_id, await oauth.allow(item.auth_url))
+        turn = await submit_credential(other, item.session_id, item.id, await oauth.allow(item.auth_url))
         assert await waiting(other) == [], "as soon as the answer is stored"
         assert text_of(await collect(turn.follow())) == "you are alice"
 
@@ -55,8 +57,8 @@ async def test_a_request_for_a_key_says_what_it_is_for(store_url: str) -> None:
     async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
         await ask(runtime)
         [item] = await waiting(runtime)
-        assert (item.credential_kind, item.auth_url, item.scheme) == ("apiKey", "", "")
-        await collect((await runtime.submit_credential("s", item.call_id, API_KEY)).follow())
+        assert (item.scheme_type, item.auth_url, item.scheme) == ("apiKey", "", "")
+        await collect((await submit_credential(runtime, "s", item.id, API_KEY)).follow())
         assert await waiting(runtime) == []
 
 
@@ -68,7 +70,7 @@ async def test_a_user_sees_the_own_requests_alone(store_url: str, oauth: OAuthSe
         [of_ann], [of_bob] = await waiting(runtime, "ann"), await waiting(runtime, "bob")
         assert of_ann.auth_url != of_bob.auth_url
         assert await waiting(runtime) == []
-        await runtime.credentials.decline("s", of_ann.call_id, user_id="ann")
+        await runtime.credentials.decline("s", of_ann.id, user_id="ann")
         assert await waiting(runtime, "ann") == []
         assert len(await waiting(runtime, "bob")) == 1
 
@@ -77,7 +79,7 @@ async def test_a_fork_has_no_request_that_cannot_be_answered(store_url: str, oau
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth)) as runtime:
         await ask(runtime)
         await runtime.sessions.fork("s", new_id="fork")
-        assert await runtime.credentials.requests("fork") == []
+        assert await open_credentials(runtime, "fork") == []
         assert [item.session_id for item in await waiting(runtime)] == ["s"]
 
 
@@ -91,7 +93,7 @@ async def test_all_credentials_of_one_user_are_deleted(store_url: str, oauth: OA
             await collect(runtime.stream("s", "go", user_id=user))
             for item in await waiting(runtime, user):
                 address = await oauth.allow(item.auth_url)
-                turn = await runtime.submit_credential("s", item.call_id, address, user_id=user)
+                turn = await submit_credential(runtime, "s", item.id, address, user_id=user)
                 await collect(turn.follow())
         assert len(await rows(runtime.store, "SELECT 1 FROM credentials")) == 3
         assert await runtime.credentials.delete_all(user_id="ann") == 2

@@ -18,6 +18,7 @@ from google.adk.workflow import START, Workflow, node
 from lango import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.store.credentials.secret_box import KEY_VARIABLE, new_key
+from tests.agents.answers import open_credentials, submit_credential
 from tests.agents.parts import collect, rows, settings_for, statuses
 from tests.support.agent_shapes import agent, call, nodes
 from tests.support.kill_points import Journal, copy_after_each_commit, left_behind, story, until_idle
@@ -139,11 +140,11 @@ async def ask(runtime: Runtime) -> None:
 async def give(runtime: Runtime, oauth: OAuthServer) -> int:
     """Answer every open request, as a user does who opens its address; return how many there were."""
     given = 0
-    while requests := await runtime.credentials.requests("s"):
+    while requests := await open_credentials(runtime, "s"):
         for request in requests:
             given += 1
             address = await oauth.allow(request.auth_url)
-            await collect((await runtime.submit_credential("s", request.call_id, address)).follow())
+            await collect((await submit_credential(runtime, "s", request.id, address)).follow())
     return given
 
 

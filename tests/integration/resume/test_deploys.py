@@ -17,6 +17,7 @@ from google.adk.workflow import START, Workflow
 from lango import open_runtime
 from lango.adk.run.record import divergence
 from lango.events import TurnDone, TurnError
+from tests.agents.answers import open_inputs, submit_input
 from tests.agents.parts import collect, rows, settings_for
 from tests.integration.resume.test_input_legs import asking
 from tests.support.agent_shapes import Own, a_and_b, agent, call, fetch, nodes, pay
@@ -113,8 +114,8 @@ async def test_an_answer_to_a_node_that_is_gone_ends_the_turn_before_anything_ru
         await collect((await runtime.submit("s", "go")).follow())
     journal = Journal()
     async with open_runtime(settings, root_agent=PAUSED_CHANGES[change](journal)) as runtime:
-        [request] = await runtime.open_input_requests("s")
-        *_, error = await collect((await runtime.submit_input("s", request.call_id, "3")).follow())
+        [request] = await open_inputs(runtime, "s")
+        *_, error = await collect((await submit_input(runtime, "s", request.id, "3")).follow())
         assert isinstance(error, TurnError)
         assert (error.error, journal.effects) == ("TurnDiverged", [])
         *_, last = await collect((await runtime.submit("s", "next")).follow())
@@ -128,8 +129,8 @@ async def test_a_paused_turn_continues_when_nodes_were_added_at_the_end(tmp_path
         await collect((await runtime.submit("s", "go")).follow())
     journal = Journal()
     async with open_runtime(settings, root_agent=asks(journal, more=(nodes(journal)[2],))) as runtime:
-        [request] = await runtime.open_input_requests("s")
-        await collect((await runtime.submit_input("s", request.call_id, "3")).follow())
+        [request] = await open_inputs(runtime, "s")
+        await collect((await submit_input(runtime, "s", request.id, "3")).follow())
         assert journal.effects == ["two", "three"]
 
 

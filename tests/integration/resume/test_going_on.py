@@ -76,7 +76,7 @@ async def test_a_queued_message_is_handed_over_with_its_client_tools(store_url: 
         assert [tool.name for tool in second.requests[1].tools if tool.name == "pick"] == ["pick"]
         events = await collect((await runtime.submit("s", "two", client_tools=[pick], idempotency_key="k")).follow())
         assert isinstance(events[-1], TurnDone)
-        assert events[-1].status == "waiting_for_client"
+        assert events[-1].waits[0].kind == "client_result"
         done = await collect((await runtime.submit_results("s", {"c2": {"color": "red"}})).follow())
         assert text_of(done) == "red it is"
 

@@ -11,10 +11,11 @@ from google.adk.workflow import START, Workflow
 
 from lango import open_runtime
 from lango.errors import LangoError, WaitNotOpen
-from lango.events import ApprovalNeeded, InputNeeded, TurnDone, TurnEvent
+from lango.events import TurnDone, TurnEvent, WaitOpened
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
+from tests.agents.answers import awaited_results, open_inputs, submit_approval, submit_input
 from tests.agents.parts import collect, settings_for, stored
 
 Answer = Callable[[Runtime, str, str], Awaitable[Any]]
@@ -46,11 +47,11 @@ def update(runtime: Runtime, session: str, call_id: str) -> Awaitable[Any]:
 
 
 def value(runtime: Runtime, session: str, call_id: str) -> Awaitable[Any]:
-    return runtime.submit_input(session, call_id, 3)
+    return submit_input(runtime, session, call_id, 3)
 
 
 def approval(runtime: Runtime, session: str, call_id: str) -> Awaitable[Any]:
-    return runtime.submit_approval(session, call_id, approved=True)
+    return submit_approval(runtime, session, call_id, approved=True)
 
 
 def ordering() -> Any:
@@ -74,8 +75,8 @@ WAITING: dict[str, tuple[Callable[[], Any], str, Answer, type[LangoError]]] = {
 
 
 def call_id_in(events: list[TurnEvent]) -> str:
-    [needed] = [event for event in events if isinstance(event, ApprovalNeeded | InputNeeded)] or [None]
-    return needed.call_id if needed is not None else "c1"
+    [wait] = [event.wait for event in events if isinstance(event, WaitOpened)]
+    return wait.id
 
 
 @pytest.mark.parametrize("name", WAITING)
@@ -90,8 +91,8 @@ async def test_an_imported_session_accepts_no_answer(store_url: str, name: str) 
         with pytest.raises(error):
             await collect((await answer(runtime, "copy", call_id)).follow())
         assert await stored(runtime, "copy") == before, "what is refused is not stored"
-        assert await runtime.awaited_results("copy") == []
-        assert await runtime.open_input_requests("copy") == []
+        assert await awaited_results(runtime, "copy") == []
+        assert await open_inputs(runtime, "copy") == []
         events = await collect((await answer(runtime, "s", call_id)).follow())
         assert isinstance(events[-1], TurnDone), "the session that made the call still accepts it"
         if tool:  # and the imported one goes on with a message

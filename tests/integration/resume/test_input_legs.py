@@ -14,6 +14,7 @@ from typing_extensions import override
 from lango import open_runtime, tool
 from lango.adk import AdkTool
 from lango.runtime.runtime import Runtime
+from tests.agents.answers import open_inputs, submit_input
 from tests.agents.parts import collect, settings_for, statuses
 from tests.support.agent_shapes import agent, call, fetch, nodes, pay
 from tests.support.kill_points import (
@@ -115,9 +116,9 @@ async def ask(runtime: Runtime) -> None:
 
 
 async def give(runtime: Runtime) -> None:
-    for request in await runtime.open_input_requests("s"):
+    for request in await open_inputs(runtime, "s"):
         value = "yes" if "confirmed" in (request.schema or {}).get("properties", {}) else "3 of them"
-        await collect((await runtime.submit_input("s", request.call_id, value)).follow())
+        await collect((await submit_input(runtime, "s", request.id, value)).follow())
 
 
 async def conversation(runtime: Runtime) -> list[str]:

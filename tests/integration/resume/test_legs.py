@@ -11,6 +11,7 @@ from lango.providers import Request
 from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
+from tests.agents.answers import submit_approval
 from tests.agents.parts import collect, settings_for
 from tests.support.kill_points import copy_after_each_commit, left_behind, story, until_idle
 
@@ -45,7 +46,7 @@ class Teller:
 
 
 async def approve(runtime: Runtime) -> None:
-    await collect((await runtime.submit_approval("s", "p1", approved=True, client_tools=[PICK])).follow())
+    await collect((await submit_approval(runtime, "s", "p1", approved=True, client_tools=[PICK])).follow())
 
 
 async def bring_result(runtime: Runtime) -> None:

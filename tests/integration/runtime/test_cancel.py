@@ -19,6 +19,7 @@ from lango.store.sessions.sessions import find_session
 from lango.store.turns.recovery import SAFE_TO_REPEAT_RESULT, UNKNOWN_RESULT
 from lango.testing import ScriptedProvider
 from lango.tools import tool
+from tests.agents.answers import submit_approval
 from tests.agents.parts import (
     TIMEOUT_S,
     Gate,
@@ -280,15 +281,15 @@ async def test_a_cancel_closes_an_open_approval(store_url: str) -> None:
     provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "I see"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
         await collect(runtime.stream("s", "go"))
-        assert len(await runtime.inbox.items()) == 1
+        assert len(await runtime.inbox.list()) == 1
         assert await runtime.cancel("s")
         assert not await runtime.cancel("s")
-        assert await runtime.inbox.items() == []
+        assert await runtime.inbox.list() == []
         assert await rows(runtime.store, "SELECT call_id FROM open_calls") == []
         journal = await rows(runtime.store, "SELECT approved, approved_by, status FROM tool_journal")
         assert journal == [(0, "user", "intended")]
         with pytest.raises(WaitNotOpen, match="any more"):
-            await runtime.submit_approval("s", "c1", approved=True)
+            await submit_approval(runtime, "s", "c1", approved=True)
         assert await runtime.run("s", "and?") == "I see"
     assert results_in(provider.requests[-1]) == {"c1": STOPPED}
     assert broken_for(provider.requests[-1]) == []
@@ -301,13 +302,13 @@ async def test_a_cancel_of_a_running_turn_closes_the_approval_beside_it(store_ur
     provider = ScriptedProvider([calls, "I see"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool, other.tool]) as runtime:
         await collect(runtime.stream("s", "go"))
-        turn = await runtime.submit_approval("s", "c1", approved=True)
+        turn = await submit_approval(runtime, "s", "c1", approved=True)
         await gate.wait()
         assert await runtime.cancel("s")
         await turn.wait()
         assert await rows(runtime.store, "SELECT call_id FROM open_calls") == []
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_approval("s", "c2", approved=True)
+            await submit_approval(runtime, "s", "c2", approved=True)
         assert await runtime.run("s", "and?") == "I see"
     assert results_in(provider.requests[-1])["c2"] == STOPPED
 

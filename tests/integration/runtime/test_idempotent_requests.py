@@ -14,6 +14,7 @@ from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
+from tests.agents.answers import submit_input
 from tests.agents.parts import TIMEOUT_S, check_order, collect, kinds, last_error, rows, settings_for, text_of
 from tests.integration.runtime.test_queueing import Gate, gated
 from tests.support.servers.server_process import AGENT, send, serving
@@ -124,7 +125,7 @@ async def test_a_key_belongs_to_one_request_of_one_kind(store_url: str) -> None:
             with pytest.raises(IdempotencyKeyReused):
                 await runtime.submit_results("s", {"c1": results}, idempotency_key=key)
         with pytest.raises(IdempotencyKeyReused):
-            await runtime.submit_input("s", "c1", {"a": 1}, idempotency_key="r")
+            await submit_input(runtime, "s", "c1", {"a": 1}, idempotency_key="r")
         with pytest.raises(IdempotencyKeyReused):
             await runtime.submit("s", "go", idempotency_key="r")
 

@@ -20,6 +20,7 @@ from lango.store.turns.turns import read_turn
 from lango.submissions import ModelOptions
 from lango.testing import Answer, ScriptedProvider
 from lango.tools import Tool, client_tool
+from tests.agents.answers import submit_approval
 from tests.agents.parts import collect, last_error, messages, settings_for, text_of
 from tests.support.kill_points import copy_after_each_commit, until_idle
 
@@ -97,7 +98,7 @@ async def test_a_turn_that_goes_on_after_a_pause_has_the_options_of_the_one_that
     async with open_runtime(settings, tools=[wipe], provider=provider) as runtime:
         await send(runtime, given)
     async with open_runtime(settings, tools=[wipe], provider=provider) as runtime:  # another process takes the answers
-        approved = await runtime.submit_approval("s", "c1", approved=True, client_tools=[PICK])
+        approved = await submit_approval(runtime, "s", "c1", approved=True, client_tools=[PICK])
         await collect(approved.follow())
         assert text_of(await collect((await runtime.submit_results("s", {"c2": {}})).follow())) == '{"city": "Rome"}'
         record = await runtime.store.read(read_turn, approved.turn.session_key, approved.turn.turn)
@@ -124,7 +125,7 @@ async def test_a_turn_that_goes_on_after_a_pause_offers_the_client_tools_of_the_
     async with open_runtime(settings, tools=[wipe], provider=provider) as runtime:
         await send(runtime, None, client_tools=[PICK, SHOW])
     async with open_runtime(settings, tools=[wipe, show], provider=provider) as runtime:  # the name is taken since
-        await collect((await runtime.submit_approval("s", "c1", approved=True)).follow())
+        await collect((await submit_approval(runtime, "s", "c1", approved=True)).follow())
         await collect((await runtime.submit_results("s", {"c2": {}})).follow())
         await send(runtime, None)
     offered = [seen(request)["tools"] for request in provider.requests]
@@ -162,7 +163,7 @@ async def test_only_the_first_of_parallel_calls_counts_if_the_request_says_so(sq
     async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         done = (await send(runtime, ModelOptions(parallel_tool_calls=False), client_tools=[PICK]))[-1]
         assert isinstance(done, TurnDone)
-        assert done.status == "waiting_for_client"
+        assert done.waits[0].kind == "client_result"
         assert [call.id for message in await messages(runtime) for call in message.tool_calls] == ["c1"]
 
 

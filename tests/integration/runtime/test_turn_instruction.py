@@ -15,6 +15,7 @@ from lango.messages import ToolCall
 from lango.providers import Request
 from lango.submissions import ModelOptions
 from lango.testing import Answer, ScriptedProvider
+from tests.agents.answers import approve
 from tests.agents.parts import collect, settings_for
 from tests.support.kill_points import copy_after_each_commit, until_idle
 
@@ -71,7 +72,7 @@ async def test_an_instruction_holds_after_a_pause_and_in_the_queue(tmp_path: Pat
         queued = await runtime.submit("s", "and on", options=ModelOptions(instruction="Be kind."))
         await collect(first.follow())
         await collect(queued.follow())
-        await collect(runtime.approve("s", "c1", approved=True))
+        await collect(approve(runtime, "s", "c1", approved=True))
     assert [request.system.rpartition("\n\n")[2] for request in provider.requests] == [
         "Be brief.",
         "Be kind.",

@@ -9,6 +9,7 @@ import pytest
 from lango import open_runtime
 from lango.server.app import create_app
 from lango.store.credentials.secret_box import KEY_VARIABLE, new_key
+from tests.agents.answers import open_credentials
 from tests.agents.parts import settings_for
 from tests.integration.adk.test_credentials import agent, ask
 from tests.support.kill_points import until_idle
@@ -43,7 +44,7 @@ async def test_the_callback_goes_on_with_the_turn_once(
     runtime, client = served
     request = await ask(runtime)
     [listed] = (await client.get("/v1/sessions/s/waits")).json()["waits"]
-    assert (listed["id"], listed["auth_url"]) == (request.call_id, request.auth_url)
+    assert (listed["id"], listed["auth_url"]) == (request.id, request.auth_url)
     address = await oauth.allow(request.auth_url)
     page = await client.get(address)
     assert (page.status_code, "The access is allowed" in page.text) == (200, True)
@@ -66,7 +67,7 @@ async def test_attack_26_a_callback_without_a_known_state_does_nothing(
     runtime, client = served
     await ask(runtime)
     assert (await client.get(f"/v1/oauth/callback{query}")).status_code == 404
-    assert len(await runtime.credentials.requests("s")) == 1
+    assert len(await open_credentials(runtime, "s")) == 1
 
 
 async def test_a_denied_access_closes_the_request(served: tuple[Any, httpx.AsyncClient], oauth: OAuthServer) -> None:
@@ -74,13 +75,13 @@ async def test_a_denied_access_closes_the_request(served: tuple[Any, httpx.Async
     oauth.denies = True
     request = await ask(runtime)
     assert "not allowed" in (await client.get(await oauth.allow(request.auth_url))).text
-    assert await runtime.credentials.requests("s") == []
+    assert await open_credentials(runtime, "s") == []
 
 
 async def test_a_request_is_answered_by_its_route(served: tuple[Any, httpx.AsyncClient], oauth: OAuthServer) -> None:
     runtime, client = served
     request = await ask(runtime)
-    route = f"/v1/sessions/s/waits/{request.call_id}"
+    route = f"/v1/sessions/s/waits/{request.id}"
     assert (await client.post(route, json={"type": "credential", "value": "nonsense"})).status_code == 422
     stream = await client.post(route, json={"type": "credential", "value": await oauth.allow(request.auth_url)})
     assert "event: done" in stream.text

@@ -20,6 +20,7 @@ from lango.store.sessions.window import read_message_page
 from lango.store.tool_calls.approvals import expire_approvals, read_approval_requests
 from lango.store.tool_calls.tool_journal import read_journal_entries
 from lango.testing import ScriptedProvider
+from tests.agents.answers import approve, submit_approval
 from tests.agents.parts import (
     TIMEOUT_S,
     Gate,
@@ -111,8 +112,8 @@ async def test_an_unanswered_approval_request_is_denied_at_its_expiry(sqlite_url
         assert await closed(runtime) == {"error": NOT_IN_TIME, "outcome": "not run"}
         assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
         assert await journal(runtime) == [("c1", 0, "policy", "intended")]
-        with pytest.raises(WaitNotOpen, match="not answered in time"):
-            await runtime.submit_approval("s", "c1", approved=True)
+        with pytest.raises(WaitNotOpen, match="no open wait"):
+            await submit_approval(runtime, "s", "c1", approved=True)
         assert await runtime.run("s", "and?") == "it was not sent"
         assert await journal(runtime) == [("c1", 0, "policy", "intended")], "it is recorded once"
     assert sent.to == []
@@ -142,8 +143,8 @@ async def test_a_late_answer_is_rejected_and_the_call_closed(sqlite_url: str) ->
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await collect(runtime.stream("s", "send it"))
         await time_is_over(runtime)
-        with pytest.raises(WaitNotOpen, match="not answered in time"):
-            await collect(runtime.approve("s", "c1", approved=True))
+        with pytest.raises(WaitNotOpen, match="no open wait"):
+            await collect(approve(runtime, "s", "c1", approved=True))
         assert (await closed(runtime))["error"] == NOT_IN_TIME
         assert await rows(runtime.store, "SELECT COUNT(*) FROM turns") == [(1,)], "no turn was begun for it"
     assert sent.to == []
@@ -195,9 +196,9 @@ async def test_an_answer_in_time_counts_though_its_turn_is_queued(sqlite_url: st
     provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "both done"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[gate.tool, sent.tool]) as runtime:
         await collect(runtime.stream("s", "do both"))
-        first = await runtime.submit_approval("s", "c1", approved=True)
+        first = await submit_approval(runtime, "s", "c1", approved=True)
         await gate.wait()
-        second = await runtime.submit_approval("s", "c2", approved=True)
+        second = await submit_approval(runtime, "s", "c2", approved=True)
         await time_is_over(runtime)
         vars(runtime)["_expiry"].check_soon()
         gate.may_end.set()
@@ -214,14 +215,14 @@ async def test_expiry_does_not_write_beside_a_running_turn(store_url: str) -> No
     provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "one done"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool, sent.tool]) as runtime:
         await collect(runtime.stream("s", "do both"))
-        first = await runtime.submit_approval("s", "c1", approved=True)
+        first = await submit_approval(runtime, "s", "c1", approved=True)
         await gate.wait()
         await time_is_over(runtime)
         session = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert session
         assert not await runtime.store.write(expire_approvals, session.key, time.time())
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_approval("s", "c2", approved=True)
+            await submit_approval(runtime, "s", "c2", approved=True)
         gate.may_end.set()
         events = await collect(first.follow())
         assert isinstance(events[-1], TurnDone), events
@@ -262,12 +263,12 @@ async def test_the_journal_records_who_answered_and_how_long_it_took(sqlite_url:
     provider = ScriptedProvider([send("ann", "c1"), "sent", send("bob", "c2"), "not sent"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await collect(runtime.stream("s", "send", user_id="alice"))
-        events = await collect(runtime.approve("s", "c1", approved=True, user_id="alice"))
+        events = await collect(approve(runtime, "s", "c1", approved=True, user_id="alice"))
         [end] = [event for event in events if isinstance(event, ToolEnd)]
         assert end.duration_s is not None
         assert end.duration_s >= 0
         await collect(runtime.stream("s", "send", user_id="alice"))
-        events = await collect(runtime.approve("s", "c2", approved=False, user_id="alice"))
+        events = await collect(approve(runtime, "s", "c2", approved=False, user_id="alice"))
         [end] = [event for event in events if isinstance(event, ToolEnd)]
         assert end.duration_s is None, "it did not run"
         assert await journal(runtime) == [
@@ -309,7 +310,7 @@ async def test_a_fork_at_an_approval_request_asks_again(sqlite_url: str) -> None
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await collect(runtime.stream("s", "send it"))
         await runtime.sessions.fork("s", new_id="before", user_id="user")
-        await collect(runtime.approve("s", "c1", approved=True))
+        await collect(approve(runtime, "s", "c1", approved=True))
         [waits] = [one.seq for one in await stored(runtime) if one.message and "waits" in one.message.content]
         await runtime.sessions.fork("s", at=waits, new_id="after", user_id="user")
         for name in ("before", "after"):
@@ -317,7 +318,7 @@ async def test_a_fork_at_an_approval_request_asks_again(sqlite_url: str) -> None
             assert record
             [question] = await runtime.store.read(read_approval_requests, record)
             assert (question.call_id, question.arguments) == ("c1", {"to": "bob"})
-        events = await collect(runtime.approve("after", "c1", approved=True))
+        events = await collect(approve(runtime, "after", "c1", approved=True))
         assert text_of(events) == "sent once more"
         assert sent.to == ["bob", "bob"]
         assert await runtime.store.write(expire_approvals, record.key, time.time())
@@ -335,7 +336,7 @@ async def test_a_rewound_approval_request_is_closed(sqlite_url: str) -> None:
         assert record
         assert await runtime.store.read(read_approval_requests, record) == []
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_approval("s", "c1", approved=True)
+            await submit_approval(runtime, "s", "c1", approved=True)
         assert await runtime.run("s", "how are you?") == "good"
         assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
     assert results_in(provider.requests[2]) == {}

@@ -13,13 +13,15 @@ from google.adk.tools.agent_tool import AgentTool
 
 from lango import open_runtime
 from lango.adk import AdkTool
-from lango.errors import InvalidAnswer, WaitNotOpen
-from lango.events import ApprovalNeeded, ToolEnd, ToolStart, TurnDone
+from lango.errors import WaitNotOpen
+from lango.events import ToolEnd, ToolStart, TurnDone
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.store.tool_calls.approvals import read_approval_requests
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, tool
+from lango.waits import ApprovalWait
+from tests.agents.answers import approve, submit_approval
 from tests.agents.parts import (
     Gate,
     approvals,
@@ -60,12 +62,12 @@ def send(to: str, call_id: str = "c1") -> ToolCall:
     return ToolCall(call_id, "send", {"to": to})
 
 
-async def ask(runtime: Runtime, text: str = "send it") -> list[ApprovalNeeded]:
+async def ask(runtime: Runtime, text: str = "send it") -> list[ApprovalWait]:
     events = await collect(runtime.stream("s", text))
     check_order(events)
     done = events[-1]
     assert isinstance(done, TurnDone), events
-    assert done.status == "waiting_for_approval"
+    assert done.waits[0].kind == "approval"
     return approvals(events)
 
 
@@ -75,14 +77,14 @@ async def test_t3_a_dangerous_tool_requests_approval_with_exact_arguments_and_ho
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         events = await collect(runtime.stream("s", "send it"))
         check_order(events)
-        assert kinds(events) == ["accepted", "text_delta", "approval", "done"], "a tool that waits emits no start"
+        assert kinds(events) == ["accepted", "text_delta", "wait_opened", "done"], "a tool that waits emits no start"
         [request] = approvals(events)
-        assert (request.call_id, request.name, dict(request.arguments)) == ("c1", "send", {"to": "bob"})
+        assert (request.call_id, request.tool, dict(request.arguments)) == ("c1", "send", {"to": "bob"})
         assert sent.to == []
         assert await statuses(runtime) == ["done"]
         assert not runtime.turns.running_turns(), "nothing waits in memory"
 
-        events = await collect(runtime.approve("s", "c1", approved=True))
+        events = await collect(approve(runtime, "s", "c1", approved=True))
         check_order(events)
         assert kinds(events) == ["accepted", "tool_start", "tool_end", "text_delta", "done"]
         start, end = events[1], events[2]
@@ -103,9 +105,7 @@ async def test_t3_a_denial_is_reported_to_the_model_and_nothing_runs(sqlite_url:
     provider = ScriptedProvider([send("bob"), "then not", "fine"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await ask(runtime)
-        with pytest.raises(InvalidAnswer, match="only a refusal has one"):
-            await collect(runtime.approve("s", "c1", approved=True, reason="why not"))
-        events = await collect(runtime.approve("s", "c1", approved=False, reason="not to bob"))
+        events = await collect(approve(runtime, "s", "c1", approved=False, reason="not to bob"))
         check_order(events)
         assert text_of(events) == "then not"
         assert sent.to == []
@@ -124,7 +124,7 @@ async def test_the_reason_of_a_refusal_survives_a_kill(tmp_path: Path) -> None:
         await ask(runtime)
 
         async def refuse() -> None:
-            await collect(runtime.approve("s", "c1", approved=False, reason="not to bob"))
+            await collect(approve(runtime, "s", "c1", approved=False, reason="not to bob"))
 
         copies = await copy_after_each_commit(runtime, tmp_path, refuse)
     accepted = 0
@@ -148,7 +148,7 @@ async def test_t3_an_approval_survives_a_restart(store_url: str) -> None:
         await ask(runtime)
     provider = ScriptedProvider(["sent", "bye"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool]) as runtime:
-        assert text_of(await collect(runtime.approve("s", "c1", approved=True))) == "sent"
+        assert text_of(await collect(approve(runtime, "s", "c1", approved=True))) == "sent"
         assert sent.to == ["bob"]
         assert await runtime.run("s", "bye") == "bye"
     assert [broken_for(request) for request in provider.requests] == [[], []]
@@ -159,15 +159,15 @@ async def test_t3_an_answer_counts_once(sqlite_url: str) -> None:
     provider = ScriptedProvider([send("bob"), "sent", "again"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await ask(runtime)
-        await collect(runtime.approve("s", "c1", approved=True))
+        await collect(approve(runtime, "s", "c1", approved=True))
         for approved in (True, False):
             with pytest.raises(WaitNotOpen):
-                await collect(runtime.approve("s", "c1", approved=approved))
+                await collect(approve(runtime, "s", "c1", approved=approved))
         assert sent.to == ["bob"]
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_approval("s", "no-such-call", approved=True)
+            await submit_approval(runtime, "s", "no-such-call", approved=True)
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_approval("no-such-session", "c1", approved=True)
+            await submit_approval(runtime, "no-such-session", "c1", approved=True)
 
 
 async def test_t3_two_answers_at_once_are_one_answer(store_url: str) -> None:
@@ -179,7 +179,7 @@ async def test_t3_two_answers_at_once_are_one_answer(store_url: str) -> None:
     ):
         await ask(one)
         outcomes = await asyncio.gather(
-            *(collect(runtime.approve("s", "c1", approved=True)) for runtime in (one, one, other, other)),
+            *(collect(approve(runtime, "s", "c1", approved=True)) for runtime in (one, one, other, other)),
             return_exceptions=True,
         )
         assert len([outcome for outcome in outcomes if isinstance(outcome, list)]) == 1
@@ -194,7 +194,7 @@ async def test_t3_a_new_message_denies_an_open_request(sqlite_url: str) -> None:
         await ask(runtime)
         assert await runtime.run("s", "no, do something else") == "something else, then"
         with pytest.raises(WaitNotOpen):
-            await collect(runtime.approve("s", "c1", approved=True))
+            await collect(approve(runtime, "s", "c1", approved=True))
         assert sent.to == []
         assert await runtime.run("s", "bye") == "bye"
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
@@ -208,10 +208,10 @@ async def test_t3_an_answer_that_comes_with_another_message_loses_to_it(store_ur
     provider = ScriptedProvider([[ToolCall("c1", "slow", {}), send("bob", "c2")], "something else, then", "bye"])
     async with open_runtime(settings_for(store_url), provider=provider, tools=[sent.tool, gate.tool]) as runtime:
         await ask(runtime)
-        first = await runtime.submit_approval("s", "c1", approved=True)
+        first = await submit_approval(runtime, "s", "c1", approved=True)
         await gate.wait()
         message = await runtime.submit("s", "no, do something else")
-        answer = await runtime.submit_approval("s", "c2", approved=True)
+        answer = await submit_approval(runtime, "s", "c2", approved=True)
         gate.may_end.set()
         assert (await collect(first.follow()))[-1].type == "done"
         assert text_of(await collect(message.follow())) == "something else, then"
@@ -229,7 +229,7 @@ async def test_t3_changed_arguments_never_run(sqlite_url: str) -> None:
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await ask(runtime)
         await _write(runtime, "UPDATE messages SET tool_calls = REPLACE(tool_calls, 'bob', 'eve')")
-        events = await collect(runtime.approve("s", "c1", approved=True))
+        events = await collect(approve(runtime, "s", "c1", approved=True))
         assert sent.to == []
         assert "turn_error" in kinds(events)
         await runtime.run("s", "and now?")
@@ -253,14 +253,14 @@ async def test_t3_two_requests_at_once_are_answered_one_by_one(sqlite_url: str, 
             ("c1", {"to": "ann"}),
             ("c2", {"to": "bob"}),
         ]
-        events = await collect(runtime.approve("s", first, approved=True))
+        events = await collect(approve(runtime, "s", first, approved=True))
         check_order(events)
         assert isinstance(events[-1], TurnDone)
-        assert events[-1].status == "waiting_for_approval", "the other one still waits"
+        assert events[-1].waits[0].kind == "approval", "the other one still waits"
         assert len(sent.to) == 1
         assert len(provider.requests) == 1, "the model goes on when every request is answered"
         second = {"c1": "c2", "c2": "c1"}[first]
-        assert text_of(await collect(runtime.approve("s", second, approved=True))) == "both sent"
+        assert text_of(await collect(approve(runtime, "s", second, approved=True))) == "both sent"
         assert sorted(sent.to) == ["ann", "bob"]
         assert await runtime.run("s", "bye") == "bye"
     assert results_in(provider.requests[1]) == {"c1": {"result": "sent to ann"}, "c2": {"result": "sent to bob"}}
@@ -272,8 +272,8 @@ async def test_t3_one_approval_and_one_denial(sqlite_url: str) -> None:
     provider = ScriptedProvider([[send("ann", "c1"), send("bob", "c2")], "one sent"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await ask(runtime)
-        await collect(runtime.approve("s", "c1", approved=False))
-        assert text_of(await collect(runtime.approve("s", "c2", approved=True))) == "one sent"
+        await collect(approve(runtime, "s", "c1", approved=False))
+        assert text_of(await collect(approve(runtime, "s", "c2", approved=True))) == "one sent"
         assert sent.to == ["bob"]
     results = results_in(provider.requests[1])
     assert "refused" in results["c1"]["error"]
@@ -290,7 +290,7 @@ async def test_t3_a_safe_call_beside_a_request_runs_at_once(sqlite_url: str) -> 
     provider = ScriptedProvider([[ToolCall("c1", "look", {}), send("bob", "c2")], "sent"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool, look]) as runtime:
         await ask(runtime)
-        assert text_of(await collect(runtime.approve("s", "c2", approved=True))) == "sent"
+        assert text_of(await collect(approve(runtime, "s", "c2", approved=True))) == "sent"
         assert sent.to == ["bob"]
     assert results_in(provider.requests[1]) == {"c1": {"result": "seen"}, "c2": {"result": "sent to bob"}}
     assert broken_for(provider.requests[1]) == []
@@ -305,7 +305,7 @@ async def test_t3_the_answer_to_a_sub_agents_request_goes_to_the_sub_agent(sqlit
     async with open_runtime(settings, provider=provider, tools=[sent.tool]) as runtime:
         await ask(runtime)
     async with open_runtime(settings, provider=provider, tools=[sent.tool]) as runtime:
-        assert text_of(await collect(runtime.approve("s", "c1", approved=True))) == "sent"
+        assert text_of(await collect(approve(runtime, "s", "c1", approved=True))) == "sent"
         assert sent.to == ["bob"]
         assert (await messages(runtime))[-1].author == "clerk"
         assert await runtime.run("s", "bye") == "bye"
@@ -317,9 +317,9 @@ async def test_t3_each_approved_call_leads_to_the_next_request(sqlite_url: str) 
     provider = ScriptedProvider([send("ann", "c1"), send("bob", "c2"), "both"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await ask(runtime)
-        events = await collect(runtime.approve("s", "c1", approved=True))
+        events = await collect(approve(runtime, "s", "c1", approved=True))
         assert [one.call_id for one in approvals(events)] == ["c2"]
-        assert text_of(await collect(runtime.approve("s", "c2", approved=True))) == "both"
+        assert text_of(await collect(approve(runtime, "s", "c2", approved=True))) == "both"
         assert sent.to == ["ann", "bob"]
     assert broken_for(provider.requests[-1]) == []
 
@@ -369,7 +369,7 @@ async def test_t3_adks_confirmation_of_a_users_tool_is_the_same_request(sqlite_u
     async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         [request] = await ask(runtime)
         assert dict(request.arguments) == {"to": "bob"}
-        assert text_of(await collect(runtime.approve("s", "c1", approved=approved))) == "done"
+        assert text_of(await collect(approve(runtime, "s", "c1", approved=approved))) == "done"
         assert sent == (["bob"] if approved else [])
         assert await runtime.run("s", "bye") == "bye"
         assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
@@ -383,7 +383,7 @@ async def test_t3_the_model_reads_why_a_tool_with_adks_confirmation_was_refused(
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
         [request] = await ask(runtime)
         assert (request.hint, request.payload) == ("", None), "ADK's own hint says nothing more than the call"
-        await collect(runtime.approve("s", "c1", approved=False, reason="Bob has left"))
+        await collect(approve(runtime, "s", "c1", approved=False, reason="Bob has left"))
     assert results_in(provider.requests[1])["c1"]["error"].endswith("and says: Bob has left")
     assert sent == []
 
@@ -402,7 +402,7 @@ async def test_t3_the_model_reads_why_a_tool_that_asks_by_its_own_code_was_refus
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
         [request] = await ask(runtime)
         assert (request.hint, request.payload) == ("Pay 30?", {"limit": 30})
-        await collect(runtime.approve("s", "c1", approved=False, reason="too much"))
+        await collect(approve(runtime, "s", "c1", approved=False, reason="too much"))
     assert results_in(provider.requests[2])["c1"] == {"paid": "nothing", "refusal": "too much"}
 
 
@@ -420,7 +420,7 @@ async def test_t3_a_request_after_a_very_long_turn_is_answered(sqlite_url: str) 
     settings = settings_for(sqlite_url, max_turns=200)
     async with open_runtime(settings, provider=provider, tools=[sent.tool, look]) as runtime:
         await ask(runtime)
-        assert text_of(await collect(runtime.approve("s", "c1", approved=True))) == "sent"
+        assert text_of(await collect(approve(runtime, "s", "c1", approved=True))) == "sent"
         assert sent.to == ["bob"]
         assert await runtime.run("s", "bye") == "bye"
     assert [broken_for(request) for request in provider.requests[-3:]] == [[], [], []]
@@ -451,7 +451,7 @@ async def test_t3_an_agent_tool_cannot_request_approval_and_reports_it(sqlite_ur
         events = await collect(runtime.stream("s", "go"))
         assert isinstance(events[-1], TurnDone)
         assert events[-1].status == "done"
-        assert not any(isinstance(event, ApprovalNeeded) for event in events)
+        assert not approvals(events)
     assert not ran
     [result] = provider.requests[2].messages[-1].tool_calls
     assert "cannot ask for it" in str(result.output)
@@ -465,13 +465,13 @@ async def test_t3_a_request_beside_a_call_that_is_done_is_listed_forked_and_answ
         [shown] = await ask(runtime)
         session = await runtime.sessions.read("s")
         [listed] = await runtime.store.read(read_approval_requests, session)
-        assert (listed.call_id, listed.name, listed.arguments) == (shown.call_id, shown.name, shown.arguments)
+        assert (listed.call_id, listed.name, listed.arguments) == (shown.call_id, shown.tool, shown.arguments)
         last = session.last_seq
-        assert text_of(await collect(runtime.approve("s", "c1", approved=True))) == "sent"
+        assert text_of(await collect(approve(runtime, "s", "c1", approved=True))) == "sent"
         fork = await runtime.sessions.fork("s", at=last)
         [again] = await runtime.store.read(read_approval_requests, fork)
-        assert (again.call_id, again.name, again.arguments) == (shown.call_id, shown.name, shown.arguments)
-        assert text_of(await collect(runtime.approve(fork.name.id, "c1", approved=True))) == "sent again"
+        assert (again.call_id, again.name, again.arguments) == (shown.call_id, shown.tool, shown.arguments)
+        assert text_of(await collect(approve(runtime, fork.name.id, "c1", approved=True))) == "sent again"
     assert sent.to == ["bob", "bob"]
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
 
@@ -483,5 +483,5 @@ async def test_a_call_id_that_is_unsafe_in_an_address_is_replaced(sqlite_url: st
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         [request] = approvals(await collect(runtime.stream("s", "go")))
         assert re.fullmatch(r"[A-Za-z0-9_-]+", request.call_id)
-        assert text_of(await collect(runtime.approve("s", request.call_id, approved=True))) == "done"
+        assert text_of(await collect(approve(runtime, "s", request.call_id, approved=True))) == "done"
     assert sent.to == ["ann"]

@@ -18,13 +18,14 @@ from lango import open_runtime
 from lango.adk import AdkTool
 from lango.adk.run.turn_limits import MAX_SAME_CALLS
 from lango.errors import ClientToolRefused, WaitNotOpen
-from lango.events import ToolStart, TurnDone, TurnEvent
+from lango.events import ToolStart, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.store.tool_calls.client_calls import NO_RESULT_TEXT, read_client_calls
 from lango.submissions import SubmittedMessage, TurnRequest
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
+from tests.agents.answers import approve, waiting_for
 from tests.agents.parts import (
     Gate,
     approvals,
@@ -78,8 +79,7 @@ async def give(runtime: Runtime, **results: dict[str, Any]) -> list[TurnEvent]:
 
 
 def status(events: list[TurnEvent]) -> str:
-    assert isinstance(events[-1], TurnDone), events
-    return events[-1].status
+    return waiting_for(events)
 
 
 async def results_stored(runtime: Runtime) -> dict[str, Any]:
@@ -92,10 +92,12 @@ async def test_a_call_waits_for_the_client_and_its_result_continues_in_another_p
     provider = ScriptedProvider([["One moment. ", pick()]])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         events = await send(runtime)
-        assert kinds(events) == ["accepted", "text_delta", "tool_start", "done"], "it ends without a result"
+        assert kinds(events) == ["accepted", "text_delta", "tool_start", "wait_opened", "done"], (
+            "it ends without a result"
+        )
         [start] = [one for one in events if isinstance(one, ToolStart)]
         assert (start.call_id, start.name, start.arguments) == ("c1", "pick_color", {"among": ["red", "blue"]})
-        assert status(events) == "waiting_for_client"
+        assert status(events) == "client_result"
         assert [tool.name for tool in provider.requests[0].tools] == ["pick_color"]
         assert provider.requests[0].tools[0].parameters["properties"]["among"]["type"] == "array"
     later = ScriptedProvider(["red it is", "and now?"])
@@ -144,7 +146,7 @@ async def test_a_call_that_does_not_fit_its_schema_never_reaches_the_client(sqli
     provider = ScriptedProvider([wrong, [wrong, pick("c1")], "red it is"])
     async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         events = await send(runtime)
-        assert status(events) == "waiting_for_client"
+        assert status(events) == "client_result"
         assert len(provider.requests) == 2, "the model reads the error and corrects the call"
         assert "among" in results_in(provider.requests[1])["w1"]["error"]
         [waiting] = await runtime.store.read(read_client_calls, await runtime.sessions.read("s"))
@@ -170,10 +172,10 @@ async def test_parallel_calls_go_on_when_all_have_their_results(sqlite_url: str)
     provider = ScriptedProvider([[pick("c1"), note(), pick("c2")], "both"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[noting()]) as runtime:
         events = await send(runtime)
-        assert sorted(kinds(events)) == ["accepted", "done", "tool_end", "tool_start", "tool_start", "tool_start"]
-        assert status(events) == "waiting_for_client"
+        assert sorted(kinds(events)) == ["accepted", "done", "tool_end", *["tool_start"] * 3, *["wait_opened"] * 2]
+        assert status(events) == "client_result"
         events = await give(runtime, c2={"color": "blue"})
-        assert (kinds(events), status(events)) == (["accepted", "done"], "waiting_for_client")
+        assert (kinds(events), status(events)) == (["accepted", "done"], "client_result")
         assert len(provider.requests) == 1, "the model is called only with all results"
         assert text_of(await give(runtime, c1={"color": "red"}, c2={"color": "another"})) == "both"
         shown = {"c1": {"color": "red"}, "c2": {"color": "blue"}, "n1": {"noted": "this"}}
@@ -188,17 +190,17 @@ async def test_an_approval_beside_a_clients_call_waits_for_both(sqlite_url: str,
     tools = [noting(level="dangerous")]
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=tools) as runtime:
         events = await send(runtime)
-        assert (len(approvals(events)), status(events)) == (1, "waiting_for_approval")
+        assert (len(approvals(events)), status(events)) == (1, "approval")
         if approval_first:
-            events = await collect(runtime.approve("s", "n1", approved=True))
-            assert status(events) == "waiting_for_client"
+            events = await collect(approve(runtime, "s", "n1", approved=True))
+            assert status(events) == "client_result"
             assert len(provider.requests) == 1
             events = await give(runtime, c1={"color": "red"})
         else:
             events = await give(runtime, c1={"color": "red"})
-            assert status(events) == "waiting_for_approval"
+            assert status(events) == "approval"
             assert len(provider.requests) == 1
-            events = await collect(runtime.approve("s", "n1", approved=True))
+            events = await collect(approve(runtime, "s", "n1", approved=True))
         assert (text_of(events), status(events)) == ("both", "done")
         assert results_in(provider.requests[1]) == {"c1": {"color": "red"}, "n1": {"noted": "this"}}
     assert not broken_for(provider.requests[1])
@@ -233,7 +235,7 @@ async def test_a_result_that_waits_behind_a_message_is_refused_when_its_turn_com
         second = await runtime.submit("s", "and then?")
         third = await runtime.submit_results("s", {"c1": {"color": "red"}})
         gate.may_end.set()
-        assert status(await collect(first.follow())) == "waiting_for_client"
+        assert status(await collect(first.follow())) == "client_result"
         assert status(await collect(second.follow())) == "done"
         assert last_error(await collect(third.follow())).error == "WaitNotOpen"
         assert (await results_stored(runtime))["c1"]["error"] == NO_RESULT_TEXT
@@ -259,7 +261,7 @@ async def test_a_sub_agent_calls_the_client_and_continues(sqlite_url: str) -> No
     provider = ScriptedProvider([ToolCall("t1", "transfer_to_agent", {"agent_name": "painter"}), pick(), "painted red"])
     root = LlmAgent(name="root", model="any", sub_agents=[LlmAgent(name="painter", model="any", description="Paints.")])
     async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
-        assert status(await send(runtime)) == "waiting_for_client"
+        assert status(await send(runtime)) == "client_result"
         assert text_of(await give(runtime, c1={"color": "red"})) == "painted red"
         assert [one.message.author for one in await stored(runtime) if one.message][-1] == "painter"
     assert not [broken for request in provider.requests for broken in broken_for(request)]
@@ -269,7 +271,7 @@ async def test_a_transfer_beside_a_client_call_waits_for_its_result(sqlite_url: 
     provider = ScriptedProvider([[pick(), ToolCall("t1", "transfer_to_agent", {"agent_name": "painter"})], "later"])
     root = LlmAgent(name="root", model="any", sub_agents=[LlmAgent(name="painter", model="any", description="Paints.")])
     async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
-        assert status(await send(runtime)) == "waiting_for_client"
+        assert status(await send(runtime)) == "client_result"
         assert text_of(await give(runtime, c1={"color": "red"})) == "later"
         shown = results_in(provider.requests[1])
         assert shown["c1"] == {"color": "red"}

@@ -8,10 +8,11 @@ from google.adk.tools import LongRunningFunctionTool
 
 from lango import Settings, open_runtime
 from lango.errors import WaitNotOpen
-from lango.events import ToolStart, TurnDone, TurnEvent
+from lango.events import ToolStart, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
+from tests.agents.answers import awaited_results, waiting_for
 from tests.agents.parts import (
     broken_for,
     check_order,
@@ -53,8 +54,7 @@ async def give(runtime: Runtime, will_continue: bool = False, **results: dict[st
 
 
 def status(events: list[TurnEvent]) -> str:
-    assert isinstance(events[-1], TurnDone), events
-    return events[-1].status
+    return waiting_for(events)
 
 
 async def test_the_result_of_a_tool_that_returned_nothing_continues_in_another_process(store_url: str) -> None:
@@ -62,8 +62,8 @@ async def test_the_result_of_a_tool_that_returned_nothing_continues_in_another_p
         settings_for(store_url), provider=ScriptedProvider([ORDER]), root_agent=agent(order)
     ) as runtime:
         events = await send(runtime)
-        assert kinds(events) == ["accepted", "tool_start", "done"]
-        assert status(events) == "waiting_for_result"
+        assert kinds(events) == ["accepted", "tool_start", "wait_opened", "done"]
+        assert status(events) == "long_running_result"
     provider = ScriptedProvider(["It has come."])
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=agent(order)) as runtime:
         events = await give(runtime, c1={"delivered": True})
@@ -114,7 +114,7 @@ async def test_the_model_continues_when_all_its_calls_have_results(sqlite_url: s
     async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=agent(order)) as runtime:
         events = await send(runtime)
         assert len([event for event in events if isinstance(event, ToolStart)]) == 2
-        assert status(await give(runtime, c2={"n": 2})) == "waiting_for_result"
+        assert status(await give(runtime, c2={"n": 2})) == "long_running_result"
         assert len(provider.requests) == 1
         assert text_of(await give(runtime, c1={"n": 1})) == "Both have come."
         assert results_in(provider.requests[-1]) == {"c1": {"n": 1}, "c2": {"n": 2}}
@@ -126,7 +126,7 @@ async def test_a_sub_agents_tool_gets_its_result(sqlite_url: str) -> None:
     provider = ScriptedProvider([to_clerk, ORDER, "It has come."])
     root = LlmAgent(name="root", sub_agents=[agent(order)])
     async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
-        assert status(await send(runtime)) == "waiting_for_result"
+        assert status(await send(runtime)) == "long_running_result"
         await give(runtime, c1={"delivered": True})
         assert [message.author for message in await messages(runtime)][-1] == "clerk"
 
@@ -180,9 +180,9 @@ async def test_a_fork_accepts_the_results_that_its_source_awaits(store_url: str,
         await runtime.sessions.fork("s", new_id="f")
         await runtime.sessions.fork("f", new_id="g")
         for session in ("g", "s"):
-            assert [awaited.call_id for awaited in await runtime.awaited_results(session)] == ["c1"]
+            assert [awaited.call_id for awaited in await awaited_results(runtime, session)] == ["c1"]
             turn = await runtime.submit_results(session, {"c1": {"delivered": session}})
             assert status(await collect(turn.follow())) == "done"
             assert {"delivered": session} in results_in(provider.requests[-1]).values()
-            assert await runtime.awaited_results(session) == []
-        assert len(await runtime.awaited_results("f")) == 1, "each session on its own"
+            assert await awaited_results(runtime, session) == []
+        assert len(await awaited_results(runtime, "f")) == 1, "each session on its own"

@@ -18,12 +18,14 @@ from starlette.responses import Response
 
 from lango import Settings, open_runtime
 from lango.errors import ConfigError, MissingCredentials, StateRefused
-from lango.events import CredentialNeeded, ToolEnd, TurnDone
+from lango.events import ToolEnd, TurnDone
 from lango.messages import ToolCall
 from lango.sessions import SessionId
 from lango.store.credentials.secret_box import KEY_VARIABLE, new_key
 from lango.store.sessions.sessions import create_session
 from lango.testing import ScriptedProvider
+from lango.waits import CredentialWait
+from tests.agents.answers import opened, submit_credential
 from tests.agents.parts import collect
 from tests.support.servers.oauth_server import CLIENT_ID, OAuthServer, oauth_server
 
@@ -120,10 +122,10 @@ async def test_each_user_allows_the_access_with_their_own_account(
                 oauth.user = user
                 events = await collect(runtime.stream("s", "whose?", user_id=user))
                 assert isinstance(events[-1], TurnDone), events
-                [request] = [event for event in events if isinstance(event, CredentialNeeded)]
+                [request] = opened(events, CredentialWait)
                 assert (request.message, request.scopes) == ("the MCP server mail", ("mail",))
                 address = await oauth.allow(request.auth_url)
-                turn = await runtime.submit_credential("s", request.call_id, address, user_id=user)
+                turn = await submit_credential(runtime, "s", request.id, address, user_id=user)
                 events = await collect(turn.follow())
                 [end] = [event for event in events if isinstance(event, ToolEnd)]
                 assert f"of {user}" in str(end.result)
@@ -158,7 +160,7 @@ async def test_attack_21_no_credential_of_a_client_reaches_the_server(
             name = SessionId(runtime.app_name, "user", "s")
             await runtime.store.write(create_session, name, {"mcp:mail": credential}, time.time())
             events = await collect(runtime.stream("s", "whose?"))
-    assert [event.message for event in events if isinstance(event, CredentialNeeded)] == ["the MCP server mail"]
+    assert [event.message for event in events if isinstance(event, CredentialWait)] == ["the MCP server mail"]
     assert exchanged == []
 
 

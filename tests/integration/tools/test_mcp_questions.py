@@ -13,10 +13,11 @@ import pytest
 
 from lango import Settings, open_runtime
 from lango.errors import InvalidAnswer, WaitNotOpen
-from lango.events import InputNeeded, ToolEnd, ToolProgress, TurnDone, TurnEvent
+from lango.events import ToolEnd, ToolProgress, TurnDone, TurnEvent, WaitOpened
 from lango.messages import ToolCall
-from lango.runtime import InputItem
 from lango.testing import ScriptedProvider
+from lango.waits import QuestionWait
+from tests.agents.answers import open_questions, submit_input
 from tests.agents.parts import TIMEOUT_S
 from tests.support.kill_points import copy_store, until_idle
 from tests.support.servers import mcp_tools
@@ -41,11 +42,11 @@ def over_http() -> Generator[dict[str, Any]]:
                 process.terminate()
 
 
-async def until_asked(events: AsyncIterator[TurnEvent]) -> InputNeeded:
+async def until_asked(events: AsyncIterator[TurnEvent]) -> QuestionWait:
     async with asyncio.timeout(TIMEOUT_S):
         async for event in events:
-            if isinstance(event, InputNeeded):
-                return event
+            if isinstance(event, WaitOpened) and isinstance(event.wait, QuestionWait):
+                return event.wait
     raise AssertionError("nothing was asked")
 
 
@@ -71,34 +72,34 @@ async def test_a_question_is_answered_within_the_call_through_any_process(store_
     ):
         events = (await runtime.submit("s", "order something")).follow()
         asked = await until_asked(events)
-        assert (asked.call_id, asked.tool_call_id, asked.message) == ("c1.1", "c1", "What may it be?")
+        assert (asked.id, asked.call_id, asked.message) == ("c1.1", "c1", "What may it be?")
         assert asked.schema
         assert asked.schema["required"] == ["size", "colour"]
         assert asked.payload == {"server": "media"}
         assert asked.expires_at
 
-        [item] = await other.inbox.items()
-        assert isinstance(item, InputItem)
-        assert (item.session_id, item.call_id, item.message, item.turn) == ("s", "c1.1", "What may it be?", 1)
-        assert [request.call_id for request in await other.open_input_requests("s")] == ["c1.1"]
+        [item] = await other.inbox.list()
+        assert item.wait.id == asked.id
+        assert (asked.session_id, asked.turn) == ("s", 1)
+        assert [wait.id for wait in await open_questions(other, "s")] == [asked.id]
         with pytest.raises(InvalidAnswer, match="does not fit"):
-            await other.submit_input("s", "c1.1", {"size": "large"})
-        turn = await other.submit_input("s", "c1.1", {"size": 3, "colour": "red"})
+            await submit_input(other, "s", "c1.1", {"size": "large"})
+        turn = await submit_input(other, "s", "c1.1", {"size": 3, "colour": "red"})
         result, done = await rest(events)
         assert result == "accept: size=3 colour='red'"
         assert done.status == "done"
         last = [event async for event in turn.follow()][-1]
         assert isinstance(last, TurnDone), "the turn is followed in the other process, too"
         assert last.usage == done.usage
-        assert await other.inbox.items() == []
+        assert await other.inbox.list() == []
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_input("s", "c1.1", {"size": 3, "colour": "red"})
+            await submit_input(runtime, "s", "c1.1", {"size": 3, "colour": "red"})
 
         events = (await runtime.submit("s", "sign me in")).follow()
         asked = await until_asked(events)
         assert asked.schema is None
         assert asked.payload == {"server": "media", "url": "https://example.org/sign-in?id=1"}
-        await runtime.submit_input("s", asked.call_id, "yes")
+        await submit_input(runtime, "s", asked.id, "yes")
         assert (await rest(events))[0] == "accept"
 
 
@@ -108,14 +109,14 @@ async def test_a_question_that_is_declined_cancelled_or_too_late_ends(sqlite_url
     )
     async with open_runtime(settings_for(sqlite_url, STDIO), provider=provider) as runtime:
         events = (await runtime.submit("s", "go")).follow()
-        await runtime.submit_input("s", (await until_asked(events)).call_id, None, decline=True)
+        await submit_input(runtime, "s", (await until_asked(events)).id, None, decline=True)
         assert (await rest(events))[0] == "decline: None"
 
         events = (await runtime.submit("s", "go")).follow()
         await until_asked(events)
         assert await runtime.cancel("s")
         assert [event async for event in events]
-        assert await runtime.inbox.items() == [], "no tool waits for an answer any more"
+        assert await runtime.inbox.list() == [], "no tool waits for an answer any more"
     impatient = settings_for(sqlite_url, {**STDIO, "input_timeout_s": 0.2})
     async with open_runtime(impatient, provider=provider) as runtime:
         events = (await runtime.submit("s", "go")).follow()
@@ -132,7 +133,7 @@ async def test_over_http_each_question_goes_to_the_session_whose_call_asks(sqlit
             asked = [await until_asked(events) for events in streams]
             for number, user in enumerate(users):
                 answer = {"size": number, "colour": user}
-                await runtime.submit_input("s", asked[number].call_id, answer, user_id=user)
+                await submit_input(runtime, "s", asked[number].id, answer, user_id=user)
             results = [(await rest(events))[0] for events in streams]
             assert results == ["accept: size=0 colour='alice'", "accept: size=1 colour='bob'"]
 
@@ -144,8 +145,8 @@ async def test_over_stdio_no_user_is_asked_for_another_one(sqlite_url: str) -> N
         await until_asked(first)
         second = (await runtime.submit("s", "go", user_id="bob")).follow()
         assert "which of several sessions asks" in (await rest(second))[0]
-        [item] = await runtime.inbox.items(user_id="alice")
-        await runtime.submit_input("s", item.call_id, {"size": 1, "colour": "red"}, user_id="alice")
+        [item] = await runtime.inbox.list(user_id="alice")
+        await submit_input(runtime, "s", item.wait.id, {"size": 1, "colour": "red"}, user_id="alice")
         assert (await rest(first))[0] == "accept: size=1 colour='red'"
 
 
@@ -178,6 +179,6 @@ async def test_after_a_kill_the_outcome_of_the_call_is_unknown_and_nothing_is_as
         await until_idle(runtime)
         [result] = [message for message in second.requests[0].messages if message.role == "tool"]
         assert (result.tool_calls[0].output or {})["outcome"] == "unknown"
-        assert await runtime.inbox.items() == []
+        assert await runtime.inbox.list() == []
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_input("s", question.call_id, {"size": 1, "colour": "red"})
+            await submit_input(runtime, "s", question.id, {"size": 1, "colour": "red"})

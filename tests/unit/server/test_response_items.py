@@ -1,12 +1,10 @@
 """The events of a turn as output items of a response, and as the events that stream them."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from lango.events import (
     Accepted,
-    ApprovalNeeded,
-    CredentialNeeded,
-    InputNeeded,
     TextDelta,
     TextWithdrawn,
     ThoughtDelta,
@@ -15,8 +13,10 @@ from lango.events import (
     TurnDone,
     TurnError,
     TurnEvent,
+    WaitOpened,
 )
 from lango.server.compat.openai.responses.output_items import OutputItems
+from lango.waits import ApprovalWait, CredentialWait, InputWait
 
 
 def fold(*events: TurnEvent, **more: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -96,13 +96,14 @@ def test_an_answer_in_json_is_the_text_after_the_last_call() -> None:
 
 
 def test_pauses_are_an_approval_request_or_a_note() -> None:
+    opened: dict[str, Any] = {"id": "w", "session_id": "s", "turn": 1, "opened_at": datetime(2026, 1, 2, tzinfo=UTC)}
     items, _ = fold(
         Accepted(1, 1),
         TextDelta(2, "wait"),
-        ApprovalNeeded(3, "c1", "wipe", {"a": 1}),
-        InputNeeded(4, "c2", "How many?"),
-        CredentialNeeded(5, "c3", auth_url="https://x", message="the calendar"),
-        TurnDone(6, 1, "waiting_for_approval"),
+        WaitOpened(3, ApprovalWait(**opened, tool="wipe", call_id="c1", arguments={"a": 1})),
+        WaitOpened(4, InputWait(**opened, message="How many?")),
+        WaitOpened(5, CredentialWait(**opened, auth_url="https://x", message="the calendar")),
+        TurnDone(6, 1, "waiting"),
     )
     assert (items[1]["type"], items[1]["id"], items[1]["name"]) == ("mcp_approval_request", "mcpr_7_1_c1", "wipe")
     assert (

@@ -8,12 +8,9 @@ from lango.adk.events.events_to_rows import AGENT_ERROR, output_text
 from lango.adk.turn.output import Output
 from lango.adk.turn.turn_run import TurnRun
 from lango.errors import AgentFailed, EmptyAnswer, LangoError
-from lango.events import ApprovalNeeded, ToolEnd, TurnError, to_plain_values
-from lango.messages import ToolCall
-from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, as_datetime
-from lango.store.codec.rows import approval_subject
-from lango.store.tool_calls.credential_requests import credential_event
-from lango.store.tool_calls.input_requests import input_event
+from lango.events import ToolEnd, TurnError, WaitOpened, to_plain_values
+from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, REQUEST_CALLS
+from lango.store.codec.ids import address_safe_id
 
 _REQUEST_PREFIX = "adk_request_"  # ADK asks the user by calls with such names
 
@@ -76,20 +73,13 @@ def _emit_request(turn: TurnRun, call: types.FunctionCall) -> None:
     id_, name, waits, output = call.id or "", call.name or "", turn.waits, turn.output
     if name == CONFIRMATION_CALL:
         waits.kinds.add("approval")
-        # the user is shown the call as it is stored, because that is what will run
-        request = waits.approvals.get(approval_subject(ToolCall(id_, name, call.args)).get("id", ""))
-        if request is not None:
-            expires_at = None if request.expires_at is None else as_datetime(request.expires_at)
-            shown = request.call_id, request.name, request.arguments, expires_at, request.hint, request.payload
-            output.emit(ApprovalNeeded(output.next_id(), *shown))
     elif name == INPUT_CALL:
         waits.kinds.add("input")
-        if (wanted := waits.inputs.get(id_)) is not None:
-            output.emit(input_event(wanted, output.next_id()))
     elif name == CREDENTIAL_CALL:
         waits.kinds.add("credential")
-        if (requested := waits.credentials.get(id_)) is not None:
-            output.emit(credential_event(requested, output.next_id()))
+    if name in REQUEST_CALLS:  # shown as it is stored, because that is what is answered
+        if (wait := waits.open.get(address_safe_id(id_))) is not None:
+            output.emit(WaitOpened(output.next_id(), wait))
     elif name != TRANSFER_TOOL and not name.startswith(_REQUEST_PREFIX):
         output.shown_calls.add(id_)
 

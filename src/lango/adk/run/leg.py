@@ -20,18 +20,15 @@ from lango.adk.turn.output import MissingAgent
 from lango.adk.turn.turn_run import TurnRun, entered
 from lango.errors import LangoError, WaitNotOpen
 from lango.failure_log import log_failure
-from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL
+from lango.sessions import REQUEST_CALLS
 from lango.store import Store
 from lango.store.engine.database import LARGEST
 from lango.store.sessions.sessions import find_session
-from lango.store.tool_calls.approvals import read_approval_requests
-from lango.store.tool_calls.credential_requests import read_credential_requests
-from lango.store.tool_calls.input_requests import read_input_requests
+from lango.store.waits.waits import read_waits
 from lango.telemetry.traces import is_tracing
 
 _MAX_LLM_CALLS = 1_000_000
 _TOOL_THREADS = 32
-_REQUESTS = (CONFIRMATION_CALL, INPUT_CALL, CREDENTIAL_CALL)
 
 
 class LegRunner:
@@ -130,7 +127,7 @@ class LegRunner:
         try:
             async with aclosing(events):
                 async for event in events:
-                    if not event.partial and any(call.name in _REQUESTS for call in event.get_function_calls()):
+                    if not event.partial and any(call.name in REQUEST_CALLS for call in event.get_function_calls()):
                         await self._read_requests(turn)
                     note_calls(turn, event)
                     emit_event(turn, event)
@@ -165,11 +162,7 @@ class LegRunner:
         """Read the open requests to a person."""
         session = await self._store.read(find_session, turn.session)
         if session is not None:
-            turn.waits.note_requests(
-                await self._store.read(read_approval_requests, session),
-                await self._store.read(read_input_requests, session),
-                await self._store.read(read_credential_requests, session),
-            )
+            turn.waits.note_open(await self._store.read(read_waits, session))
 
 
 def _run_config(capture_content: bool) -> RunConfig:

@@ -8,9 +8,7 @@ from google.adk.auth.auth_tool import AuthConfig
 from google.adk.events import Event
 from msgspec import Struct, field
 
-from lango.store.tool_calls.approvals import ApprovalRequest
-from lango.store.tool_calls.credential_requests import CredentialRequest
-from lango.store.tool_calls.input_requests import InputRequest
+from lango.waits import Wait
 
 WaitKind = Literal["approval", "input", "credential", "client_result", "long_running_result"]
 
@@ -32,12 +30,8 @@ class Waits(Struct, eq=False):
     """Of which kinds something is awaited."""
     has_others: bool = False
     """Something else is awaited besides what the input of this turn answers."""
-    approvals: Mapping[str, ApprovalRequest] = {}
-    """The stored open approval requests, by the ids of their calls."""
-    inputs: Mapping[str, InputRequest] = {}
-    """The stored open input requests, by the ids of their calls."""
-    credentials: Mapping[str, CredentialRequest] = {}
-    """The stored open credential requests, by the ids of their calls."""
+    open: Mapping[str, Wait] = {}
+    """The stored open waits of the session, by their ids."""
     client_calls: set[str] = field(default_factory=set[str])
     """Ids of the calls that wait for the client after the turn."""
     node_calls: set[str] = field(default_factory=set[str])
@@ -54,16 +48,9 @@ class Waits(Struct, eq=False):
         """Note whether something is awaited besides the answer that starts this turn, before its agent runs."""
         self.has_others = bool(self.kinds)
 
-    def note_requests(
-        self,
-        approvals: Sequence[ApprovalRequest],
-        inputs: Sequence[InputRequest],
-        credentials: Sequence[CredentialRequest],
-    ) -> None:
-        """Note the open requests to a person, as they are stored."""
-        self.approvals = {request.call_id: request for request in approvals}
-        self.inputs = {request.stored_id: request for request in inputs}
-        self.credentials = {request.stored_id: request for request in credentials}
+    def note_open(self, waits: Sequence[Wait]) -> None:
+        """Note the open waits of the session, as they are stored."""
+        self.open = {wait.id: wait for wait in waits}
 
     def note_credential_request(self, call_id: str, key: str) -> None:
         """Note that ADK requested a credential for a tool's call; it requests one of each key."""

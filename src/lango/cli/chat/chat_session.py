@@ -23,17 +23,27 @@ from lango.cli.session_target import LOCAL_USER, SessionTarget
 from lango.cli.terminal_text import format_cell, printable
 from lango.config import Settings
 from lango.errors import LangoError, TurnCancelled
-from lango.events import ApprovalNeeded, InputNeeded
+from lango.events import WaitOpened
 from lango.grants import NewGrant
 from lango.runtime import RunningTurn
 from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId, SessionRecord
 from lango.store.sessions.sessions import find_session
-from lango.store.tool_calls.credential_requests import CredentialRequest, credential_event
-from lango.store.tool_calls.input_requests import input_event
+from lango.waits import (
+    ApprovalWait,
+    Approve,
+    Credential,
+    CredentialWait,
+    InputWait,
+    LongRunningWait,
+    QuestionWait,
+    Refuse,
+    WaitBase,
+)
 
 T = TypeVar("T")
+W = TypeVar("W", bound=WaitBase)
 
 _APPROVAL_PROMPT = (
     "run exactly this? y: yes, a: always in this session, n: no, r: no with a reason, Ctrl-C: decide later"
@@ -104,7 +114,7 @@ class ChatSession:
         self.target = SessionTarget(self.target.session_id)
         await self.answer_approval_requests(await self._show_turn(turn))
 
-    async def answer_approval_requests(self, requests: list[ApprovalNeeded]) -> None:
+    async def answer_approval_requests(self, requests: list[ApprovalWait]) -> None:
         """Ask the user about each request, with the exact arguments, and continue the turn with the decision."""
         while requests:
             request = requests.pop(0)
@@ -122,29 +132,23 @@ class ChatSession:
                 )
                 return
             style = "yellow" if decision == "no" else "green"
-            self.screen.print_line(f"{decision}: {call_title(request.name, request.arguments)}", style)
+            self.screen.print_line(f"{decision}: {call_title(request.tool, request.arguments)}", style)
             if reason:
                 self.screen.print_line(f"reason: {printable(reason)}", style)
             if decision == "always":
-                self.screen.print_line(f"{request.name} runs without asking in this session: /grants revokes it", "dim")
-            turn = await self.runtime.submit_approval(
-                self.target.session_id,
-                request.call_id,
-                approved=decision != "no",
-                user_id=LOCAL_USER,
-                grant=NewGrant() if decision == "always" else None,
-                reason=reason,
-            )
+                self.screen.print_line(f"{request.tool} runs without asking in this session: /grants revokes it", "dim")
+            answer = Refuse(reason) if decision == "no" else Approve(NewGrant() if decision == "always" else None)
+            turn = await self.runtime.answer(self.target.session_id, request.id, answer, user_id=LOCAL_USER)
             requests += await self._show_turn(turn)
 
-    async def _show_approval_request(self, request: ApprovalNeeded) -> None:
-        self.screen.print_line(f"{request.name} asks to run with", "bold")
+    async def _show_approval_request(self, request: ApprovalWait) -> None:
+        self.screen.print_line(f"{request.tool} asks to run with", "bold")
         self.screen.print_line(exact_arguments(request.arguments))
         if request.hint:
-            self.screen.print_line(f"{request.name} says: {printable(request.hint)}")
+            self.screen.print_line(f"{request.tool} says: {printable(request.hint)}")
         if request.payload is not None:
             self.screen.print_line(f"with: {printable(json.dumps(request.payload, ensure_ascii=False))}")
-        if diff := await self.runtime.app.diff_of_call(request.name, request.arguments):
+        if diff := await self.runtime.app.diff_of_call(request.tool, request.arguments):
             show_diff(self.screen, diff)
         if request.expires_at:
             self.screen.print_line(f"denied if not answered by {format_cell(request.expires_at)}", "dim")
@@ -175,8 +179,13 @@ class ChatSession:
             if turn.queued_text:
                 self.screen.print_line(f"> {turn.queued_text}", "bold")
             await self._show_turn(turn.running)
-        await self.answer_approval_requests(await resumed_session.open_approval_requests(self.runtime, session))
+        await self.answer_approval_requests(await self.open_waits(ApprovalWait))
         await self._show_open_requests()
+
+    async def open_waits(self, kind: type[W]) -> list[W]:
+        """Return the waits of a kind in the session that can still be answered."""
+        waits = await self.runtime.waits(self.target.session_id, user_id=LOCAL_USER)
+        return [wait for wait in waits if isinstance(wait, kind)]
 
     async def _show_history(self, session: SessionRecord, last_seq: int | None) -> None:
         """Show a session's last turns; what follows `last_seq` is shown as its turn goes on."""
@@ -192,22 +201,24 @@ class ChatSession:
 
     async def _show_open_requests(self) -> None:
         """Show what waits for input, a credential or a result."""
-        for request in await self.runtime.open_input_requests(self.target.session_id, user_id=LOCAL_USER):
-            show_input_request(self.screen, event := input_event(request, 0))
-            turn = await self._answer_tool_question(event) if request.tool_call_id else None
+        for asked in await self.open_waits(InputWait):
+            show_input_request(self.screen, asked)
+        for question in await self.open_waits(QuestionWait):
+            show_input_request(self.screen, question)
+            turn = await self._answer_tool_question(question)
             if turn is not None:  # it runs in another process
                 await self._show_turn(turn)
-        for wanted in await self.runtime.credentials.requests(self.target.session_id, user_id=LOCAL_USER):
-            show_credential_request(self.screen, credential_event(wanted, 0))
-        awaited = await self.runtime.awaited_results(self.target.session_id, user_id=LOCAL_USER)
+        for wanted in await self.open_waits(CredentialWait):
+            show_credential_request(self.screen, wanted)
+        awaited = await self.open_waits(LongRunningWait)
         for call in awaited:
             show_awaited_result(self.screen, call)
         if awaited:
             self.screen.print_line(RESULT_HINT, "dim")
 
-    async def answer_credential_request(self, request: CredentialRequest) -> None:
+    async def answer_credential_request(self, request: CredentialWait) -> None:
         """Ask for a credential without showing it, and show the turn that goes on with it."""
-        what = "the address that you were sent to" if request.auth_url else f"the credential ({request.kind})"
+        what = "the address that you were sent to" if request.auth_url else f"the credential ({request.scheme_type})"
         if request.scheme == "basic":
             what = "name and password, as name:password"
         try:
@@ -217,7 +228,8 @@ class ChatSession:
         if not value:
             self.screen.print_line("not answered: /credential asks again", "yellow")
             return
-        turn = await self.runtime.submit_credential(self.target.session_id, request.call_id, value, user_id=LOCAL_USER)
+        answer = Credential(value)
+        turn = await self.runtime.answer(self.target.session_id, request.id, answer, user_id=LOCAL_USER)
         await self.answer_approval_requests(await self._show_turn(turn))
 
     def switch_to(self, target: SessionTarget) -> None:
@@ -227,20 +239,21 @@ class ChatSession:
     async def _load_status(self) -> None:
         await self.status_line.load(self.runtime, self.target.session_id)
 
-    async def _show_turn(self, turn: RunningTurn) -> list[ApprovalNeeded]:
+    async def _show_turn(self, turn: RunningTurn) -> list[ApprovalWait]:
         """Show a turn to its end; return its approval requests."""
-        requests: list[ApprovalNeeded] = []
+        requests: list[ApprovalWait] = []
         view = TurnView(self.screen, self.sections, self.runtime.app.agents()["name"])
         self._running = (turn, view)
         try:
             with self.reader.without_echo():
                 async for event in turn.follow():
                     view.show(event)
-                    if isinstance(event, ApprovalNeeded):
-                        requests.append(event)
-                    elif isinstance(event, InputNeeded) and event.tool_call_id:
+                    wait = event.wait if isinstance(event, WaitOpened) else None
+                    if isinstance(wait, ApprovalWait):
+                        requests.append(wait)
+                    elif isinstance(wait, QuestionWait):
                         view.pause()
-                        await self._answer_tool_question(event)
+                        await self._answer_tool_question(wait)
                         view.go_on()
         finally:
             self._running = None
@@ -250,7 +263,7 @@ class ChatSession:
         await self._load_status()
         return requests
 
-    async def _answer_tool_question(self, event: InputNeeded) -> RunningTurn | None:
+    async def _answer_tool_question(self, event: QuestionWait) -> RunningTurn | None:
         """Ask the user what a running tool asks; return the turn that goes on with the answer."""
         try:
             return await answer_tool_question(self.runtime, self.session_id, self.reader, self.screen, event)

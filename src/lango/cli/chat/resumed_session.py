@@ -9,16 +9,14 @@ from lango.cli.chat.markdown_blocks import split_blocks
 from lango.cli.chat.turn_view import markdown_lines, show_section
 from lango.cli.chat.workflow_view import show_node
 from lango.cli.terminal_text import printable
-from lango.events import ApprovalNeeded, output_to_text
-from lango.sessions import INPUT_CALL, as_datetime
-from lango.store.tool_calls.approvals import read_approval_requests
+from lango.events import output_to_text
+from lango.sessions import INPUT_CALL
 
 if TYPE_CHECKING:
     from lango.cli.chat.collapsed_sections import CollapsedSections
     from lango.cli.chat.terminal.screen import Screen
     from lango.messages import Message
     from lango.runtime.resumed_turns import LastTurn
-    from lango.runtime.runtime import Runtime
     from lango.runtime.values import NodeStep
     from lango.sessions import SessionRecord, StoredEvent
 
@@ -143,19 +141,3 @@ def last_turn_notice(last: "LastTurn | None") -> str:
             return f"the last turn failed: {(last and last.error) or 'the reason is unknown'}"
         case _:
             return ""
-
-
-async def open_approval_requests(runtime: "Runtime", session: "SessionRecord") -> list[ApprovalNeeded]:
-    """Return the approval requests that can still be answered."""
-    return [
-        ApprovalNeeded(
-            0,
-            request.call_id,
-            request.name,
-            request.arguments,
-            None if request.expires_at is None else as_datetime(request.expires_at),
-            request.hint,
-            request.payload,
-        )
-        for request in await runtime.store.read(read_approval_requests, session)
-    ]

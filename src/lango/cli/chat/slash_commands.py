@@ -20,7 +20,7 @@ from lango.errors import MissingCredentials, UsageError
 from lango.history.pairing import parse_result_text
 from lango.providers import label
 from lango.providers.catalog import using_key
-from lango.store.sessions.sessions import find_session
+from lango.waits import ApprovalWait, CredentialWait, InputWait, LongRunningWait
 
 if TYPE_CHECKING:
     from lango.runtime.values import Grant
@@ -199,8 +199,7 @@ async def _open(chat: ChatSession, rest: str) -> None:
 
 
 async def _approve(chat: ChatSession, _: str) -> None:
-    session = await chat.runtime.store.read(find_session, chat.session_id)
-    requests = await resumed_session.open_approval_requests(chat.runtime, session) if session else []
+    requests = await chat.open_waits(ApprovalWait)
     if not requests:
         chat.screen.print_line("nothing waits for an approval")
     await chat.answer_approval_requests(requests)
@@ -225,11 +224,10 @@ async def _grants(chat: ChatSession, rest: str) -> None:
 
 
 async def _skip(chat: ChatSession, _: str) -> None:
-    session = await chat.runtime.store.read(find_session, chat.session_id)
     waits = {
-        "input": await chat.runtime.open_input_requests(chat.target.session_id, user_id=LOCAL_USER),
-        "a credential": await chat.runtime.credentials.requests(chat.target.session_id, user_id=LOCAL_USER),
-        "an approval": await resumed_session.open_approval_requests(chat.runtime, session) if session else [],
+        "input": await chat.open_waits(InputWait),
+        "a credential": await chat.open_waits(CredentialWait),
+        "an approval": await chat.open_waits(ApprovalWait),
     }
     closed = [what for what, requests in waits.items() if requests]
     if closed and await chat.runtime.cancel(chat.target.session_id, user_id=LOCAL_USER):
@@ -239,7 +237,7 @@ async def _skip(chat: ChatSession, _: str) -> None:
 
 
 async def _credential(chat: ChatSession, _: str) -> None:
-    requests = await chat.runtime.credentials.requests(chat.target.session_id, user_id=LOCAL_USER)
+    requests = await chat.open_waits(CredentialWait)
     if not requests:
         chat.screen.print_line("nothing waits for a credential")
     for request in requests:
@@ -256,7 +254,7 @@ async def _update(chat: ChatSession, rest: str) -> None:
 
 async def _bring_result(chat: ChatSession, rest: str, *, will_continue: bool) -> None:
     """Bring a result of a long-running tool; without a call, list those that wait for one."""
-    awaited = await chat.runtime.awaited_results(chat.target.session_id, user_id=LOCAL_USER)
+    awaited = await chat.open_waits(LongRunningWait)
     call_id, _, text = rest.partition(" ")
     if not awaited:
         chat.screen.print_line("nothing waits for a result")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lango.cli.terminal_text import describe_schema, one_line
 from lango.errors import InvalidAnswer, WaitNotOpen
-from lango.events import InputNeeded
 from lango.store.sessions.sessions import find_session
+from lango.waits import Decline, QuestionWait, Value
 
 if TYPE_CHECKING:
     from lango.cli.chat.terminal.message_reader import MessageReader
@@ -30,7 +30,7 @@ _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false"
 
 
 async def answer_tool_question(
-    runtime: "Runtime", session: "SessionId", reader: "MessageReader", screen: "Screen", event: InputNeeded
+    runtime: "Runtime", session: "SessionId", reader: "MessageReader", screen: "Screen", event: QuestionWait
 ) -> "RunningTurn | None":
     """Ask until an answer fits, and return the turn that goes on with it; None: no answer, or the question is closed.
 
@@ -39,7 +39,7 @@ async def answer_tool_question(
     given: dict[str, Any] = {}
     while True:
         asking = asyncio.ensure_future(_fill_form(event, reader.ask_line, given))
-        closing = asyncio.ensure_future(_wait_until_closed(runtime, session, event.call_id))
+        closing = asyncio.ensure_future(_wait_until_closed(runtime, session, event.id))
         try:
             await asyncio.wait({asking, closing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -54,9 +54,8 @@ async def answer_tool_question(
             screen.print_line(_LATER, "yellow")
             return None
         try:
-            return await runtime.submit_input(
-                session.id, event.call_id, value, user_id=session.user_id, decline=value == DECLINE
-            )
+            answer = Decline() if value == DECLINE else Value(value)
+            return await runtime.answer(session.id, event.id, answer, user_id=session.user_id)
         except InvalidAnswer as error:
             screen.print_line(str(error), "red")
             given = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
@@ -65,20 +64,17 @@ async def answer_tool_question(
             return None
 
 
-async def _wait_until_closed(runtime: "Runtime", session: "SessionId", call_id: str) -> None:
+async def _wait_until_closed(runtime: "Runtime", session: "SessionId", wait_id: str) -> None:
     """Wait until a question cannot be answered any more."""
     record = await runtime.store.read(find_session, session)
     if record is None:
         return
-    async with runtime.store.watch(record.key) as wait:
-        while any(
-            request.call_id == call_id
-            for request in await runtime.open_input_requests(session.id, user_id=session.user_id)
-        ):
-            await wait(_POLL_S)
+    async with runtime.store.watch(record.key) as changed:
+        while any(wait.id == wait_id for wait in await runtime.waits(session.id, user_id=session.user_id)):
+            await changed(_POLL_S)
 
 
-async def _fill_form(event: InputNeeded, ask: AskLine, given: Mapping[str, Any]) -> Any:
+async def _fill_form(event: QuestionWait, ask: AskLine, given: Mapping[str, Any]) -> Any:
     """Ask for the value of a question; None: the input has ended; `DECLINE`: the user declines.
 
     An empty line takes what was `given` before, then the default, and leaves out an optional field.

@@ -26,6 +26,14 @@ from lango.cli.chat.workflow_view import (
 )
 from lango.cli.terminal_text import describe_resumption, one_line, printable
 from lango.event_text import is_withdrawn
+from lango.waits import (
+    ApprovalWait,
+    ClientResultWait,
+    CredentialWait,
+    InputWait,
+    LongRunningWait,
+    QuestionWait,
+)
 
 if TYPE_CHECKING:
     from lango.cli.chat.terminal.screen import Screen
@@ -75,13 +83,13 @@ class TurnView:
             case events.ToolEnd():
                 self._progress.pop(event.call_id, None)
                 self._add_tool_call(event)
-            case events.ApprovalNeeded() | events.TurnDone():
+            case events.TurnDone():
                 self._show_end(event)
-            case events.InputNeeded() | events.CredentialNeeded() | events.NodeProgress():
+            case events.WaitOpened() | events.NodeProgress():
                 self._show_workflow(event)
             case events.TurnError():
                 self._show_error(event)
-            case events.Resumed() | events.TextWithdrawn():
+            case events.Resumed() | events.TextWithdrawn() | events.WaitClosed():
                 self._show_resumption(event)
             case _:
                 assert_never(event)
@@ -193,22 +201,30 @@ class TurnView:
         if event.fatal and event.error != "TurnCancelled":  # the line of a tool shows its failure
             self._line(event.message, "red")
 
-    def _show_resumption(self, event: events.Resumed | events.TextWithdrawn) -> None:
+    def _show_resumption(self, event: events.Resumed | events.TextWithdrawn | events.WaitClosed) -> None:
         if isinstance(event, events.TextWithdrawn):
             self._withdraw(event)
-        else:
+        elif isinstance(event, events.Resumed):
             self._line(f"resumed: {describe_resumption(event.reason)}", "yellow")
 
-    def _show_workflow(self, event: events.InputNeeded | events.CredentialNeeded | events.NodeProgress) -> None:
-        """Show a request to the user, or that a node of a workflow ended; while it runs, it is in the tail."""
-        if isinstance(event, events.InputNeeded):
-            self._end_text()
-            show_input_request(self._screen, event)
+    def _show_workflow(self, event: events.WaitOpened | events.NodeProgress) -> None:
+        """Show a request to the user; the question about a call that has not run comes after the turn."""
+        if isinstance(event, events.NodeProgress):
+            self._show_node(event)
             return
-        if isinstance(event, events.CredentialNeeded):
-            self._end_text()
-            show_credential_request(self._screen, event)
-            return
+        self._end_text()
+        match wait := event.wait:
+            case ApprovalWait():
+                self._calls.pop(wait.call_id, None)
+            case InputWait() | QuestionWait():
+                show_input_request(self._screen, wait)
+            case CredentialWait():
+                show_credential_request(self._screen, wait)
+            case ClientResultWait() | LongRunningWait():
+                pass
+
+    def _show_node(self, event: events.NodeProgress) -> None:
+        """Show that a node of a workflow ended; while it runs, it is in the tail."""
         self._nodes.pop(event.path, None)
         if event.status == "started":
             self._nodes[event.path] = (event, time.monotonic())
@@ -217,16 +233,14 @@ class TurnView:
         show_node(self._screen, event)
         self._last_line_empty = False
 
-    def _show_end(self, event: events.ApprovalNeeded | events.TurnDone) -> None:
+    def _show_end(self, event: events.TurnDone) -> None:
         """End the text, and show which calls have no result: it comes later, or from a client."""
         self._end_text()
-        if isinstance(event, events.ApprovalNeeded):
-            self._calls.pop(event.call_id, None)  # it has not run: the question comes next
-        if isinstance(event, events.TurnDone) and event.status in ("waiting_for_result", "waiting_for_client"):
+        if any(isinstance(wait, ClientResultWait | LongRunningWait) for wait in event.waits):
             for started, _ in self._calls.values():
                 title = call_title(started.name, started.arguments)
                 self._line(f"{self._screen.symbol('…', '~')} {title} waits for its result ({started.call_id})", "dim")
-            if self._calls and event.status == "waiting_for_result":
+            if self._calls and any(isinstance(wait, LongRunningWait) for wait in event.waits):
                 self._line(RESULT_HINT, "dim")
             self._calls.clear()
 

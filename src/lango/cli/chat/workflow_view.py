@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lango.cli.chat.collapsed_sections import call_title
 from lango.cli.terminal_text import describe_schema, format_cell, one_line, printable
-from lango.events import CredentialNeeded, InputNeeded, NodeProgress, ToolProgress, output_to_text
+from lango.events import NodeProgress, ToolProgress, output_to_text
+from lango.waits import CredentialWait, InputWait, LongRunningWait, QuestionWait
 
 if TYPE_CHECKING:
     from lango.cli.chat.terminal.screen import Screen
-    from lango.store.tool_calls.long_running import AwaitedResult
 
 _SHOWN_OUTPUT_CHARACTERS = 100
 ALLOW_HINT = "/credential then asks for the address that you are sent to; /skip closes the request"
@@ -20,9 +20,9 @@ ANSWER_HINT = "your next message is the answer; /skip closes the request"
 RESULT_HINT = "/result CALL VALUE gives the result, /update CALL VALUE says how far it is; you can write meanwhile"
 
 
-def show_awaited_result(screen: "Screen", awaited: "AwaitedResult") -> None:
+def show_awaited_result(screen: "Screen", awaited: LongRunningWait) -> None:
     """Write that a long-running tool waits for its result."""
-    title = call_title(awaited.name, awaited.arguments)
+    title = call_title(awaited.tool, awaited.arguments)
     screen.print_line(f"{screen.symbol('…', '~')} {title} waits for its result ({printable(awaited.call_id)})", "dim")
 
 
@@ -49,21 +49,22 @@ def show_node(screen: "Screen", event: NodeProgress) -> None:
             screen.print_line(f"{screen.symbol('…', '~')} {node_title(event)} waits", "dim")
 
 
-def show_input_request(screen: "Screen", event: InputNeeded) -> None:
+def show_input_request(screen: "Screen", event: InputWait | QuestionWait) -> None:
     """Write a request for input: what is asked, what fits, and until when."""
     screen.print_line(printable(event.message) or "the workflow needs your input", "bold")
     payload: Any = event.payload
-    if event.tool_call_id and isinstance(payload, dict):
+    is_question = isinstance(event, QuestionWait)
+    if is_question and isinstance(payload, dict):
         asked = cast("dict[str, Any]", payload)
         screen.print_line(f"asked by the MCP server {one_line(str(asked.get('server')))}", "dim")
         if address := asked.get("url"):
             screen.print_address(str(address))
     elif event.payload is not None:
         screen.print_line(printable(json.dumps(event.payload, ensure_ascii=False, indent=2, default=str)))
-    if not event.tool_call_id and (fits := describe_schema(event.schema)):
+    if not is_question and (fits := describe_schema(event.schema)):
         screen.print_line(f"expected: {fits}", "dim")
     until = f" (until {format_cell(event.expires_at)})" if event.expires_at else ""
-    screen.print_line(f"{TOOL_ANSWER_HINT if event.tool_call_id else ANSWER_HINT}{until}", "dim")
+    screen.print_line(f"{TOOL_ANSWER_HINT if is_question else ANSWER_HINT}{until}", "dim")
 
 
 def describe_progress(event: ToolProgress) -> str:
@@ -72,7 +73,7 @@ def describe_progress(event: ToolProgress) -> str:
     return f" {share}{': ' if event.message else ''}{one_line(event.message)}"
 
 
-def show_credential_request(screen: "Screen", event: CredentialNeeded) -> None:
+def show_credential_request(screen: "Screen", event: CredentialWait) -> None:
     """Write a request for a credential: what it is for, where to allow it, and until when."""
     screen.print_line(printable(event.message) or "a tool needs access to an account of yours", "bold")
     if event.scopes:

@@ -10,7 +10,6 @@ from lango.adk.run.engine import AdkEngine
 from lango.adk.run.record.model_requests import store_last_requests
 from lango.adk.turn.model_calls import merge_model_calls
 from lango.adk.turn.turn_run import TurnRun
-from lango.adk.turn.waits import WaitKind, Waits
 from lango.config import AgentSettings
 from lango.errors import (
     AgentFailed,
@@ -25,40 +24,28 @@ from lango.errors import (
     TurnCancelled,
     TurnReleased,
 )
-from lango.events import Queued, Resumed, TextDelta, ToolEnd, ToolStart, TurnDone
+from lango.events import Queued, Resumed, TextDelta, ToolEnd, ToolStart, TurnDone, WaitOpened
 from lango.runtime.execution.admission import Admission
 from lango.runtime.prices import turn_usage
 from lango.store import Store
 from lango.store.api_keys import spent_tokens
 from lango.store.engine.outages import wait_for_database
+from lango.store.sessions.sessions import find_session
 from lango.store.turns.lease import release_turn
 from lango.store.turns.turns import Outcome
+from lango.store.waits.waits import read_waits
 from lango.telemetry.traces import current_trace_ids, run_in_span
 from lango.turns.lease_holder import finish_despite_cancel, retry_until_stored
 from lango.turns.running_turn import RunningTurn, answer_text, to_lango_error
 from lango.turns.time_limits import TimeLimits
 from lango.turns.turn_input import TurnInput
 from lango.turns.turn_sink import TurnSink
+from lango.waits import Wait
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 _log = logging.getLogger("lango.runtime")
 
-Status = Literal[
-    "done",
-    "waiting_for_approval",
-    "waiting_for_input",
-    "waiting_for_credential",
-    "waiting_for_client",
-    "waiting_for_result",
-]
-_STATUSES: dict[WaitKind, Status] = {
-    "approval": "waiting_for_approval",
-    "input": "waiting_for_input",
-    "credential": "waiting_for_credential",
-    "client_result": "waiting_for_client",
-    "long_running_result": "waiting_for_result",
-}
 _TRANSIENT = (ProviderUnavailable, ProviderTimeout, ProviderProtocolError, StoreUnavailable)
 """Failures after which a turn is run again, if something of it was done before."""
 
@@ -173,7 +160,7 @@ class TurnRunner:
             raise TokensUsedUp(f"the {limit} tokens for today are used up: send the message again after midnight UTC")
 
     async def _end_turn(self, running: RunningTurn, turn: TurnRun, outcome: Outcome, error: LangoError | None) -> None:
-        output, status = turn.output, _status(turn.waits)
+        output, status = turn.output, _status(turn)
         usage = await turn_usage(output.usage_by_model, turn.limits.model_calls + output.summaries)
         extra: dict[str, Any] = {
             "usage": {
@@ -200,8 +187,10 @@ class TurnRunner:
         def write() -> Coroutine[Any, Any, bool]:
             return self._store.end_turn(running.session.name, running.turn, outcome, extra)
 
+        waits: list[Wait] = []
         try:
             with wait_for_database(error is None):  # only for an answer: an error is not worth the wait
+                waits = await self._read_waits(turn) if error is None else []
                 ended = await write()
             if isinstance(error, FencedWrite) and not ended:
                 error = TurnReleased("another process took over this turn and continues it")
@@ -215,17 +204,28 @@ class TurnRunner:
             running.fail(error)
         else:
             running.answer = answer_text(output.text, output.value)
-            if turn.waits.kinds & {"approval", "input", "credential"}:
-                self._on_request()
-            done = TurnDone(running.next_id(), running.turn.turn, status, usage, output.finish_reason, output.value)
-            running.emit(done)
+            self._emit_waits(running, waits)
+            ended_with = status, usage, output.finish_reason, output.value, tuple(waits)
+            running.emit(TurnDone(running.next_id(), running.turn.turn, *ended_with))
+
+    async def _read_waits(self, turn: TurnRun) -> list[Wait]:
+        """Read what holds up a turn that ends."""
+        session = await self._store.read(find_session, turn.session) if turn.waits.kinds else None
+        found = await self._store.read(read_waits, session) if session else []
+        return [wait for wait in found if wait.kind in turn.waits.kinds]
+
+    def _emit_waits(self, running: RunningTurn, waits: list[Wait]) -> None:
+        """Emit the waits that this turn opened and that readers do not have: those for results."""
+        if waits:
+            self._on_request()
+        shown = {event.wait.id for event in running.events if isinstance(event, WaitOpened)}
+        for wait in waits:
+            if wait.id not in shown and wait.turn in (None, running.turn.turn):
+                running.emit(WaitOpened(running.next_id(), wait))
 
 
-def _status(waits: Waits) -> Status:
-    for kind, status in _STATUSES.items():
-        if kind in waits.kinds:
-            return status
-    return "done"
+def _status(turn: TurnRun) -> Literal["done", "waiting"]:
+    return "waiting" if turn.waits.kinds else "done"
 
 
 def _task_is_cancelled() -> bool:

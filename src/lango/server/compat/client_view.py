@@ -14,13 +14,21 @@ from typing import Any
 
 from msgspec import Struct
 
-from lango.events import ApprovalNeeded, CredentialNeeded, InputNeeded
 from lango.json_output import printable_text
 from lango.messages import Message, ToolCall
 from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
 from lango.server.json_body import tool_value_text
 from lango.sessions import StoredEvent
 from lango.store.tool_calls.client_calls import NO_RESULT
+from lango.waits import (
+    ApprovalWait,
+    ClientResultWait,
+    CredentialWait,
+    InputWait,
+    LongRunningWait,
+    QuestionWait,
+    Wait,
+)
 
 _APPROVAL_NOTE = "\n\n[This needs approval: "
 _INPUT_NOTE = "\n\n[This needs input: "
@@ -30,20 +38,20 @@ ClipResults = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, Mapping[s
 """Clips long results, as the store does."""
 
 
-def pause_note(event: ApprovalNeeded | InputNeeded | CredentialNeeded, session_id: str) -> str:
-    """Return the note about a request that waits for an answer, and how to answer it."""
-    match event:
-        case InputNeeded() if event.tool_call_id:  # a running tool asks: the next message would wait for it
-            where = f"POST /v1/sessions/{session_id}/waits/{event.call_id}"
-            return f"{_INPUT_NOTE}{event.message}; answer with {where}]"
-        case InputNeeded():  # the next message is the answer
-            return f"{_INPUT_NOTE}{event.message}]"
-        case CredentialNeeded():
-            where = event.auth_url or f"POST /v1/sessions/{session_id}/waits/{event.call_id}"
-            return f"{_CREDENTIAL_NOTE}{event.message}; allow it at {where}]"
-        case ApprovalNeeded():
-            where = f"POST /v1/sessions/{session_id}/waits"
-            return f"{_APPROVAL_NOTE}{event.name}({tool_value_text(event.arguments)}); answer with {where}]"
+def pause_note(wait: Wait) -> str:
+    """Return the note about a wait for a person, and how to answer it; empty for a result, which is no person's."""
+    where = f"POST /v1/sessions/{wait.session_id}/waits/{wait.id}"
+    match wait:
+        case QuestionWait():  # the next message would wait for the tool
+            return f"{_INPUT_NOTE}{wait.message}; answer with {where}]"
+        case InputWait():  # the next message is the answer
+            return f"{_INPUT_NOTE}{wait.message}]"
+        case CredentialWait():
+            return f"{_CREDENTIAL_NOTE}{wait.message}; allow it at {wait.auth_url or where}]"
+        case ApprovalWait():
+            return f"{_APPROVAL_NOTE}{wait.tool}({tool_value_text(wait.arguments)}); answer with {where}]"
+        case ClientResultWait() | LongRunningWait():
+            return ""
 
 
 class VisibleMessage(Struct, frozen=True):

@@ -12,9 +12,8 @@ from typing import Any, cast
 from msgspec import Struct
 
 from lango.errors import WaitNotOpen
-from lango.events import CredentialNeeded
 from lango.messages import ToolCall
-from lango.sessions import SessionId, SessionRecord, StoredEvent, as_datetime
+from lango.sessions import SessionId, SessionRecord, StoredEvent
 from lango.store.codec.ids import address_safe_id, call_key
 from lango.store.engine.database import Operation
 from lango.store.sessions.open_calls import CREDENTIAL_REQUEST
@@ -116,22 +115,6 @@ def credential_request(
         (stored.extra or {}).get("branch"),
         (stored.extra or {}).get("isolation_scope"),
         call.id,
-    )
-
-
-def credential_event(request: CredentialRequest, event_id: int) -> CredentialNeeded:
-    """Return the event that shows a credential request."""
-    return CredentialNeeded(
-        event_id,
-        request.call_id,
-        request.kind,
-        request.auth_url,
-        request.scopes,
-        request.message,
-        request.author,
-        request.path,
-        None if request.expires_at is None else as_datetime(request.expires_at),
-        request.scheme,
     )
 
 

@@ -10,9 +10,8 @@ from typing import Any
 from msgspec import Struct
 
 from lango.errors import WaitNotOpen
-from lango.events import InputNeeded
 from lango.messages import ToolCall
-from lango.sessions import SessionId, SessionRecord, StoredEvent, as_datetime
+from lango.sessions import SessionId, SessionRecord, StoredEvent
 from lango.store.codec.ids import address_safe_id
 from lango.store.engine.database import Operation
 from lango.store.sessions.open_calls import INPUT_REQUEST
@@ -79,21 +78,6 @@ def input_request(stored: StoredEvent, call: ToolCall, expires_at: float | None 
         (stored.extra or {}).get("branch"),
         (stored.extra or {}).get("isolation_scope"),
         stored_id=call.id,
-    )
-
-
-def input_event(request: InputRequest, event_id: int) -> InputNeeded:
-    """Return the event that shows an input request."""
-    return InputNeeded(
-        event_id,
-        request.call_id,
-        request.message,
-        request.schema,
-        request.payload,
-        request.author,
-        request.path,
-        None if request.expires_at is None else as_datetime(request.expires_at),
-        request.tool_call_id,
     )
 
 

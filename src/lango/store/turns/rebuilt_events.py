@@ -7,7 +7,6 @@ its start and its end; thoughts are left out. `accepted` has its original id. Th
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,9 +14,6 @@ from msgspec.structs import replace
 from lango import event_ids
 from lango.events import (
     Accepted,
-    ApprovalNeeded,
-    CredentialNeeded,
-    InputNeeded,
     TextDelta,
     ToolEnd,
     ToolStart,
@@ -25,27 +21,27 @@ from lango.events import (
     TurnError,
     TurnEvent,
     Usage,
+    WaitOpened,
 )
 from lango.messages import ToolCall
-from lango.sessions import CREDENTIAL_CALL, INPUT_CALL, SessionRecord, StoredEvent
+from lango.sessions import SessionRecord, StoredEvent, as_datetime
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import loads
-from lango.store.codec.rows import approval_subject, calls_from_json, confirmation_of
+from lango.store.codec.rows import calls_from_json
 from lango.store.engine.database import Operation
 from lango.store.sessions.lineage import row_ranges
 from lango.store.sessions.open_calls import is_closing_event, message_at
 from lango.store.tool_calls import tool_journal
-from lango.store.tool_calls.credential_requests import credential_event, credential_request
-from lango.store.tool_calls.input_requests import input_event, input_request
 from lango.store.turns import turns
 from lango.store.turns.node_progress import NodeStep, read_turn_steps
+from lango.store.waits.from_calls import wait_of_request
 
-_Request = ApprovalNeeded | InputNeeded | CredentialNeeded
 _NOT_TOOLS = ("transfer_to_agent", "adk_request_")
 _EXPIRIES = """
 SELECT call_id, expires_at FROM open_calls
 WHERE session_key = $1 AND (approves_call_id IS NOT NULL OR input_request > 0)
 """
+_SESSION_ID = "SELECT id FROM sessions WHERE session_key = $1"
 _WITHOUT_ANSWER = """
 SELECT first_seq, status, extra FROM turns WHERE session_key = $1 AND first_seq >= $2 AND first_seq <= $3
     AND status IN ('failed', 'cancelled', 'interrupted')
@@ -63,7 +59,10 @@ def rebuild_events(key: int, turn: int, record: turns.TurnRecord) -> Operation[l
     messages = [event for event in found if not is_closing_event(event)]
     opener = None if record.first_seq is None else (yield from message_at(key, record.first_seq))
     steps = yield from read_turn_steps(key, record.first_seq, opener, messages)
+    [[session_id]] = yield _SESSION_ID, (key,)
     rebuilder = _Rebuilder(
+        session_id,
+        turn,
         messages,
         (yield from tool_journal.read_journal_entries(key, messages)),
         (yield from _earlier_calls(key, messages)),
@@ -135,12 +134,16 @@ class _Rebuilder:
 
     def __init__(
         self,
+        session_id: str,
+        turn: int,
         messages: list[StoredEvent],
         journal: tool_journal.JournalByCall,
         earlier: Mapping[str, ToolCall],
         expiries: Mapping[str, float | None],
         steps: Sequence[NodeStep] = (),
     ) -> None:
+        self._session_id = session_id
+        self._turn = turn
         self._messages = messages
         self._journal = journal
         self._earlier = earlier
@@ -166,16 +169,20 @@ class _Rebuilder:
         for result in _results(event):
             yield from self._result(event, result)
 
-    def _call(self, stored: StoredEvent, call: ToolCall) -> Iterator[ToolStart | _Request]:
+    def _call(self, stored: StoredEvent, call: ToolCall) -> Iterator[ToolStart | WaitOpened]:
         expires_at = self._expiries.get(call_key(call.id))
-        until = None if expires_at is None else datetime.fromtimestamp(expires_at, UTC)
-        if call.name == INPUT_CALL:
-            yield input_event(input_request(stored, call, expires_at), 0)
-        elif call.name == CREDENTIAL_CALL:
-            yield credential_event(credential_request(stored, call, expires_at), 0)
-        elif about := approval_subject(call):
-            asked = confirmation_of(call)
-            yield ApprovalNeeded(0, about["id"], about.get("name", ""), about.get("args") or {}, until, *asked)
+        wait = wait_of_request(
+            call,
+            stored.message,
+            stored.extra,
+            None,
+            session_id=self._session_id,
+            turn=self._turn,
+            opened_at=as_datetime(stored.created_at),
+            expires_at=None if expires_at is None else as_datetime(expires_at),
+        )
+        if wait is not None:
+            yield WaitOpened(0, wait)
         elif _is_tool(call):
             noted = self._journal.get((stored.seq, call_key(call.id)))
             began = (

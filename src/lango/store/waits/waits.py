@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lango.sessions import SessionRecord, as_datetime
+from lango.sessions import REQUEST_CALLS, SessionRecord, as_datetime
 from lango.store.codec.ids import address_safe_id, call_key
 from lango.store.engine.database import Operation
 from lango.store.tool_calls import inbox
@@ -105,6 +105,7 @@ def read_waits(session: SessionRecord) -> Operation[list[Wait]]:
             arguments=awaited.arguments,
         )
         for awaited in (yield from read_awaited_results(session))
+        if awaited.name not in REQUEST_CALLS  # of a tool that only asks: it waits for a person
     ]
     found += [
         QuestionWait(

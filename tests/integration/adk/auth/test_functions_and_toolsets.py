@@ -23,6 +23,7 @@ from typing_extensions import override
 from lango import open_runtime
 from lango.errors import InvalidAnswer
 from lango.messages import ToolCall
+from tests.agents.answers import submit_credential
 from tests.agents.parts import settings_for
 from tests.support.auth_scenarios import (
     KEY,
@@ -100,7 +101,7 @@ async def test_functions_get_the_credential_as_in_adk(sqlite_url: str, scenario:
     async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         [request] = requests(await ask(runtime))
         assert (request.kind, request.auth_url) == ("apiKey", "")
-        events = await give(runtime, request.call_id, "0123456789")
+        events = await give(runtime, request.id, "0123456789")
         assert status(events) == "done"
         assert expected in str(results(events)[0])
 
@@ -186,8 +187,8 @@ async def test_a_provider_of_ones_own_lets_the_user_allow_the_access(
     async with open_runtime(settings_for(store_url), root_agent=agent([vault_tool()], "done")) as runtime:
         for wrong in ("", "https://vault.example/done?code=c&state=n2", "https://vault.example/done?error=no"):
             with pytest.raises(InvalidAnswer):
-                await runtime.submit_credential("s", request.call_id, wrong)
-        events = await give(runtime, request.call_id, value)
+                await submit_credential(runtime, "s", request.id, wrong)
+        events = await give(runtime, request.id, value)
         assert (status(events), results(events)) == ("done", [{"characters": 10}])
 
 
@@ -242,7 +243,7 @@ async def test_toolsets_ask_before_their_tools_are_listed(store_url: str, oauth:
         [request] = requests(await ask(runtime))
     assert config.exchanged_auth_credential is None, "the configuration is shared by all users"
     async with open_runtime(settings_for(store_url), root_agent=agent([Toolset(oauth, config)])) as runtime:
-        events = await give(runtime, request.call_id, await oauth.allow(request.auth_url))
+        events = await give(runtime, request.id, await oauth.allow(request.auth_url))
         assert (status(events), results(events)) == ("done", [{"account": "alice"}])
     async with open_runtime(settings_for(store_url), root_agent=agent([Toolset(oauth, config)])) as runtime:
         assert results(await ask(runtime, "again")) == [{"account": "alice"}]

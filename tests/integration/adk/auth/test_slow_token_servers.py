@@ -12,6 +12,7 @@ from lango import open_runtime
 from lango.adk.agents import credential_exchange
 from lango.errors import CredentialTimeout
 from lango.messages import ToolCall
+from tests.agents.answers import submit_credential
 from tests.agents.parts import TIMEOUT_S, collect, settings_for, text_of
 from tests.support.auth_scenarios import agent, ask, oauth_config, openid, requests, results, tool_with
 from tests.support.openapi_tools import rest_tools
@@ -54,7 +55,7 @@ async def test_attack_22_others_are_served_while_a_token_server_hangs(
         [request] = requests(await ask(runtime))
         address = await oauth.allow(request.auth_url)
         oauth.hangs = True
-        turn = await runtime.submit_credential("s", request.call_id, address)
+        turn = await submit_credential(runtime, "s", request.id, address)
         await until_asked(oauth)
         assert text_of(await collect(runtime.stream("s", "hi", user_id="bob"))) == "hello bob"
         assert oauth.grants == [], "the token server has not answered yet"
@@ -74,7 +75,7 @@ async def test_attack_22_the_limit_ends_the_wait_for_a_token_server(
         [request] = requests(await ask(runtime))
         address = await oauth.allow(request.auth_url)
         oauth.hangs = True
-        events = await collect((await runtime.submit_credential("s", request.call_id, address)).follow())
+        events = await collect((await submit_credential(runtime, "s", request.id, address)).follow())
         [result] = results(events)
         assert "the token server did not answer within 0.2 s" in str(result)
         oauth.may_answer.set()
@@ -89,10 +90,10 @@ async def test_attack_22_calls_at_once_exchange_a_credential_once(
     async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
         asked = requests(await ask(runtime))
         address = await oauth.allow(asked[0].auth_url)
-        events = await collect((await runtime.submit_credential("s", asked[0].call_id, address)).follow())
+        events = await collect((await submit_credential(runtime, "s", asked[0].id, address)).follow())
         for request in asked[1:]:
             address = await oauth.allow(request.auth_url)
-            events += await collect((await runtime.submit_credential("s", request.call_id, address)).follow())
+            events += await collect((await submit_credential(runtime, "s", request.id, address)).follow())
         found = results(events)
     assert ["alice" in str(result) for result in found] == [True, True], found
     assert oauth.grants.count("authorization_code") <= len(asked)

@@ -151,7 +151,7 @@ async def test_a_user_allows_the_access_once_for_all_processes(
     async with open_runtime(
         settings_for(store_url), root_agent=agent([tool_with(oauth, make(oauth))], "done")
     ) as runtime:
-        events = await give(runtime, request.call_id, await oauth.allow(request.auth_url) + "#")
+        events = await give(runtime, request.id, await oauth.allow(request.auth_url) + "#")
         assert (status(events), results(events)) == ("done", [{"account": "alice"}])
     if not oauth.public:
         assert set(oauth.client_methods) == {"post" if scenario == "a secret in the body" else "basic"}
@@ -169,7 +169,7 @@ async def test_two_tools_with_one_key_ask_once(store_url: str, oauth: OAuthServe
     async with open_runtime(settings_for(store_url), root_agent=agent(tools, calls)) as runtime:
         [request] = requests(await ask(runtime))
     async with open_runtime(settings_for(store_url), root_agent=agent(tools, "both")) as runtime:
-        events = await give(runtime, request.call_id, await oauth.allow(request.auth_url))
+        events = await give(runtime, request.id, await oauth.allow(request.auth_url))
         assert (status(events), text_of(events)) == ("done", "both")
         assert results(events) == [{"account": "alice"}, {"account": "alice"}]
         assert oauth.grants == ["authorization_code"]
@@ -183,7 +183,7 @@ async def test_a_token_that_cannot_be_refreshed_is_given_to_the_tool_as_it_is(
     root = agent([tool_with(oauth, oauth.config())], *script)
     async with open_runtime(settings_for(store_url), root_agent=root) as runtime:
         [request] = requests(await ask(runtime))
-        await give(runtime, request.call_id, await oauth.allow(request.auth_url))
+        await give(runtime, request.id, await oauth.allow(request.auth_url))
         oauth.refused_grants.add("refresh_token")
         oauth.expire_all()
         events = await ask(runtime, "again")
@@ -199,7 +199,7 @@ async def test_a_refresh_token_that_is_not_replaced_stays_valid(store_url: str, 
     made: Any = tool_with(oauth, config) if tool == "function" else rest_tools(oauth, config)
     async with open_runtime(settings_for(store_url), root_agent=agent([made], *script)) as runtime:
         [request] = requests(await ask(runtime))
-        await give(runtime, request.call_id, await oauth.allow(request.auth_url))
+        await give(runtime, request.id, await oauth.allow(request.auth_url))
         for _ in range(2):
             events = await ask(runtime, "again")
             assert requests(events) == []
@@ -213,7 +213,7 @@ async def test_an_address_of_the_configuration_is_where_the_user_goes(sqlite_url
     async with open_runtime(settings_for(sqlite_url), root_agent=agent([tool_with(oauth, config)])) as runtime:
         [request] = requests(await ask(runtime))
         assert request.auth_url == members["auth_uri"]
-        events = await give(runtime, request.call_id, await oauth.allow(request.auth_url))
+        events = await give(runtime, request.id, await oauth.allow(request.auth_url))
         assert (status(events), results(events)) == ("done", [{"account": "alice"}])
 
 
@@ -229,7 +229,7 @@ async def test_an_answer_cannot_choose_the_key_or_the_token_endpoint(store_url: 
         given = OAuth2Auth(auth_code=query["code"][0], state=query["state"][0])
         elsewhere.exchanged_auth_credential = AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=given)
         value = elsewhere.model_dump(mode="json", exclude_none=True, by_alias=True)
-        events = await give(runtime, request.call_id, value)
+        events = await give(runtime, request.id, value)
         assert (status(events), results(events)) == ("done", [{"account": "alice"}])
         assert [kept.key for kept in await runtime.credentials.list()] == ["account"]
 
@@ -248,7 +248,7 @@ async def test_an_agent_that_was_asked_for_a_credential_transfers_back(store_url
         [request] = requests(await ask(runtime))
         assert request.author == "child"
     async with open_runtime(settings_for(store_url), root_agent=root(to("root", "t2"), "back")) as runtime:
-        events = await give(runtime, request.call_id, await oauth.allow(request.auth_url))
+        events = await give(runtime, request.id, await oauth.allow(request.auth_url))
         assert (status(events), text_of(events)) == ("done", "back")
         assert results(events)[0] == {"account": "alice"}
 
@@ -260,8 +260,8 @@ async def test_two_answers_come_one_after_the_other(store_url: str, oauth: OAuth
     async with open_runtime(settings_for(store_url), root_agent=agent(tools, calls)) as runtime:
         first, second = requests(await ask(runtime))
     async with open_runtime(settings_for(store_url), root_agent=agent(tools)) as runtime:
-        events = await give(runtime, second.call_id, await oauth.allow(second.auth_url))
-        assert (status(events), results(events)) == ("waiting_for_credential", [{"account": "alice"}])
+        events = await give(runtime, second.id, await oauth.allow(second.auth_url))
+        assert (status(events), results(events)) == ("credential", [{"account": "alice"}])
     async with open_runtime(settings_for(store_url), root_agent=agent(tools, "both")) as runtime:
-        events = await give(runtime, first.call_id, await oauth.allow(first.auth_url))
+        events = await give(runtime, first.id, await oauth.allow(first.auth_url))
         assert (status(events), text_of(events)) == ("done", "both")

@@ -20,6 +20,7 @@ from lango.adk import ProviderLlm
 from lango.errors import InvalidAnswer
 from lango.messages import ToolCall
 from lango.testing import ScriptedProvider
+from tests.agents.answers import awaited_results
 from tests.agents.parts import broken_for, collect, results_in, settings_for
 from tests.support.workflow_scenarios import (
     Scenario,
@@ -312,12 +313,12 @@ async def test_a_node_awaits_the_result_of_its_own_call(store_url: str, name: st
 async def test_a_node_that_made_a_call_takes_a_result_and_no_update(sqlite_url: str) -> None:
     async with open_runtime(settings_for(sqlite_url), root_agent=chain(own_call(), listed)()) as runtime:
         await collect(runtime.stream("s", "go"))
-        [awaited] = await runtime.awaited_results("s")
-        assert (awaited.name, awaited.arguments) == ("warehouse", {"size": 3})
+        [awaited] = await awaited_results(runtime, "s")
+        assert (awaited.tool, awaited.arguments) == ("warehouse", {"size": 3})
         with pytest.raises(InvalidAnswer, match="no updates"):
             await runtime.submit_results("s", {"o1": {"at": "sea"}}, will_continue=True)
         await (await runtime.submit_results("s", {"o1": {"at": "home"}})).wait()
-        assert await runtime.awaited_results("s") == []
+        assert await awaited_results(runtime, "s") == []
 
 
 async def test_a_task_that_asks_with_a_text_is_called_again_with_the_answer(store_url: str) -> None:

@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 
 from lango.adk.turn.turn_run import TurnRun, current_turn
-from lango.events import ToolProgress
+from lango.events import ToolProgress, WaitClosed, WaitOpened
+from lango.sessions import as_datetime
 from lango.store.codec.ids import address_safe_id
 from lango.store.tool_calls import tool_questions
-from lango.store.tool_calls.input_requests import InputRequest, input_event
 from lango.store.tool_calls.tool_questions import ToolAnswer, ToolQuestion
 from lango.turns.time_limits import TimeLimits
+from lango.waits import QuestionWait
 
 Wait = Callable[[float], Awaitable[object]]
 
@@ -35,8 +36,11 @@ async def ask_user(question: ToolQuestion, timeout_s: float) -> ToolAnswer:
         await store.write(tool_questions.ask, lease, question_id, question, now, timeout_s)
         try:
             with _more_time(turn.limits.time, question.tool_call_id, timeout_s):
-                turn.output.emit(input_event(_shown(question_id, question, now, timeout_s), turn.output.next_id()))
-                return await _wait_for_answer(turn, question_id, timeout_s, wait)
+                shown = _shown(turn, question_id, question, now, timeout_s)
+                turn.output.emit(WaitOpened(turn.output.next_id(), shown))
+                answer = await _wait_for_answer(turn, question_id, timeout_s, wait)
+                turn.output.emit(_closed(turn, shown, answer))
+                return answer
         finally:
             closing = asyncio.ensure_future(store.write(tool_questions.close_question, key, question_id))
             await asyncio.shield(closing)
@@ -67,20 +71,25 @@ async def _wait_for_answer(turn: TurnRun, question_id: str, timeout_s: float, wa
     return answer
 
 
-def _shown(question_id: str, question: ToolQuestion, now: float, timeout_s: float) -> InputRequest:
-    return InputRequest(
-        question_id,
-        question.message,
-        question.schema,
-        question.payload,
-        question.author,
-        "",
-        now,
-        now + timeout_s,
-        0,
-        "",
-        tool_call_id=question.tool_call_id,
+def _shown(turn: TurnRun, question_id: str, question: ToolQuestion, now: float, timeout_s: float) -> QuestionWait:
+    return QuestionWait(
+        id=question_id,
+        session_id=turn.session.id,
+        turn=turn.record.lease.turn,
+        opened_at=as_datetime(now),
+        expires_at=as_datetime(now + timeout_s),
+        message=question.message,
+        schema=question.schema,
+        payload=question.payload,
+        call_id=question.tool_call_id,
     )
+
+
+def _closed(turn: TurnRun, wait: QuestionWait, answer: ToolAnswer) -> WaitClosed:
+    if answer.action == "cancel":
+        return WaitClosed(turn.output.next_id(), wait, "expired")
+    outcome = "answered" if answer.action == "accept" else "refused"
+    return WaitClosed(turn.output.next_id(), wait, outcome, turn.session.user_id)
 
 
 def report_progress(call_id: str, name: str, progress: float, total: float | None, message: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from lango.cli.agent_choice import choose_agent
 from lango.cli.options import (
@@ -35,11 +35,11 @@ from lango.errors import LangoError, TurnCancelled, UsageError
 if TYPE_CHECKING:
     from lango.config import Settings
     from lango.event_text import FinalText
-    from lango.events import ApprovalNeeded, CredentialNeeded, InputNeeded, TurnDone, TurnEvent
+    from lango.events import TurnDone, TurnEvent
     from lango.messages import Attachment
     from lango.runtime import RunningTurn
     from lango.runtime.runtime import Runtime
-    from lango.store.tool_calls.long_running import AwaitedResult
+    from lango.waits import ApprovalWait, Wait
 
 Prompt = Annotated[str | None, typer.Argument(help="The prompt. Piped input is appended to it, or is the prompt.")]
 Format = Annotated[
@@ -162,11 +162,6 @@ class _Printer(Struct):
     """Those with text, and those that withdraw it."""
     has_printed_text: bool = False
     final_text: "FinalText | None" = None
-    approval_requests: "list[ApprovalNeeded]" = []
-    input_requests: "list[InputNeeded]" = []
-    credential_requests: "list[CredentialNeeded]" = []
-    awaited: "Sequence[AwaitedResult]" = ()
-    """The calls of long-running tools that wait for their results."""
     done: "TurnDone | None" = None
     totals: dict[str, Any] = {}
     turn: int | None = None
@@ -175,13 +170,11 @@ class _Printer(Struct):
         """Print an event as far as the format shows it at once."""
         from lango.events import (
             Accepted,
-            ApprovalNeeded,
-            CredentialNeeded,
-            InputNeeded,
             Resumed,
             TextDelta,
             TextWithdrawn,
             TurnDone,
+            WaitOpened,
             to_json,
         )
 
@@ -196,26 +189,22 @@ class _Printer(Struct):
                 self.events.append(event)
             case Resumed():
                 print(f"lango: the turn was resumed: {describe_resumption(event.reason)}", file=sys.stderr)
-            case ApprovalNeeded():
-                self.approval_requests.append(event)
-            case InputNeeded():
-                self._note_input_request(event)
-            case CredentialNeeded():
-                self.credential_requests.append(event)
+            case WaitOpened():
+                self._show_question(event.wait)
             case TurnDone():
                 self.done = event
                 self._add_usage(to_json(event)["usage"])
             case _:
                 pass
 
-    def _note_input_request(self, event: "InputNeeded") -> None:
-        """Note a request for input. That of a running tool is shown at once: the turn goes on with the answer."""
-        if not event.tool_call_id:
-            self.input_requests.append(event)
-            return
-        answer = self.options.command("inbox", "answer", "ID", "VALUE")
-        asked = f"a tool asks: {printable(event.message)}; answer with `{answer}` in another terminal"
-        print(f"lango: {asked}", file=sys.stderr)
+    def _show_question(self, wait: "Wait") -> None:
+        """Show the question of a running tool at once: the turn continues with the answer."""
+        from lango.waits import QuestionWait
+
+        if isinstance(wait, QuestionWait):
+            answer = self.options.command("inbox", "answer", "ID", "VALUE")
+            asked = f"a tool asks: {printable(wait.message)}; answer with `{answer}` in another terminal"
+            print(f"lango: {asked}", file=sys.stderr)
 
     def _print_text(self, event: "TurnEvent") -> None:
         """Print the text of an event. Printed text stays, so text after a withdrawal is held until it is final."""
@@ -264,25 +253,8 @@ class _Printer(Struct):
             "usage": self.totals,
             "cost_usd": self.totals.get("cost_usd"),
         }
-        if self.approval_requests and status == "waiting_for_approval":
-            report["waiting"] = [
-                {"call_id": request.call_id, "name": request.name, "arguments": dict(request.arguments)}
-                for request in self.approval_requests
-            ]
-        if self.input_requests and status == "waiting_for_input":
-            report["waiting"] = [
-                {"call_id": request.call_id, "message": request.message, "schema": request.schema}
-                for request in self.input_requests
-            ]
-        if self.credential_requests and status == "waiting_for_credential":
-            report["waiting"] = [
-                {"call_id": request.call_id, "kind": request.kind, "auth_url": request.auth_url}
-                for request in self.credential_requests
-            ]
-        if self.awaited and status == "waiting_for_result":
-            report["waiting"] = [
-                {"call_id": call.call_id, "name": call.name, "arguments": dict(call.arguments)} for call in self.awaited
-            ]
+        if self.done and self.done.waits and error is None:
+            report["waits"] = to_builtins(self.done.waits)
         if self.done and self.done.output is not None:
             report["output"] = self.done.output
         if error is not None:
@@ -340,15 +312,12 @@ async def check_tool_names(runtime: "Runtime", wanted: set[str]) -> None:
 
 async def _run_turns(runtime: "Runtime", target: SessionTarget, prompt: _Prompt, printer: _Printer) -> int:
     """Run a turn, and continue it while it waits for tools that were approved on the command line."""
+    from lango.waits import Approve
+
     id_ = target.session_id
     error = await _follow(await runtime.submit(id_, prompt.text, user_id=LOCAL_USER, attachments=prompt.files), printer)
-    while error is None and (request := _first_approved(printer.approval_requests, prompt.approved)):
-        printer.approval_requests.remove(request)
-        error = await _follow(
-            await runtime.submit_approval(id_, request.call_id, approved=True, user_id=LOCAL_USER), printer
-        )
-    if printer.done and printer.done.status == "waiting_for_result":
-        printer.awaited = await runtime.awaited_results(id_, user_id=LOCAL_USER)
+    while error is None and printer.done and (wait := _first_approved(printer.done.waits, prompt.approved)):
+        error = await _follow(await runtime.answer(id_, wait.id, Approve(), user_id=LOCAL_USER), printer)
     printer.print_end(error)
     if error is not None:
         print(f"lango: {printable(str(error))}", file=sys.stderr)
@@ -361,33 +330,37 @@ async def _run_turns(runtime: "Runtime", target: SessionTarget, prompt: _Prompt,
 
 def _describe_waiting(printer: _Printer, id_: str) -> Iterator[str]:
     """Say what a turn waits for, and how it is given; nothing if the turn is done."""
+    from lango.waits import ApprovalWait, CredentialWait, InputWait, LongRunningWait
+
     chat = printer.options.command("chat", "-r", id_)
-    match printer.done.status if printer.done else "":
-        case "waiting_for_approval":
-            for request in printer.approval_requests:
-                arguments = json.dumps(dict(request.arguments), ensure_ascii=False)
-                yield f"{printable(request.name)} waits for an approval: {printable(arguments)}"
-            yield f"answer with `{chat}`, or allow it with --approve"
-        case "waiting_for_input":
-            for request in printer.input_requests:
-                fits = describe_schema(request.schema)
-                yield f"{printable(request.message)}{f' ({fits})' if fits else ''}"
-            yield f'answer with `{printer.options.command("run", "-r", id_)} "..."`'
-        case "waiting_for_credential":
-            for request in printer.credential_requests:
-                what = request.message or "a tool needs access to an account of yours"
-                yield printable(f"{what}: {request.auth_url}" if request.auth_url else what)
-            yield f"answer with /credential in `{chat}`"
-        case "waiting_for_result":
-            for call in printer.awaited:
-                yield f"{printable(call.name)} waits for its result ({printable(call.call_id)})"
-            yield f"give it with `/result` in `{chat}`, or over HTTP"
-        case _:
-            pass
+    hints: dict[str, None] = {}
+    for wait in printer.done.waits if printer.done else ():
+        match wait:
+            case ApprovalWait():
+                arguments = json.dumps(dict(wait.arguments), ensure_ascii=False)
+                yield f"{printable(wait.tool)} waits for an approval: {printable(arguments)}"
+                hints[f"answer with `{chat}`, or allow it with --approve"] = None
+            case InputWait():
+                fits = describe_schema(wait.schema)
+                yield f"{printable(wait.message)}{f' ({fits})' if fits else ''}"
+                hints[f'answer with `{printer.options.command("run", "-r", id_)} "..."`'] = None
+            case CredentialWait():
+                what = wait.message or "a tool needs access to an account of yours"
+                yield printable(f"{what}: {wait.auth_url}" if wait.auth_url else what)
+                hints[f"answer with /credential in `{chat}`"] = None
+            case LongRunningWait():
+                yield f"{printable(wait.tool)} waits for its result ({printable(wait.call_id)})"
+                hints[f"give it with `/result` in `{chat}`, or over HTTP"] = None
+            case _:
+                pass
+    yield from hints
 
 
-def _first_approved(requests: "Sequence[ApprovalNeeded]", approved: Sequence[str]) -> "ApprovalNeeded | None":
-    return next((request for request in requests if request.name in approved or "all" in approved), None)
+def _first_approved(waits: "Sequence[Wait]", approved: Sequence[str]) -> "ApprovalWait | None":
+    from lango.waits import ApprovalWait
+
+    asked = (wait for wait in waits if isinstance(wait, ApprovalWait))
+    return next((wait for wait in asked if wait.tool in approved or "all" in approved), None)
 
 
 async def _follow(turn: "RunningTurn", printer: _Printer) -> LangoError | None:

@@ -17,15 +17,18 @@ from lango.server.json_body import tool_value_text
 from lango.server.schemas import client_state
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.sessions import SessionRecord
-from lango.store.tool_calls.approvals import read_approval_requests
-from lango.store.tool_calls.credential_requests import credential_event, read_credential_requests
-from lango.store.tool_calls.input_requests import input_event, read_input_requests
-from lango.store.tool_calls.long_running import AwaitedResult, read_awaited_results
 from lango.threads import run_in_thread
+from lango.waits import (
+    ApprovalWait,
+    ClientResultWait,
+    CredentialWait,
+    InputWait,
+    LongRunningWait,
+    QuestionWait,
+    Wait,
+)
 
 _encoder = EventEncoder()
-_ASKS = ("waiting_for_approval", "waiting_for_input", "waiting_for_credential")
 _CREDENTIAL_SCHEMA = {"type": ["string", "object"]}
 _APPROVAL_SCHEMA = {
     "type": "object",
@@ -63,10 +66,6 @@ class RunEvents:
         # the run that asked for approval has sent these calls
         self._known_calls = {answer.interrupt_id for answer in run_input.resume or ()}
         self._interrupts: list[agui.Interrupt] = []
-        self._is_pending = False
-        """Whether the last turn waits for a person."""
-        self._awaits_result = False
-        """Whether the last turn waits for the result of a long-running tool."""
         self._steps: list[str] = []
         """The nodes of a workflow that run."""
         self._usage: list[agui.TokenUsage] = []
@@ -97,11 +96,6 @@ class RunEvents:
             if self._failed:
                 return
         session = await self._context.get_session(self._caller, thread)
-        if self._is_pending and not self._interrupts:  # of an earlier run
-            self._interrupts = await self._earlier_interrupts(session)
-        if self._awaits_result:
-            awaited = await self._context.store.read(read_awaited_results, session)
-            self._interrupts += [_result_interrupt(call) for call in awaited]
         outcome = agui.RunFinishedInterruptOutcome(interrupts=self._interrupts) if self._interrupts else None
         finished = agui.RunFinishedEvent(thread_id=thread, run_id=run, outcome=outcome, usage=self._usage)
         yield _encoder.encode(finished)
@@ -133,16 +127,6 @@ class RunEvents:
 
         return await run_in_thread(changes)
 
-    async def _earlier_interrupts(self, session: SessionRecord) -> list[agui.Interrupt]:
-        """Return the requests that earlier runs left open: approvals, else inputs, else credentials."""
-        store = self._context.store
-        if approvals := await store.read(read_approval_requests, session):
-            return [_interrupt(request.call_id, request.name, request.arguments) for request in approvals]
-        if inputs := await store.read(read_input_requests, session):
-            return [_input_interrupt(input_event(request, 0)) for request in inputs]
-        credentials = await store.read(read_credential_requests, session)
-        return [_credential_interrupt(credential_event(request, 0)) for request in credentials]
-
     def _to_agui(self, event: events.TurnEvent) -> Iterator[agui.BaseEvent]:
         match event:
             case events.Queued() | events.Resumed() | events.ToolProgress():
@@ -151,33 +135,33 @@ class RunEvents:
                 yield from self._text(event)
             case events.ToolStart() | events.ToolEnd():
                 yield from self._close_message()
-                yield from self._tool_result(event) if isinstance(event, events.ToolEnd) else self._tool_call(event)
-            case events.ApprovalNeeded():
-                yield from self._close_message()
-                yield from self._tool_call(event)
-                self._interrupts.append(_interrupt(event.call_id, event.name, event.arguments))
-            case events.InputNeeded() | events.CredentialNeeded():
-                yield from self._close_message()
-                yield from self._request(event)
+                if isinstance(event, events.ToolEnd):
+                    yield from self._tool_result(event)
+                else:
+                    yield from self._tool_call(event.call_id, event.name, event.arguments)
+            case events.WaitOpened():
+                yield from self._wait(event)
             case events.NodeProgress():
                 yield from self._step(event)
             case events.TurnDone() | events.TurnError(fatal=True):
                 yield from self._end_turn(event)
             case events.TextWithdrawn():
                 yield from self._withdraw(event)
-            case events.Accepted() | events.TurnError():
+            case events.Accepted() | events.TurnError() | events.WaitClosed():
                 pass
             case _ as unexpected:
                 assert_never(unexpected)
 
-    def _request(self, event: events.InputNeeded | events.CredentialNeeded) -> Iterator[agui.BaseEvent]:
-        """Note a request as an interrupt of the run; that of a running tool is none: the run goes on."""
-        if isinstance(event, events.CredentialNeeded):
-            self._interrupts.append(_credential_interrupt(event))
-        elif event.tool_call_id:
-            yield _notice(event)
-        else:
-            self._interrupts.append(_input_interrupt(event))
+    def _wait(self, event: events.WaitOpened) -> Iterator[agui.BaseEvent]:
+        """Close the text, show the call that waits for approval, and what a running tool asks: the run goes on then."""
+        yield from self._close_message()
+        match event.wait:
+            case ApprovalWait() as wait:
+                yield from self._tool_call(wait.call_id, wait.tool, wait.arguments)
+            case QuestionWait():
+                yield _notice(event)
+            case _:
+                pass
 
     def _end_turn(self, event: events.TurnDone | events.TurnError) -> Iterator[agui.BaseEvent]:
         yield from self._close_message()
@@ -187,8 +171,7 @@ class RunEvents:
             yield self._failure(event)
             self._failed = True
         else:
-            self._is_pending = event.status in _ASKS
-            self._awaits_result = event.status == "waiting_for_result"
+            self._interrupts = [interrupt for wait in event.waits if (interrupt := _interrupt(wait)) is not None]
             self._usage.append(_usage(event.usage))
 
     def _step(self, event: events.NodeProgress) -> Iterator[agui.BaseEvent]:
@@ -243,14 +226,13 @@ class RunEvents:
         self._messages.add_result(id_, event.call_id, content)
         yield agui.ToolCallResultEvent(message_id=id_, tool_call_id=event.call_id, content=content, role="tool")
 
-    def _tool_call(self, event: events.ToolStart | events.ApprovalNeeded) -> Iterator[agui.BaseEvent]:
-        id_ = event.call_id
+    def _tool_call(self, id_: str, name: str, given: Mapping[str, Any]) -> Iterator[agui.BaseEvent]:
         if id_ in self._known_calls:
             return
         self._known_calls.add(id_)
-        arguments = tool_value_text(event.arguments)
-        self._messages.add_call(id_, event.name, arguments)
-        yield agui.ToolCallStartEvent(tool_call_id=id_, tool_call_name=event.name)
+        arguments = tool_value_text(given)
+        self._messages.add_call(id_, name, arguments)
+        yield agui.ToolCallStartEvent(tool_call_id=id_, tool_call_name=name)
         yield agui.ToolCallArgsEvent(tool_call_id=id_, delta=arguments)
         yield agui.ToolCallEndEvent(tool_call_id=id_)
 
@@ -264,40 +246,43 @@ class RunEvents:
         return f"{self._run_input.thread_id}-{event.id}"
 
 
-def _notice(event: events.Queued | events.Resumed | events.ToolProgress | events.InputNeeded) -> agui.BaseEvent:
+def _notice(event: events.Queued | events.Resumed | events.ToolProgress | events.WaitOpened) -> agui.BaseEvent:
     """Return the event of what AG-UI has no event for, with the fields of ours."""
     match event:
         case events.Queued():
             return agui.CustomEvent(name="lango.queued", value={"place": event.place})
         case events.Resumed():
             return agui.CustomEvent(name="lango.resumed", value={"reason": event.reason, "attempt": event.attempt})
-        case events.ToolProgress() | events.InputNeeded():
+        case events.ToolProgress() | events.WaitOpened():
             return agui.CustomEvent(name=f"lango.{event.type}", value=events.to_json(event))
 
 
-def _interrupt(call_id: str, name: str, arguments: Mapping[str, Any]) -> agui.Interrupt:
-    prompt = f"May {name} run with {tool_value_text(arguments)}?"
-    return agui.Interrupt(
-        id=call_id, reason="tool_approval", message=prompt, tool_call_id=call_id, response_schema=_APPROVAL_SCHEMA
-    )
+def _interrupt(wait: Wait) -> agui.Interrupt | None:
+    """Return what ends a run because of a wait, or None if the client knows the wait by its call."""
+    match wait:
+        case ApprovalWait():
+            prompt = f"May {wait.tool} run with {tool_value_text(wait.arguments)}?"
+            return _new_interrupt(wait.call_id, "tool_approval", prompt, _APPROVAL_SCHEMA, wait.call_id)
+        case InputWait():
+            return _new_interrupt(
+                wait.id, "input_needed", wait.message, dict(wait.schema) if wait.schema is not None else None
+            )
+        case CredentialWait():  # the message has the address that the user opens
+            what = wait.message or "a tool needs access to an account of yours"
+            message = f"{what}: {wait.auth_url}".removesuffix(": ")
+            return _new_interrupt(wait.id, "credential_needed", message, _CREDENTIAL_SCHEMA)
+        case LongRunningWait():
+            return _new_interrupt(
+                wait.call_id, "result_needed", f"{wait.tool} waits for its result", call_id=wait.call_id
+            )
+        case ClientResultWait() | QuestionWait():
+            return None
 
 
-def _input_interrupt(event: events.InputNeeded) -> agui.Interrupt:
-    schema = dict(event.schema) if event.schema is not None else None
-    return agui.Interrupt(id=event.call_id, reason="input_needed", message=event.message, response_schema=schema)
-
-
-def _credential_interrupt(event: events.CredentialNeeded) -> agui.Interrupt:
-    """Return the interrupt of a credential request; its message has the address that the user opens."""
-    message = f"{event.message or 'a tool needs access to an account of yours'}: {event.auth_url}".removesuffix(": ")
-    return agui.Interrupt(
-        id=event.call_id, reason="credential_needed", message=message, response_schema=_CREDENTIAL_SCHEMA
-    )
-
-
-def _result_interrupt(call: AwaitedResult) -> agui.Interrupt:
-    message = f"{call.name} waits for its result"
-    return agui.Interrupt(id=call.call_id, reason="result_needed", message=message, tool_call_id=call.call_id)
+def _new_interrupt(
+    id_: str, reason: str, message: str, schema: dict[str, Any] | None = None, call_id: str | None = None
+) -> agui.Interrupt:
+    return agui.Interrupt(id=id_, reason=reason, message=message, response_schema=schema, tool_call_id=call_id)
 
 
 def _usage(used: events.Usage) -> agui.TokenUsage:

@@ -132,8 +132,9 @@ class Completion:
         if text := self._final_text.add(event):
             yield {"content": text}
         match event:
-            case events.ApprovalNeeded() | events.InputNeeded() | events.CredentialNeeded():
-                yield {"content": pause_note(event, self._turn.session.name.id)}
+            case events.WaitOpened():
+                if note := pause_note(event.wait):
+                    yield {"content": note}
             case events.ToolStart() | events.ToolEnd():
                 if executed := self._tool_calls.add(event):
                     yield {"executed_tools": executed}

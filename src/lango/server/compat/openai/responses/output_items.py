@@ -20,6 +20,7 @@ from lango.event_text import FinalText, LastText
 from lango.server.compat.client_view import pause_note
 from lango.server.compat.openai.responses.response_ids import approval_request_id, item_id
 from lango.server.json_body import tool_value_text
+from lango.waits import ApprovalWait
 
 Item = dict[str, Any]
 StreamEvent = dict[str, Any]
@@ -57,7 +58,6 @@ class OutputItems:
         """
         self._approval_requests = approval_requests or {}
         self._response_id = response_id
-        self._session_id = session_id
         self._server_label = server_label
         self._client_tools = client_tools
         self._items: list[Item] = []
@@ -86,10 +86,11 @@ class OutputItems:
                 yield from self._add_text("reasoning", event.text)
             case events.ToolStart() | events.ToolEnd():
                 yield from self._add_call_event(event)
-            case events.ApprovalNeeded():
-                yield from self._add_approval_request(event)
-            case events.InputNeeded() | events.CredentialNeeded():
-                yield from self._add_text("message", pause_note(event, self._session_id))
+            case events.WaitOpened(wait=ApprovalWait() as wait):
+                yield from self._add_approval_request(wait)
+            case events.WaitOpened():
+                if note := pause_note(event.wait):
+                    yield from self._add_text("message", note)
             case events.TurnDone() | events.TurnError(fatal=True):
                 yield from self._end(event)
             case (
@@ -101,6 +102,7 @@ class OutputItems:
                 | events.Resumed()
                 | events.NodeProgress()
                 | events.ToolProgress()
+                | events.WaitClosed()
             ):
                 pass
             case _ as unexpected:
@@ -206,13 +208,13 @@ class OutputItems:
             yield _done(index, item)
         self._own_calls.clear()
 
-    def _add_approval_request(self, needed: events.ApprovalNeeded) -> Iterator[StreamEvent]:
+    def _add_approval_request(self, needed: ApprovalWait) -> Iterator[StreamEvent]:
         yield from self._close_text("completed")
         item: Item = {
             "id": approval_request_id(self._response_id, needed.call_id),
             "type": "mcp_approval_request",
             "server_label": self._server_label,
-            "name": needed.name,
+            "name": needed.tool,
             "arguments": tool_value_text(needed.arguments),
         }
         if (index := self._own_calls.pop(needed.call_id, None)) is None:
