@@ -174,7 +174,7 @@ async def test_an_answer_counts_once(store_url: str) -> None:
         assert sorted(isinstance(result, WaitNotOpen) for result in results) == [False, True, True]
         with pytest.raises(WaitNotOpen, match="no open wait"):
             await submit_input(runtime, "s", request.id, 4)
-        with pytest.raises(WaitNotOpen, match="no call 'other'"):
+        with pytest.raises(WaitNotOpen, match="no open wait 'other'"):
             await submit_input(runtime, "s", "other", 4)
 
 

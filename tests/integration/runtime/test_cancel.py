@@ -288,7 +288,7 @@ async def test_a_cancel_closes_an_open_approval(store_url: str) -> None:
         assert await rows(runtime.store, "SELECT call_id FROM open_calls") == []
         journal = await rows(runtime.store, "SELECT approved, approved_by, status FROM tool_journal")
         assert journal == [(0, "user", "intended")]
-        with pytest.raises(WaitNotOpen, match="any more"):
+        with pytest.raises(WaitNotOpen, match="no open wait"):
             await submit_approval(runtime, "s", "c1", approved=True)
         assert await runtime.run("s", "and?") == "I see"
     assert results_in(provider.requests[-1]) == {"c1": STOPPED}

@@ -220,7 +220,7 @@ class TurnRunner:
             self._on_request()
         shown = {event.wait.id for event in running.events if isinstance(event, WaitOpened)}
         for wait in waits:
-            if wait.id not in shown and wait.turn in (None, running.turn.turn):
+            if wait.id not in shown and wait.turn == running.turn.turn:
                 running.emit(WaitOpened(running.next_id(), wait))
 
 

@@ -27,6 +27,7 @@ Place = tuple[float, int, str]
 """Where a wait stands in the inbox: since when it is open, the key of its session, and its own key."""
 
 _TURNS = "SELECT call_id, turn FROM open_calls WHERE session_key = $1"
+_TURN_OF_MESSAGE = "SELECT MAX(turn) FROM turns WHERE session_key = $1 AND first_seq <= $2"
 _TURNS_OF_RESULTS = "SELECT call_id, turn FROM long_running_calls WHERE session_key = $1"
 
 
@@ -81,17 +82,21 @@ def read_waits(session: SessionRecord) -> Operation[list[Wait]]:
         )
         for asked in (yield from read_credential_requests(session))
     ]
+    clients = yield from read_client_calls(session)
+    made_in: dict[int, int | None] = {}
+    for seq in {pending.made_by.seq for pending in clients}:
+        [[made_in[seq]]] = yield _TURN_OF_MESSAGE, (key, seq)
     found += [
         ClientResultWait(
             id=address_safe_id(pending.call.id),
             session_id=id_,
-            turn=turns.get(call_key(pending.call.id)),
+            turn=made_in[pending.made_by.seq],
             opened_at=as_datetime(pending.made_by.created_at),
             tool=pending.call.name,
             call_id=pending.call.id,
             arguments=pending.call.input or {},
         )
-        for pending in (yield from read_client_calls(session))
+        for pending in clients
     ]
     turns = {row[0]: row[1] for row in (yield _TURNS_OF_RESULTS, (key,))}
     found += [
