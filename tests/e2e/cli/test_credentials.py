@@ -71,9 +71,9 @@ def test_run_says_what_it_waits_for(lango: Lango, oauth: OAuthServer) -> None:
     assert f"{oauth.url}/authorize?" in said
     assert "answer with /credential in `lango chat -r s`" in said
     report = run_lango("run", "-r", "t", "--output-format", "json", "key", cwd=lango.folder)
-    assert json.loads(report.stdout)["status"] == "waiting_for_credential"
-    [waiting] = json.loads(report.stdout)["waiting"]
-    assert (waiting["kind"], waiting["auth_url"]) == ("apiKey", "")
+    assert json.loads(report.stdout)["status"] == "waiting"
+    [waiting] = json.loads(report.stdout)["waits"]
+    assert (waiting["scheme_type"], waiting["auth_url"]) == ("apiKey", "")
 
 
 def test_chat_asks_for_a_credential_and_does_not_show_it(folder: Path) -> None:

@@ -23,8 +23,8 @@ def test_run_ends_with_what_waits_for_a_result(folder: Path) -> None:
     assert "lango: order waits for its result (" in waits.stderr
     assert "/result" in waits.stderr
     report = json.loads(run_lango("run", "--output-format", "json", "call order", cwd=folder).stdout)
-    assert report["status"] == "waiting_for_result"
-    assert [call["name"] for call in report["waiting"]] == ["order"]
+    assert report["status"] == "waiting"
+    assert [wait["tool"] for wait in report["waits"]] == ["order"]
 
 
 def test_chat_shows_what_waits_and_gives_updates_and_the_result(folder: Path) -> None:

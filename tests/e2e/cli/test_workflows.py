@@ -33,8 +33,8 @@ def test_run_ends_with_the_question_and_the_next_run_answers_it(folder: Path) ->
 
 def test_run_reports_the_question_and_the_output_as_json(folder: Path) -> None:
     asked = json.loads(run_lango("run", "-r", "s", "--output-format", "json", "free", cwd=folder).stdout)
-    assert asked["status"] == "waiting_for_input"
-    [request] = asked["waiting"]
+    assert asked["status"] == "waiting"
+    [request] = asked["waits"]
     assert (request["message"], request["schema"]) == ("What else?", None)
     answered = json.loads(run_lango("run", "-r", "s", "--output-format", "json", "tea", cwd=folder).stdout)
     assert answered["output"] == {"ordered": "tea"}

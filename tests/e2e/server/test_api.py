@@ -201,7 +201,7 @@ async def test_an_approval_request_is_answered_once(server: Server, session: str
         events = await send(client, session, "ask")
         [wait] = await waits_of(client, session)
         assert wait["arguments"] == {"text": "this"}
-        assert events[-1].data["status"] == "waiting_for_approval"
+        assert events[-1].data["status"] == "waiting"
         path, answer = wait_path(wait), {"type": "approve" if approved else "refuse"}
         for wrong in ({"type": "perhaps"}, {"approved": True}, "approve", {**answer, "more": 1}):
             assert (await client.post(path, json=wrong)).status_code == 400

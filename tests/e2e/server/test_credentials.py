@@ -63,7 +63,7 @@ async def no_credentials(server: Server) -> None:
 
 async def ask(client: httpx.AsyncClient, session: str, text: str = "account") -> dict[str, Any]:
     events = await send(client, session, text)
-    assert events[-1].data.get("status") == "waiting_for_credential", events
+    assert events[-1].data.get("status") == "waiting", events
     [wait] = await waits_of(client, session)
     assert wait["kind"] == "credential"
     return wait
@@ -117,9 +117,9 @@ async def test_websocket(server: Server, session: str, oauth: OAuthServer) -> No
 
     async with connect(f"ws://127.0.0.1:{server.port}/v1/ws") as socket:
         await socket.send(json.dumps({"type": "message", "session": session, "text": "account"}))
-        request = await read("credential_needed")
-        assert (await read("done"))["status"] == "waiting_for_credential"
-        message = {"type": "answer", "session": session, "wait_id": request["call_id"]}
+        request = (await read("wait_opened"))["wait"]
+        assert (await read("done"))["status"] == "waiting"
+        message = {"type": "answer", "session": session, "wait_id": request["id"]}
         await socket.send(json.dumps({**message, "answer": credential("nonsense")}))
         refused = await read("turn_error")
         assert (refused["error"], refused["session"], refused["fatal"]) == ("InvalidAnswer", session, False)

@@ -96,9 +96,14 @@ async def many_more(client: httpx.AsyncClient, session: str) -> None:
 
 
 def stored_fields(events: list[ReceivedEvent]) -> list[dict[str, Any]]:
-    """Return the fields of events that can be rebuilt: without ids, durations and expiry times."""
-    left_out = ("id", "duration_s", "expires_at")
-    return [{name: value for name, value in event.data.items() if name not in left_out} for event in events]
+    """Return the fields of events that can be rebuilt: without ids, durations, expiry times and what was open then."""
+    left_out = ("id", "duration_s", "expires_at", "waits")
+
+    def fields(data: dict[str, Any]) -> dict[str, Any]:
+        kept = {name: value for name, value in data.items() if name not in left_out}
+        return kept | {"wait": fields(kept["wait"])} if "wait" in kept else kept
+
+    return [fields(event.data) for event in events]
 
 
 async def test_an_event_id_that_only_the_log_knew_is_410(client: httpx.AsyncClient, past: Past) -> None:
@@ -135,14 +140,14 @@ async def test_every_turn_streams_whole_from_the_start(client: httpx.AsyncClient
 
 async def test_a_rebuilt_turn_has_its_approval_request(client: httpx.AsyncClient, past: Past) -> None:
     again = await send(client, past.session, "ask", **ASKED)
-    [question] = [event.data for event in again if event.type == "approval"]
-    assert (question["call_id"], question["name"], question["arguments"]) == ("call_1", "wipe", {"text": "this"})
+    [question] = [event.data["wait"] for event in again if event.type == "wait_opened"]
+    assert (question["call_id"], question["tool"], question["arguments"]) == ("call_1", "wipe", {"text": "this"})
     assert (
         [event.type for event in again]
         == [event.type for event in past.approval_events]
-        == ["accepted", "approval", "done"]
+        == ["accepted", "wait_opened", "done"]
     )
-    assert again[-1].data["status"] == "waiting_for_approval"
+    assert again[-1].data["status"] == "waiting"
 
 
 async def test_repeated_completions_and_runs_are_the_same(client: httpx.AsyncClient, past: Past) -> None:

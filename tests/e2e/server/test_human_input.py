@@ -55,7 +55,7 @@ def session() -> str:
 
 async def ask(client: httpx.AsyncClient, session: str, text: str = "go") -> dict[str, Any]:
     events = await send(client, session, text)
-    assert events[-1].data["status"] == "waiting_for_input"
+    assert events[-1].data["status"] == "waiting"
     [wait] = await waits_of(client, session)
     assert wait["kind"] == "input"
     return wait
@@ -145,9 +145,9 @@ async def test_websocket(server: Server, session: str) -> None:
 
     async with connect(f"ws://127.0.0.1:{server.port}/v1/ws") as socket:
         await socket.send(json.dumps({"type": "message", "session": session, "text": "go"}))
-        request = await read("input_needed")
-        assert (await read("done"))["status"] == "waiting_for_input"
-        message = {"type": "answer", "session": session, "wait_id": request["call_id"]}
+        request = (await read("wait_opened"))["wait"]
+        assert (await read("done"))["status"] == "waiting"
+        message = {"type": "answer", "session": session, "wait_id": request["id"]}
         await socket.send(json.dumps({**message, "answer": value({"size": 0})}))
         refused = await read("turn_error")
         assert (refused["error"], refused["session"], refused["fatal"]) == ("InvalidAnswer", session, False)

@@ -116,13 +116,13 @@ async def test_a_grant_is_given_listed_used_and_revoked(server: Server, session:
         assert (grant["id"], grant["tool"], grant["active"], grant["granted_by"]) == (1, "wipe", True, "user")
         assert grant["arguments"] == {"text": {"glob": "th*"}}
         assert grant["expires_at"] > grant["granted_at"]
-        assert "approval" not in kinds(await send(client, session, "ask"))
+        assert "wait_opened" not in kinds(await send(client, session, "ask"))
         messages = (await client.get(f"/v1/sessions/{session}/messages")).json()["messages"]
         [*_, last] = [call for message in messages for call in message["tool_calls"]]
         assert (last["approved"], last["approved_by"], last["grant_id"]) == (True, "user", 1)
         assert (await client.delete(f"{grants}/1")).status_code == 204
         assert [(await client.delete(f"{grants}/{number}")).status_code for number in (1, 2, "x")] == [404, 404, 400]
-        assert "approval" in kinds(await send(client, session, "ask"))
+        assert "wait_opened" in kinds(await send(client, session, "ask"))
 
 
 async def test_a_grant_comes_over_the_websocket(server: Server, session: str) -> None:
@@ -138,7 +138,7 @@ async def test_a_grant_comes_over_the_websocket(server: Server, session: str) ->
             await socket.send(json.dumps(message | {"answer": {"type": "approve", "grant": {}}}))
             while (event := json.loads(await socket.recv()))["type"] != "done":
                 assert event["type"] != "turn_error", event
-        assert "approval" not in kinds(await send(client, session, "ask"))
+        assert "wait_opened" not in kinds(await send(client, session, "ask"))
 
 
 async def test_a_page_gets_events_when_something_starts_or_stops_waiting_in_any_process(

@@ -11,7 +11,7 @@ async def test_another_replica_takes_the_results_after_a_kill(tmp_path: Path, st
     with serving(tmp_path / "one", store_url) as first:
         async with first.client() as client:
             events = await send(client, "s", "call order")
-        assert events[-1].data["status"] == "waiting_for_result"
+        assert events[-1].data["status"] == "waiting"
         call_id = next(event.data["call_id"] for event in events if event.type == "tool_start")
         first.process.kill()
     with serving(tmp_path / "two", store_url) as second:

@@ -67,12 +67,12 @@ async def test_pictures_and_questions_over_http_and_in_the_terminal(tmp_path: Pa
 
             async with client.stream("POST", "/v1/sessions/s/messages", json={"text": "order"}) as response:
                 events = events_of(response)
-                asked = await until("input_needed", events)
-                assert asked["tool_call_id"] == "c2"
+                asked = (await until("wait_opened", events))["wait"]
+                assert asked["call_id"] == "c2"
                 [wait] = await waits_of(client, "s")
                 [item] = (await client.get("/v1/inbox")).json()["items"]
                 for listed in (wait, item["wait"]):
-                    assert (listed["kind"], listed["id"]) == ("tool_question", asked["call_id"])
+                    assert (listed["kind"], listed["id"]) == ("tool_question", asked["id"])
                     assert listed["call_id"] == "c2"
                 path = wait_path(wait)
                 assert (await client.post(path, json={"type": "value", "value": {"size": "x"}})).status_code == 422
@@ -86,7 +86,7 @@ async def test_pictures_and_questions_over_http_and_in_the_terminal(tmp_path: Pa
 
             async with client.stream("POST", "/v1/sessions/s/messages", json={"text": "order"}) as response:
                 events = events_of(response)
-                await until("input_needed", events)
+                await until("wait_opened", events)
                 listed = await asyncio.to_thread(lango, "inbox", cwd=tmp_path, env=model.environment)
                 assert "What may it be?" in listed.stdout, listed
                 item_id = listed.stdout.splitlines()[-1].split()[0]
@@ -98,8 +98,8 @@ async def test_pictures_and_questions_over_http_and_in_the_terminal(tmp_path: Pa
 
             async with connect(f"{server.url.replace('http', 'ws', 1)}/v1/ws") as socket:
                 await socket.send(json.dumps({"type": "message", "session": "s", "text": "order"}))
-                asked = await until_received("input_needed", socket)
-                message = {"type": "answer", "session": "s", "wait_id": asked["call_id"]}
+                asked = (await until_received("wait_opened", socket))["wait"]
+                message = {"type": "answer", "session": "s", "wait_id": asked["id"]}
                 await socket.send(json.dumps(message | {"answer": {"type": "value"}}))
                 assert "missing required field `value`" in (await until_received("turn_error", socket))["message"]
                 await socket.send(json.dumps(message | {"answer": {"type": "decline"}}))

@@ -94,7 +94,7 @@ async def test_a_lost_socket_goes_on_with_another(server: Server, session: str) 
 async def ask(server: Server, socket: ClientConnection, session: str) -> dict[str, Any]:
     """Let a tool ask for an approval; return the message that answers it, without the answer."""
     await send_command(socket, type="message", session=session, text="ask")
-    assert (await receive_events(socket))[-1]["status"] == "waiting_for_approval"
+    assert (await receive_events(socket))[-1]["status"] == "waiting"
     async with server.client() as client:
         [wait] = await waits_of(client, session)
     return {"type": "answer", "session": session, "wait_id": wait["id"]}
@@ -218,7 +218,7 @@ async def test_a_socket_that_does_not_read_is_closed_and_others_are_not_slowed(
 async def test_results_of_a_long_running_tool_come_over_the_socket(socket: ClientConnection, session: str) -> None:
     await send_command(socket, type="message", session=session, text="call order")
     events = await receive_events(socket)
-    assert events[-1]["status"] == "waiting_for_result"
+    assert events[-1]["status"] == "waiting"
     message = {"type": "answer", "session": session, "wait_id": events[1]["call_id"]}
     result = {"type": "result", "result": {"n": 1}}
     for will_continue in (True, False):

@@ -118,11 +118,10 @@ def read_approval_requests(session: SessionRecord) -> Operation[list[ApprovalReq
     for request_id, seq, about, approves_call_seq, expires_at in rows:
         if not is_live(seq, live):
             continue
-        asked = [call for _, call in (yield from _find_call(session.key, request_id, seq))]
-        hint, payload = confirmation_of(asked[0]) if asked else ("", None)
-        for stored, call in (yield from _find_call(session.key, about, approves_call_seq or 0)):
-            shown = call.id, call.name, call.input or {}, stored.created_at, expires_at
-            found.append(ApprovalRequest(*shown, hint, payload, request_id))
+        for asking, request in (yield from _find_call(session.key, request_id, seq)):
+            for _, call in (yield from _find_call(session.key, about, approves_call_seq or 0)):
+                shown = call.id, call.name, call.input or {}, asking.created_at, expires_at
+                found.append(ApprovalRequest(*shown, *confirmation_of(request), request_id))
     return found
 
 

@@ -32,8 +32,6 @@ export class TurnView {
       case "tool_end": answer.toolCard(event.call_id, event.name).finish({ ok: event.ok, output: event.result, duration_s: event.duration_s }); this.transcript.closeQuestions(event.call_id); break;
       case "wait_opened": this.openWait(event.wait); break;
       case "wait_closed": this.#waitClosed(event.wait); break;
-      case "input_needed": this.openWait({ ...event, kind: event.tool_call_id ? "tool_question" : "input", id: event.call_id, call_id: event.tool_call_id, session_id: this.transcript.session }); break;
-      case "credential_needed": this.openWait({ ...event, kind: "credential", scheme_type: event.kind, id: event.call_id, session_id: this.transcript.session }); break;
       case "node": answer.nodes.show(event); break;
       case "turn_error": if (event.fatal) this.#turnFailed(answer, event); break;
       case "done": this.#turnDone(answer, event);
@@ -111,7 +109,7 @@ export class TurnView {
     const { usage = {}, status, finish_reason, waits = [] } = event;
     if (finish_reason === "length") answer.addNote("The answer was cut off: it reached the model's limit. Send “continue” for the rest.");
     if (finish_reason === "safety") answer.addNote("The model's safety filter ended this answer.");
-    const isForClient = status === "waiting_for_client" || (waits.length > 0 && waits.every((/** @type {Wait} */ wait) => wait.kind === "client_result"));
+    const isForClient = waits.length > 0 && waits.every((/** @type {Wait} */ wait) => wait.kind === "client_result");
     if (status.startsWith("waiting") && !isForClient) {
       answer.finish();
     } else {
