@@ -1,5 +1,6 @@
 """What the terminal writes about a workflow's nodes and about long-running tools."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from lango.cli.chat.terminal.screen import Screen
 from lango.cli.chat.workflow_view import show_awaited_result, show_node
 from lango.events import NodeProgress
-from lango.store.tool_calls.long_running import AwaitedResult
+from lango.waits import LongRunningWait
 
 
 def written(capsys: pytest.CaptureFixture[str], status: Any, *, path: str = "flow@1/a@1", **more: Any) -> str:
@@ -44,7 +45,8 @@ def test_control_characters_of_a_node_are_made_visible(capsys: pytest.CaptureFix
 
 
 def test_a_long_running_tool_shows_its_call(capsys: pytest.CaptureFixture[str]) -> None:
-    show_awaited_result(Screen(), AwaitedResult("c1", "order", {"item": "boat"}, "clerk", 0.0, 1))
+    opened: dict[str, Any] = {"id": "c1", "session_id": "s", "turn": 1, "opened_at": datetime(2026, 1, 2, tzinfo=UTC)}
+    show_awaited_result(Screen(), LongRunningWait(**opened, tool="order", call_id="c1", arguments={"item": "boat"}))
     out = capsys.readouterr().out
     assert "order" in out
     assert "waits for its result (c1)" in out
