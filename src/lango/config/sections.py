@@ -35,21 +35,21 @@ class SubAgentSettings(Section):
     instruction: str = ""
     """The system instruction."""
     model: str | None = None
-    """`provider/name`; none: the root agent's model."""
+    """`provider/name`; the root agent's model by default."""
     tools: list[str] | None = None
-    """Names of its tools; none: all tools."""
+    """Names of its tools; all tools by default."""
 
 
 class AgentSettings(Section):
     """`[agent]`: the agent and its model."""
 
     name: Identifier | None = None
-    """The name of the agent and of the app that its sessions belong to: letters, digits and `_`; none: the name of the
-    agent in `module`, or `lango`."""
+    """The name of the agent and of the app that its sessions belong to: letters, digits and `_`. By default the name of
+    the agent in `module`, or `lango`."""
     model: str | None = None
-    """`provider/name`; none: `local/default`."""
+    """`provider/name`; `local/default` by default."""
     models: list[str] = []
-    """Models that a user may choose for a session instead of `model`, each `provider/name`; empty: none."""
+    """Models that a user may choose for a session instead of `model`, each `provider/name`."""
     session_instruction: bool = False
     """Whether a user may replace the instruction of the root agent for a session."""
     fallback_model: str | None = None
@@ -68,11 +68,11 @@ class AgentSettings(Section):
     """Limit of turns that a process runs at once; lower while its event loop is late. Further turns are queued, and
     their clients see their place."""
     input_expires_s: Annotated[float, Field(ge=0)] = 86_400.0
-    """A workflow's input request that is not answered within this time is closed; 0: it never expires."""
+    """A workflow's input request that is not answered within this time is closed. With 0 it never expires."""
     when_busy: Literal["wait", "refuse", "interrupt"] = "wait"
     """How a message to a busy session is handled: it waits, is refused, or interrupts the running turn."""
     on_crash: Literal["resume", "stop"] = "resume"
-    """What happens to the turns of a process that died: they go on in another one, or end as interrupted."""
+    """What happens to the turns of a process that died: they continue in another one, or end as interrupted."""
     max_attempts: Annotated[int, Field(gt=0)] = 3
     """How often a turn is run at most, when its process dies, or a provider or the store fails."""
     retry_delay_s: Annotated[float, Field(ge=0)] = 1.0
@@ -94,11 +94,11 @@ class ProviderSettings(Section):
     """`[providers.<name>]`: the address of a model API, and the environment variable of its key."""
 
     type: str = ""
-    """The built-in provider to use; empty: the one of the same name."""
+    """The built-in provider to use; by default the one of the same name."""
     api_key_env: str = ""
-    """The environment variable that holds the key; empty: the provider's usual variable."""
+    """The environment variable that holds the key; by default the provider's usual one."""
     base_url: str = ""
-    """The address; empty: the vendor's."""
+    """The address; by default the vendor's."""
     api: OpenAIApi = "auto"
     """Which of OpenAI's two APIs."""
     options: dict[str, Any] = {}
@@ -120,7 +120,7 @@ class HistorySettings(Section):
     """`[history]`: how much of a session is sent to the model."""
 
     max_message_token_budget: Annotated[int, Field(ge=0)] = 0
-    """Limit of message tokens in a request; 0: 32,000."""
+    """Limit of message tokens in a request. 0 means 32,000."""
     max_messages: Annotated[int, Field(gt=0)] = 100
     """Limit of messages in a request, while memory is off."""
     max_turns: Annotated[int, Field(gt=0)] | None = None
@@ -133,21 +133,21 @@ class MemorySettings(Section):
     enabled: bool = False
     """Whether sessions are observed."""
     observe_at_tokens: Annotated[int, Field(ge=0)] = 0
-    """Tokens of unobserved messages that start an observation; 0: 30,000, or 70 % of the budget if that is less."""
+    """Tokens of unobserved messages that start an observation. 0 means 30,000 or, if less, 70 % of the budget."""
     reflect_at_tokens: Annotated[int, Field(ge=0)] = 0
-    """Tokens of observations that start their condensation; 0: 40,000, or 40 % of the budget if that is less."""
+    """Tokens of observations that start their condensation. 0 means 40,000 or, if less, 40 % of the budget."""
     notes_tokens: Annotated[int, Field(ge=0)] = 0
-    """Most tokens of observations in a request, without their days; the others are recalled; 0: 4 % of the budget."""
+    """Most tokens of observations in a request, without their days; others are recalled. 0 means 4 % of the budget."""
     recall: bool = True
-    """Whether notes and messages that match the user's message, and are not shown, are quoted before it."""
+    """Whether notes and messages that match the user's message, and are not shown, are quoted after it."""
     recall_tokens: Annotated[int, Field(ge=0)] = 0
-    """Most tokens that are quoted after the user's message; 0: 6 % of the budget, 300 (or 10 %) to 2,000."""
+    """Most tokens that are quoted after the user's message. 0 means 6 % of the budget, 300 (or 10 %) to 2,000."""
     recall_tool: bool = False
     """Whether the agent gets a tool, `recall`, that searches all conversations of the user."""
     keep_turns: Annotated[int, Field(ge=0)] = 2
     """Turns before the last observed message that are still sent."""
     model: str | None = None
-    """The model that observes and reflects; none: the agent's model."""
+    """The model that observes and reflects; by default the agent's."""
     user_facts: bool = False
     """Whether facts about a user are learned that apply to all sessions."""
     close_wait_s: Annotated[float, Field(ge=0)] = 10.0
@@ -168,9 +168,9 @@ class ToolSettings(Section):
     idempotent: list[str] = []
     """Names of ADK's and MCP's tools that may run again after a crash inside of them."""
     approval_expires_s: Annotated[float, Field(ge=0)] = 86_400.0
-    """An approval request that is not answered within this time is denied; 0: it never expires."""
+    """An approval request that is not answered within this time is denied. With 0 it never expires."""
     grant_expires_s: Annotated[float, Field(ge=0)] = 86_400.0
-    """How long a grant holds at most, and if its answer does not say; 0: until it is revoked."""
+    """The longest time that a grant holds, and the default. With 0 it holds until it is revoked."""
     workspace: str = "workspace"
     """The folder that file tools and the shell see; it is created if it is missing."""
     store_in_workspace: bool = False
@@ -183,10 +183,10 @@ class CredentialSettings(Section):
     """`[credentials]`: how users give tools access to their accounts. The key is in `LANGO_CREDENTIAL_KEY`."""
 
     request_expires_s: Annotated[float, Field(ge=0)] = 3600.0
-    """A credential request that is not answered within this time is closed; 0: it never expires."""
+    """A credential request that is not answered within this time is closed. With 0 it never expires."""
     callback_url: str = ""
-    """The address of `/v1/oauth/callback` as users' browsers reach it, for MCP servers with OAuth; empty: this server
-    on this machine."""
+    """The address of `/v1/oauth/callback` as users' browsers reach it, for MCP servers with OAuth; by default this
+    server on this machine."""
 
 
 class McpOAuthSettings(Section):
@@ -199,11 +199,11 @@ class McpOAuthSettings(Section):
     client_id: Annotated[str, Field(min_length=1)]
     """The name of this application at the server."""
     client_secret_env: str = ""
-    """The environment variable that holds the secret of this application; empty: it has none, and uses PKCE alone."""
+    """The environment variable that holds the secret of this application; without one it uses PKCE alone."""
     scopes: list[str] = []
     """What the access is for."""
     redirect_url: str = ""
-    """Where a user is sent back to, as registered at the server; empty: `credentials.callback_url`."""
+    """Where a user is sent back to, as registered at the server; by default `credentials.callback_url`."""
 
 
 class McpSettings(Section):
@@ -220,11 +220,11 @@ class McpSettings(Section):
     headers: dict[str, str] = {}
     """Headers of each request to the `url`; `${NAME}` in a value is the environment variable of that name."""
     oauth: McpOAuthSettings | None = None
-    """Each user allows the access with an account of their own; none: all users have the same access."""
+    """Each user allows the access with an account of their own; without it all users have the same access."""
     tools: list[str] | None = None
-    """Names of the tools to use; none: all."""
+    """Names of the tools to use; all by default."""
     input_timeout_s: Annotated[float, Field(ge=0)] = 600.0
-    """How long a user may take to answer a question of the server during a call; 0: the server may not ask."""
+    """How long a user may take to answer a question of the server during a call. With 0 the server may not ask."""
 
 
 Algorithm = Literal[
@@ -244,15 +244,15 @@ class OidcSettings(Section):
     user_prefix: str = "oidc:"
     """Prefix of the user's name: the token of `alice` is the user `oidc:alice`, never the `alice` of an API key."""
     jwks_url: str = ""
-    """The address of the issuer's keys; empty: as in `/.well-known/openid-configuration`."""
+    """The address of the issuer's keys; by default as in `/.well-known/openid-configuration`."""
     algorithms: Annotated[list[Algorithm], Field(min_length=1)] = ["RS256", "PS256", "ES256", "EdDSA"]
     """Accepted algorithms; `RS384`, `RS512`, `PS384`, `PS512`, `ES384` and `ES512` are possible, too."""
     leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0
     """Accepted difference between the clocks of the issuer and of this machine."""
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Limit of requests per user, counted by each process; none: unlimited."""
+    """Limit of requests per user, counted by each process; unlimited by default."""
     tokens_per_day: Annotated[int, Field(ge=1)] | None = None
-    """Limit of tokens per user and day (UTC); none: unlimited."""
+    """Limit of tokens per user and day (UTC); unlimited by default."""
 
 
 class ServerSettings(Section):
@@ -261,7 +261,7 @@ class ServerSettings(Section):
     host: str = "127.0.0.1"
     """The address to listen on; other machines can connect only with `auth`."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8787
-    """The port; 0: any free port."""
+    """The port. 0 means any free port."""
     auth: Literal["none", "keys", "oidc"] = "none"
     """`"none"`: one user, on this machine only. `"keys"`: API keys of `lango keys`. `"oidc"`: tokens of
     `[server.oidc]`, and API keys."""
@@ -286,8 +286,8 @@ class ServerSettings(Section):
     max_connections: Annotated[int, Field(gt=0)] = 2_000
     """Limit of open connections; lower if the system allows fewer files. Further ones are refused with 503."""
     max_connections_per_client: Annotated[int, Field(ge=0)] | None = None
-    """Limit of connections per address; 0: unlimited. Unset: 256, and unlimited for this machine's own addresses.
-    Behind a proxy on another machine, set it to 0."""
+    """Limit of connections per address; 0 means unlimited. By default 256, and unlimited for this machine's own
+    addresses. Behind a proxy on another machine, set it to 0."""
     head_timeout_s: Seconds = 10.0
     """Time limit for the head of a request."""
     body_timeout_s: Seconds = 20.0
@@ -297,7 +297,7 @@ class ServerSettings(Section):
     max_conversation_bytes: Annotated[int, Field(gt=0)] = 10_000_000
     """Size limit of a request of OpenAI and AG-UI clients, which send the whole conversation each time."""
     max_attachment_bytes: Annotated[int, Field(ge=0)] = 10_000_000
-    """Total size limit of the files of one message; 0: no files."""
+    """Total size limit of the files of one message. With 0 no files are accepted."""
     max_attachments: Annotated[int, Field(ge=0)] = 10
     """Limit of files per message."""
     max_import_bytes: Annotated[int, Field(gt=0)] = 100_000_000
@@ -322,10 +322,8 @@ class TelemetrySettings(Section):
     """`[telemetry]`: the export of traces; without an endpoint, here or in OpenTelemetry's variables, none."""
 
     otlp_endpoint: str = ""
-    """An OTLP collector over HTTP for traces, such as `http://127.0.0.1:4318`; empty: that of
-    `OTEL_EXPORTER_OTLP_ENDPOINT`, or no export."""
-    service_name: str = "lango"
-    """The service name of the traces, unless `OTEL_SERVICE_NAME` is set."""
+    """An OTLP collector over HTTP for traces, such as `http://127.0.0.1:4318`; by default that
+    of `OTEL_EXPORTER_OTLP_ENDPOINT`, or no export."""
     capture_content: bool = False
     """Whether traces contain the texts of messages and tools."""
 

@@ -45,11 +45,11 @@ _CONTENT_ATTRIBUTES = frozenset(
 class SpanRouter(SpanProcessor):
     """Passes the spans of this process to the exporters of its open runtimes."""
 
-    def __init__(self, service_name: str) -> None:
+    def __init__(self) -> None:
         """Install a tracer provider for the process, with this as its only processor."""
         self._processors: tuple[SpanProcessor, ...] = ()
         named = "OTEL_SERVICE_NAME" in os.environ or "service.name" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-        known = {"service.version": version("lango-adk")} | ({} if named else {"service.name": service_name})
+        known = {"service.version": version("lango-adk")} | ({} if named else {"service.name": "lango"})
         provider = TracerProvider(resource=Resource.create(known), shutdown_on_exit=False)
         provider.add_span_processor(self)
         trace.set_tracer_provider(provider)

@@ -162,7 +162,7 @@ def _span_router(settings: TelemetrySettings) -> "SpanRouter | None":
         _log.info("this program already has a tracer provider: telemetry.otlp_endpoint is not used")
         return None
     _check_protocol()
-    _router = SpanRouter(settings.service_name)
+    _router = SpanRouter()
     return _router
 
 
