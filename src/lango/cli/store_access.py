@@ -11,7 +11,8 @@ from lango.errors import SessionNotFound, UsageError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lango.runtime.stored_data import StoredData
+    from lango.config import Settings
+    from lango.runtime.stored_data import AppData, StoredData
     from lango.sessions import SessionRecord
 
 
@@ -52,6 +53,20 @@ class SessionOptions:
     def run(self, work: "Callable[[StoredData], Awaitable[T]]") -> T:
         """Open the store, and run work on it."""
         return run_on_store(self.config, self.store, work)
+
+    def run_on(
+        self,
+        session_id: str,
+        work: "Callable[[AppData, SessionRecord], Awaitable[T]]",
+        settings: "Settings | None" = None,
+    ) -> T:
+        """Open the store, and run work on the only session with an id and the data of its app."""
+
+        async def run(data: "StoredData") -> T:
+            record = await self.session(data, session_id)
+            return await work(data.app(record.name.app_name, settings), record)
+
+        return self.run(run)
 
     def include(self, app_name: str, user_id: str) -> bool:
         """Whether the options select an app and a user."""

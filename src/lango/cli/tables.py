@@ -2,8 +2,8 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lango.cli.terminal_text import format_age, format_cell, format_time, one_line
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from lango.runtime.values import Grant
 
+
+T = TypeVar("T")
 
 _ROWS_PER_LAYOUT = 1000
 """Rows laid out together on a terminal: rich takes long for many, and the first rows should appear at once."""
@@ -32,6 +34,23 @@ def print_table(rows: Sequence[Mapping[str, Any]], *, empty: str, cut: Sequence[
     console = Console(highlight=False)
     for first in range(0, len(rows), _ROWS_PER_LAYOUT):
         _print_trimmed(console, make_table(rows[first : first + _ROWS_PER_LAYOUT], cut=cut))
+
+
+def print_values(
+    values: Iterable[T],
+    fields: Callable[[T], dict[str, Any]],
+    *,
+    as_json: bool,
+    empty: str,
+    row: Callable[[T], dict[str, Any]] | None = None,
+    cut: Sequence[str] = (),
+) -> None:
+    """Print the fields of values as JSON, one object per line, or their rows as a table."""
+    if not as_json:
+        print_table([(row or fields)(value) for value in values], empty=empty, cut=cut)
+        return
+    for value in values:
+        print(json.dumps(fields(value)))
 
 
 def make_table(rows: Sequence[Mapping[str, Any]], *, cut: Sequence[str] = ()) -> "Table":

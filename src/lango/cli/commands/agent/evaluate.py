@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from lango.config import Settings
     from lango.evaluation.case_runner import CaseResult
     from lango.evaluation.criteria import Criteria
-    from lango.runtime.stored_data import StoredData
     from lango.test_cases import Case
 
 
@@ -180,15 +179,13 @@ def save(
     case_id: Annotated[str | None, typer.Option("--id", help="The case's id; else the session's.")] = None,
 ) -> None:
     """Save a session as a test case: its messages, tool calls, answers and first state."""
-
-    async def write(data: "StoredData") -> int:
-        name = (await chosen.session(data, session_id)).name
-        return await data.app(name.app_name).sessions.save_case(
-            session_id, to, case_id or session_id, user_id=name.user_id
-        )
-
     try:
-        count = chosen.run(write)
+        count = chosen.run_on(
+            session_id,
+            lambda app, record: app.sessions.save_case(
+                session_id, to, case_id or session_id, user_id=record.name.user_id
+            ),
+        )
     except OSError as error:
         raise UsageError(f"{to} cannot be written: {error.strerror}") from error
     print(printable(f"saved {case_id or session_id} to {to}, which has {count} case{'' if count == 1 else 's'} now"))

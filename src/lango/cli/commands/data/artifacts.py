@@ -1,9 +1,8 @@
 """Run `lango artifacts`: list, get, put and delete the artifacts of a session or a user."""
 
-import json
 import mimetypes
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ import typer
 
 from lango.cli.options import Json, load_settings, with_shared_options
 from lango.cli.store_access import SessionOptions
-from lango.cli.tables import print_table
+from lango.cli.tables import print_values
 from lango.cli.terminal_text import format_time, printable
 from lango.errors import ArtifactNotFound, UsageError
 
@@ -52,19 +51,17 @@ def list_artifacts(
 ) -> None:
     """List the artifacts of a session and of its user; without a session, of a user."""
 
-    async def read(data: "StoredData") -> "list[Artifact]":
+    async def read(data: "StoredData") -> "Sequence[Artifact]":
         artifacts, user_id = await _open(data, session_id, chosen)
         if name is not None:
-            return [*await artifacts.versions(session_id, name, user_id=user_id)]
-        return [*await artifacts.list(session_id, user_id=user_id)]
+            return await artifacts.versions(session_id, name, user_id=user_id)
+        return await artifacts.list(session_id, user_id=user_id)
 
-    found = [_artifact_json(artifact) for artifact in chosen.run(read) if not artifact.is_removed]
-    if as_json:
-        for artifact in found:
-            print(json.dumps(artifact))
-        return
-    shown = [{**artifact, "created_at": format_time(artifact["created_at"])} for artifact in found]
-    print_table(shown, empty="no artifacts yet", cut=("name",))
+    def row(artifact: "Artifact") -> dict[str, Any]:
+        return _artifact_json(artifact) | {"created_at": format_time(artifact.created_at)}
+
+    found = [artifact for artifact in chosen.run(read) if not artifact.is_removed]
+    print_values(found, _artifact_json, row=row, as_json=as_json, empty="no artifacts yet", cut=("name",))
 
 
 @app.command("get")

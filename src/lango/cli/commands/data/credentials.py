@@ -1,13 +1,12 @@
 """Run `lango credentials`: list and delete the credentials of users, and make or replace the key that encrypts them."""
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lango.cli.options import Config, Json, StoreUrl, with_shared_options
 from lango.cli.store_access import SessionOptions, run_on_store
-from lango.cli.tables import print_table
+from lango.cli.tables import print_values
 from lango.cli.terminal_text import format_time
 from lango.errors import UsageError
 
@@ -24,11 +23,7 @@ def list_credentials(chosen: SessionOptions, as_json: Json = False) -> None:
     """List credentials, without their secrets."""
     found = chosen.run(lambda data: data.credentials())
     shown = [one for one in found if chosen.include(one.app_name, one.user_id)]
-    if as_json:
-        for one in shown:
-            print(json.dumps(_as_json(one)))
-    else:
-        print_table([_as_row(one) for one in shown], empty="no credentials")
+    print_values(shown, _as_json, row=_as_row, as_json=as_json, empty="no credentials")
 
 
 @app.command()

@@ -12,7 +12,6 @@ from lango.cli.terminal_text import format_time, printable
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
-    from lango.memory.lost import LostText
     from lango.runtime.stored_data import StoredData
     from lango.runtime.values import Fact
 
@@ -40,12 +39,10 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show the observations of a session, each with its messages."""
-
-    async def read(data: "StoredData") -> list[dict[str, Any]]:
-        name = (await chosen.session(data, session_id)).name
-        return (await data.app(name.app_name).memory.show(name.id, user_id=name.user_id, every=every)).as_json()
-
-    notes = chosen.run(read)
+    found = chosen.run_on(
+        session_id, lambda app, record: app.memory.show(session_id, user_id=record.name.user_id, every=every)
+    )
+    notes: list[dict[str, Any]] = found.as_json()
     if as_json:
         for note in notes:
             print(json.dumps(note | {"created_at": format_time(note["created_at"])}))
@@ -123,13 +120,11 @@ def lost(
     as_json: Json = False,
 ) -> None:
     """Show for a text, message by message, whether the agent still reads it, or which step of memory dropped it."""
-    settings = load_settings(chosen.config)
-
-    async def read(data: "StoredData") -> "list[LostText]":
-        name = (await chosen.session(data, session_id)).name
-        return await data.app(name.app_name, settings).lost_texts(name.id, text, user_id=name.user_id)
-
-    found = chosen.run(read)
+    found = chosen.run_on(
+        session_id,
+        lambda app, record: app.lost_texts(session_id, text, user_id=record.name.user_id),
+        load_settings(chosen.config),
+    )
     for one in found:
         if as_json:
             print(json.dumps({"seq": one.seq, "text": one.text, "step": one.step, "note": one.note or None}))

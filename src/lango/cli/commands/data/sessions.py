@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from lango.cli.options import Json, SessionIdArgument, load_settings, with_shared_options
 from lango.cli.progress import progress_bar
 from lango.cli.store_access import SessionOptions
-from lango.cli.tables import print_table
+from lango.cli.tables import print_table, print_values
 from lango.cli.terminal_text import describe_resumption, format_time, printable
 from lango.errors import SessionNotFound
 
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lango.messages import Message
-    from lango.runtime.sessions.session_usage import SessionUsage
-    from lango.runtime.sessions.sessions import Sessions
-    from lango.runtime.stored_data import StoredData
+    from lango.runtime.stored_data import AppData, StoredData
     from lango.runtime.values import Problem
     from lango.sessions import SessionId, SessionRecord, StoredEvent
 
@@ -34,12 +32,7 @@ app = typer.Typer(
 @with_shared_options
 def list_sessions(chosen: SessionOptions, as_json: Json = False) -> None:
     """List sessions, the newest last."""
-    records = chosen.run(chosen.sessions)
-    if as_json:
-        for record in records:
-            print(json.dumps(session_json(record)))
-    else:
-        print_table([session_json(record) for record in records], empty="no sessions yet", cut=("title",))
+    print_values(chosen.run(chosen.sessions), session_json, as_json=as_json, empty="no sessions yet", cut=("title",))
 
 
 @app.command()
@@ -47,13 +40,14 @@ def list_sessions(chosen: SessionOptions, as_json: Json = False) -> None:
 def show(chosen: SessionOptions, session_id: SessionIdArgument, as_json: Json = False) -> None:
     """Show the messages of a session, without those that were rewound."""
 
-    async def read(data: "StoredData") -> "tuple[Sequence[StoredEvent], Mapping[int, Sequence[Mapping[str, Any]]]]":
-        sessions, record = await _sessions_api(data, session_id, chosen)
+    async def read(
+        app: "AppData", record: "SessionRecord"
+    ) -> "tuple[Sequence[StoredEvent], Mapping[int, Sequence[Mapping[str, Any]]]]":
         user = record.name.user_id
-        messages = await sessions.messages(session_id, user_id=user, limit=record.last_seq)
-        return messages, await sessions.resumptions(session_id, user_id=user)
+        messages = await app.sessions.messages(session_id, user_id=user, limit=record.last_seq)
+        return messages, await app.sessions.resumptions(session_id, user_id=user)
 
-    messages, resumptions = chosen.run(read)
+    messages, resumptions = chosen.run_on(session_id, read)
     for seq, message in ((stored.seq, stored.message) for stored in messages if stored.message):
         resumed = resumptions.get(seq, [])
         if as_json:
@@ -76,24 +70,19 @@ def usage(
     """Show tokens, cost and time of the turns of a session, and the size of its next request."""
     from lango.cli.usage_report import print_usage
 
-    async def read(data: "StoredData") -> "SessionUsage":
-        name = (await chosen.session(data, session_id)).name
-        sessions = data.app(name.app_name, load_settings(chosen.config)).sessions
-        return await sessions.usage(session_id, user_id=name.user_id, limit=limit)
-
-    print_usage(chosen.run(read), as_json=as_json)
+    found = chosen.run_on(
+        session_id,
+        lambda app, record: app.sessions.usage(session_id, user_id=record.name.user_id, limit=limit),
+        load_settings(chosen.config),
+    )
+    print_usage(found, as_json=as_json)
 
 
 @app.command()
 @with_shared_options
 def delete(chosen: SessionOptions, session_id: SessionIdArgument) -> None:
     """Delete a session and all its data."""
-
-    async def remove(data: "StoredData") -> None:
-        sessions, record = await _sessions_api(data, session_id, chosen)
-        await sessions.delete(session_id, user_id=record.name.user_id)
-
-    chosen.run(remove)
+    chosen.run_on(session_id, lambda app, record: app.sessions.delete(session_id, user_id=record.name.user_id))
     print(f"deleted {session_id}")
 
 
@@ -106,12 +95,10 @@ def rename(
     as_json: Json = False,
 ) -> None:
     """Set the title of a session."""
-
-    async def name(data: "StoredData") -> "SessionRecord":
-        sessions, record = await _sessions_api(data, session_id, chosen)
-        return await sessions.rename(session_id, title, user_id=record.name.user_id)
-
-    _print_session(chosen.run(name), as_json, "{id} has the title {title!r}")
+    renamed = chosen.run_on(
+        session_id, lambda app, record: app.sessions.rename(session_id, title, user_id=record.name.user_id)
+    )
+    _print_session(renamed, as_json, "{id} has the title {title!r}")
 
 
 @app.command()
@@ -125,12 +112,13 @@ def fork(
     as_json: Json = False,
 ) -> None:
     """Copy a session up to a message into a new session, and print its id."""
-
-    async def make(data: "StoredData") -> "SessionRecord":
-        sessions, record = await _sessions_api(data, session_id, chosen)
-        return await sessions.fork(session_id, at=at, new_id=new_id, title=title, user_id=record.name.user_id)
-
-    _print_session(chosen.run(make), as_json, "{id}")
+    made = chosen.run_on(
+        session_id,
+        lambda app, record: app.sessions.fork(
+            session_id, at=at, new_id=new_id, title=title, user_id=record.name.user_id
+        ),
+    )
+    _print_session(made, as_json, "{id}")
 
 
 @app.command()
@@ -142,17 +130,10 @@ def rewind(
     as_json: Json = False,
 ) -> None:
     """Remove the turn of a message and all later ones from the history. Nothing is deleted."""
-
-    async def rewind_session(data: "StoredData") -> "SessionRecord":
-        sessions, record = await _sessions_api(data, session_id, chosen)
-        return await sessions.rewind(session_id, before=before, user_id=record.name.user_id)
-
-    _print_session(
-        chosen.run(rewind_session),
-        as_json,
-        "{id} is as it was before the turn of message {before}",
-        before,
+    rewound = chosen.run_on(
+        session_id, lambda app, record: app.sessions.rewind(session_id, before=before, user_id=record.name.user_id)
     )
+    _print_session(rewound, as_json, "{id} is as it was before the turn of message {before}", before)
 
 
 @app.command()
@@ -188,13 +169,6 @@ def search(
 def _print_session(record: "SessionRecord", as_json: bool, sentence: str, before: int = 0) -> None:
     fields = session_json(record)
     print(json.dumps(fields) if as_json else printable(sentence.format(**fields, before=before)))
-
-
-async def _sessions_api(
-    data: "StoredData", session_id: str, chosen: SessionOptions
-) -> "tuple[Sessions, SessionRecord]":
-    record = await chosen.session(data, session_id)
-    return data.app(record.name.app_name).sessions, record
 
 
 def session_json(record: "SessionRecord") -> dict[str, Any]:

@@ -13,8 +13,6 @@ from lango.cli.tables import print_table
 from lango.cli.terminal_text import describe_resumption, format_time, one_line, printable
 
 if TYPE_CHECKING:
-    from lango.runtime.stored_data import StoredData
-    from lango.runtime.trace.session_trace import SessionTrace
     from lango.runtime.trace.steps import Step, TurnTrace
     from lango.runtime.values import RequestBodies
 
@@ -34,14 +32,17 @@ def trace(
 ) -> None:
     """Show what happened in the turns of a session: agents, model calls and tools, with times, tokens and cost."""
     if request is not None:
-        _print_request(chosen.run(lambda data: _read_request(data, session_id, request, chosen)))
+        _print_request(
+            chosen.run_on(
+                session_id,
+                lambda app, record: app.traced_request(session_id, request, user_id=record.name.user_id),
+            )
+        )
         return
-
-    async def read(data: "StoredData") -> "SessionTrace":
-        name = (await chosen.session(data, session_id)).name
-        return await data.app(name.app_name).trace(name.id, user_id=name.user_id, turn=turn, limit=limit)
-
-    found = chosen.run(read)
+    found = chosen.run_on(
+        session_id,
+        lambda app, record: app.trace(session_id, user_id=record.name.user_id, turn=turn, limit=limit),
+    )
     if as_json:
         from lango.server.api.sessions.trace_routes import trace_to_json
 
@@ -54,13 +55,6 @@ def trace(
         if number:
             print()
         print_turn(one)
-
-
-async def _read_request(
-    data: "StoredData", session_id: str, request_id: str, chosen: SessionOptions
-) -> "RequestBodies":
-    name = (await chosen.session(data, session_id)).name
-    return await data.app(name.app_name).traced_request(name.id, request_id, user_id=name.user_id)
 
 
 def _print_request(found: "RequestBodies") -> None:

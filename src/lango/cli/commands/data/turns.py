@@ -1,6 +1,5 @@
 """Run `lango turns`: list the turns of all apps that have not ended, follow one, and cancel them."""
 
-import json
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +8,7 @@ import typer
 from lango.cli.agent_choice import configured_apps
 from lango.cli.options import AgentPathOption, Json, SessionIdArgument, load_settings, with_shared_options
 from lango.cli.store_access import SessionOptions
-from lango.cli.tables import print_table
+from lango.cli.tables import print_values
 from lango.cli.terminal_text import format_age, printable
 from lango.errors import UsageError
 
@@ -33,23 +32,14 @@ def list_turns(chosen: SessionOptions, path: AgentPathOption = None, as_json: Js
     apps = configured_apps(load_settings(chosen.config), path)
     found, now = chosen.run(lambda data: data.turns.list(apps)), time.time()
     turns = [one for one in found if chosen.include(one.turn.session.app_name, one.turn.session.user_id)]
-    if as_json:
-        for one in turns:
-            print(json.dumps(_turn_json(one)))
-        return
-    rows = [
-        {
-            "session": one.turn.session.id,
-            "turn": "" if one.turn.turn is None else str(one.turn.turn),
-            "state": one.state,
-            "since": format_age(one.turn.since, now),
-            "app": one.turn.session.app_name,
-            "user": one.turn.session.user_id,
-            "owner": one.owner,
-        }
-        for one in turns
-    ]
-    print_table(rows, empty="every turn has ended", cut=("session", "owner"))
+
+    def row(one: "ListedTurn") -> dict[str, object]:
+        number = "" if one.turn.turn is None else str(one.turn.turn)
+        fields = _turn_json(one) | {"turn": number, "since": format_age(one.turn.since, now)}
+        del fields["attempts"]
+        return fields
+
+    print_values(turns, _turn_json, row=row, as_json=as_json, empty="every turn has ended", cut=("session", "owner"))
 
 
 def _turn_json(one: "ListedTurn") -> dict[str, object]:

@@ -1,13 +1,12 @@
 """Run `lango keys`: add, list and revoke API keys."""
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lango.cli.options import Config, Json, StoreUrl
 from lango.cli.store_access import run_on_store
-from lango.cli.tables import print_table
+from lango.cli.tables import print_values
 from lango.cli.terminal_text import format_time
 from lango.errors import UsageError
 
@@ -38,11 +37,7 @@ def add(
 def list_keys(as_json: Json = False, config: Config = None, store: StoreUrl = None) -> None:
     """List keys by id, including revoked ones."""
     found = run_on_store(config, store, lambda data: data.keys.list())
-    if as_json:
-        for key in found:
-            print(json.dumps(_key_json(key)))
-    else:
-        print_table([_key_row(key) for key in found], empty="no keys")
+    print_values(found, _key_json, row=_key_row, as_json=as_json, empty="no keys")
 
 
 @app.command()
