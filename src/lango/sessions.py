@@ -23,6 +23,11 @@ INPUT_CALL = "adk_request_input"
 CREDENTIAL_CALL = "adk_request_credential"
 """The name of the calls with which ADK requests a credential of the user."""
 REQUEST_CALLS = frozenset({CONFIRMATION_CALL, INPUT_CALL, CREDENTIAL_CALL})
+NO_RESULT_TEXT = (
+    "no result: the conversation continued before the client sent one. Whether the client ran the tool is unknown"
+)
+NO_RESULT = {"error": NO_RESULT_TEXT, "outcome": "unknown"}
+"""The result of a call that the client left without one."""
 CLIENT_CALLS_KEY = "lango_client_calls"
 """The metadata of an event that lists its client calls."""
 EARLIEST_TIME, LATEST_TIME = -62_135_596_800, 253_402_300_799

@@ -7,15 +7,15 @@ from typing import Any
 
 from lango.adk.run.agent_app import AgentApp
 from lango.adk.run.engine import AdkEngine
-from lango.adk.services.artifact_service import SqlArtifactService
 from lango.config import Settings
 from lango.errors import TurnCancelled
 from lango.events import TurnEvent
 from lango.grants import NewGrant
-from lango.memory import Memory
 from lango.messages import Attachment
 from lango.providers.catalog import using_key
 from lango.runtime.acceptance import TurnAcceptance
+from lango.runtime.adk_rest import AdkRest
+from lango.runtime.api_keys import ApiKeys
 from lango.runtime.artifacts import Artifacts
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.requests.credentials import Credentials
@@ -25,9 +25,11 @@ from lango.runtime.requests.inbox import Inbox
 from lango.runtime.requests.tool_questions import ToolQuestions
 from lango.runtime.resumed_turns import ResumedTurns
 from lango.runtime.sessions.session_options import AllowedOptions
+from lango.runtime.sessions.session_watch import SessionWatch
 from lango.runtime.sessions.sessions import Sessions
+from lango.runtime.sessions.stored_turns import StoredTurns
 from lango.runtime.submissions import Submissions
-from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace, session_trace, traced_request
+from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace, session_trace, traced_event, traced_request
 from lango.sessions import SessionId
 from lango.store import Store, Turn
 from lango.store.sessions.sessions import find_session
@@ -68,17 +70,30 @@ class Runtime:
         """The model and the instruction of sessions, where the settings let users choose them."""
         self._acceptance = TurnAcceptance(store, self._turns, self.options, settings.agent.when_busy)
         self._submissions = Submissions(settings, store, engine, self._acceptance, self._expiry, self._questions)
-        self._sessions = Sessions(
+        self.sessions = Sessions(
             store, engine.app.name, lambda: engine.window_rules, lambda: engine.app.credential_names
         )
-        self._artifacts = Artifacts(store, engine.app.name, settings.store.max_artifact_bytes)
-        self._credentials = Credentials(store, engine.app.name, self._expiry)
+        """The sessions of this agent: list, read, rename, fork, rewind, delete."""
+        self.artifacts = Artifacts(store, engine.app.name, settings.store.max_artifact_bytes)
+        """The artifacts of sessions and users: list, load, save, delete."""
         self.inbox = Inbox(store, engine.app.name)
         """What waits for users in their sessions: approvals, inputs, results of long-running tools."""
         self.grants = Grants(store, engine.app.name)
         """The grants of sessions: list, revoke."""
         self.resumed = ResumedTurns(store, self._turns)
         """The turns of dead processes that continue in this one."""
+        self.memory = self._turns.memory
+        """The memory: notes about sessions, and facts about users."""
+        self.keys = ApiKeys(store)
+        """The API keys of all users, and the tokens that they have used."""
+        self.adk_rest = AdkRest(store, engine.app.name, engine.artifacts)
+        """The sessions and artifacts in the JSON of ADK's own server."""
+        self.session_watch = SessionWatch(store, engine.app.name)
+        """Notifies readers of changes to the sessions of users."""
+        self.stored_turns = StoredTurns(store, engine.app.name)
+        """The turns of sessions as they are stored."""
+        self.credentials = Credentials(store, engine.app.name, self._expiry)
+        """The credentials that users gave to tools, and the open requests for them."""
 
     @property
     def app_name(self) -> str:
@@ -96,34 +111,18 @@ class Runtime:
         return self._store
 
     @property
-    def sessions(self) -> Sessions:
-        """The sessions of this agent: list, read, rename, fork, rewind, delete."""
-        return self._sessions
-
-    @property
-    def artifacts(self) -> Artifacts:
-        """The artifacts of sessions and users: list, load, save, delete."""
-        return self._artifacts
-
-    @property
-    def artifact_service(self) -> SqlArtifactService:
-        """The same artifacts as ADK's artifact service, which the agents use."""
-        return self._engine.artifacts
-
-    @property
-    def credentials(self) -> Credentials:
-        """The credentials that users gave to tools, and the open requests for them."""
-        return self._credentials
-
-    @property
-    def memory(self) -> Memory:
-        """The memory: notes about sessions, and facts about users."""
-        return self._turns.memory
-
-    @property
     def turns(self) -> TurnSupervisor:
         """The turns that run in this process or are queued in it."""
         return self._turns
+
+    @property
+    def abandoned_turns(self) -> int:
+        """How many turns this process ended because their processes died at each attempt."""
+        return self._turns.abandoned_turns
+
+    async def probe(self) -> None:
+        """Raise `StoreError` if the database does not answer, or its file is gone or replaced."""
+        await self._store.probe()
 
     @property
     def queued_turns(self) -> int:
@@ -202,6 +201,10 @@ class Runtime:
         They are kept with the setting `trace.requests`.
         """
         return await traced_request(self._store, SessionId(self.app_name, user_id, session_id), request_id)
+
+    async def traced_event(self, session_id: str, seq: int, *, user_id: str = "user") -> dict[str, Any]:
+        """Read a message as it is stored, also one that was rewound. Raise `MessageNotFound` if there is none."""
+        return await traced_event(self._store, SessionId(self.app_name, user_id, session_id), seq)
 
     async def cancel(self, session_id: str, *, user_id: str = "user", turn: int | None = None) -> bool:
         """Stop the session's running turn, in any process; stored messages stay. False: none runs.

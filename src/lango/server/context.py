@@ -10,6 +10,7 @@ from fastapi import Depends, Query
 from starlette.requests import HTTPConnection
 
 from lango.config import Settings
+from lango.errors import SessionNotFound
 from lango.messages import ArtifactFile, Attachment
 from lango.runtime.opening import OpenedAgents
 from lango.runtime.runtime import Runtime
@@ -19,8 +20,7 @@ from lango.server.streaming.live import LiveEvents
 from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.sse import EventStreamResponse
 from lango.server.streaming.turn_streams import TurnStreams
-from lango.sessions import SessionId, SessionRecord
-from lango.store.sessions.sessions import find_apps, get_session
+from lango.sessions import SessionRecord
 from lango.store.tool_calls.approvals import expire_approvals, has_expired_approvals
 
 _MENDED_POLL_S = 1.0
@@ -44,7 +44,10 @@ class ServerContext:
 
     async def get_session(self, caller: Caller, session_id: str) -> SessionRecord:
         """Return a session of the caller; raise `SessionNotFound` for one of another user, too."""
-        return await self.store.read(get_session, SessionId(self.runtime.app_name, caller.user_id, session_id))
+        session = await self.sessions.find(session_id, user_id=caller.user_id)
+        if session is None:
+            raise SessionNotFound(f"there is no session {session_id!r}")
+        return session
 
     async def get_session_without_expired_requests(self, caller: Caller, session_id: str) -> SessionRecord:
         """Return a session of the caller, after closing its expired requests for approval or input."""
@@ -77,7 +80,7 @@ class ServedAgents:
         self._settings = settings
         self._opened = opened
         self.metrics = Metrics()
-        self.authenticator = Authenticator(settings.server, runtimes[0].store)
+        self.authenticator = Authenticator(settings.server, runtimes[0].keys)
         self.contexts = {runtime.app_name: ServerContext(settings, runtime, self) for runtime in runtimes}
         self.default = self.contexts[runtimes[0].app_name]
 
@@ -134,7 +137,9 @@ class ServedAgents:
         """
         if not self.are_several:
             return self.default
-        found = await self.default.store.read(find_apps, [*self.contexts, *self.broken], caller.user_id, session_id)
+        found = await self.default.sessions.find_apps(
+            session_id, [*self.contexts, *self.broken], user_id=caller.user_id
+        )
         if preferred is not None and (not found or preferred.runtime.app_name in found):
             return preferred
         if len(found) > 1:

@@ -1,15 +1,14 @@
 """Send stored files to clients: in pieces, whole or in part, and so that a browser runs nothing in them."""
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from urllib.parse import quote
 
 from starlette.responses import Response, StreamingResponse
 
 from lango.messages import StoredBytes, byte_size, content_hash
+from lango.runtime.sessions.sessions import Sessions
 from lango.server.errors import ApiError
-from lango.store import Store
-from lango.store.contents import read_pieces
 
 _INLINE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Types that a browser may display: images that hold no script. Other files are downloads."""
@@ -17,11 +16,12 @@ _RANGE = re.compile(r"bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))")
 
 
 def file_response(
-    store: Store, name: str, mime_type: str, data: bytes, request: Mapping[str, str], *, changes: bool = False
+    sessions: Sessions, name: str, mime_type: str, data: bytes, request: Mapping[str, str], *, changes: bool = False
 ) -> Response:
     """Return a file, or the range of it that the headers of the request ask for.
 
-    `StoredBytes` are read from the store piece by piece. `changes`: the file of this address may be another one later.
+    `StoredBytes` are read piece by piece; if they are deleted before the end, the response is shorter than announced.
+    `changes`: the file of this address may be another one later.
     """
     is_inline = mime_type in _INLINE_TYPES
     size, tag = byte_size(data), f'"{content_hash(data)}"'
@@ -45,7 +45,7 @@ def file_response(
     if not isinstance(data, StoredBytes):
         return Response(data[start:end], status, headers, shown_type)
     headers["Content-Length"] = str(end - start)
-    return StreamingResponse(_pieces(store, data, start, end), status, headers, shown_type)
+    return StreamingResponse(sessions.read_file(data, start, end), status, headers, shown_type)
 
 
 def _encoded(name: str) -> str:
@@ -71,11 +71,3 @@ def _range(header: str, size: int) -> tuple[int, int] | None:
             416, "RangeNotSatisfiable", f"the file has {size} bytes", headers={"Content-Range": f"bytes */{size}"}
         )
     return start, end
-
-
-async def _pieces(store: Store, data: StoredBytes, start: int, end: int) -> AsyncIterator[bytes]:
-    for read_piece in read_pieces(data, start, end):
-        piece = await store.read(read_piece)
-        if piece is None:  # deleted meanwhile: the response ends before its announced length
-            return
-        yield piece

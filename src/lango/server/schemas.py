@@ -1,6 +1,6 @@
 """Define the parameters, request bodies and responses that routes share. A test runs every example."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -13,9 +13,8 @@ from lango.client_state import is_reserved_name, without_app_state
 from lango.events import NodeProgress
 from lango.json_output import to_client_json
 from lango.messages import ToolCall
-from lango.sessions import MAX_TITLE, REQUEST_CALLS, SessionRecord, StoredEvent, as_datetime
-from lango.store.codec.ids import address_safe_id, call_key
-from lango.store.tool_calls.tool_journal import JournalByCall, JournalEntry
+from lango.runtime.sessions.session_messages import MessageDetails
+from lango.sessions import MAX_TITLE, SessionRecord, StoredEvent, as_datetime
 from lango.typed_values import convert
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
@@ -258,12 +257,12 @@ class ToolCallView(BaseModel):
     """It is a call of a client's tool: the turn waits until the client sends the result."""
 
     @classmethod
-    def from_call(cls, call: ToolCall, journal: JournalEntry | None, *, for_client: bool) -> Self:
-        """Convert a call and its entry in the tool journal."""
-        shown_id = address_safe_id(call.id) if call.name in REQUEST_CALLS else call.id  # as answers name the request
-        view = cls(id=to_client_json(shown_id), name=to_client_json(call.name), for_client=for_client)
+    def from_call(cls, call: ToolCall, details: MessageDetails) -> Self:
+        """Convert a call of a message."""
+        view = cls(id=to_client_json(details.shown_id(call)), name=to_client_json(call.name))
+        view.for_client = call.id in details.stored.client_call_ids
         view.input, view.output = to_client_json(call.input), to_client_json(call.output)
-        if journal is not None:
+        if (journal := details.journal.get(call.id)) is not None:
             view.duration_s = journal.duration_s
             view.approved, view.approved_by = journal.approved, journal.approved_by
             view.grant_id = journal.grant_id
@@ -326,27 +325,24 @@ class Message(BaseModel):
     """Of the message that starts a turn: why the turn ended without an answer; null: it did not."""
 
     @classmethod
-    def from_stored(cls, stored: StoredEvent, journal: JournalByCall, nodes: Sequence[NodeProgress] = ()) -> Self:
-        """Convert a stored message; `journal` has the entries of its calls."""
+    def from_details(cls, details: MessageDetails) -> Self:
+        """Convert a stored message."""
+        stored, failed = details.stored, details.error
         message = stored.message
         assert message
         assert message.role != "event"
-        clients = stored.client_call_ids
-        calls = [
-            ToolCallView.from_call(call, journal.get((stored.seq, call_key(call.id))), for_client=call.id in clients)
-            for call in message.tool_calls
-        ]
         return cls(
             seq=stored.seq,
             role=message.role,
             author=message.author,
             content=message.content,
-            tool_calls=calls,
+            tool_calls=[ToolCallView.from_call(call, details) for call in message.tool_calls],
             attachments=attachments_of(stored),
             created_at=as_datetime(stored.created_at),
             thoughts=stored.thoughts,
             invocation_id=stored.invocation_id,
-            nodes=[NodeView.from_event(event) for event in nodes],
+            nodes=[NodeView.from_event(event) for event in details.nodes],
+            error=failed and ErrorDetail(type=failed.error, message=to_client_json(failed.message)),
         )
 
 

@@ -14,9 +14,8 @@ from lango.config import ServerSettings, Settings
 from lango.errors import ConfigError
 from lango.printable_text import printable, printable_line
 from lango.redaction import redact_secrets
+from lango.runtime.api_keys import ApiKeys, open_keys
 from lango.server.security.hosts import is_loopback
-from lango.store import Store
-from lango.store.api_keys import list_keys
 from lango.telemetry.traces import current_trace_ids
 
 _LARGE_BLOCK_BYTES = 1_000_000
@@ -31,8 +30,8 @@ async def open_listener(settings: Settings, fd: int | None = None) -> socket.soc
     """
     listener = bind_port(settings.server) if fd is None else socket.socket(fileno=fd)
     try:
-        async with Store(settings.store.url) as store:
-            await check_exposure(settings.server, store)
+        async with open_keys(settings.store.url) as keys:
+            await check_exposure(settings.server, keys)
     except BaseException:
         listener.close()
         raise
@@ -57,7 +56,7 @@ def bind_port(settings: ServerSettings) -> socket.socket:
     return listener
 
 
-async def check_exposure(settings: ServerSettings, store: Store) -> None:
+async def check_exposure(settings: ServerSettings, keys: ApiKeys) -> None:
     """Raise `ConfigError` for a server that other machines could use without a key or token."""
     if "*" in settings.allowed_origins and settings.auth == "none":
         raise ConfigError('every origin may call only with server.auth = "keys": name the origins that may call')
@@ -75,7 +74,7 @@ async def check_exposure(settings: ServerSettings, store: Store) -> None:
             f"without keys the server listens on this machine only, and {settings.host} is not: "
             'make a key with `lango keys add --user NAME` and set server.auth = "keys", or use --host 127.0.0.1'
         )
-    if not any(key.revoked_at is None for key in await store.read(list_keys)):
+    if not any(key.revoked_at is None for key in await keys.list()):
         raise ConfigError(
             f"no API key exists yet to call {settings.host} with: make one with `lango keys add --user NAME`"
         )

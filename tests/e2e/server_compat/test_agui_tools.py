@@ -33,8 +33,8 @@ from ag_ui.core import (
 )
 
 from lango.server.compat.resent_history import FILE_LEFT_OUT
+from lango.sessions import NO_RESULT_TEXT
 from lango.store import Store
-from lango.store.tool_calls.client_calls import NO_RESULT_TEXT
 from tests.agents.parts import add_api_key
 from tests.e2e.server_compat.test_agui import CALL, END, START, TEXT, one_of, run, types_of
 from tests.support.clients.packages import AGUI_CLIENT, run_javascript

@@ -12,12 +12,11 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from lango.sessions import SessionId
+from lango.sessions import NO_RESULT, SessionId
 from lango.store import Store
 from lango.store.codec.records import CLIENT_HISTORY_KEY
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.window import read_session_events
-from lango.store.tool_calls.client_calls import NO_RESULT
 from tests.agents.parts import add_api_key
 from tests.e2e.server_compat.test_openai_files import PNG, picture, text, url_of
 from tests.support.servers.server_process import TIMEOUT_S, Server, serving, waits_of

@@ -12,7 +12,7 @@ from openai import AsyncOpenAI, omit
 from openai.types.chat import ChatCompletion, ChatCompletionFunctionToolParam, ChatCompletionMessageFunctionToolCall
 
 from lango.server.compat.resent_history import FILE_LEFT_OUT
-from lango.store.tool_calls.client_calls import NO_RESULT_TEXT
+from lango.sessions import NO_RESULT_TEXT
 from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 SCHEMA: dict[str, object] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}

@@ -11,6 +11,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from lango.config import ServerSettings
+from lango.runtime.api_keys import ApiKeys
 from lango.server.errors import ApiError
 from lango.server.security import auth
 from lango.server.security.auth import Authenticator
@@ -97,7 +98,7 @@ async def test_attack_24_a_limit_never_sticks_and_no_clock_moves_it(
     clocks = SimpleNamespace(monotonic=lambda: now, time=lambda: wall)
     monkeypatch.setattr(auth, "time", clocks)
     async with Store(sqlite_url) as store:
-        authenticator = Authenticator(ServerSettings(auth="keys"), store)
+        authenticator = Authenticator(ServerSettings(auth="keys"), ApiKeys(store))
         _, secret = await add_api_key(store, "alice", requests_per_minute=LIMIT)
 
         async def passed(count: int) -> int:

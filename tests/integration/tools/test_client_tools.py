@@ -21,7 +21,8 @@ from lango.errors import ClientToolRefused, WaitNotOpen
 from lango.events import ToolStart, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
-from lango.store.tool_calls.client_calls import NO_RESULT_TEXT, read_client_calls
+from lango.sessions import NO_RESULT_TEXT
+from lango.store.tool_calls.client_calls import read_client_calls
 from lango.submissions import SubmittedMessage, TurnRequest
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool

@@ -5,7 +5,7 @@ Each session belongs to a user; to other users it does not exist.
 
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 from lango.client_state import check_client_state
 from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunning, Unstorable
 from lango.history import WindowRules
+from lango.messages import StoredBytes
 from lango.runtime.sessions.eval_sets import save_case, session_eval_set, session_exchanges
 from lango.runtime.sessions.session_document import DocumentFormat, session_document
+from lango.runtime.sessions.session_messages import MessagePage, read_messages
+from lango.runtime.sessions.session_state import SessionState, change_state, session_state
 from lango.runtime.sessions.session_transfer import export_session, import_session
 from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage, TotalsCache, session_usage
 from lango.sessions import SessionId, SessionRecord, StoredEvent
 from lango.store import Store
+from lango.store.contents import read_pieces
 from lango.store.engine.database import Operation
 from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind as rewinds
@@ -26,8 +30,15 @@ from lango.store.lifecycle.integrity import Problem, check_session
 from lango.store.search.index import IndexProgress
 from lango.store.search.query import Hit
 from lango.store.sessions import titles
-from lango.store.sessions.sessions import create_session, find_session, get_session, list_session_page
-from lango.store.sessions.window import read_message_page
+from lango.store.sessions.sessions import (
+    create_session,
+    find_apps,
+    find_session,
+    find_session_by_key,
+    get_session,
+    list_session_page,
+)
+from lango.store.sessions.window import read_message, read_message_page
 from lango.store.turns.node_progress import NodeStep, read_node_steps
 from lango.store.turns.queue import read_session_with_open_turns
 from lango.store.turns.turns import read_resumptions
@@ -58,15 +69,69 @@ class Sessions:
         self._totals_cache = TotalsCache()
 
     async def list(
-        self, *, user_id: str = "user", after: SessionRecord | None = None, limit: int = 50
+        self, *, user_id: str = "user", after: SessionRecord | tuple[float, int] | None = None, limit: int = 50
     ) -> Sequence[SessionRecord]:
-        """Read sessions without their state, the newest first, or those that follow `after`."""
-        place = (after.updated_at, after.key) if after else None
+        """Read sessions without their state, the newest first, or those that follow `after`.
+
+        `after` is a session, or its `updated_at` and `key`.
+        """
+        place = (after.updated_at, after.key) if isinstance(after, SessionRecord) else after
         return await self._store.read(list_session_page, self._app_name, user_id, after=place, limit=limit)
 
     async def read(self, session_id: str, *, user_id: str = "user") -> SessionRecord:
         """Read a session with its state and title. Raise `SessionNotFound`."""
         return await self._store.read(_read_with_title, SessionId(self._app_name, user_id, session_id))
+
+    async def find(self, session_id: str, *, user_id: str = "user") -> SessionRecord | None:
+        """Find a session with its state; without a title of its own it has none."""
+        return await self._store.read(find_session, SessionId(self._app_name, user_id, session_id))
+
+    async def find_by_key(self, key: int) -> SessionRecord | None:
+        """Find a session by its `key`, of any app and user."""
+        return await self._store.read(find_session_by_key, key)
+
+    async def find_apps(self, session_id: str, apps: Iterable[str], *, user_id: str = "user") -> Sequence[str]:
+        """Return which of the apps have a session of a user with that id."""
+        return await self._store.read(find_apps, apps, user_id, session_id)
+
+    async def page(
+        self, session: SessionRecord, *, before: int | None = None, limit: int = 50
+    ) -> Sequence[StoredEvent]:
+        """Read the newest messages of a session that was found, or the newest before a sequence number, in order."""
+        return await self._store.read(read_message_page, session, before=before, limit=limit)
+
+    async def page_with_details(self, session: SessionRecord, *, before: int | None, limit: int) -> MessagePage:
+        """Read messages as `page` does, with their tool runs, the progress of workflows, and errors of turns."""
+        return await self._store.read(read_messages, session, before, limit)
+
+    async def message(self, session: SessionRecord, seq: int) -> StoredEvent | None:
+        """Read a message of a session that was found, unless a rewind removed it."""
+        return await self._store.read(read_message, session, seq)
+
+    async def load_files(self, messages: Iterable[StoredEvent]) -> None:
+        """Load the bytes of the files of messages into these messages."""
+        await self._store.load_files(messages)
+
+    async def read_file(self, data: StoredBytes, start: int, end: int) -> AsyncGenerator[bytes, None]:
+        """Yield a part of a file of a message or an artifact, in pieces; stop early if it was deleted."""
+        for read_piece in read_pieces(data, start, end):
+            piece = await self._store.read(read_piece)
+            if piece is None:
+                return
+            yield piece
+
+    async def state(self, session_id: str, *, user_id: str = "user", at: int | None = None) -> SessionState:
+        """Read the state of a session now, or at a message. Raise `SessionNotFound` or `MessageNotFound`."""
+        return await session_state(self._store, SessionId(self._app_name, user_id, session_id), at)
+
+    async def change_state(self, session_id: str, delta: Mapping[str, Any], *, user_id: str = "user") -> None:
+        """Change the state of a session between its turns.
+
+        Raise `StateRefused` for names and values that clients may not write, `SessionNotFound`, or `StaleSession`
+        while a turn runs: its agent works with the state that it has read.
+        """
+        name = SessionId(self._app_name, user_id, session_id)
+        await change_state(self._store, name, delta, self._credential_names())
 
     async def messages(
         self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = 50

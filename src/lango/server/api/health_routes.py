@@ -8,7 +8,6 @@ from lango.errors import StoreError
 from lango.server.context import Context, ServerContext
 from lango.server.json_body import JsonResponse
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
-from lango.store.turns.lease import LeaseCounts, count_leases
 
 router = AuthenticatedRouter(tags=["operating"])
 
@@ -36,7 +35,7 @@ async def readyz(context: Context) -> JsonResponse:
 async def _probe_database(context: ServerContext) -> str:
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
-            await context.store.probe()
+            await context.runtime.probe()
     except (StoreError, TimeoutError) as error:
         return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return "ok"
@@ -48,22 +47,22 @@ async def metrics(context: Context, caller: CurrentCaller) -> Response:
     del caller
     from lango.server.streaming import prometheus_text
 
-    leases = await _read_leases(context)
+    stored = await _count_turns(context)
     served = [*context.agents.contexts.values()]
     text = prometheus_text.render(
         context.metrics,
         [recorder for one in served for recorder in one.turns.recorders],
         sum(one.runtime.queued_turns for one in served),
-        sum(one.runtime.turns.abandoned_turns for one in served),
-        leases,
+        sum(one.runtime.abandoned_turns for one in served),
+        stored,
     )
     return Response(text, media_type=prometheus_text.CONTENT_TYPE)
 
 
-async def _read_leases(context: ServerContext) -> LeaseCounts | None:
+async def _count_turns(context: ServerContext) -> tuple[int, int] | None:
     """Count running and queued turns in the store; None: the store is not available."""
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
-            return await context.store.read(count_leases)
+            return await context.runtime.stored_turns.count_open()
     except (StoreError, TimeoutError):
         return None

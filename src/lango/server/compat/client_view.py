@@ -18,8 +18,7 @@ from lango.json_output import printable_text
 from lango.messages import Message, ToolCall
 from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
 from lango.server.json_body import tool_value_text
-from lango.sessions import StoredEvent
-from lango.store.tool_calls.client_calls import NO_RESULT
+from lango.sessions import NO_RESULT, StoredEvent
 from lango.waits import (
     ApprovalWait,
     ClientResultWait,

@@ -16,8 +16,6 @@ from lango.server.compat.client_view import visible_stored, visible_user_message
 from lango.server.context import ServerContext
 from lango.server.security.auth import Caller
 from lango.sessions import SessionRecord
-from lango.store.sessions.window import read_message_page
-from lango.store.turns.queue import read_open_turns
 
 COMPARED_MESSAGES = 200
 """How many of a session's newest messages are compared with the history that a client resends."""
@@ -69,9 +67,9 @@ async def apply_edit(
     the message that the client sent before with the id of the new one. While a turn runs or waits, nothing is edited:
     the message is queued behind it.
     """
-    if await context.store.read(read_open_turns, session.key):
+    if await context.runtime.stored_turns.is_busy(session):
         return None
-    page = await context.store.read(read_message_page, session, limit=COMPARED_MESSAGES)
+    page = await context.sessions.page(session, limit=COMPARED_MESSAGES)
     stored = [(one.seq, visible_stored(one).message.text) for one in page if one.message and one.message.role == "user"]
     if sent_before is not None and any(seq == sent_before for seq, _ in stored):
         edit = Edit(sent_before)

@@ -20,12 +20,7 @@ from lango.server.context import ServerContext
 from lango.server.errors import bad_request
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.sessions import SessionId, SessionRecord
-from lango.store.sessions.sessions import find_session
-from lango.store.sessions.window import read_message_page
-from lango.store.tool_calls.client_calls import read_client_calls
-from lango.store.turns.queue import read_queued_messages
-from lango.store.turns.turns import find_by_idempotency_key, read_turn
+from lango.sessions import SessionRecord
 from lango.submissions import SubmittedMessage, SubmittedResults, TurnRequest
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -84,13 +79,13 @@ async def submit_results(
     key = await results_key(context, session, new)
     for candidate in (key, await results_key(context, session, new, "again", attempt)):
         key = candidate
-        turn = await context.store.read(find_by_idempotency_key, session.key, key)
-        record = await context.store.read(read_turn, session.key, turn) if turn else None
-        if turn and record and record.status in ("queued", "running", "done"):
-            return TurnRef(session, turn)
-        if not turn:
+        known = await context.runtime.stored_turns.find_by_key(session, key)
+        record = await context.runtime.stored_turns.read(session, known.turn) if known else None
+        if known and record and record.status in ("queued", "running", "done"):
+            return TurnRef(session, known.turn)
+        if not known:
             break
-    open_calls = {waiting.call.id for waiting in await context.store.read(read_client_calls, session)}
+    open_calls = await context.runtime.stored_turns.client_calls(session)
     if require_all:
         check_all_answered(open_calls, results.keys())
     taken = {call_id: result for call_id, result in results.items() if call_id in open_calls or call_id in new}
@@ -121,7 +116,7 @@ def idempotency_key(kind: str, *parts: str) -> str:
 
 async def _event_of_calls(context: ServerContext, session: SessionRecord, calls: Collection[str]) -> str:
     """Return the id of the newest event with one of these calls: some models reuse call ids."""
-    newest = await context.store.read(read_message_page, session, limit=_RECENT_MESSAGES)
+    newest = await context.sessions.page(session, limit=_RECENT_MESSAGES)
     for stored in reversed(newest):
         if (
             stored.message
@@ -163,11 +158,11 @@ async def _unstored_messages(
     if newest > MAX_NEW_MESSAGES:
         raise bad_request(f"messages: at most {MAX_NEW_MESSAGES} new user messages are accepted at once, not {newest}")
     first = len(user_messages) - newest
-    session = await context.store.read(find_session, SessionId(context.runtime.app_name, caller.user_id, session_id))
+    session = await context.sessions.find(session_id, user_id=caller.user_id)
     if session is None:
         return user_messages[first:-1]
-    page = await context.store.read(read_message_page, session, limit=COMPARED_MESSAGES)
-    queued = await context.store.read(read_queued_messages, session.key)
+    page = await context.sessions.page(session, limit=COMPARED_MESSAGES)
+    queued = await context.runtime.stored_turns.queued(session)
     stored = [visible_stored(message).message for message in (*page, *(entry.message for entry in queued))]
     stored_views = [message for message in stored if message.role == "user"]
     sent = [

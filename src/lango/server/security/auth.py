@@ -26,10 +26,9 @@ from starlette.routing import compile_path
 from typing_extensions import override
 
 from lango.config import ServerSettings
+from lango.runtime.api_keys import ApiKeys
 from lango.server.errors import ApiError, log_server_fault, to_api_error
 from lango.server.json_body import JsonRequest, JsonResponse
-from lango.store import Store
-from lango.store.api_keys import find_key, seconds_until_tomorrow, spent_tokens
 from lango.threads import use_share_of
 
 if TYPE_CHECKING:
@@ -65,9 +64,9 @@ class Caller(Struct, frozen=True):
 class Authenticator:
     """Verifies API keys and tokens, and counts requests and tokens against their quotas."""
 
-    def __init__(self, settings: ServerSettings, store: Store) -> None:
+    def __init__(self, settings: ServerSettings, keys: ApiKeys) -> None:
         self._without_keys = settings.auth == "none"
-        self._store = store
+        self._keys = keys
         self._issuer = _make_issuer(settings)
         self._oidc = settings.oidc
         self._operators = frozenset(settings.operators)
@@ -98,7 +97,7 @@ class Authenticator:
         if self._issuer and secret.count(".") == 2:  # a token: keys have no dots
             user_id = await self._issuer.verify_user(secret)
             return Caller(user_id, self._user_quota(user_id))
-        key = await self._store.read(find_key, secret) if secret else None
+        key = await self._keys.find(secret) if secret else None
         if key is None:
             needed = "a valid API key or token" if self._issuer else "a valid API key"
             message = f"{needed} is needed: Authorization: Bearer <key>"
@@ -134,8 +133,7 @@ class Authenticator:
         quota = caller.quota
         if quota is None or quota.tokens_per_day is None:
             return
-        if await self._store.read(spent_tokens, quota.id, time.time()) >= quota.tokens_per_day:
-            wait_s = seconds_until_tomorrow(time.time())
+        if wait_s := await self._keys.wait_for_tokens_s(quota.id, quota.tokens_per_day):
             limit = f"{quota.tokens_per_day} tokens a day"
             raise ApiError(429, "TokensUsedUp", f"this {quota.holder} may use {limit}", retry_after_s=wait_s)
 

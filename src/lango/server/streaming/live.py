@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from lango.errors import SessionNotFound, Stopping
 from lango.event_ids import turn_of_event
-from lango.server.streaming.session_watch import UserWatch
+from lango.runtime.sessions.session_watch import UserWatch
 from lango.server.streaming.turn_streams import TurnRef, TurnStreams
 from lango.sessions import SessionRecord
 from lango.store.sessions.sessions import find_session

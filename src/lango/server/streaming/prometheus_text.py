@@ -12,7 +12,6 @@ from typing_extensions import override
 
 from lango.server.streaming.metrics import Durations, Metrics
 from lango.server.streaming.recorder import Recorder
-from lango.store.turns.lease import LeaseCounts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -22,9 +21,9 @@ def render(
     recorders: Sequence[Recorder],
     waiting_for_admission: int,
     abandoned: int,
-    leases: LeaseCounts | None,
+    stored: tuple[int, int] | None,
 ) -> bytes:
-    """Return the metrics as text; without `leases`, which the store could not count, leave out its metrics."""
+    """Return the metrics as text; `stored` counts the running and queued turns in the store, if it is available."""
     queued_behind_turn = sum(recorder.running.turn.epoch is None for recorder in recorders)
     running = len(recorders) - queued_behind_turn - waiting_for_admission
     gauges = {
@@ -37,7 +36,7 @@ def render(
         *_counters(metrics),
         CounterMetricFamily("lango_turns_abandoned", "Turns whose process died at each attempt.", abandoned),
         *(GaugeMetricFamily(name, description, value) for name, (description, value) in gauges.items()),
-        *(_store_gauges(leases, running + waiting_for_admission) if leases else ()),
+        *(_store_gauges(*stored, running + waiting_for_admission) if stored else ()),
         _histogram(
             "lango_take_over_seconds", "From finding a process gone to taking over its turn.", metrics.take_over_s
         ),
@@ -69,13 +68,12 @@ def _counters(metrics: Metrics) -> Iterator[Metric]:
     yield _by_label(CounterMetricFamily("lango_tools", "Tool calls by outcome.", labels=["status"]), metrics.tools)
 
 
-def _store_gauges(leases: LeaseCounts, turns_here: int) -> Iterator[Metric]:
-    held = sum(leases.running_by_owner.values())
+def _store_gauges(held: int, queued: int, turns_here: int) -> Iterator[Metric]:
     here = min(turns_here, held)
     family = GaugeMetricFamily("lango_leases", "Sessions with a running turn, in the whole store.", labels=["held"])
     yield _by_label(family, {"here": here, "elsewhere": held - here})
     yield GaugeMetricFamily(
-        "lango_queue", "Turns that wait for another turn of their session, in the whole store.", leases.queued
+        "lango_queue", "Turns that wait for another turn of their session, in the whole store.", queued
     )
 
 

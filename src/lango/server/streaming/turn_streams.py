@@ -15,7 +15,6 @@ from lango.server.errors import current_request_id
 from lango.server.security.auth import Caller
 from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.recorder import EventLogWriter, Recorder
-from lango.server.streaming.session_watch import SessionWatch
 from lango.sessions import SessionRecord
 from lango.store.turns.event_log import LoggedEvent, LogPage, append_final_events, read_event_log
 from lango.store.turns.queue import find_newest_turn, find_next_turn
@@ -52,7 +51,7 @@ class TurnStreams:
         self._tasks: set[asyncio.Task[None]] = set()
         self._liveness = LivenessMonitor(back_at=lambda: runtime.store.outages.recovered_at)
         self._stopping = asyncio.Event()
-        self.session_watch = SessionWatch(runtime.store, runtime.app_name)
+        self.session_watch = runtime.session_watch
         self.is_closing = False
         runtime.turns.follow_resumed(self._record_resumed)
 

@@ -102,6 +102,28 @@ class Batch(Struct, frozen=True):
     batch: int = 0
     standing: BatchStatus = "current"
 
+    def as_json(self) -> list[dict[str, object]]:
+        """Return the observations as JSON objects, each with the members of the batch."""
+        return [
+            {
+                "id": f"{self.batch}.{note.number}",
+                "batch": self.batch,
+                "generation": self.generation,
+                "standing": self.standing,
+                "first_seq": note.first_seq,
+                "last_seq": note.last_seq,
+                "priority": note.priority,
+                "day": note.day,
+                "text": note.text,
+                "sources": list(self.sources),
+                "model": self.model,
+                "input_tokens": self.input_tokens,
+                "output_tokens": self.output_tokens,
+                "created_at": self.created_at,
+            }
+            for note in self.observations
+        ]
+
 
 class SessionMemory(Struct, frozen=True):
     """The current observations of a session and the facts about its user."""
@@ -129,26 +151,7 @@ class SessionMemory(Struct, frozen=True):
 
     def as_json(self) -> list[dict[str, object]]:
         """Return the observations as JSON objects, each with the members of its batch."""
-        return [
-            {
-                "id": f"{batch.batch}.{note.number}",
-                "batch": batch.batch,
-                "generation": batch.generation,
-                "standing": batch.standing,
-                "first_seq": note.first_seq,
-                "last_seq": note.last_seq,
-                "priority": note.priority,
-                "day": note.day,
-                "text": note.text,
-                "sources": list(batch.sources),
-                "model": batch.model,
-                "input_tokens": batch.input_tokens,
-                "output_tokens": batch.output_tokens,
-                "created_at": batch.created_at,
-            }
-            for batch in self.batches
-            for note in batch.observations
-        ]
+        return [note for batch in self.batches for note in batch.as_json()]
 
 
 WindowWithMemory = tuple[SessionRecord, list[StoredEvent], SessionMemory]

@@ -10,19 +10,13 @@ from msgspec import Struct
 
 from lango.json_output import printable_text
 from lango.messages import RESERVED_PREFIX, ToolCall
-from lango.sessions import SessionId, SessionRecord, StoredEvent
+from lango.sessions import NO_RESULT, SessionId, SessionRecord, StoredEvent
 from lango.store.codec.ids import call_key
 from lango.store.codec.records import ClientResult, NewEvent
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, live_ranges, read_live_ranges
 from lango.store.sessions.open_calls import closing_event, message_at
-
-NO_RESULT_TEXT = (
-    "no result: the conversation continued before the client sent one. Whether the client ran the tool is unknown"
-)
-NO_RESULT = {"error": NO_RESULT_TEXT, "outcome": "unknown"}
-"""The result of a call that the client left without one."""
 
 _OPEN = """
 SELECT call_id, seq FROM open_calls

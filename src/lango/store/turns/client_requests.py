@@ -63,11 +63,6 @@ def find_key_of_user(app_name: str, user_id: str, idempotency_key: str) -> Opera
     return StoredKey(*rows[0]) if rows else None
 
 
-def client_request(record: TurnRecord | None) -> Mapping[str, Any] | None:
-    """Return the parameters of the client's request, if its API shows them again."""
-    return _client_request(record.request) if record else None
-
-
 def _client_request(request: Mapping[str, Any]) -> dict[str, Any] | None:
     options: Mapping[str, Any] = request.get("options") or {}
     return options.get("client_request")

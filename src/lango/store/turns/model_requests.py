@@ -6,11 +6,13 @@ after the ids of the tool calls that it runs inside of.
 
 import secrets
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
 from lango.json_output import printable_text
 from lango.sessions import SessionRecord
+from lango.store.codec.json_text import loads
 from lango.store.codec.records import Turn
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import is_current_epoch
@@ -70,6 +72,10 @@ class RequestBodies(Struct, frozen=True):
     record: RequestRecord
     request: str
     response: str
+
+    def bodies(self) -> dict[str, Any]:
+        """Decode the bodies."""
+        return {"request": loads(self.request), "response": loads(self.response)}
 
 
 def add_requests(turn: Turn, requests: Sequence[NewRequest], max_bytes: int) -> Operation[None]:

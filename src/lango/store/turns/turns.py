@@ -84,6 +84,12 @@ class TurnRecord(Struct, frozen=True):
     created_at: float = 0.0
     ended_at: float | None = None
 
+    @property
+    def client_request(self) -> Mapping[str, Any] | None:
+        """The parameters of the client's request, if its API shows them again."""
+        options: Mapping[str, Any] = self.request.get("options") or {}
+        return options.get("client_request")
+
 
 class EndResult(Struct, frozen=True):
     """The outcome of ending a turn."""

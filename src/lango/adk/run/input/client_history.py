@@ -18,10 +18,9 @@ from lango.adk.events.message_parts import attachments_to_parts
 from lango.adk.model.call_checks import is_reserved_name
 from lango.errors import ClientToolRefused
 from lango.messages import Attachment, Media, Message, ToolCall
-from lango.sessions import CLIENT_CALLS_KEY
+from lango.sessions import CLIENT_CALLS_KEY, NO_RESULT
 from lango.store import NewEvent
 from lango.store.codec.records import CLIENT_HISTORY_KEY, ClientResult
-from lango.store.tool_calls.client_calls import NO_RESULT
 
 
 def history_to_entries(

@@ -12,14 +12,14 @@ from starlette.convertors import Convertor, register_url_convertor
 from lango.errors import ArtifactNotFound
 from lango.json_output import to_client_json
 from lango.messages import MIME_TYPE, StoredBytes
+from lango.runtime.artifacts import Artifact as StoredArtifact
 from lango.runtime.artifacts import base_name
 from lango.server.context import Context
 from lango.server.errors import ApiError, bad_request
 from lango.server.file_responses import file_response
 from lango.server.schemas import COMMON_ERRORS, Responses, SessionIdPath
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
-from lango.sessions import as_datetime
-from lango.store.artifacts import artifacts
+from lango.sessions import USER_PREFIX, as_datetime
 
 
 class _AnyText(Convertor[str]):
@@ -72,12 +72,12 @@ class Artifact(BaseModel):
     created_at: datetime
 
     @classmethod
-    def from_stored(cls, stored: artifacts.Artifact) -> Self:
+    def from_stored(cls, stored: StoredArtifact) -> Self:
         """Convert a stored artifact."""
         return cls(
             name=stored.name,
             version=stored.version,
-            belongs_to="user" if stored.name.startswith(artifacts.USER_PREFIX) else "session",
+            belongs_to="user" if stored.name.startswith(USER_PREFIX) else "session",
             mime_type=stored.mime_type,
             bytes=stored.size,
             uri=stored.part["file_data"]["file_uri"] if stored.kind == "uri" else None,
@@ -170,7 +170,7 @@ async def _download(
         )
     data = StoredBytes(artifact.hash, artifact.size)
     shown_name, shown_type = base_name(name), artifact.mime_type or ""
-    return file_response(context.store, shown_name, shown_type, data, request.headers, changes=version is None)
+    return file_response(context.sessions, shown_name, shown_type, data, request.headers, changes=version is None)
 
 
 async def _upload(

@@ -10,7 +10,6 @@ from lango.server.context import Context
 from lango.server.json_body import large_response
 from lango.server.schemas import COMMON_ERRORS, RecordView, RequestBody, SessionIdPath
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
-from lango.store.memory import observations
 
 router = AuthenticatedRouter("/v1", tags=["memory"], responses=COMMON_ERRORS)
 
@@ -107,14 +106,13 @@ async def read_memory(
     every: Annotated[bool, Query(alias="all", description="Include condensed and rewound observations.")] = False,
 ) -> Response:
     """Read the observations that the agent reads, each with its source messages."""
-    session = await context.get_session(caller, session_id)
-    recalled = await context.store.read(observations.read_memory, session)
-    batches = await context.store.read(observations.read_all_batches, session) if every else recalled.batches
+    memory = context.runtime.memory
+    recalled = await memory.show(session_id, user_id=caller.user_id)
+    batches = await memory.history(session_id, user_id=caller.user_id) if every else recalled.batches
 
     def shown() -> dict[str, Any]:
         notes = [
-            Observation.model_validate(note).model_dump(mode="json")
-            for note in observations.SessionMemory(tuple(batches)).as_json()
+            Observation.model_validate(note).model_dump(mode="json") for batch in batches for note in batch.as_json()
         ]
         return {"observed_seq": recalled.observed_seq, "tokens": recalled.tokens, "observations": notes}
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel
 
-from lango.json_output import to_client_json
+from lango.runtime.sessions.stored_turns import QueuedMessage as StoredMessage
 from lango.server.api.paging import PageSize
 from lango.server.context import Context
 from lango.server.errors import ApiError
@@ -17,7 +17,6 @@ from lango.server.schemas import (
     CONFLICT,
     MAX_INTEGER,
     Attachment,
-    ErrorDetail,
     Message,
     MessagePage,
     Responses,
@@ -26,12 +25,6 @@ from lango.server.schemas import (
 )
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.sessions import as_datetime
-from lango.store.sessions.window import read_message, read_message_page
-from lango.store.tool_calls.tool_journal import read_journal_entries
-from lango.store.turns import queue
-from lango.store.turns.node_progress import latest_by_turn, read_node_steps
-from lango.store.turns.rebuilt_events import read_turn_errors
-from lango.store.turns.turns import read_turn
 
 _FILE_RESPONSES: Responses = {
     200: {"description": "The file.", "content": {"application/octet-stream": {"schema": {"type": "string"}}}}
@@ -50,21 +43,11 @@ async def read_messages(
 ) -> Response:
     """Read messages in order: the newest, or those before a sequence number."""
     session = await context.get_session_without_expired_requests(caller, session_id)
-    records = await context.store.read(read_message_page, session, before=before, limit=limit + 1)
-    page = records[-limit:]
-    journal = await context.store.read(read_journal_entries, session.key, page)
-    last_seq = session.last_seq if before is None else before - 1
-    steps = await context.store.read(read_node_steps, session, page[0].seq, last_seq) if page else []
-    nodes = latest_by_turn(steps, page)
-    errors = await context.store.read(read_turn_errors, session, page[0].seq, last_seq) if page else {}
+    page = await context.sessions.page_with_details(session, before=before, limit=limit)
 
     def shown() -> dict[str, Any]:
-        messages = [Message.from_stored(stored, journal, nodes.get(stored.seq, ())) for stored in page]
-        for message in messages:
-            if failed := errors.get(message.seq):
-                message.error = ErrorDetail(type=failed.error, message=to_client_json(failed.message))
-        shown_messages = [message.model_dump(mode="json") for message in messages]
-        return {"messages": shown_messages, "before": page[0].seq if len(records) > limit else None}
+        messages = [Message.from_details(details).model_dump(mode="json") for details in page.messages]
+        return {"messages": messages, "before": page.before}
 
     return await large_response(shown)
 
@@ -81,12 +64,12 @@ async def read_attachment(
     request: Request,
 ) -> Response:
     """Read a file of a message: an image for display, any other type as a download. A `Range` is honoured."""
-    stored = await context.store.read(read_message, await context.get_session(caller, session_id), seq)
+    stored = await context.sessions.message(await context.get_session(caller, session_id), seq)
     files = stored.attachments if stored else []
     if index >= len(files):
         raise ApiError(404, "AttachmentNotFound", f"message {seq} of session {session_id!r} has no such file")
     file = files[index]
-    return file_response(context.store, file.name, file.mime_type, file.data, request.headers)
+    return file_response(context.sessions, file.name, file.mime_type, file.data, request.headers)
 
 
 class QueuedMessage(BaseModel):
@@ -101,7 +84,7 @@ class QueuedMessage(BaseModel):
     """It is not a message but the answer to an approval request."""
 
     @classmethod
-    def from_record(cls, queued: queue.QueuedMessage) -> Self:
+    def from_record(cls, queued: StoredMessage) -> Self:
         """Convert a queued message."""
         message = queued.message.message
         return cls(
@@ -124,7 +107,7 @@ class QueuedMessages(BaseModel):
 async def list_queued_messages(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> QueuedMessages:
     """Read the queued messages, in order."""
     session = await context.get_session(caller, session_id)
-    queued = await context.store.read(queue.read_queued_messages, session.key)
+    queued = await context.runtime.stored_turns.queued(session)
     return QueuedMessages(waiting=[QueuedMessage.from_record(message) for message in queued])
 
 
@@ -140,7 +123,7 @@ async def withdraw_queued_message(
     if await context.runtime.withdraw(session_id, turn, user_id=caller.user_id):
         context.turns.session_watch.notify(session, queued=True)
         return
-    record = await context.store.read(read_turn, session.key, turn)
+    record = await context.runtime.stored_turns.read(session, turn)
     if record is None:
         raise ApiError(404, "TurnNotFound", f"session {session_id!r} has no turn {turn}")
     if record.status != "cancelled":

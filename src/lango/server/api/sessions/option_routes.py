@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lango.runtime.sessions.session_options import SessionOptions
 from lango.server.context import Context, ServerContext
 from lango.server.schemas import COMMON_ERRORS, RequestBody, SessionIdPath, error_responses
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
-from lango.store.sessions.session_options import SessionOptions
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 

@@ -1,7 +1,7 @@
 """Create, list, read, rename, fork, rewind, delete, search, export and import sessions, and save them as test cases."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
@@ -34,10 +34,7 @@ from lango.server.schemas import (
 )
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.server.security.middleware import max_message_bytes
-from lango.sessions import SessionId, SessionRecord
-from lango.store import Store
-from lango.store.sessions.sessions import list_session_page
-from lango.threads import run_in_thread
+from lango.sessions import SessionRecord
 
 router = AuthenticatedRouter("/v1", tags=["sessions"], responses=COMMON_ERRORS)
 
@@ -113,9 +110,7 @@ async def list_sessions(
 ) -> SessionPage:
     """List the caller's sessions, the newest first."""
     after = None if cursor is None else decode_session_cursor(cursor)
-    records = await context.store.read(
-        list_session_page, context.runtime.app_name, caller.user_id, after=after, limit=limit + 1
-    )
+    records = await context.sessions.list(user_id=caller.user_id, after=after, limit=limit + 1)
     page = records[:limit]
     more = encode_cursor(page[-1].updated_at, page[-1].key) if len(records) > limit else None
     return SessionPage(sessions=[Session.from_record(record) for record in page], next_cursor=more)
@@ -132,7 +127,7 @@ async def delete_session(session_id: SessionIdPath, caller: CurrentCaller, conte
     """Cancel the running turn of a session, and delete the session with all its data."""
     session = await context.get_session(caller, session_id)
     await context.runtime.cancel(session_id, user_id=caller.user_id)
-    if not await context.store.delete_session(session.name):
+    if not await context.sessions.delete(session_id, user_id=caller.user_id):
         raise SessionNotFound(f"there is no session {session_id!r}")
     context.turns.session_watch.notify(session)
 
@@ -213,22 +208,14 @@ async def export_session(
 @router.get("/sessions/{session_id}/evalset", response_model=dict[str, Any], responses=_EVAL_SET_RESPONSES)
 async def save_as_eval_set(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> Response:
     """Return a session as a test case in ADK's eval-set format, for `lango eval` and `adk eval`."""
-    session = await context.get_session(caller, session_id)
-    write = await run_in_thread(_eval_set_writer)
+    await context.get_session(caller, session_id)
     try:
-        eval_set = await write(context.store, session.name)
+        eval_set = await context.sessions.eval_set(session_id, user_id=caller.user_id)
     except UsageError as error:
         raise ApiError(409, "NothingToSave", str(error)) from error
     response = await large_response(lambda: eval_set)
     response.headers.update(_saved_as(f"{session_id}.evalset.json"))
     return response
-
-
-def _eval_set_writer() -> Callable[[Store, SessionId], Awaitable[dict[str, Any]]]:
-    """Import ADK's models of test cases, which takes a while and is rarely needed."""
-    from lango.adk.evaluation.session_case import session_eval_set
-
-    return session_eval_set
 
 
 def _saved_as(name: str) -> dict[str, str]:

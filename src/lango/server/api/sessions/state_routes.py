@@ -7,7 +7,7 @@ from fastapi import Query, Response
 from pydantic import BaseModel, ConfigDict
 
 from lango.json_output import to_client_json
-from lango.runtime.sessions.session_state import Scope, SessionState, StateChange, change_state, session_state
+from lango.runtime.sessions.session_state import Scope, SessionState, StateChange
 from lango.server.context import Context
 from lango.server.errors import ApiError, bad_request
 from lango.server.json_body import large_response
@@ -104,8 +104,7 @@ async def read_state(
     session_id: SessionIdPath, caller: CurrentCaller, context: Context, at: AtMessage = None
 ) -> Response:
     """Read the state now, or when message `at` was the newest, and what each event changed."""
-    session = await context.get_session(caller, session_id)
-    state = await session_state(context.store, session.name, at)
+    state = await context.sessions.state(session_id, user_id=caller.user_id, at=at)
     with_app = context.authenticator.is_operator(caller)
     return await large_response(lambda: StateView.from_state(state, with_app=with_app).model_dump(mode="json"))
 
@@ -113,12 +112,12 @@ async def read_state(
 @router.patch("/{session_id}/state", response_model=StateView, responses={**CONFLICT, **_APP_STATE})
 async def set_state(session_id: SessionIdPath, new: NewState, caller: CurrentCaller, context: Context) -> Response:
     """Set values of the state, between two turns. `app:` values are for the users in the setting `server.operators`."""
-    session = await context.get_session(caller, session_id)
+    await context.get_session(caller, session_id)
     if any(name.startswith("temp:") for name in new.delta):
         raise bad_request("temp: state exists only during a turn and is not stored")
     if any(name.startswith("app:") for name in new.delta) and not context.authenticator.is_operator(caller):
         message = "app: state is shared by all users: only the users in server.operators may set it"
         raise ApiError(403, "NotAnOperator", message)
     if new.delta:
-        await change_state(context.store, session.name, new.delta, context.runtime.app.credential_names)
+        await context.sessions.change_state(session_id, new.delta, user_id=caller.user_id)
     return await read_state(session_id, caller, context)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from lango.client_state import without_app_state
 from lango.json_output import to_client_json
-from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace, traced_event
+from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace
 from lango.runtime.trace.steps import Step, StepKind, StepStatus, TurnTrace
 from lango.server.api.sessions.usage_routes import Resumption, TokenUsage
 from lango.server.context import Context
@@ -19,7 +19,6 @@ from lango.server.json_body import large_response
 from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, RecordView, SessionIdPath, error_responses
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 from lango.sessions import as_datetime
-from lango.store.codec.json_text import loads
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 
@@ -216,8 +215,7 @@ async def read_traced_request(
 
     def view() -> dict[str, Any]:
         about = msgspec.structs.asdict(record) | {"started_at": _time(record.started_at)}
-        bodies = {"request": loads(found.request), "response": loads(found.response)}
-        return {name: value for name, value in (about | bodies).items() if name not in ("step", "size")}
+        return {name: value for name, value in (about | found.bodies()).items() if name not in ("step", "size")}
 
     return await large_response(view)
 
@@ -230,8 +228,7 @@ async def read_stored_event(
     context: Context,
 ) -> Response:
     """Read a message as it is stored, also one that was rewound."""
-    session = await context.get_session(caller, session_id)
-    stored = await traced_event(context.store, session.name, seq)
+    stored = await context.runtime.traced_event(session_id, seq, user_id=caller.user_id)
     if not context.authenticator.is_operator(caller):
         stored = stored | {"state_delta": without_app_state(stored["state_delta"])}
     return await large_response(lambda: StoredEventView.from_stored(stored).model_dump(mode="json"))

@@ -15,19 +15,17 @@ import json
 import platform
 import time
 import uuid
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import Body, Depends, WebSocket
-from msgspec.structs import replace
 from pydantic import Field
 from starlette.responses import Response
 
-from lango.adk.services import adk_server
 from lango.errors import UsageError
 from lango.events import TurnError
-from lango.runtime.sessions.session_state import change_state
+from lango.runtime import adk_rest
 from lango.server.compat.adk.adk_paths import (
     SESSION_PATH,
     SESSIONS_PATH,
@@ -39,16 +37,13 @@ from lango.server.compat.adk.adk_paths import (
     check_app,
     check_may_set_state,
 )
-from lango.server.compat.adk.run_events import RECENT_EVENTS, RunEvents
+from lango.server.compat.adk.run_events import RunEvents
 from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError, bad_request, turn_api_error
 from lango.server.json_body import JsonResponse, large_response
 from lango.server.schemas import SESSION_ID, IdempotencyKey
 from lango.server.security.auth import AuthenticatedRouter, Caller, CurrentCaller, current_caller
 from lango.server.streaming.sse import FrameStreamResponse
-from lango.sessions import SessionId, SessionRecord, StoredEvent
-from lango.store.sessions import sessions
-from lango.store.sessions.window import read_session_events
 from lango.store.tool_calls.input_requests import read_input_requests
 from lango.submissions import (
     Submission,
@@ -134,7 +129,7 @@ def _describe_app(context: ServerContext) -> dict[str, Any]:
 async def version() -> dict[str, str]:
     """Return the version of ADK."""
     return {
-        "version": adk_server.ADK_VERSION,
+        "version": adk_rest.ADK_VERSION,
         "language": "python",
         "language_version": platform.python_version().rstrip("+"),
     }
@@ -160,8 +155,9 @@ async def read_app_info(app: str, caller: CurrentCaller, context: Context) -> Re
 @router.get(SESSIONS_PATH)
 async def list_sessions(caller: PathUser, context: Context) -> Response:
     """List a user's sessions, without their events."""
-    records = await context.store.read(sessions.list_sessions, context.runtime.app_name, caller.user_id)
-    return await large_response(lambda: [_to_json(context, caller, record) for record in records])
+    with_app_state = context.authenticator.is_operator(caller)
+    found = await context.runtime.adk_rest.sessions(caller.user_id, with_app_state=with_app_state)
+    return await large_response(lambda: found)
 
 
 @router.post(SESSIONS_PATH)
@@ -190,14 +186,8 @@ async def _create(context: ServerContext, caller: Caller, new: NewAdkSession) ->
     check_may_set_state(context, caller, new.state)
     id_ = (new.session_id or "").strip() or str(uuid.uuid4())  # ADK's ids have dashes
     record = await context.sessions.create(id_, user_id=caller.user_id, state=new.state)
-    return await large_response(lambda: _to_json(context, caller, record))
-
-
-def _to_json(
-    context: ServerContext, caller: Caller, record: SessionRecord, stored: Iterable[StoredEvent] = ()
-) -> dict[str, Any]:
     with_app_state = context.authenticator.is_operator(caller)
-    return adk_server.session_to_json(record, stored, context.runtime.app_name, with_app_state=with_app_state)
+    return await large_response(lambda: context.runtime.adk_rest.session(record, with_app_state=with_app_state))
 
 
 @router.get(SESSION_PATH)
@@ -207,14 +197,14 @@ async def get_session(session_id: IdPath, caller: PathUser, context: Context) ->
 
 
 async def _session_with_events(
-    context: ServerContext, caller: Caller, session_id: str, more_state: Mapping[str, Any] | None = None
+    context: ServerContext, caller: Caller, session_id: str, temporary_state: Mapping[str, Any] = {}
 ) -> Response:
     session = await context.get_session(caller, session_id)
-    found = await context.store.read(read_session_events, session.name)
-    record, stored = found or (session, [])
-    shown = replace(record, state={**record.state, **(more_state or {})})
-    await context.store.load_files(stored)
-    return await large_response(lambda: _to_json(context, caller, shown, stored))
+    with_app_state = context.authenticator.is_operator(caller)
+    shown = await context.runtime.adk_rest.session_with_events(
+        session, with_app_state=with_app_state, temporary_state=temporary_state
+    )
+    return await large_response(lambda: shown)
 
 
 @router.patch(SESSION_PATH)
@@ -223,8 +213,7 @@ async def update_session(session_id: IdPath, change: StateChange, caller: PathUs
     check_may_set_state(context, caller, change.state_delta)
     # ADK's answer shows temporary state, which is not stored
     temporary = {name: value for name, value in change.state_delta.items() if name.startswith("temp:")}
-    name = SessionId(context.runtime.app_name, caller.user_id, session_id)
-    await change_state(context.store, name, change.state_delta, context.runtime.app.credential_names)
+    await context.sessions.change_state(session_id, change.state_delta, user_id=caller.user_id)
     return await _session_with_events(context, caller, session_id, temporary)
 
 
@@ -232,7 +221,7 @@ async def update_session(session_id: IdPath, change: StateChange, caller: PathUs
 async def delete_session(session_id: IdPath, caller: PathUser, context: Context) -> None:
     """Cancel the running turn of a session, and delete the session if it exists."""
     await context.runtime.cancel(session_id, user_id=caller.user_id)
-    await context.store.delete_session(SessionId(context.runtime.app_name, caller.user_id, session_id))
+    await context.sessions.delete(session_id, user_id=caller.user_id)
 
 
 @router.patch("/apps/{app}/users/{user_id}/memory")
@@ -300,7 +289,7 @@ async def run_sse(
                 elif event is None:
                     yield None
                 else:
-                    sent = [event] if request.function_call_event_id else adk_server.without_artifacts(event)
+                    sent = [event] if request.function_call_event_id else adk_rest.without_artifacts(event)
                     yield "".join(f"data: {json.dumps(one)}\n\n" for one in sent)
 
     return FrameStreamResponse(frames(), context.settings.server.write_timeout_s, _encode_error)
@@ -317,15 +306,14 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
     context = context.agents.contexts.get(request.app_name or "", context)
     caller = caller_as_user(context, authenticated, request.app_name or context.runtime.app_name, request.user_id)
     try:
-        message = adk_server.read_message(request.new_message or {})
+        message = adk_rest.read_message(request.new_message or {})
     except UsageError as error:
         raise bad_request(str(error)) from error
     request.check_supported(is_answer=not (message.text or message.files))
     check_may_set_state(context, caller, request.state_delta)
     await context.authenticator.check_token_quota(caller)
     session = await context.get_session(caller, request.session_id)
-    found = await context.store.read(read_session_events, session.name, RECENT_EVENTS)
-    stored = found[1] if found else []
+    stored = await context.runtime.adk_rest.recent_events(session)
     # an answer continues the invocation that asked, whose earlier events the client knows
     known = {event.event_id for event in stored}
     if message.text or message.files:
@@ -346,7 +334,7 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
         return RunEvents(context, caller, [await context.turns.submit(caller, request.session_id, results)], known)
     answers: list[Submission] = [
         SubmittedApproval(
-            adk_server.call_of_approval_request(stored, answer.request_id) or answer.request_id,
+            adk_rest.call_of_approval_request(stored, answer.request_id) or answer.request_id,
             answer.approved,
             reason=answer.reason,
             payload=answer.payload,

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 from fastapi import Query
 from starlette.responses import Response
 
-from lango.adk.services import adk_server
 from lango.errors import UsageError
 from lango.server.compat.adk.adk_paths import SESSION_PATH, AdkRequestBody, AdkRoute, IdPath, PathUser
 from lango.server.context import Context
@@ -41,9 +40,8 @@ async def list_artifacts(session_id: IdPath, caller: PathUser, context: Context)
 async def save_artifact(session_id: IdPath, new: NewArtifact, caller: PathUser, context: Context) -> Response:
     """Save the next version of an artifact; return its metadata."""
     session = await context.get_session(caller, session_id)
-    service = context.runtime.artifact_service
     try:
-        saved = await adk_server.save_artifact(service, session.name, new.filename, new.artifact, new.custom_metadata)
+        saved = await context.runtime.adk_rest.save_artifact(session, new.filename, new.artifact, new.custom_metadata)
     except UsageError as error:
         raise bad_request(str(error)) from error
     return await large_response(lambda: saved)
@@ -56,7 +54,7 @@ async def read_version_metadata(
     """Read the metadata of a version; `latest` is the newest."""
     session = await context.get_session(caller, session_id)
     number = _version_number(version)
-    found = await adk_server.artifact_metadata(context.runtime.artifact_service, session.name, name)
+    found = await context.runtime.adk_rest.artifact_metadata(session, name)
     shown = [one for one in found if number is None or one["version"] == number]
     if not shown:
         raise not_found("Artifact version not found")
@@ -67,7 +65,7 @@ async def read_version_metadata(
 async def list_version_metadata(session_id: IdPath, name: str, caller: PathUser, context: Context) -> Response:
     """Read the metadata of every version."""
     session = await context.get_session(caller, session_id)
-    found = await adk_server.artifact_metadata(context.runtime.artifact_service, session.name, name)
+    found = await context.runtime.adk_rest.artifact_metadata(session, name)
     return await large_response(lambda: found)
 
 
@@ -81,7 +79,7 @@ async def load_version(session_id: IdPath, name: str, version: str, caller: Path
 async def list_versions(session_id: IdPath, name: str, caller: PathUser, context: Context) -> list[int]:
     """List the numbers of the versions."""
     session = await context.get_session(caller, session_id)
-    found = await adk_server.artifact_metadata(context.runtime.artifact_service, session.name, name)
+    found = await context.runtime.adk_rest.artifact_metadata(session, name)
     return [one["version"] for one in found]
 
 
@@ -91,7 +89,7 @@ async def load_artifact(
 ) -> Response:
     """Load an artifact as a part: the newest version, or another one."""
     session = await context.get_session(caller, session_id)
-    part = await adk_server.load_artifact(context.runtime.artifact_service, session.name, name, version)
+    part = await context.runtime.adk_rest.load_artifact(session, name, version)
     if part is None:
         raise not_found(_NOT_FOUND)
     return await large_response(lambda: part)

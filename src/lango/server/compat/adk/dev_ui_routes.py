@@ -16,8 +16,8 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 
-from lango.adk.services.adk_server import dev_ui_folder
 from lango.errors import ConfigError
+from lango.runtime.adk_rest import dev_ui_folder
 from lango.server.compat.adk.adk_paths import check_app
 from lango.server.context import Context
 from lango.server.errors import ApiError, not_found

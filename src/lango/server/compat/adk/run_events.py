@@ -4,17 +4,11 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from lango.adk.services import adk_server
 from lango.events import TextDelta, TextWithdrawn, ThoughtDelta, TurnDone, TurnError, TurnEvent
+from lango.runtime.adk_rest import partial_event
 from lango.server.context import ServerContext
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.store.sessions.window import read_session_events
-from lango.store.turns.turns import TurnRecord, read_turn
-from lango.threads import run_in_thread
-
-RECENT_EVENTS = 500
-"""How many of a session's newest events are searched for those of a turn."""
 
 AdkEvent = dict[str, Any]
 
@@ -33,7 +27,7 @@ class RunEvents:
     async def events(self, *, streaming: bool) -> AsyncGenerator[AdkEvent | TurnError | None, None]:
         """Yield ADK's events; None whenever no event came for a heartbeat. A fatal `TurnError` comes last."""
         for turn in self._turns:
-            record = await self._read_turn(turn)
+            record = await self._context.runtime.stored_turns.read(turn.session, turn.turn)
             invocation_id = record.invocation_id if record else ""
             order = _StreamedOrder() if streaming else None
             async with aclosing(self._context.turns.follow(turn)) as items:
@@ -49,33 +43,18 @@ class RunEvents:
                     if order is not None and isinstance(event, TextDelta | ThoughtDelta):
                         order.note(event)
                         thought = isinstance(event, ThoughtDelta)
-                        yield adk_server.partial_event(event.text, event.author, invocation_id, thought=thought)
+                        yield partial_event(event.text, event.author, invocation_id, thought=thought)
                     if isinstance(event, TurnError) and event.fatal:
                         yield event
                         return
 
-    async def _read_turn(self, turn: TurnRef) -> TurnRecord | None:
-        return await self._context.store.read(read_turn, turn.session.key, turn.turn)
-
     async def _new_events(self, turn: TurnRef) -> list[AdkEvent]:
         """Return the events of a turn that were stored since the last call, without the user's message."""
-        record = await self._read_turn(turn)
-        found = await self._context.store.read(read_session_events, turn.session.name, RECENT_EVENTS)
-        if record is None or found is None:
-            return []
-        invocations = {record.invocation_id, *record.extra.get("invocations", ())}
-        new_ids = {
-            stored_event.event_id for stored_event in found[1] if stored_event.invocation_id in invocations
-        } - self._sent_ids
-        self._sent_ids |= new_ids
-        await self._context.store.load_files(event for event in found[1] if event.event_id in new_ids)
-        events = await run_in_thread(
-            adk_server.stored_to_json,
-            found[1],
-            self._context.runtime.app_name,
-            with_app_state=self._with_app_state,
+        new = await self._context.runtime.adk_rest.events_of_turn(
+            turn.session, turn.turn, self._sent_ids, with_app_state=self._with_app_state
         )
-        return [event for event in events if event["id"] in new_ids and event["author"] != "user"]
+        self._sent_ids |= {event["id"] for event in new}
+        return new
 
 
 class _StreamedOrder:

@@ -49,14 +49,10 @@ from lango.server.context import ServerContext
 from lango.server.errors import ApiError, bad_request
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.sessions import SessionId, SessionRecord
-from lango.store.sessions.sessions import find_session
-from lango.store.tool_calls.client_calls import read_client_calls
+from lango.sessions import SessionRecord
 from lango.store.tool_calls.credential_requests import read_credential_requests
 from lango.store.tool_calls.input_requests import read_input_requests
 from lango.store.tool_calls.long_running import read_awaited_results
-from lango.store.turns.client_requests import find_message_of_key
-from lango.store.turns.turns import find_by_idempotency_key
 from lango.submissions import (
     ModelOptions,
     SubmittedApproval,
@@ -106,8 +102,7 @@ async def submit_run(
 ) -> tuple[list[TurnRef], dict[str, Any]]:
     """Submit a run. Return its turns, and what it changes in the state of the session."""
     sent = read_client_state(run_input.state)
-    name = SessionId(context.runtime.app_name, caller.user_id, run_input.thread_id)
-    session = await context.store.read(find_session, name)
+    session = await context.sessions.find(run_input.thread_id, user_id=caller.user_id)
     state_delta = await run_in_thread(changed_keys, sent, session)
     check_client_state(state_delta, context.runtime.app.credential_names)
     run = await _Run.read(context, run_input)
@@ -116,7 +111,7 @@ async def submit_run(
         return [repeated], state_delta  # the state that came with it is stored
     history = await run.apply_edit(context, caller, session)
     if history is not None:  # the state is that before the edited message
-        session = await context.store.read(find_session, name)
+        session = await context.sessions.find(run_input.thread_id, user_id=caller.user_id)
         state_delta = await run_in_thread(changed_keys, sent, session)
     return await _submit(context, caller, run_input, run, session, state_delta, history), state_delta
 
@@ -161,8 +156,8 @@ class _Run(Struct, frozen=True):
     async def find(self, context: ServerContext, session: SessionRecord | None) -> TurnRef | None:
         """Return the turn of the same run, if it was submitted before."""
         key = self.request.idempotency_key
-        turn = await context.store.read(find_by_idempotency_key, session.key, key) if session and key else None
-        return TurnRef(session, turn) if session and turn else None
+        known = await context.runtime.stored_turns.find_by_key(session, key) if session and key else None
+        return TurnRef(session, known.turn) if session and known else None
 
     async def apply_edit(
         self, context: ServerContext, caller: Caller, session: SessionRecord | None
@@ -170,7 +165,7 @@ class _Run(Struct, frozen=True):
         """Rewind the session if the client edited its conversation; see `lango.server.compat.edited_history`."""
         if session is None or self.new is None:
             return None
-        sent_before = await context.store.read(find_message_of_key, session.key, self.key_prefix)
+        sent_before = await context.runtime.stored_turns.message_of_key(session, self.key_prefix)
         earlier = await run_in_thread(lambda: [_to_carried(message) for message in self.messages[:-1]])
         sent = [*(message for message in earlier if message is not None), self.new]
         return await apply_edit(context, caller, session, sent, sent_before)
@@ -233,7 +228,7 @@ async def _submit_answers(
 ) -> list[TurnRef]:
     """Submit answers to requests for approval or input, after any results in the same run."""
     session = await context.get_session(caller, run_input.thread_id)
-    open_calls = {waiting.call.id for waiting in await context.store.read(read_client_calls, session)}
+    open_calls = await context.runtime.stored_turns.client_calls(session)
     turns: list[TurnRef] = []
     if new := open_calls & results.keys():
         thread_id, run_id = run_input.thread_id, run_input.run_id

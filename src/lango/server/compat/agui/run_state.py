@@ -6,8 +6,6 @@ Keys that begin with `user:` are the state of the user, in all sessions. Those w
 client's to set, and are not shown.
 """
 
-import time
-import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -15,7 +13,6 @@ from lango.server.context import ServerContext
 from lango.server.errors import ApiError, bad_request
 from lango.server.schemas import client_state
 from lango.sessions import SessionRecord
-from lango.store import NewEvent
 
 Patch = dict[str, Any]
 """An operation of a JSON patch (RFC 6902)."""
@@ -69,8 +66,7 @@ async def store_state(context: ServerContext, session: SessionRecord | None, sta
     A new session waits for nothing: the answer itself is refused.
     """
     if session and state_delta:
-        entry = NewEvent(f"p-{uuid.uuid4()}", time.time(), state_delta=state_delta, extra={"author": "user"})
-        await context.store.append(session.key, session.name, session.revision, entry)
+        await context.sessions.change_state(session.name.id, state_delta, user_id=session.name.user_id)
 
 
 def json_patch(before: Any, after: Any, path: str = "") -> Iterator[Patch]:

@@ -44,10 +44,6 @@ from lango.server.errors import bad_request
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.sessions import SessionRecord
-from lango.store.sessions.client_history import find_by_input
-from lango.store.sessions.sessions import find_session_by_key
-from lango.store.sessions.window import read_message_page
-from lango.store.turns.client_requests import find_key_of_user
 from lango.submissions import SubmittedMessage, SubmittedResults, TurnRequest
 from lango.threads import run_in_thread
 
@@ -181,8 +177,8 @@ class _OneTime(Struct, frozen=True):
 
     async def find(self, context: ServerContext, caller: Caller) -> TurnRef | None:
         """Find the turn of an earlier attempt. Raise `IdempotencyKeyReused` if that was another request."""
-        found = await context.store.read(find_key_of_user, context.runtime.app_name, caller.user_id, self.key)
-        session = await context.store.read(find_session_by_key, found.session_key) if found else None
+        found = await context.runtime.stored_turns.find_by_key_of_user(caller.user_id, self.key)
+        session = await context.sessions.find_by_key(found.session_key) if found else None
         if found is None or session is None:
             return None
         found.check(self.digest)
@@ -210,8 +206,8 @@ async def _find_session(
         texts = [message.text for message in wanted if message.role == "user"]
         if not texts:
             continue
-        found = await context.store.read(
-            find_by_input, context.runtime.app_name, caller.user_id, texts[-1], id_prefix, limit=_MAX_COMPARED + 1
+        found = await context.runtime.stored_turns.sessions_with_input(
+            caller.user_id, texts[-1], id_prefix, limit=_MAX_COMPARED + 1
         )
         for session in sorted(found[:_MAX_COMPARED], key=lambda session: session.key != preferred_key):
             if not id_prefix and session.name.id.startswith(SESSION_PREFIX):
@@ -243,9 +239,7 @@ async def _compare_session(
     wanted_user_messages = [view for view in wanted if view.role == "user"]
     stored: list[VisibleStored] = []
     before: int | None = None
-    while page := await context.store.read(
-        read_message_page, session, before=before, limit=_PAGE if stored else _FIRST_PAGE
-    ):
+    while page := await context.sessions.page(session, before=before, limit=_PAGE if stored else _FIRST_PAGE):
         views = [visible_stored(view) for view in page]
         for view in reversed(views):
             if view.message.role == "user" and (not wanted_user_messages or wanted_user_messages.pop() != view.message):

@@ -23,9 +23,6 @@ from lango.server.compat.openai.responses.stored_input import message_items
 from lango.server.context import ServerContext
 from lango.server.errors import bad_request
 from lango.server.security.auth import Caller
-from lango.store.api_keys import spend_tokens
-from lango.store.sessions.window import read_message_page
-from lango.store.turns.client_requests import last_message_of_turn
 from lango.threads import run_in_thread
 
 _KEPT_ROLES = ("user", "system", "developer")
@@ -62,8 +59,7 @@ async def compact(context: ServerContext, caller: Caller, body: CompactRequest) 
     except UsageError as error:
         raise bad_request(str(error)) from error
     if caller.quota is not None:
-        spent = usage.input_tokens + usage.output_tokens
-        await context.store.write(spend_tokens, caller.quota.id, spent, time.time())
+        await context.runtime.keys.spend(caller.quota.id, usage.input_tokens + usage.output_tokens)
     kept = [_message(item) for item in items if item.type == "message" and item.role in _KEPT_ROLES]
     item = {"id": f"cmp_{uuid.uuid4().hex}", "type": "compaction", "encrypted_content": compaction_content(summary)}
     return {
@@ -78,13 +74,13 @@ async def compact(context: ServerContext, caller: Caller, body: CompactRequest) 
 async def _stored_items(context: ServerContext, previous: StoredResponse) -> list[InputItem]:
     """Read the session of a response up to its end; of a very long one, the newest messages."""
     session = previous.session
-    last = await context.store.read(last_message_of_turn, session.key, previous.turn, previous.record)
+    last = await context.runtime.stored_turns.last_message(session, previous.turn, previous.record)
     before = None if last is None else last + 1
-    found = page = await context.store.read(read_message_page, session, before=before, limit=_PAGE)
+    found = page = await context.sessions.page(session, before=before, limit=_PAGE)
     while page and len(found) < MAX_ITEMS:
-        page = await context.store.read(read_message_page, session, before=page[0].seq, limit=_PAGE)
-        found = page + found
-    await context.store.load_files(found)
+        page = await context.sessions.page(session, before=page[0].seq, limit=_PAGE)
+        found = [*page, *found]
+    await context.sessions.load_files(found)
     return [InputItem.model_validate(item) for stored in found for item in message_items(stored, session.key)]
 
 

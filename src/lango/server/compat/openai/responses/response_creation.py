@@ -19,7 +19,6 @@ from lango.server.context import ServerContext
 from lango.server.errors import ApiError, bad_request, not_found
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.store.turns.turns import read_turn
 from lango.submissions import TurnRequest
 
 
@@ -39,7 +38,7 @@ async def submit_response(
     body.check_supported()
     await context.authenticator.check_token_quota(caller)
     turn = await _submit(context, caller, body, session_id, key, unstored_id)
-    record = await context.store.read(read_turn, turn.session.key, turn.turn)
+    record = await context.runtime.stored_turns.read(turn.session, turn.turn)
     assert record
     return StoredResponse(turn.session, turn.turn, record)
 

@@ -10,14 +10,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from lango.runtime.sessions.stored_turns import TurnRecord
 from lango.server.context import ServerContext
 from lango.server.errors import ApiError
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.sessions import SessionRecord
-from lango.store.sessions.sessions import find_session_by_key
-from lango.store.turns.client_requests import client_request
-from lango.store.turns.turns import TurnRecord, read_turn
 
 _RESPONSE_ID = re.compile(r"resp_([0-9]{1,19})_([0-9]{1,12})")
 _ITEM_ID = re.compile(r"(?:msg|fc|rs|mcp)_([0-9]{1,19}_[0-9]{1,12})_[0-9]{1,9}")
@@ -45,7 +43,7 @@ class StoredResponse(Struct, frozen=True):
     @property
     def parameters(self) -> Mapping[str, Any]:
         """The parameters of its request."""
-        return client_request(self.record) or {}
+        return self.record.client_request or {}
 
     @property
     def is_open(self) -> bool:
@@ -95,12 +93,12 @@ async def find_response(
     found = _RESPONSE_ID.fullmatch(given)
     if found is None or int(found[1]) > _LARGEST_KEY:
         return None
-    session = await context.store.read(find_session_by_key, int(found[1]))
+    session = await context.sessions.find_by_key(int(found[1]))
     if session is None or (session.name.app_name, session.name.user_id) != (context.runtime.app_name, caller.user_id):
         return None
     turn = int(found[2])
-    record = await context.store.read(read_turn, session.key, turn)
-    parameters = client_request(record)
+    record = await context.runtime.stored_turns.read(session, turn)
+    parameters = record.client_request if record else None
     if record is None or parameters is None or parameters.get("deleted"):
         return None
     if given != unstored_id and not parameters.get("store", True):

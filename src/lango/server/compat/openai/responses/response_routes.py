@@ -52,8 +52,6 @@ from lango.server.json_body import JsonResponse
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, IdempotencyKey, Responses, error_responses
 from lango.server.security.auth import AuthenticatedRouter, CurrentCaller, route_with_error_body
 from lango.server.streaming.sse import FrameStreamResponse
-from lango.store.sessions.sessions import find_session_by_key
-from lango.store.turns.client_requests import mark_request_deleted
 
 _ERRORS = error_responses(
     COMMON_ERROR_DESCRIPTIONS | {404: "There is no such response, session or item."}, OpenAiErrorBody
@@ -77,7 +75,7 @@ ResponseIdPath = Annotated[str, Path(examples=["resp_1_1"])]
 async def _context_of_response(response_id: ResponseIdPath, context: Context) -> ServerContext:
     """Return the context of the agent whose response the path names."""
     key = session_key_of_response(response_id) if context.agents.are_several else None
-    session = None if key is None else await context.store.read(find_session_by_key, key)
+    session = None if key is None else await context.sessions.find_by_key(key)
     return context if session is None else context.agents.contexts.get(session.name.app_name, context)
 
 
@@ -156,7 +154,7 @@ async def delete_response(response_id: ResponseIdPath, caller: CurrentCaller, co
     response = await get_response(context, caller, response_id)
     if response.is_open:
         raise bad_request("the response is still in progress: wait for it, or cancel it")
-    if await context.store.write(mark_request_deleted, response.session.key, response.turn):
+    if await context.runtime.stored_turns.mark_deleted(response.session, response.turn):
         await context.sessions.delete(response.session.name.id, user_id=caller.user_id)
     return JsonResponse({"id": response_id, "object": "response", "deleted": True})
 

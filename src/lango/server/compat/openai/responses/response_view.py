@@ -16,8 +16,6 @@ from lango.server.compat.openai.responses.response_ids import StoredResponse, ap
 from lango.server.compat.openai.responses.submission import APPROVAL
 from lango.server.context import ServerContext
 from lango.server.errors import ApiError, to_api_error, turn_api_error
-from lango.store.turns.event_log import read_event_log
-from lango.store.turns.turns import TurnRecord, read_turn
 from lango.submissions import ModelOptions
 from lango.typed_values import convert
 
@@ -94,8 +92,8 @@ class ResponseView:
                 await self.wait()
             return
         events: list[TurnEvent] = []
-        key, turn = self._response.session.key, self._response.turn
-        while page := await self._context.store.read(read_event_log, key, turn, events[-1].id if events else 0):
+        stored, session, turn = self._context.runtime.stored_turns, self._response.session, self._response.turn
+        while page := await stored.events(session, turn, events[-1].id if events else 0):
             events += [logged.event for logged in page.events]
             if page.closed or not page.events:
                 break
@@ -140,8 +138,8 @@ class ResponseView:
         return _frame(_error_event(error) | {"sequence_number": self._sent})
 
     async def _read_record(self) -> None:
-        record = await self._context.store.read(read_turn, self._response.session.key, self._response.turn)
-        self._record: TurnRecord = record or self._record
+        record = await self._context.runtime.stored_turns.read(self._response.session, self._response.turn)
+        self._record = record or self._record
 
     # -- events ---------------------------------------------------------------------------------------------------
 

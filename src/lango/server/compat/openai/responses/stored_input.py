@@ -12,7 +12,6 @@ from lango.server.compat.openai.responses.submission import APPROVAL
 from lango.server.context import ServerContext
 from lango.server.json_body import tool_value_text
 from lango.sessions import INPUT_CALL, StoredEvent
-from lango.store.turns.client_requests import read_input_messages
 from lango.typed_values import convert
 
 
@@ -23,8 +22,7 @@ async def read_input_items(context: ServerContext, response: StoredResponse) -> 
         return [_approval_item(convert(approval, Approval), response.id)]
     if "credential_answer" in record.request:
         return []
-    messages = await context.store.read(read_input_messages, session, turn, record)
-    await context.store.load_files(messages)
+    messages = await context.runtime.stored_turns.input_messages(session, turn, record)
     return [item for message in messages for item in message_items(message, response.session.key)]
 
 

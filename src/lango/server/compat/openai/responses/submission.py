@@ -33,10 +33,6 @@ from lango.server.errors import bad_request, not_found
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.sessions import SessionRecord
-from lango.store.tool_calls.client_calls import read_client_calls
-from lango.store.turns.client_requests import find_key_of_session, last_message_of_turn
-from lango.store.turns.queue import find_newest_turn
-from lango.store.turns.turns import find_by_idempotency_key
 from lango.submissions import ModelOptions, SubmittedApproval, SubmittedMessage, SubmittedResults, TurnRequest
 from lango.threads import run_in_thread
 
@@ -77,9 +73,9 @@ async def submit_after(
     if previous.is_open:
         raise bad_request("previous_response_id: that response is still in progress; wait for it, or cancel it")
     session, key = previous.session, request.idempotency_key
-    if key is not None and await context.store.read(find_by_idempotency_key, session.key, key) is not None:
+    if key is not None and await context.runtime.stored_turns.find_by_key(session, key) is not None:
         return await _submit_new(context, caller, session, read, request)
-    if await context.store.read(find_newest_turn, session) == previous.turn:
+    if await context.runtime.stored_turns.newest(session) == previous.turn:
         with suppress(StaleSession, WaitNotOpen):
             return await _submit_new(context, caller, session, read, request, at_revision=session.revision)
     return await _submit_new(context, caller, await _fork(context, caller, previous, request), read, request)
@@ -124,7 +120,7 @@ async def _fork(
 ) -> SessionRecord:
     """Return a fork of a session at the end of a response; a repeated request gets the same one."""
     source, new_id = previous.session.name.id, _new_session_id(request)
-    last = await context.store.read(last_message_of_turn, previous.session.key, previous.turn, previous.record)
+    last = await context.runtime.stored_turns.last_message(previous.session, previous.turn, previous.record)
     try:
         return await context.sessions.fork(source, user_id=caller.user_id, at=last, new_id=new_id)
     except SessionExists:
@@ -144,11 +140,11 @@ async def _submit_new(
     if (key := request.idempotency_key) is not None:
         digest = idempotency_key("input", *map(repr, read.messages))
         request = replace(request, digest=digest)
-        known = await context.store.read(find_key_of_session, session.key, key)
+        known = await context.runtime.stored_turns.find_by_key(session, key)
         if known is not None:
             known.check(digest)
             return TurnRef(session, known.turn)
-    open_calls = {waiting.call.id for waiting in await context.store.read(read_client_calls, session)}
+    open_calls = await context.runtime.stored_turns.client_calls(session)
     new = await run_in_thread(_new_input, read.messages, open_calls, context.settings.server)
     if not new.messages:
         submission = SubmittedResults(new.results, request=request)
