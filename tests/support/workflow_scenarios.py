@@ -124,7 +124,7 @@ async def run_scenario(url: str, scenario: Scenario, *, resumable: bool = False)
     for number, value in enumerate((None, *scenario.answers)):
         if number:
             assert isinstance(events[-1], TurnDone), events[-1]
-            assert events[-1].status.startswith("waiting_for_"), (number, events[-1])
+            assert events[-1].status == "waiting", (number, events[-1])
         async with open_runtime(settings_for(url), root_agent=root(), provider=provider) as runtime:
             turn = await (_answer(runtime, value) if number else runtime.submit("s", scenario.message))
             events = await collect(turn.follow())

@@ -129,8 +129,10 @@ class CaseRunner(Struct, frozen=True):
                 raise UsageError(f"{wait.tool} needs an approval: allow it with --approve {wait.tool}")
             done = await _follow(await self.runtime.answer(name.id, wait.id, Approve(), user_id=name.user_id), usage)
         if done.waits:
-            kind = done.waits[0].__struct_config__.tag
-            raise UsageError(f"the turn waits for {kind}, which an evaluation cannot give")
+            kind = done.waits[0].kind.replace("_", " ")
+            raise UsageError(f"the turn waits for an answer of a person ({kind}), which an evaluation cannot give")
+        if done.status != "done":
+            raise UsageError(f"the turn ended {done.status}")
 
 
 class _Usage(Struct):

@@ -173,15 +173,15 @@ def test_an_unanswered_approval_request_stays_open(chat: Terminal) -> None:
     chat.send("wipe disk3")
     chat.wait_for("run exactly this?")
     chat.type(CTRL_C)
-    chat.wait_for("not answered: /approve asks again")
+    chat.wait_for("not answered: /answer asks again")
     chat.wait_prompt()
-    chat.send("/approve")
+    chat.send("/answer")
     chat.wait_for(lambda: chat.text.count('"text": "disk3"') == 2)
     chat.wait_for("run exactly this?")
     chat.type("y")
     chat.wait_for("the tool said {'noted': 'disk3'")
     chat.wait_prompt()
-    chat.ask("/approve", "nothing waits")
+    chat.ask("/answer", "nothing waits")
 
 
 def test_skip_closes_an_approval_request(chat: Terminal) -> None:
@@ -190,8 +190,8 @@ def test_skip_closes_an_approval_request(chat: Terminal) -> None:
     chat.type(CTRL_C)
     chat.wait_for("/skip or any other message denies it")
     chat.wait_prompt()
-    chat.ask("/skip", "the request for an approval is closed")
-    chat.ask("/approve", "nothing waits")
+    chat.ask("/skip", "what waited for you is closed")
+    chat.ask("/answer", "nothing waits")
 
 
 def test_keys_typed_before_the_question_do_not_answer_it(chat: Terminal, folder: Path) -> None:

@@ -69,7 +69,7 @@ def everything_in(folder: Path) -> bytes:
 def test_run_says_what_it_waits_for(lango: Lango, oauth: OAuthServer) -> None:
     said = lango("run", "-r", "s", "account", code=3)
     assert f"{oauth.url}/authorize?" in said
-    assert "answer with /credential in `lango chat -r s`" in said
+    assert "answer with /answer in `lango chat -r s`" in said
     report = run_lango("run", "-r", "t", "--output-format", "json", "key", cwd=lango.folder)
     assert json.loads(report.stdout)["status"] == "waiting"
     [waiting] = json.loads(report.stdout)["waits"]
@@ -80,29 +80,29 @@ def test_chat_asks_for_a_credential_and_does_not_show_it(folder: Path) -> None:
     with terminal(folder, "chat", "-r", "s", columns=100) as chat:
         chat.wait_prompt()
         chat.send("key")
-        chat.wait_for("/credential asks you for it, and does not show it")
+        chat.wait_for("/answer asks for it, and does not show what you type")
         assert "the weather service" in chat.text
         chat.wait_prompt()
-        chat.send("/credential")
+        chat.send("/answer")
         chat.wait_for("the credential (apiKey):")
         chat.type(CTRL_C)
-        chat.wait_for("not answered: /credential asks again")
+        chat.wait_for("not answered: /answer asks again")
     with terminal(folder, "chat", "-r", "s", columns=100) as chat:
-        chat.wait_for("/credential asks you for it, and does not show it")
+        chat.wait_for("/answer asks for it, and does not show what you type")
         chat.wait_prompt()
-        chat.send("/credential")
+        chat.send("/answer")
         chat.wait_for("the credential (apiKey):")
         chat.send(KEY)
         chat.wait_for(f"it got a key of {len(KEY)}")
         assert KEY.encode() not in chat.raw
         chat.wait_prompt()
-        chat.send("/credential")
-        chat.wait_for("nothing waits for a credential")
+        chat.send("/answer")
+        chat.wait_for("nothing waits for an answer")
         chat.wait_prompt()
         chat.send("password")
         chat.wait_for("the basic service")
         chat.wait_prompt()
-        chat.send("/credential")
+        chat.send("/answer")
         chat.wait_for("name and password, as name:password:")
         chat.send(f"ann:{KEY}")
         chat.wait_for(f"it got basic ann and {len(KEY)}")
@@ -114,17 +114,17 @@ def test_chat_takes_the_address_that_the_user_was_sent_to(folder: Path, oauth: O
     with terminal(folder, "chat", "-r", "s", columns=600) as chat:
         chat.wait_prompt()
         chat.send("account")
-        chat.wait_for("/credential then asks for the address")
+        chat.wait_for("/answer asks for it, and does not show what you type")
         [line] = [line for line in chat.lines if line.startswith(oauth.url)]
         assert "EXPERIMENTAL" not in chat.text
         address = asyncio.run(oauth.allow(line.strip()))
         chat.wait_prompt()
-        chat.send("/credential")
+        chat.send("/answer")
         chat.wait_for("the address that you were sent to:")
         chat.send("nonsense")
         chat.wait_for("open the address of the request")
         chat.wait_prompt()
-        chat.send("/credential")
+        chat.send("/answer")
         chat.wait_for(lambda: chat.shown.count("the address that you were sent to:") == 2)
         chat.send(address)
         chat.wait_for("it got alice")
@@ -139,7 +139,7 @@ def test_chat_skips_a_request(folder: Path) -> None:
         chat.wait_for("/skip closes the request")
         chat.wait_prompt()
         chat.send("/skip")
-        chat.wait_for("the request for a credential is closed")
+        chat.wait_for("what waited for you is closed")
 
 
 def test_the_inbox_shows_the_address_and_takes_the_answer(lango: Lango, oauth: OAuthServer) -> None:
@@ -148,12 +148,13 @@ def test_the_inbox_shows_the_address_and_takes_the_answer(lango: Lango, oauth: O
     lango("run", "-r", "doors", "password", code=3)
     listed = lango("inbox")
     password, key, account = lango.json("inbox")
-    assert f"{account['id']}: allow the access at {account['auth_url']}\n" in listed
-    assert account["auth_url"].startswith(f"{oauth.url}/authorize?")
-    assert (key["kind"], key["credential_kind"], key["message"]) == ("credential", "apiKey", "the weather service")
+    asked = key["wait"]
+    assert f"{account['id']}: allow the access at {account['wait']['auth_url']}\n" in listed
+    assert account["wait"]["auth_url"].startswith(f"{oauth.url}/authorize?")
+    assert (asked["kind"], asked["scheme_type"], asked["message"]) == ("credential", "apiKey", "the weather service")
     assert "the weather service" in listed
     assert "open the address" in lango("inbox", "answer", account["id"], "yes", code=2)
-    address = asyncio.run(oauth.allow(account["auth_url"]))
+    address = asyncio.run(oauth.allow(account["wait"]["auth_url"]))
     assert lango("inbox", "answer", account["id"], address) == "it got alice\n"
     assert lango("inbox", "answer", key["id"], "-", stdin=f"{KEY}\n") == f"it got a key of {len(KEY)}\n"
     assert lango("inbox", "answer", password["id"], "ann:secret") == "it got basic ann and 6\n"

@@ -36,7 +36,7 @@ def test_the_hint_of_a_tool_is_listed_and_its_payload_comes_back(folder: Path) -
     run_lango("run", "-r", "paying", "call pay", cwd=folder)
     assert "This costs \N{SYMBOL FOR ESCAPE}[31m30 euros." in lango(folder, "inbox").replace("\n", " ")
     [item] = items(folder)
-    assert (item["hint"], item["payload"]) == ("This costs \x1b[31m30 euros.", {"limit": 30})
+    assert (item["wait"]["hint"], item["wait"]["payload"]) == ("This costs \x1b[31m30 euros.", {"limit": 30})
     assert "30" in lango(folder, "inbox", "answer", item["id"], "yes")
 
 
@@ -48,17 +48,18 @@ def test_approvals_and_results_are_listed_and_answered(folder: Path) -> None:
     assert listed[0].split() == ["id", "waits", "for", "what", "session", "since", "until"]
     assert ["order" in listed[1], "wipe" in listed[2]] == [True, True]
     result, approval = items(folder)
-    assert (result["kind"], result["session_id"], result["tool"]) == ("result", "shopping", "order")
-    assert (approval["kind"], approval["session_id"], approval["arguments"]) == (
-        "approval",
-        "cleaning",
-        {"text": "this"},
-    )
+    waits = [result["wait"], approval["wait"]]
+    assert [(wait["kind"], wait["session_id"], wait["tool"]) for wait in waits] == [
+        ("long_running_result", "shopping", "order"),
+        ("approval", "cleaning", "wipe"),
+    ]
+    assert (approval["title"], approval["wait"]["arguments"]) == ("ask", {"text": "this"})
     assert "answer yes or no" in lango(folder, "inbox", "answer", approval["id"], "perhaps", code=2)
-    assert "--always works only for an approval" in lango(
+    assert "--always and --reason work only for an approval" in lango(
         folder, "inbox", "answer", result["id"], "{}", "--always", code=2
     )
-    assert "JSON object" in lango(folder, "inbox", "answer", result["id"], "done", code=2)
+    assert "--reason with no" in lango(folder, "inbox", "answer", approval["id"], "yes", "--reason", "x", code=2)
+    assert "--update works only" in lango(folder, "inbox", "answer", approval["id"], "yes", "--update", code=2)
     assert "nothing waits with the id" in lango(folder, "inbox", "answer", "nothing", "yes", code=2)
     assert "use both" in lango(folder, "inbox", "answer", approval["id"], "yes", "--expires", "5", code=2)
     assert "noted" in lango(folder, "inbox", "answer", approval["id"][:6], "yes", "--always", "--expires", "600")
@@ -73,11 +74,9 @@ def test_an_input_is_answered_by_a_value_that_fits(tmp_path: Path) -> None:
     configure(tmp_path, workflow_agent)
     run_lango("run", "-r", "shirts", "go", cwd=tmp_path)
     [item] = items(tmp_path)
-    assert (item["kind"], item["message"], item["payload"]) == (
-        "input",
-        "How large, and which color?",
-        {"shop": "Bern"},
-    )
+    wait = item["wait"]
+    assert (wait["kind"], wait["message"]) == ("input", "How large, and which color?")
+    assert wait["payload"] == {"shop": "Bern"}
     assert "does not fit" in lango(tmp_path, "inbox", "answer", item["id"], "large", code=2)
     assert '"size":3' in lango(tmp_path, "inbox", "answer", item["id"], '{"size": 3}').replace(" ", "")
     assert items(tmp_path) == []

@@ -21,28 +21,28 @@ def test_run_ends_with_what_waits_for_a_result(folder: Path) -> None:
     waits = run_lango("run", "-r", "s", "call order", cwd=folder)
     assert waits.returncode == 3, waits
     assert "lango: order waits for its result (" in waits.stderr
-    assert "/result" in waits.stderr
+    assert "/answer" in waits.stderr
     report = json.loads(run_lango("run", "--output-format", "json", "call order", cwd=folder).stdout)
     assert report["status"] == "waiting"
-    assert [wait["tool"] for wait in report["waits"]] == ["order"]
+    assert [(wait["kind"], wait["tool"]) for wait in report["waits"]] == [("long_running_result", "order")]
 
 
 def test_chat_shows_what_waits_and_gives_updates_and_the_result(folder: Path) -> None:
     with terminal(folder, "chat", "-r", "s", columns=100) as chat:
-        chat.send("/result")
-        chat.wait_for("nothing waits for a result")
+        chat.send("/answer")
+        chat.wait_for("nothing waits for an answer")
         chat.send("call order")
         chat.wait_for("waits for its result")
-        chat.wait_for("/result CALL VALUE gives the result")
+        chat.wait_for("/answer ID VALUE gives it")
         assert "stopped" not in chat.text
     with terminal(folder, "chat", "-r", "s", columns=100) as chat:
         chat.wait_for("waits for its result (")
         call_id = chat.text.partition("waits for its result (")[2].partition(")")[0]
         chat.send(f'/update {call_id} {{"at": "sea"}}')
         chat.wait_for("the tool said {'at': 'sea'}")
-        chat.send("/result unknown home")
-        chat.wait_for("no call 'unknown' waits for a result")
-        chat.send(f"/result {call_id} home")
+        chat.send("/answer unknown home")
+        chat.wait_for("nothing waits with the id 'unknown'")
+        chat.send(f"/answer {call_id} home")
         chat.wait_for("the tool said {'result': 'home'}")
         chat.send("/update")
-        chat.wait_for("nothing waits for a result")
+        chat.wait_for("name what waits and the answer")

@@ -116,7 +116,8 @@ def test_a_waiting_approval_exits_with_3_and_can_be_given_later_or_in_advance(fo
     assert report["usage"]["model_calls"] == 2, "what both halves of the turn took"
     waiting = run_json(folder, "--approve", "note", "wipe disk3", code=3)
     [wait] = waiting["waits"]
-    assert (wait["call_id"], wait["tool"], wait["arguments"]) == ("call_disk3", "wipe", {"text": "disk3"})
+    assert (wait["kind"], wait["call_id"], wait["tool"]) == ("approval", "call_disk3", "wipe")
+    assert wait["arguments"] == {"text": "disk3"}
 
 
 def test_an_unknown_tool_name_is_rejected_before_the_turn(folder: Path) -> None:

@@ -60,6 +60,6 @@ def test_chat_asks_and_shows_the_nodes(folder: Path) -> None:
         chat.send("free")
         chat.wait_for("What else?")
         chat.send("/skip")
-        chat.wait_for("the request for input is closed")
+        chat.wait_for("what waited for you is closed")
         chat.send("/skip")
-        chat.wait_for("nothing waits for your input")
+        chat.wait_for("nothing waits for you")

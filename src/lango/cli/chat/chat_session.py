@@ -1,54 +1,33 @@
 """Hold the runtime and the current session of a chat, and run its turns."""
 
 import asyncio
-import json
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Self, TypeVar
 
 from lango.cli.chat import resumed_session
-from lango.cli.chat.collapsed_sections import CollapsedSections, call_title, exact_arguments, show_diff
+from lango.cli.chat.collapsed_sections import CollapsedSections
 from lango.cli.chat.status_line import StatusLine
 from lango.cli.chat.terminal.message_reader import InputInterrupted, MessageReader
 from lango.cli.chat.terminal.screen import Screen
-from lango.cli.chat.tool_question import answer_tool_question
 from lango.cli.chat.turn_view import TurnView, show_section_content
-from lango.cli.chat.workflow_view import (
-    RESULT_HINT,
-    show_awaited_result,
-    show_credential_request,
-    show_input_request,
-)
+from lango.cli.chat.wait_cards import ask_answer, show_wait
 from lango.cli.session_target import LOCAL_USER, SessionTarget
-from lango.cli.terminal_text import format_cell, printable
 from lango.config import Settings
-from lango.errors import LangoError, TurnCancelled
+from lango.errors import InvalidAnswer, LangoError, TurnCancelled, WaitNotOpen
 from lango.events import WaitOpened
-from lango.grants import NewGrant
 from lango.runtime import RunningTurn
 from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId, SessionRecord
 from lango.store.sessions.sessions import find_session
-from lango.waits import (
-    ApprovalWait,
-    Approve,
-    Credential,
-    CredentialWait,
-    InputWait,
-    LongRunningWait,
-    QuestionWait,
-    Refuse,
-    WaitBase,
-)
+from lango.waits import Answer, ApprovalWait, QuestionWait, Wait
 
 T = TypeVar("T")
-W = TypeVar("W", bound=WaitBase)
 
-_APPROVAL_PROMPT = (
-    "run exactly this? y: yes, a: always in this session, n: no, r: no with a reason, Ctrl-C: decide later"
-)
-_REASON_PROMPT = "why not? The model reads it:"
+_LATER = "not answered: `lango inbox answer ID VALUE` in another terminal answers it while the tool waits"
+_CLOSED = "the question is closed: it was answered elsewhere, or its time is over"
+_POLL_S = 1.0
 
 
 class ChatSession:
@@ -112,53 +91,40 @@ class ChatSession:
         """Send a message and show its turn."""
         turn = await self.runtime.submit(self.target.session_id, text, user_id=LOCAL_USER)
         self.target = SessionTarget(self.target.session_id)
-        await self.answer_approval_requests(await self._show_turn(turn))
+        await self.ask_for_approvals(await self._show_turn(turn))
 
-    async def answer_approval_requests(self, requests: list[ApprovalWait]) -> None:
-        """Ask the user about each request, with the exact arguments, and continue the turn with the decision."""
-        while requests:
-            request = requests.pop(0)
-            await self._show_approval_request(request)
-            decision, reason = await self.reader.ask_decision(_APPROVAL_PROMPT), ""
-            if decision == "reason":
-                try:
-                    reason = await self.reader.ask_line(_REASON_PROMPT) or ""
-                    decision = "no"
-                except InputInterrupted:
-                    decision = None
-            if decision is None:
-                self.screen.print_line(
-                    "not answered: /approve asks again; /skip or any other message denies it", "yellow"
-                )
+    async def ask_for_approvals(self, waits: Sequence[Wait]) -> None:
+        """Ask the user about each approval, with the exact arguments, and continue the turn with the decision."""
+        while approvals := [wait for wait in waits if isinstance(wait, ApprovalWait)]:
+            wait = approvals[0]
+            show_wait(self.screen, wait, await self.runtime.app.diff_of_call(wait.tool, wait.arguments))
+            if (answer := await self.ask_answer(wait)) is None:
                 return
-            style = "yellow" if decision == "no" else "green"
-            self.screen.print_line(f"{decision}: {call_title(request.tool, request.arguments)}", style)
-            if reason:
-                self.screen.print_line(f"reason: {printable(reason)}", style)
-            if decision == "always":
-                self.screen.print_line(f"{request.tool} runs without asking in this session: /grants revokes it", "dim")
-            answer = Refuse(reason) if decision == "no" else Approve(NewGrant() if decision == "always" else None)
-            turn = await self.runtime.answer(self.target.session_id, request.id, answer, user_id=LOCAL_USER)
-            requests += await self._show_turn(turn)
+            waits = await self.show_answered_turn(wait, answer)
 
-    async def _show_approval_request(self, request: ApprovalWait) -> None:
-        self.screen.print_line(f"{request.tool} asks to run with", "bold")
-        self.screen.print_line(exact_arguments(request.arguments))
-        if request.hint:
-            self.screen.print_line(f"{request.tool} says: {printable(request.hint)}")
-        if request.payload is not None:
-            self.screen.print_line(f"with: {printable(json.dumps(request.payload, ensure_ascii=False))}")
-        if diff := await self.runtime.app.diff_of_call(request.tool, request.arguments):
-            show_diff(self.screen, diff)
-        if request.expires_at:
-            self.screen.print_line(f"denied if not answered by {format_cell(request.expires_at)}", "dim")
+    async def ask_answer(self, wait: Wait) -> Answer | None:
+        """Ask the user for an answer; None: the user gives none now."""
+        try:
+            answer = await ask_answer(self.reader, self.screen, wait)
+        except InputInterrupted:
+            answer = None
+        if answer is None:
+            denied = "; /skip or any other message denies it" if isinstance(wait, ApprovalWait) else ""
+            self.screen.print_line(f"not answered: /answer asks again{denied}", "yellow")
+        return answer
 
-    async def give_result(self, call_id: str, result: Mapping[str, Any], *, will_continue: bool) -> None:
-        """Bring a result of a long-running tool, and show the turn that continues with it."""
-        turn = await self.runtime.submit_results(
-            self.target.session_id, {call_id: result}, user_id=LOCAL_USER, will_continue=will_continue
-        )
-        await self.answer_approval_requests(await self._show_turn(turn))
+    async def answer(self, wait: Wait, answer: Answer) -> None:
+        """Answer a wait, show the turn that continues with it, and ask for the approvals that it needs."""
+        await self.ask_for_approvals(await self.show_answered_turn(wait, answer))
+
+    async def show_answered_turn(self, wait: Wait, answer: Answer) -> Sequence[Wait]:
+        """Answer a wait, and show the turn that continues with it; return what it waits for."""
+        turn = await self.runtime.answer(self.target.session_id, wait.id, answer, user_id=LOCAL_USER)
+        return await self._show_turn(turn)
+
+    async def open_waits(self) -> Sequence[Wait]:
+        """Return what the current session waits for."""
+        return await self.runtime.waits(self.target.session_id, user_id=LOCAL_USER)
 
     async def resume(self, target: SessionTarget) -> None:
         """Switch to a session; show its last turns and its open requests.
@@ -179,13 +145,12 @@ class ChatSession:
             if turn.queued_text:
                 self.screen.print_line(f"> {turn.queued_text}", "bold")
             await self._show_turn(turn.running)
-        await self.answer_approval_requests(await self.open_waits(ApprovalWait))
-        await self._show_open_requests()
-
-    async def open_waits(self, kind: type[W]) -> list[W]:
-        """Return the waits of a kind in the session that can still be answered."""
-        waits = await self.runtime.waits(self.target.session_id, user_id=LOCAL_USER)
-        return [wait for wait in waits if isinstance(wait, kind)]
+        await self.ask_for_approvals(await self.open_waits())
+        for wait in await self.open_waits():
+            if isinstance(wait, QuestionWait):
+                await self._answer_question(wait)
+            elif not isinstance(wait, ApprovalWait):
+                show_wait(self.screen, wait)
 
     async def _show_history(self, session: SessionRecord, last_seq: int | None) -> None:
         """Show a session's last turns; what follows `last_seq` is shown as its turn goes on."""
@@ -199,39 +164,6 @@ class ChatSession:
         root_agent = self.runtime.app.agents()["name"]
         resumed_session.show_last_turns(self.screen, self.sections, session, messages, steps, root_agent)
 
-    async def _show_open_requests(self) -> None:
-        """Show what waits for input, a credential or a result."""
-        for asked in await self.open_waits(InputWait):
-            show_input_request(self.screen, asked)
-        for question in await self.open_waits(QuestionWait):
-            show_input_request(self.screen, question)
-            turn = await self._answer_tool_question(question)
-            if turn is not None:  # it runs in another process
-                await self._show_turn(turn)
-        for wanted in await self.open_waits(CredentialWait):
-            show_credential_request(self.screen, wanted)
-        awaited = await self.open_waits(LongRunningWait)
-        for call in awaited:
-            show_awaited_result(self.screen, call)
-        if awaited:
-            self.screen.print_line(RESULT_HINT, "dim")
-
-    async def answer_credential_request(self, request: CredentialWait) -> None:
-        """Ask for a credential without showing it, and show the turn that goes on with it."""
-        what = "the address that you were sent to" if request.auth_url else f"the credential ({request.scheme_type})"
-        if request.scheme == "basic":
-            what = "name and password, as name:password"
-        try:
-            value = await self.reader.ask_line(f"{what}:", hidden=True)
-        except InputInterrupted:
-            value = None
-        if not value:
-            self.screen.print_line("not answered: /credential asks again", "yellow")
-            return
-        answer = Credential(value)
-        turn = await self.runtime.answer(self.target.session_id, request.id, answer, user_id=LOCAL_USER)
-        await self.answer_approval_requests(await self._show_turn(turn))
-
     def switch_to(self, target: SessionTarget) -> None:
         """Make a session the current one."""
         self.target, self.status_line = target, StatusLine()
@@ -239,21 +171,17 @@ class ChatSession:
     async def _load_status(self) -> None:
         await self.status_line.load(self.runtime, self.target.session_id)
 
-    async def _show_turn(self, turn: RunningTurn) -> list[ApprovalWait]:
-        """Show a turn to its end; return its approval requests."""
-        requests: list[ApprovalWait] = []
+    async def _show_turn(self, turn: RunningTurn) -> Sequence[Wait]:
+        """Show a turn to its end; return what the session waits for then."""
         view = TurnView(self.screen, self.sections, self.runtime.app.agents()["name"])
         self._running = (turn, view)
         try:
             with self.reader.without_echo():
                 async for event in turn.follow():
                     view.show(event)
-                    wait = event.wait if isinstance(event, WaitOpened) else None
-                    if isinstance(wait, ApprovalWait):
-                        requests.append(wait)
-                    elif isinstance(wait, QuestionWait):
+                    if isinstance(event, WaitOpened) and isinstance(event.wait, QuestionWait):
                         view.pause()
-                        await self._answer_tool_question(wait)
+                        await self._answer_question(event.wait)
                         view.go_on()
         finally:
             self._running = None
@@ -261,16 +189,47 @@ class ChatSession:
         if isinstance(turn.error, TurnCancelled):
             self.screen.print_line("stopped; the answer so far is kept", "yellow")
         await self._load_status()
-        return requests
+        return await self.open_waits()
 
-    async def _answer_tool_question(self, event: QuestionWait) -> RunningTurn | None:
-        """Ask the user what a running tool asks; return the turn that goes on with the answer."""
-        try:
-            return await answer_tool_question(self.runtime, self.session_id, self.reader, self.screen, event)
-        except InputInterrupted:
-            if self._running:
-                self.interrupt()
-            return None
+    async def _answer_question(self, wait: QuestionWait) -> None:
+        """Ask what a running tool asks, until an answer fits or the question is closed elsewhere."""
+        if self._running is None:
+            show_wait(self.screen, wait)
+        refused: Answer | None = None
+        while True:
+            asking = asyncio.ensure_future(ask_answer(self.reader, self.screen, wait, refused))
+            closing = asyncio.ensure_future(self._wait_until_closed(wait))
+            try:
+                await asyncio.wait({asking, closing}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                asking.cancel()
+                closing.cancel()
+                await asyncio.wait({asking, closing})  # the prompt leaves the terminal to others
+            try:
+                answer = None if asking.cancelled() else asking.result()
+            except InputInterrupted:
+                if self._running:
+                    self.interrupt()
+                return
+            if answer is None:
+                self.screen.print_line(_CLOSED if asking.cancelled() else _LATER, "yellow")
+                return
+            try:
+                turn = await self.runtime.answer(self.target.session_id, wait.id, answer, user_id=LOCAL_USER)
+            except InvalidAnswer as error:
+                self.screen.print_line(str(error), "red")
+                refused = answer
+            except WaitNotOpen:
+                self.screen.print_line(_CLOSED, "yellow")
+                return
+            else:
+                if self._running is None:  # the turn runs in another process
+                    await self._show_turn(turn)
+                return
+
+    async def _wait_until_closed(self, wait: Wait) -> None:
+        while any(one.id == wait.id for one in await self.open_waits()):  # noqa: ASYNC110 - another process may close it
+            await asyncio.sleep(_POLL_S)
 
     def open_section(self, number: int | None = None) -> None:
         """Show the content of a collapsed section, by default the newest."""

@@ -1,4 +1,4 @@
-"""Show the last turns, the outcome and the open approval requests of a resumed session."""
+"""Show the last turns and the outcome of a resumed session."""
 
 import shlex
 from collections.abc import Mapping, Sequence

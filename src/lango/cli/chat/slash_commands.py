@@ -9,18 +9,18 @@ from msgspec import Struct
 from lango.cli.chat import resumed_session
 from lango.cli.chat.chat_session import ChatSession
 from lango.cli.chat.terminal.message_reader import InputInterrupted
-from lango.cli.chat.workflow_view import RESULT_HINT, show_awaited_result
+from lango.cli.chat.wait_cards import show_wait
 from lango.cli.model_check import check_model, pull_missing_weights
 from lango.cli.session_target import LOCAL_USER, SessionTarget, new_session, session_by_prefix
 from lango.cli.tables import grant_row, make_table
 from lango.cli.terminal_text import format_age
 from lango.cli.usage_report import summary_lines, turn_row
+from lango.cli.wait_answers import read_answer
 from lango.config import Settings
 from lango.errors import MissingCredentials, UsageError
-from lango.history.pairing import parse_result_text
 from lango.providers import label
 from lango.providers.catalog import using_key
-from lango.waits import ApprovalWait, CredentialWait, InputWait, LongRunningWait
+from lango.waits import ApprovalWait, ClientResultWait, LongRunningWait
 
 if TYPE_CHECKING:
     from lango.runtime.values import Grant
@@ -198,13 +198,6 @@ async def _open(chat: ChatSession, rest: str) -> None:
     chat.open_section(int(rest) if rest else None)
 
 
-async def _approve(chat: ChatSession, _: str) -> None:
-    requests = await chat.open_waits(ApprovalWait)
-    if not requests:
-        chat.screen.print_line("nothing waits for an approval")
-    await chat.answer_approval_requests(requests)
-
-
 async def _grants(chat: ChatSession, rest: str) -> None:
     """List the grants of the session, or revoke one."""
     if rest:
@@ -223,51 +216,46 @@ async def _grants(chat: ChatSession, rest: str) -> None:
     chat.screen.print_renderables(make_table([grant_row(grant, time.time()) for grant in found], cut=["arguments"]))
 
 
-async def _skip(chat: ChatSession, _: str) -> None:
-    waits = {
-        "input": await chat.open_waits(InputWait),
-        "a credential": await chat.open_waits(CredentialWait),
-        "an approval": await chat.open_waits(ApprovalWait),
-    }
-    closed = [what for what, requests in waits.items() if requests]
-    if closed and await chat.runtime.cancel(chat.target.session_id, user_id=LOCAL_USER):
-        chat.screen.print_line(f"the request for {' and '.join(closed)} is closed; your next message starts anew")
-    else:
-        chat.screen.print_line("nothing waits for your input")
-
-
-async def _credential(chat: ChatSession, _: str) -> None:
-    requests = await chat.open_waits(CredentialWait)
-    if not requests:
-        chat.screen.print_line("nothing waits for a credential")
-    for request in requests:
-        await chat.answer_credential_request(request)
-
-
-async def _result(chat: ChatSession, rest: str) -> None:
-    await _bring_result(chat, rest, will_continue=False)
+async def _answer(chat: ChatSession, rest: str) -> None:
+    """Answer a wait with a text, or ask for the answer to each."""
+    if rest:
+        await _answer_with(chat, rest)
+        return
+    waits = await chat.open_waits()
+    if not waits:
+        chat.screen.print_line("nothing waits for an answer")
+    for wait in waits:
+        if wait not in await chat.open_waits():
+            continue  # an answer to another one closed it
+        if isinstance(wait, ApprovalWait):
+            await chat.ask_for_approvals([wait])
+            continue
+        show_wait(chat.screen, wait)
+        if (answer := await chat.ask_answer(wait)) is None:
+            return
+        await chat.answer(wait, answer)
 
 
 async def _update(chat: ChatSession, rest: str) -> None:
-    await _bring_result(chat, rest, will_continue=True)
+    await _answer_with(chat, rest, update=True)
 
 
-async def _bring_result(chat: ChatSession, rest: str, *, will_continue: bool) -> None:
-    """Bring a result of a long-running tool; without a call, list those that wait for one."""
-    awaited = await chat.open_waits(LongRunningWait)
-    call_id, _, text = rest.partition(" ")
-    if not awaited:
-        chat.screen.print_line("nothing waits for a result")
-        return
-    for call in awaited if not text.strip() else ():
-        show_awaited_result(chat.screen, call)
+async def _answer_with(chat: ChatSession, rest: str, *, update: bool = False) -> None:
+    wait_id, _, text = rest.partition(" ")
     if not text.strip():
-        chat.screen.print_line(RESULT_HINT, "dim")
-        return
-    found = [call.call_id for call in awaited if call.call_id.startswith(call_id)]
+        raise UsageError("name what waits and the answer, such as /answer call_1 done")
+    found = [wait for wait in await chat.open_waits() if wait.id.startswith(wait_id)]
     if len(found) != 1:
-        raise UsageError(f"{'no call' if not found else 'more than one call'} {call_id!r} waits for a result")
-    await chat.give_result(found[0], parse_result_text(text.strip()), will_continue=will_continue)
+        raise UsageError(f"{'nothing waits' if not found else 'more than one wait begins'} with the id {wait_id!r}")
+    await chat.answer(found[0], read_answer(found[0], text.strip(), update=update))
+
+
+async def _skip(chat: ChatSession, _: str) -> None:
+    waits = [wait for wait in await chat.open_waits() if not isinstance(wait, ClientResultWait | LongRunningWait)]
+    if waits and await chat.runtime.cancel(chat.target.session_id, user_id=LOCAL_USER):
+        chat.screen.print_line("what waited for you is closed; your next message starts anew")
+    else:
+        chat.screen.print_line("nothing waits for you")
 
 
 async def _quit(_chat: ChatSession, _: str) -> None:
@@ -380,12 +368,10 @@ COMMANDS = {
     ),
     "/clear": Command("", "clear the screen and start a new session; this one is kept", _clear),
     "/open": Command("[N]", "show a collapsed line: the newest, or the one with that number", _open),
-    "/approve": Command("", "answer open approval requests", _approve),
+    "/answer": Command("[ID VALUE]", "answer what waits: an approval, an input, a credential, a result", _answer),
     "/grants": Command("[revoke N]", "list the tools that run without asking in this session, or revoke one", _grants),
-    "/credential": Command("", "give a tool the credential that it needs; it is not shown", _credential),
     "/skip": Command("", "close open requests for input, a credential or an approval", _skip),
-    "/result": Command("CALL VALUE", "give the result of a long-running tool, as text or JSON", _result),
-    "/update": Command("CALL VALUE", "report the progress of a long-running tool; its result follows", _update),
+    "/update": Command("ID VALUE", "report the progress of a long-running tool; its result follows", _update),
     "/quit": Command("", "quit; the session is kept", _quit),
 }
 

@@ -16,24 +16,11 @@ from lango.cli.chat.collapsed_sections import (
     tool_call_section,
 )
 from lango.cli.chat.markdown_blocks import MarkdownBlocks, TerminalMarkdown
-from lango.cli.chat.workflow_view import (
-    RESULT_HINT,
-    describe_progress,
-    node_title,
-    show_credential_request,
-    show_input_request,
-    show_node,
-)
+from lango.cli.chat.wait_cards import show_wait
+from lango.cli.chat.workflow_view import describe_progress, node_title, show_node
 from lango.cli.terminal_text import describe_resumption, one_line, printable
 from lango.event_text import is_withdrawn
-from lango.waits import (
-    ApprovalWait,
-    ClientResultWait,
-    CredentialWait,
-    InputWait,
-    LongRunningWait,
-    QuestionWait,
-)
+from lango.waits import ApprovalWait, CredentialWait, InputWait, QuestionWait
 
 if TYPE_CHECKING:
     from lango.cli.chat.terminal.screen import Screen
@@ -83,13 +70,13 @@ class TurnView:
             case events.ToolEnd():
                 self._progress.pop(event.call_id, None)
                 self._add_tool_call(event)
-            case events.TurnDone():
-                self._show_end(event)
-            case events.WaitOpened() | events.NodeProgress():
+            case events.WaitOpened() | events.WaitClosed() | events.TurnDone():
+                self._show_wait(event)
+            case events.NodeProgress():
                 self._show_workflow(event)
             case events.TurnError():
                 self._show_error(event)
-            case events.Resumed() | events.TextWithdrawn() | events.WaitClosed():
+            case events.Resumed() | events.TextWithdrawn():
                 self._show_resumption(event)
             case _:
                 assert_never(event)
@@ -201,29 +188,13 @@ class TurnView:
         if event.fatal and event.error != "TurnCancelled":  # the line of a tool shows its failure
             self._line(event.message, "red")
 
-    def _show_resumption(self, event: events.Resumed | events.TextWithdrawn | events.WaitClosed) -> None:
+    def _show_resumption(self, event: events.Resumed | events.TextWithdrawn) -> None:
         if isinstance(event, events.TextWithdrawn):
             self._withdraw(event)
-        elif isinstance(event, events.Resumed):
+        else:
             self._line(f"resumed: {describe_resumption(event.reason)}", "yellow")
 
-    def _show_workflow(self, event: events.WaitOpened | events.NodeProgress) -> None:
-        """Show a request to the user; the question about a call that has not run comes after the turn."""
-        if isinstance(event, events.NodeProgress):
-            self._show_node(event)
-            return
-        self._end_text()
-        match wait := event.wait:
-            case ApprovalWait():
-                self._calls.pop(wait.call_id, None)
-            case InputWait() | QuestionWait():
-                show_input_request(self._screen, wait)
-            case CredentialWait():
-                show_credential_request(self._screen, wait)
-            case ClientResultWait() | LongRunningWait():
-                pass
-
-    def _show_node(self, event: events.NodeProgress) -> None:
+    def _show_workflow(self, event: events.NodeProgress) -> None:
         """Show that a node of a workflow ended; while it runs, it is in the tail."""
         self._nodes.pop(event.path, None)
         if event.status == "started":
@@ -233,16 +204,16 @@ class TurnView:
         show_node(self._screen, event)
         self._last_line_empty = False
 
-    def _show_end(self, event: events.TurnDone) -> None:
-        """End the text, and show which calls have no result: it comes later, or from a client."""
+    def _show_wait(self, event: events.WaitOpened | events.WaitClosed | events.TurnDone) -> None:
+        """End the text, and show what the turn waits for; the chat asks for approvals once the turn has ended."""
         self._end_text()
-        if any(isinstance(wait, ClientResultWait | LongRunningWait) for wait in event.waits):
-            for started, _ in self._calls.values():
-                title = call_title(started.name, started.arguments)
-                self._line(f"{self._screen.symbol('…', '~')} {title} waits for its result ({started.call_id})", "dim")
-            if self._calls and any(isinstance(wait, LongRunningWait) for wait in event.waits):
-                self._line(RESULT_HINT, "dim")
-            self._calls.clear()
+        if not isinstance(event, events.WaitOpened):
+            return
+        if not isinstance(event.wait, QuestionWait | InputWait | CredentialWait):
+            self._calls.pop(event.wait.call_id, None)
+        if not isinstance(event.wait, ApprovalWait):
+            show_wait(self._screen, event.wait)
+            self._last_line_empty = False
 
     def _line(self, text: str, style: str = "") -> None:
         self._screen.print_line(text, style)

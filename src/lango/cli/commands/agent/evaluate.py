@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from lango.cli.agent_choice import choose_agent
-from lango.cli.commands.agent.run import Approve, check_tool_names
+from lango.cli.commands.agent.run import ApprovedTools, check_tool_names
 from lango.cli.options import (
     AgentName,
     AgentPathOption,
@@ -81,7 +81,7 @@ def run(
     criteria: CriteriaFile = None,
     judge: JudgeModel = "",
     parallel: Parallel = 4,
-    approve: Approve = "none",
+    approve: ApprovedTools = "none",
     output_format: Format = "table",
     page: Page = None,
     path: AgentPathOption = None,

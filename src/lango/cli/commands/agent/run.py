@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from lango.cli.agent_choice import choose_agent
 from lango.cli.options import (
@@ -30,7 +30,9 @@ from lango.cli.options import (
 from lango.cli.process_setup import fast_imports, run_async, stdout_for_answers
 from lango.cli.session_target import LOCAL_USER, SessionTarget, choose_session
 from lango.cli.terminal_text import describe_resumption, describe_schema, printable
+from lango.cli.wait_answers import describe_wait, wait_json
 from lango.errors import LangoError, TurnCancelled, UsageError
+from lango.waits import ApprovalWait, Approve, ClientResultWait, CredentialWait, InputWait, LongRunningWait
 
 if TYPE_CHECKING:
     from lango.config import Settings
@@ -39,14 +41,14 @@ if TYPE_CHECKING:
     from lango.messages import Attachment
     from lango.runtime import RunningTurn
     from lango.runtime.runtime import Runtime
-    from lango.waits import ApprovalWait, Wait
+    from lango.waits import Wait
 
 Prompt = Annotated[str | None, typer.Argument(help="The prompt. Piped input is appended to it, or is the prompt.")]
 Format = Annotated[
     Literal["text", "json", "stream-json"],
     typer.Option("--output-format", help="The answer as text, one JSON object, or one event per line."),
 ]
-Approve = Annotated[
+ApprovedTools = Annotated[
     str,
     typer.Option(
         "--approve", metavar="none|all|NAME,...", help="Tools that may run without an approval that they need."
@@ -58,8 +60,8 @@ Attach = Annotated[
     typer.Option("--attach", metavar="FILE", help="Attach a file or image; may be repeated."),
 ]
 
-EXIT_WAITS_FOR_APPROVAL = 3
-"""The exit code of a turn that waits for an approval, an input or a result."""
+EXIT_WAITS = 3
+"""The exit code of a turn that waits for an answer."""
 _EXIT_INTERRUPTED = 130
 _STDIN_NOTICE_S = 3.0
 _EXIT_CLOSED_PIPE = 141  # the shell's exit code for SIGPIPE
@@ -71,7 +73,7 @@ def run(
     continue_newest: Continue = False,
     model: Model = None,
     output_format: Format = "text",
-    approve: Approve = "none",
+    approve: ApprovedTools = "none",
     attach: Attach = None,
     path: AgentPathOption = None,
     agent: AgentName = None,
@@ -80,7 +82,7 @@ def run(
 ) -> None:
     """Send one prompt and print the answer.
 
-    Exits with 0, 1 (failed), 2 (wrong usage), 3 (it waits for approval or input) or 130 (stopped).
+    Exits with 0, 1 (failed), 2 (wrong usage), 3 (it waits for an answer) or 130 (stopped).
     """
     text = "\n\n".join(part for part in (prompt, _read_piped_input(prompt)) if part and part.strip())
     if not text:
@@ -190,14 +192,14 @@ class _Printer(Struct):
             case Resumed():
                 print(f"lango: the turn was resumed: {describe_resumption(event.reason)}", file=sys.stderr)
             case WaitOpened():
-                self._show_question(event.wait)
+                self._mention_question(event.wait)
             case TurnDone():
                 self.done = event
                 self._add_usage(to_json(event)["usage"])
             case _:
                 pass
 
-    def _show_question(self, wait: "Wait") -> None:
+    def _mention_question(self, wait: "Wait") -> None:
         """Show the question of a running tool at once: the turn continues with the answer."""
         from lango.waits import QuestionWait
 
@@ -253,8 +255,8 @@ class _Printer(Struct):
             "usage": self.totals,
             "cost_usd": self.totals.get("cost_usd"),
         }
-        if self.done and self.done.waits and error is None:
-            report["waits"] = to_builtins(self.done.waits)
+        if self.done and self.done.waits:
+            report["waits"] = [wait_json(wait) for wait in self.done.waits]
         if self.done and self.done.output is not None:
             report["output"] = self.done.output
         if error is not None:
@@ -312,11 +314,9 @@ async def check_tool_names(runtime: "Runtime", wanted: set[str]) -> None:
 
 async def _run_turns(runtime: "Runtime", target: SessionTarget, prompt: _Prompt, printer: _Printer) -> int:
     """Run a turn, and continue it while it waits for tools that were approved on the command line."""
-    from lango.waits import Approve
-
     id_ = target.session_id
     error = await _follow(await runtime.submit(id_, prompt.text, user_id=LOCAL_USER, attachments=prompt.files), printer)
-    while error is None and printer.done and (wait := _first_approved(printer.done.waits, prompt.approved)):
+    while error is None and (wait := _first_approved(printer.done, prompt.approved)):
         error = await _follow(await runtime.answer(id_, wait.id, Approve(), user_id=LOCAL_USER), printer)
     printer.print_end(error)
     if error is not None:
@@ -325,42 +325,45 @@ async def _run_turns(runtime: "Runtime", target: SessionTarget, prompt: _Prompt,
     waiting = list(_describe_waiting(printer, id_))
     for line in waiting:
         print(f"lango: {line}", file=sys.stderr)
-    return EXIT_WAITS_FOR_APPROVAL if waiting else 0
+    return EXIT_WAITS if waiting else 0
 
 
 def _describe_waiting(printer: _Printer, id_: str) -> Iterator[str]:
-    """Say what a turn waits for, and how it is given; nothing if the turn is done."""
-    from lango.waits import ApprovalWait, CredentialWait, InputWait, LongRunningWait
-
+    """Say what a turn waits for, and how to answer; nothing if the turn is done."""
     chat = printer.options.command("chat", "-r", id_)
-    hints: dict[str, None] = {}
-    for wait in printer.done.waits if printer.done else ():
-        match wait:
-            case ApprovalWait():
-                arguments = json.dumps(dict(wait.arguments), ensure_ascii=False)
-                yield f"{printable(wait.tool)} waits for an approval: {printable(arguments)}"
-                hints[f"answer with `{chat}`, or allow it with --approve"] = None
-            case InputWait():
-                fits = describe_schema(wait.schema)
-                yield f"{printable(wait.message)}{f' ({fits})' if fits else ''}"
-                hints[f'answer with `{printer.options.command("run", "-r", id_)} "..."`'] = None
-            case CredentialWait():
-                what = wait.message or "a tool needs access to an account of yours"
-                yield printable(f"{what}: {wait.auth_url}" if wait.auth_url else what)
-                hints[f"answer with /credential in `{chat}`"] = None
-            case LongRunningWait():
-                yield f"{printable(wait.tool)} waits for its result ({printable(wait.call_id)})"
-                hints[f"give it with `/result` in `{chat}`, or over HTTP"] = None
-            case _:
-                pass
-    yield from hints
+    how = {
+        "approval": f"answer with `{chat}`, or allow it with --approve",
+        "input": f'answer with `{printer.options.command("run", "-r", id_)} "..."`',
+        "credential": f"answer with /answer in `{chat}`",
+        "client_result": "the client that runs the tool brings the result, over HTTP",
+        "long_running_result": f"give the result with /answer in `{chat}`, or over HTTP",
+    }
+    waits = printer.done.waits if printer.done else ()
+    for wait in waits:
+        yield _describe(wait)
+    for kind in dict.fromkeys(wait.kind for wait in waits):
+        yield how[kind]
 
 
-def _first_approved(waits: "Sequence[Wait]", approved: Sequence[str]) -> "ApprovalWait | None":
-    from lango.waits import ApprovalWait
+def _describe(wait: "Wait") -> str:
+    what = printable(describe_wait(wait))
+    match wait:
+        case ApprovalWait():
+            arguments = json.dumps(dict(wait.arguments), ensure_ascii=False)
+            return f"{printable(wait.tool)} waits for an approval: {printable(arguments)}"
+        case CredentialWait(auth_url=address) if address:
+            return f"{what}: {printable(address)}"
+        case InputWait(schema=schema) if fits := describe_schema(schema):
+            return f"{what} ({fits})"
+        case ClientResultWait() | LongRunningWait():
+            return f"{printable(wait.tool)} waits for its result ({printable(wait.id)})"
+        case _:
+            return what
 
-    asked = (wait for wait in waits if isinstance(wait, ApprovalWait))
-    return next((wait for wait in asked if wait.tool in approved or "all" in approved), None)
+
+def _first_approved(done: "TurnDone | None", approved: Sequence[str]) -> ApprovalWait | None:
+    approvals = [wait for wait in (done.waits if done else ()) if isinstance(wait, ApprovalWait)]
+    return next((wait for wait in approvals if wait.tool in approved or "all" in approved), None)
 
 
 async def _follow(turn: "RunningTurn", printer: _Printer) -> LangoError | None:

@@ -109,8 +109,8 @@ export class TurnView {
     const { usage = {}, status, finish_reason, waits = [] } = event;
     if (finish_reason === "length") answer.addNote("The answer was cut off: it reached the model's limit. Send “continue” for the rest.");
     if (finish_reason === "safety") answer.addNote("The model's safety filter ended this answer.");
-    const isForClient = waits.length > 0 && waits.every((/** @type {Wait} */ wait) => wait.kind === "client_result");
-    if (status.startsWith("waiting") && !isForClient) {
+    const isForClient = waits.every((/** @type {Wait} */ wait) => wait.kind === "client_result");
+    if (status === "waiting" && !isForClient) {
       answer.finish();
     } else {
       const cost = usage.cost_usd == null ? "" : ` · $${usage.cost_usd.toFixed(4)}`;

@@ -1,0 +1,87 @@
+"""Describe waits in a line, and read answers from texts: for the inbox, `lango run` and the chat."""
+
+import json
+from typing import Any, assert_never
+
+from lango.errors import UsageError
+from lango.grants import NewGrant
+from lango.history.pairing import parse_result_text
+from lango.waits import (
+    Answer,
+    ApprovalWait,
+    Approve,
+    ClientResultWait,
+    Credential,
+    CredentialWait,
+    Decline,
+    InputWait,
+    LongRunningWait,
+    QuestionWait,
+    Refuse,
+    Result,
+    Value,
+    Wait,
+)
+
+_YES, _NO = ("y", "yes", "approve"), ("n", "no", "deny", "refuse")
+
+
+def describe_wait(wait: Wait) -> str:
+    """Say in a line what is asked."""
+    match wait:
+        case ApprovalWait():
+            return f"{_call(wait)}{f': {wait.hint}' if wait.hint else ''}"
+        case ClientResultWait() | LongRunningWait():
+            return _call(wait)
+        case InputWait() | QuestionWait():
+            return wait.message
+        case CredentialWait():
+            return wait.message or "a tool needs access to an account of yours"
+        case _:
+            assert_never(wait)
+
+
+def _call(wait: ApprovalWait | ClientResultWait | LongRunningWait) -> str:
+    return f"{wait.tool} {json.dumps(dict(wait.arguments), ensure_ascii=False, default=str)}"
+
+
+def read_answer(
+    wait: Wait, text: str, *, grant: NewGrant | None = None, reason: str = "", update: bool = False
+) -> Answer:
+    """Return the answer that a text stands for. Raise `UsageError` for one that does not fit the wait."""
+    if update and not isinstance(wait, LongRunningWait):
+        raise UsageError("--update works only for a long-running tool, and this is not one")
+    if isinstance(wait, ApprovalWait):
+        return _read_decision(wait, text.strip().lower(), grant, reason)
+    if grant is not None or reason:
+        raise UsageError("--always and --reason work only for an approval, and this is not one")
+    match wait:
+        case QuestionWait() if text.strip().lower() in (*_NO, "decline"):
+            return Decline()
+        case InputWait() | QuestionWait():
+            return Value(text)
+        case CredentialWait():
+            return Credential(text)
+        case ClientResultWait() | LongRunningWait():
+            return Result(parse_result_text(text.strip()), will_continue=update)
+        case _:
+            assert_never(wait)
+
+
+def _read_decision(wait: ApprovalWait, word: str, grant: NewGrant | None, reason: str) -> Answer:
+    if word in _YES and not reason:
+        return Approve(grant)
+    if word in _NO and grant is None:
+        return Refuse(reason)
+    if word in (*_YES, *_NO):
+        raise UsageError("--always comes with yes, and --reason with no")
+    raise UsageError(f"{wait.tool} waits for an approval: answer yes or no")
+
+
+def wait_json(wait: Wait) -> dict[str, Any]:
+    """Return a wait as plain JSON."""
+    from msgspec import to_builtins
+
+    from lango.events import to_jsonable
+
+    return to_builtins(wait, enc_hook=to_jsonable)
