@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from lango.adk.services import adk_server
 from lango.adk.services.adk_server import (
     ADK_VERSION,
-    call_of_approval_request,
     dev_ui_folder,
     partial_event,
     read_message,
@@ -25,7 +24,6 @@ from lango.threads import run_in_thread
 __all__ = [
     "ADK_VERSION",
     "AdkRest",
-    "call_of_approval_request",
     "dev_ui_folder",
     "partial_event",
     "read_message",

@@ -28,8 +28,9 @@ from lango.errors import UsageError
 from lango.json_output import to_client_json
 from lango.messages import MAX_PARTS, ArtifactFile, Attachment, make_attachment
 from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, SessionId, SessionRecord, StoredEvent
-from lango.store.codec.rows import approval_subject
+from lango.store.codec.ids import address_safe_id
 from lango.store.tool_calls.approvals import REFUSAL_REASON
+from lango.waits import Answer, Approve, Credential, Refuse, Value
 
 ADK_VERSION = version("google-adk")
 
@@ -48,25 +49,14 @@ class CallResult(Struct, frozen=True):
     """Whether more results follow; None: ADK's clients need not say so."""
 
 
-class Confirmation(Struct, frozen=True):
-    """An answer to an approval request."""
-
-    request_id: str
-    approved: bool
-    reason: str = ""
-    """Why it is refused, for the model."""
-    payload: Any = None
-
-
 class ClientMessage(Struct, frozen=True):
     """A client's message: text and files, answers to requests to a person, or results of calls."""
 
     text: str = ""
     files: tuple[Attachment | ArtifactFile, ...] = ()
     """Inline files, and references to artifacts, which are to be loaded."""
-    answers: tuple[Confirmation, ...] = ()
-    inputs: tuple[tuple[str, Any], ...] = ()
-    credentials: tuple[tuple[str, Any], ...] = ()
+    answers: tuple[tuple[str, Answer], ...] = ()
+    """The ids of waits, and the answers to them."""
     results: tuple[CallResult, ...] = ()
 
 
@@ -80,10 +70,8 @@ def read_message(message: Mapping[str, Any]) -> ClientMessage:
         raise UsageError("newMessage: this is not a Content of genai") from error
     responses = [part.function_response for part in parts if part.function_response]
     if responses and len(responses) == len(parts) and all(response.name in _REQUESTS for response in responses):
-        answers = [_read_confirmation(result) for result in responses if result.name == CONFIRMATION_CALL]
-        inputs = [(result.id or "", _input_value(result)) for result in responses if result.name == INPUT_CALL]
-        given = [(result.id or "", _input_value(result)) for result in responses if result.name == CREDENTIAL_CALL]
-        return ClientMessage(answers=tuple(answers), inputs=tuple(inputs), credentials=tuple(given))
+        answers = [(address_safe_id(response.id or ""), _read_answer(response)) for response in responses]
+        return ClientMessage(answers=tuple(answers))
     if responses and len(responses) == len(parts) and not any(_is_adk_request(response) for response in responses):
         return ClientMessage(results=tuple(_read_result(response) for response in responses))
     text = "".join(part.text or "" for part in parts)
@@ -100,9 +88,21 @@ def _is_file(part: types.Part) -> bool:
     return part.inline_data is not None or artifact_util.is_artifact_ref(part)
 
 
-def _read_confirmation(result: types.FunctionResponse) -> Confirmation:
+def _read_answer(response: types.FunctionResponse) -> Answer:
+    """Read an answer to a request to a person: ADK's clients wrap values that are no objects as `result`."""
+    given = response.response or {}
+    value: Any = given["result"] if given.keys() == {"result"} else given
+    match response.name:
+        case name if name == INPUT_CALL:
+            return Value(value)
+        case name if name == CREDENTIAL_CALL:
+            return Credential(value)
+        case _:
+            return _read_confirmation(given)
+
+
+def _read_confirmation(given: Any) -> Answer:
     """Read a `ToolConfirmation`, which some of ADK's clients wrap as JSON text; only `true` is an approval."""
-    given: Any = result.response or {}
     if given.keys() == {"response"} and isinstance(given["response"], str):
         try:
             given = json.loads(given["response"])
@@ -110,22 +110,16 @@ def _read_confirmation(result: types.FunctionResponse) -> Confirmation:
             given = {}
     answer = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     payload: Any = answer.get("payload")
-    approved = answer.get("confirmed") is True
-    has_reason = isinstance(payload, dict) and not approved
-    reason = cast("dict[str, Any]", payload).get(REFUSAL_REASON) if has_reason else ""
-    return Confirmation(result.id or "", approved, reason if isinstance(reason, str) else "", payload)
+    if answer.get("confirmed") is True:
+        return Approve(payload=payload)
+    reason = cast("dict[str, Any]", payload).get(REFUSAL_REASON) if isinstance(payload, dict) else ""
+    return Refuse(reason if isinstance(reason, str) else "", payload)
 
 
 def _read_file(number: int, part: types.Part) -> Attachment | ArtifactFile:
     if (blob := part.inline_data) is not None:
         return make_attachment(number, blob.display_name, blob.mime_type, blob.data)
     return ArtifactFile((part.file_data and part.file_data.file_uri) or "")
-
-
-def _input_value(result: types.FunctionResponse) -> Any:
-    """Return the value of an answer: ADK's clients wrap values that are no objects as `result`."""
-    response = result.response or {}
-    return response["result"] if response.keys() == {"result"} else response
 
 
 def _is_adk_request(response: types.FunctionResponse) -> bool:
@@ -137,15 +131,6 @@ def _read_result(response: types.FunctionResponse) -> CallResult:
     if not response.id:
         raise UsageError("newMessage: a functionResponse needs the id of its call")
     return CallResult(response.id, response.response or {}, response.will_continue)
-
-
-def call_of_approval_request(stored: Iterable[StoredEvent], request_id: str) -> str | None:
-    """Return the id of the call that an approval request is about; None if the request does not exist."""
-    for row in stored:
-        for call in row.message.tool_calls if row.message else ():
-            if call.id == request_id and (subject := approval_subject(call)):
-                return subject["id"]
-    return None
 
 
 def session_to_json(

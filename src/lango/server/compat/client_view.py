@@ -17,7 +17,9 @@ from msgspec import Struct
 from lango.json_output import printable_text
 from lango.messages import Message, ToolCall
 from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
+from lango.server.context import ServerContext
 from lango.server.json_body import tool_value_text
+from lango.server.security.auth import Caller
 from lango.sessions import NO_RESULT, StoredEvent
 from lango.waits import (
     ApprovalWait,
@@ -51,6 +53,13 @@ def pause_note(wait: Wait) -> str:
             return f"{_APPROVAL_NOTE}{wait.tool}({tool_value_text(wait.arguments)}); answer with {where}]"
         case ClientResultWait() | LongRunningWait():
             return ""
+
+
+async def wait_id_of_approval(context: ServerContext, caller: Caller, session_id: str, call_id: str) -> str:
+    """Return the id of the wait for the approval of a call, or the call's own id if none is open."""
+    waits = await context.runtime.waits(session_id, user_id=caller.user_id)
+    found = [wait.id for wait in waits if isinstance(wait, ApprovalWait) and wait.call_id == call_id]
+    return found[0] if found else call_id
 
 
 class VisibleMessage(Struct, frozen=True):

@@ -44,16 +44,13 @@ from lango.server.json_body import JsonResponse, large_response
 from lango.server.schemas import SESSION_ID, IdempotencyKey
 from lango.server.security.auth import AuthenticatedRouter, Caller, CurrentCaller, current_caller
 from lango.server.streaming.sse import FrameStreamResponse
-from lango.store.tool_calls.input_requests import read_input_requests
 from lango.submissions import (
-    Submission,
-    SubmittedApproval,
-    SubmittedCredential,
-    SubmittedInput,
+    SubmittedAnswer,
     SubmittedMessage,
     SubmittedResults,
     TurnRequest,
 )
+from lango.waits import InputWait
 
 router = AuthenticatedRouter(include_in_schema=False, route_class=AdkRoute)
 
@@ -317,7 +314,8 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
     # an answer continues the invocation that asked, whose earlier events the client knows
     known = {event.event_id for event in stored}
     if message.text or message.files:
-        answers_input = bool(await context.store.read(read_input_requests, session))
+        waits = await context.runtime.waits(request.session_id, user_id=caller.user_id)
+        answers_input = any(isinstance(wait, InputWait) for wait in waits)
         files = await context.load_files(caller, request.session_id, message.files)
         submitted = SubmittedMessage(message.text, files, request.state_delta or {}, request=TurnRequest(key))
         turn = await context.turns.submit(caller, request.session_id, submitted)
@@ -332,16 +330,9 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
             request=TurnRequest(key),
         )
         return RunEvents(context, caller, [await context.turns.submit(caller, request.session_id, results)], known)
-    answers: list[Submission] = [
-        SubmittedApproval(
-            adk_rest.call_of_approval_request(stored, answer.request_id) or answer.request_id,
-            answer.approved,
-            reason=answer.reason,
-            payload=answer.payload,
-        )
-        for answer in message.answers
+    keys = [key and (f"{key} {number}" if number else key) for number in range(len(message.answers))]
+    turns = [
+        await context.turns.submit(caller, request.session_id, SubmittedAnswer(*answer, TurnRequest(own_key)))
+        for answer, own_key in zip(message.answers, keys, strict=True)
     ]
-    answers += [SubmittedInput(*answer, request=TurnRequest(key)) for answer in message.inputs]
-    answers += [SubmittedCredential(*answer, request=TurnRequest(key)) for answer in message.credentials]
-    turns = [await context.turns.submit(caller, request.session_id, answer) for answer in answers]
     return RunEvents(context, caller, turns, known)

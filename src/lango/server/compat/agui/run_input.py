@@ -11,7 +11,7 @@ A user's message may have files: media parts whose source holds the bytes, and t
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, takewhile
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import msgspec
 from ag_ui import core as agui
@@ -50,21 +50,30 @@ from lango.server.errors import ApiError, bad_request
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.sessions import SessionRecord
-from lango.store.tool_calls.credential_requests import read_credential_requests
-from lango.store.tool_calls.input_requests import read_input_requests
-from lango.store.tool_calls.long_running import read_awaited_results
 from lango.submissions import (
     ModelOptions,
-    SubmittedApproval,
-    SubmittedCredential,
-    SubmittedInput,
+    SubmittedAnswer,
     SubmittedMessage,
-    SubmittedResults,
     TurnRequest,
 )
 from lango.threads import run_in_thread
 from lango.tools.client_tool_definitions import read_client_tools
 from lango.typed_values import convert
+from lango.waits import (
+    Answer,
+    ApprovalWait,
+    Approve,
+    ClientResultWait,
+    Credential,
+    CredentialWait,
+    InputWait,
+    LongRunningWait,
+    QuestionWait,
+    Refuse,
+    Result,
+    Value,
+    Wait,
+)
 
 _MAX_PROBLEMS = 10
 _KEY_PREFIX_LENGTH = len("agui-") + 32
@@ -233,43 +242,43 @@ async def _submit_answers(
     if new := open_calls & results.keys():
         thread_id, run_id = run_input.thread_id, run_input.run_id
         turns.append(await submit_results(context, caller, thread_id, results, new, request, run_id))
-    inputs = {asked.call_id for asked in await context.store.read(read_input_requests, session)}
-    credentials = {asked.call_id for asked in await context.store.read(read_credential_requests, session)}
-    awaited = {call.call_id for call in await context.store.read(read_awaited_results, session)}
-    for answer in run_input.resume or ():
-        if answer.interrupt_id in credentials:
-            turns += await _submit_credential(context, caller, run_input.thread_id, answer)
-            continue
-        if answer.interrupt_id in awaited:
-            if answer.status == "resolved":
-                result = _to_result(answer.payload)
-                results_of_call = SubmittedResults({answer.interrupt_id: result}, request=request)
-                turns.append(await context.turns.submit(caller, run_input.thread_id, results_of_call))
-            continue
-        if answer.interrupt_id in inputs and answer.status == "resolved":
-            value = SubmittedInput(answer.interrupt_id, answer.payload)
-            turns.append(await context.turns.submit(caller, run_input.thread_id, value))
-            continue
-        if answer.interrupt_id in inputs:
-            await context.runtime.cancel(run_input.thread_id, user_id=caller.user_id)
-            continue
-        approved = answer.status == "resolved" and _is_approved(answer.payload)
-        grant = _grant_of(answer.payload) if approved else None
-        reason = "" if approved else _reason_of(answer.payload)
-        decision = SubmittedApproval(answer.interrupt_id, approved, grant, reason, request)
-        turns.append(await context.turns.submit(caller, run_input.thread_id, decision))
+    waits = await context.runtime.waits(run_input.thread_id, user_id=caller.user_id)
+    for entry in run_input.resume or ():
+        wait = next((wait for wait in waits if _is_of(wait, entry.interrupt_id)), None)
+        match wait:
+            case InputWait() if entry.status != "resolved":
+                await context.runtime.cancel(run_input.thread_id, user_id=caller.user_id)
+            case CredentialWait() if entry.status != "resolved":
+                await context.runtime.credentials.decline(run_input.thread_id, wait.id, user_id=caller.user_id)
+            case LongRunningWait() if entry.status != "resolved":
+                pass  # its result may still come
+            case _:
+                wait_id = wait.id if wait else entry.interrupt_id
+                submitted = SubmittedAnswer(wait_id, _read_answer(wait, entry), replace(request, idempotency_key=None))
+                turns.append(await context.turns.submit(caller, run_input.thread_id, submitted))
     return turns
 
 
-async def _submit_credential(
-    context: ServerContext, caller: Caller, session_id: str, answer: agui.ResumeEntry
-) -> list[TurnRef]:
-    """Submit an answer to a credential request, or close the request without one."""
-    if answer.status == "resolved":
-        credential = SubmittedCredential(answer.interrupt_id, answer.payload)
-        return [await context.turns.submit(caller, session_id, credential)]
-    await context.runtime.credentials.decline(session_id, answer.interrupt_id, user_id=caller.user_id)
-    return []
+def _is_of(wait: Wait, interrupt_id: str) -> bool:
+    """Whether an interrupt is about a wait; clients know those for calls by the ids of the calls."""
+    if isinstance(wait, ApprovalWait | LongRunningWait):
+        return interrupt_id in (wait.id, wait.call_id)
+    return interrupt_id == wait.id
+
+
+def _read_answer(wait: Wait | None, entry: agui.ResumeEntry) -> Answer:
+    match wait:
+        case InputWait() | QuestionWait():
+            return Value(entry.payload)
+        case CredentialWait():
+            return Credential(entry.payload)
+        case LongRunningWait() | ClientResultWait():
+            return Result(_to_result(entry.payload))
+        case ApprovalWait() | None:
+            approved = entry.status == "resolved" and _is_approved(entry.payload)
+            return Approve(_grant_of(entry.payload)) if approved else Refuse(_reason_of(entry.payload))
+        case _:
+            assert_never(wait)
 
 
 def _calls_in(message: agui.Message) -> CallsInMessage:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from lango.config import ServerSettings
 from lango.errors import SessionExists, StaleSession, WaitNotOpen
 from lango.messages import Message
+from lango.server.compat.client_view import wait_id_of_approval
 from lango.server.compat.inline_files import attachments_of_message
 from lango.server.compat.openai.carried_history import read_history
 from lango.server.compat.openai.chat_request import ChatMessage, ChatRequest
@@ -33,8 +34,9 @@ from lango.server.errors import bad_request, not_found
 from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.sessions import SessionRecord
-from lango.submissions import ModelOptions, SubmittedApproval, SubmittedMessage, SubmittedResults, TurnRequest
+from lango.submissions import ModelOptions, SubmittedAnswer, SubmittedMessage, SubmittedResults, TurnRequest
 from lango.threads import run_in_thread
+from lango.waits import Approve, Refuse
 
 APPROVAL = "_approval"
 """Where the stored parameters of a response name the approval request that it answers."""
@@ -55,13 +57,13 @@ async def submit_approvals(
         if asked is None:
             raise not_found(f"input: response {approval.response_id!r} has no approval request")
         parameters = {**(options.client_request or {}), APPROVAL: to_builtins(approval)}
-        answer = SubmittedApproval(
-            approval.call_id,
-            approval.approved,
-            reason=approval.reason,
-            request=replace(request, options=replace(options, client_request=parameters)),
+        session_id = asked.session.name.id
+        submitted = SubmittedAnswer(
+            await wait_id_of_approval(context, caller, session_id, approval.call_id),
+            Approve() if approval.approved else Refuse(approval.reason),
+            replace(request, options=replace(options, client_request=parameters)),
         )
-        turn = await context.turns.submit(caller, asked.session.name.id, answer)
+        turn = await context.turns.submit(caller, session_id, submitted)
     assert turn
     return turn
 
