@@ -164,7 +164,7 @@ async def test_an_approval_request_is_answered_by_the_next_response(client: Asyn
     assert ("noted" in done.output_text) == approve
     [item] = [item.to_dict() async for item in client.responses.input_items.list(done.id)]
     assert {name: item[name] for name in answer} == answer
-    with pytest.raises(openai.ConflictError, match="waits for approval"):
+    with pytest.raises(openai.ConflictError, match="no open wait"):
         await create(client, [answer])
 
 
