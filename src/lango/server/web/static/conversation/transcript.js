@@ -210,7 +210,7 @@ export class Transcript {
   #applyClientResults(messages) {
     for (const [id, call] of newestResults(messages)) {
       const card = this.toolCards.get(id);
-      if (card?.status === "awaiting_client" || card?.status === "awaiting_result" || card?.wait) card.finish({ ok: !call.output?.error, output: call.output });
+      if (card?.status === "awaiting_client" || card?.status === "awaiting_result" || card?.wait?.wait.kind === "long_running_result") card.finish({ ok: !call.output?.error, output: call.output });
     }
   }
 
