@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from lango.cli.chat.terminal.screen import Screen
-from lango.cli.chat.workflow_view import show_awaited_result, show_node
+from lango.cli.chat.wait_cards import show_wait
+from lango.cli.chat.workflow_view import show_node
 from lango.events import NodeProgress
 from lango.waits import LongRunningWait
 
@@ -46,7 +47,7 @@ def test_control_characters_of_a_node_are_made_visible(capsys: pytest.CaptureFix
 
 def test_a_long_running_tool_shows_its_call(capsys: pytest.CaptureFixture[str]) -> None:
     opened: dict[str, Any] = {"id": "c1", "session_id": "s", "turn": 1, "opened_at": datetime(2026, 1, 2, tzinfo=UTC)}
-    show_awaited_result(Screen(), LongRunningWait(**opened, tool="order", call_id="c1", arguments={"item": "boat"}))
+    show_wait(Screen(), LongRunningWait(**opened, tool="order", call_id="c1", arguments={"item": "boat"}))
     out = capsys.readouterr().out
     assert "order" in out
     assert "waits for its result (c1)" in out
