@@ -184,7 +184,7 @@ async def test_withdrawing_a_message_leaves_the_answers_of_others(store: Store, 
     assert [grant.tool for grant in await store.read(read_grants, session.key)] == ["f"]
     assert await store.read(read_inbox, "app", "alice") == [], "it is answered, though its turn is queued"
     assert await store.withdraw_turn(answer)
-    assert [item.call_id for item in await store.read(read_inbox, "app", "alice")] == ["c1"]
+    assert [item.wait.id for item in await store.read(read_inbox, "app", "alice")] == ["q1"]
     assert await rows(store, marks) == [(0,)], "its question may expire again"
     assert await store.read(read_grants, session.key) == [], "and nothing is granted"
 

@@ -6,16 +6,11 @@ if TYPE_CHECKING:
     from lango.runtime.opening import open_runtime
     from lango.runtime.runtime import Runtime
     from lango.runtime.sessions.sessions import Sessions
-    from lango.store.tool_calls.inbox import ApprovalItem, CredentialItem, InputItem, ResultItem
     from lango.submissions import ModelOptions
     from lango.turns.running_turn import RunningTurn
 
 __all__ = [
-    "ApprovalItem",
-    "CredentialItem",
-    "InputItem",
     "ModelOptions",
-    "ResultItem",
     "RunningTurn",
     "Runtime",
     "Sessions",
@@ -23,11 +18,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ApprovalItem": "lango.store.tool_calls.inbox",
-    "CredentialItem": "lango.store.tool_calls.inbox",
-    "InputItem": "lango.store.tool_calls.inbox",
     "ModelOptions": "lango.submissions",
-    "ResultItem": "lango.store.tool_calls.inbox",
     "RunningTurn": "lango.turns.running_turn",
     "Runtime": "lango.runtime.runtime",
     "Sessions": "lango.runtime.sessions.sessions",

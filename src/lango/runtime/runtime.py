@@ -10,7 +10,6 @@ from lango.adk.run.engine import AdkEngine
 from lango.config import Settings
 from lango.errors import TurnCancelled
 from lango.events import TurnEvent
-from lango.grants import NewGrant
 from lango.messages import Attachment
 from lango.providers.catalog import using_key
 from lango.runtime.acceptance import TurnAcceptance
@@ -33,8 +32,6 @@ from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace, sessi
 from lango.sessions import SessionId
 from lango.store import Store, Turn
 from lango.store.sessions.sessions import find_session
-from lango.store.tool_calls.input_requests import InputRequest
-from lango.store.tool_calls.long_running import AwaitedResult, read_awaited_results
 from lango.store.turns.model_requests import RequestBodies
 from lango.store.turns.recovery import stop_waiting
 from lango.store.turns.turns import request_cancel
@@ -42,9 +39,6 @@ from lango.submissions import (
     ModelOptions,
     Submission,
     SubmittedAnswer,
-    SubmittedApproval,
-    SubmittedCredential,
-    SubmittedInput,
     SubmittedMessage,
     SubmittedResults,
     TurnRequest,
@@ -268,7 +262,7 @@ class Runtime:
         The same `idempotency_key` again returns the same turn; with another message it raises `IdempotencyKeyReused`.
         `client_tools` are offered to the model in this turn: a call of such a tool ends the turn, and waits for
         `submit_results`. A message closes open client calls. If a workflow waits for input, the text of the message is
-        the answer; see `submit_input`. `options` hold for the model calls of this turn; raise `ModelOptionsRefused` if
+        the answer. `options` hold for the model calls of this turn; raise `ModelOptionsRefused` if
         the agent cannot follow them.
         """
         request = TurnRequest(idempotency_key, client_tools, options)
@@ -315,89 +309,6 @@ class Runtime:
         """
         request = TurnRequest(idempotency_key, client_tools, options)
         return await self.accept(session_id, SubmittedResults(results, will_continue, request=request), user_id=user_id)
-
-    async def submit_approval(
-        self,
-        session_id: str,
-        call_id: str,
-        *,
-        approved: bool,
-        user_id: str = "user",
-        grant: NewGrant | None = None,
-        reason: str = "",
-        payload: Any = None,
-        client_tools: Sequence[Tool] | None = None,
-    ) -> RunningTurn:
-        """Answer an approval request in the background, as `submit` does; the other arguments are as in `approve`."""
-        answer = SubmittedApproval(call_id, approved, grant, reason, TurnRequest(client_tools=client_tools), payload)
-        return await self.accept(session_id, answer, user_id=user_id)
-
-    async def approve(
-        self,
-        session_id: str,
-        call_id: str,
-        *,
-        approved: bool,
-        user_id: str = "user",
-        grant: NewGrant | None = None,
-        reason: str = "",
-        payload: Any = None,
-    ) -> AsyncGenerator[TurnEvent, None]:
-        """Answer an approval request and follow the turn. The answer is only valid for the arguments shown.
-
-        With a `grant`, later calls of the tool in this session that fit it run without asking. The model reads the
-        `reason` of a refusal as the result of the call. A tool that asked by its own code gets the `payload`, or the
-        one that it asked with.
-        """
-        answer = SubmittedApproval(call_id, approved, grant, reason, payload=payload)
-        turn = await self.accept(session_id, answer, user_id=user_id, detached=False)
-        async with aclosing(follow_until_left(turn)) as events:
-            async for event in events:
-                yield event
-
-    async def submit_input(
-        self,
-        session_id: str,
-        call_id: str,
-        value: Any,
-        *,
-        user_id: str = "user",
-        idempotency_key: str | None = None,
-        decline: bool = False,
-    ) -> RunningTurn:
-        """Answer an input request of a workflow, or of a running tool, in the background, as `submit` does."""
-        answer = SubmittedInput(call_id, value, decline, TurnRequest(idempotency_key))
-        return await self.accept(session_id, answer, user_id=user_id)
-
-    async def open_input_requests(self, session_id: str, *, user_id: str = "user") -> list[InputRequest]:
-        """Return the input requests of a session that can still be answered, in order."""
-        name = SessionId(self.app_name, user_id, session_id)
-        await self._expiry.expire_session(name)
-        asked = await self._questions.open_questions(name)
-        return [*await self._engine.inputs.open_input_requests(name), *(request for request, _ in asked)]
-
-    async def submit_credential(
-        self,
-        session_id: str,
-        call_id: str,
-        value: Any,
-        *,
-        user_id: str = "user",
-        idempotency_key: str | None = None,
-    ) -> RunningTurn:
-        """Answer a credential request in the background, as `submit` does.
-
-        `value` is the address that the user was sent to after allowing the access, a key, or ADK's own JSON. Raise
-        `InvalidAnswer`, and store nothing, if it cannot be used; `WaitNotOpen` if no such request is open
-        (any more).
-        """
-        answer = SubmittedCredential(call_id, value, TurnRequest(idempotency_key))
-        return await self.accept(session_id, answer, user_id=user_id)
-
-    async def awaited_results(self, session_id: str, *, user_id: str = "user") -> list[AwaitedResult]:
-        """Return the calls of long-running tools in a session that wait for a result, or for a further one."""
-        session = await self._store.read(find_session, SessionId(self.app_name, user_id, session_id))
-        return await self._store.read(read_awaited_results, session) if session else []
 
     def shown_results(self, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
         """Return results of client tools as they are stored and the model reads them."""

@@ -1,6 +1,6 @@
 """List and revoke the grants of sessions.
 
-A grant is made with the answer to an approval request: `runtime.submit_approval(..., grant=NewGrant())`.
+A grant is made with the answer to a wait for approval: `runtime.answer(session_id, wait_id, Approve(NewGrant()))`.
 """
 
 from collections.abc import Sequence

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 
 from lango.errors import UsageError
 from lango.store import Store
-from lango.store.tool_calls import inbox
 from lango.store.tool_calls.inbox import read_inbox
-from lango.store.waits.waits import read_user_waits
 from lango.waits import InboxItem
 
 _PAGE = 200
@@ -23,7 +21,7 @@ class Inbox:
         self, *, user_id: str = "user", after: tuple[float, int, str] | None = None, limit: int = 50
     ) -> Sequence[InboxItem]:
         """Read what waits for a user, the newest first, or what follows a `place`; not what has expired."""
-        return await self._store.read(read_user_waits, self._app_name, user_id, after=after, limit=limit)
+        return await self._store.read(read_inbox, self._app_name, user_id, after=after, limit=limit)
 
     async def find(self, item_id: str, *, user_id: str = "user") -> InboxItem:
         """Find an item by its id, or by its first characters. Raise `UsageError` if none or several have it."""
@@ -36,15 +34,3 @@ class Inbox:
             several = f"{len(found)} items begin with" if found else "nothing waits with the id"
             raise UsageError(f"{several} {item_id!r}: see `lango inbox`")
         return found[0]
-
-    async def items(
-        self, *, user_id: str = "user", after: inbox.InboxItem | None = None, limit: int = 50
-    ) -> Sequence[inbox.InboxItem]:
-        """Read what waits for a user in the shape before `list`."""
-        return await self._store.read(read_inbox, self._app_name, user_id, after=after and after.place, limit=limit)
-
-    async def find_item(self, item_id: str, *, user_id: str = "user") -> inbox.InboxItem:
-        """Find an item in the shape before `find`."""
-        found = await self.find(item_id, user_id=user_id)
-        page = await self.items(user_id=user_id, limit=_PAGE)
-        return next(item for item in page if item.place == found.place)

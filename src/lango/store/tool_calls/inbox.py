@@ -1,27 +1,27 @@
 """Read what waits for a person across the sessions of a user.
 
 Requests to a person are open calls with the user's name, and calls of long-running tools have it, too: two small
-indexes, whatever the number and length of the user's sessions. Another kind of item is a class in `InboxItem` and a
-function in `_READERS`, by the name of the call that asks.
+indexes, whatever the number and length of the user's sessions.
 """
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from lango.messages import ToolCall
-from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, SessionId, SessionRecord, StoredEvent
-from lango.store.codec.ids import call_key
-from lango.store.codec.rows import MESSAGE_COLUMNS, confirmation_of, row_to_event
+from lango.sessions import SessionId, SessionRecord, StoredEvent, as_datetime
+from lango.store.codec.ids import address_safe_id, call_key
+from lango.store.codec.json_text import loads
+from lango.store.codec.request_waits import wait_of_request
+from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.lineage import is_live, key_of_message, live_ranges
 from lango.store.sessions.sessions import SESSION_COLUMNS, row_to_session, with_lineage
 from lango.store.sessions.titles import FIRST_WORDS_COLUMN, shorten_title, with_first_words
-from lango.store.tool_calls.credential_requests import credential_request
-from lango.store.tool_calls.input_requests import InputRequest, input_request
-from lango.store.tool_calls.tool_questions import question_request
+from lango.store.tool_calls.tool_questions import ToolQuestion
+from lango.typed_values import convert
+from lango.waits import InboxItem, LongRunningWait, QuestionWait, Wait
 
 Place = tuple[float, int, str]
 """Where an item stands in the inbox: since when it waits, the key of its session, and the key of its call."""
@@ -69,74 +69,6 @@ WHERE (session_key, seq) IN (VALUES {", ".join(f"(CAST(${a} AS BIGINT), CAST(${b
 """  # noqa: S608 - constants
 
 
-class _Item(Struct, frozen=True, kw_only=True, tag_field="kind"):
-    session_id: str
-    title: str
-    """The title of the session."""
-    turn: int | None
-    """The turn that asked; None: a turn of the session that this one was forked from."""
-    call_id: str
-    """What the answer names."""
-    waiting_since: float
-    expires_at: float | None
-    """An answer is accepted until then; None: it does not expire."""
-    place: Place
-    """Where it stands in the inbox, for the next page."""
-
-    @property
-    def id(self) -> str:
-        """A short name of the item, for people."""
-        _, session_key, asking = self.place
-        return hashlib.sha256(f"{session_key}/{asking}".encode()).hexdigest()[:10]
-
-
-class ApprovalItem(_Item, frozen=True, kw_only=True, tag="approval"):
-    """A tool that runs with exactly these arguments once the user approves it."""
-
-    tool: str
-    arguments: Mapping[str, Any]
-    hint: str = ""
-    """What the tool itself says about its request."""
-    payload: Any = None
-    """What the tool shows besides."""
-
-
-class InputItem(_Item, frozen=True, kw_only=True, tag="input"):
-    """A request of a workflow, or of a running tool, for a value."""
-
-    message: str
-    schema: Mapping[str, Any] | None
-    """The JSON schema of the value; None: any value."""
-    payload: Any = None
-    path: str = ""
-    """The node that asks."""
-    tool_call_id: str = ""
-    """The running tool call that asks; empty: a workflow does."""
-
-
-class ResultItem(_Item, frozen=True, kw_only=True, tag="result"):
-    """A call of a long-running tool whose result is still to come."""
-
-    tool: str
-    arguments: Mapping[str, Any]
-
-
-class CredentialItem(_Item, frozen=True, kw_only=True, tag="credential"):
-    """A tool that needs a credential of the user."""
-
-    auth_url: str
-    """The address where the user allows the access; empty: the user gives a key, or a name and a password."""
-    message: str = ""
-    scopes: tuple[str, ...] = ()
-    credential_kind: str = ""
-    """The type of the scheme: `oauth2`, `openIdConnect`, `apiKey`, `http`."""
-    scheme: str = ""
-    """Of the kind `http`: `basic` asks for a name and a password, `bearer` for a token."""
-
-
-InboxItem = ApprovalItem | InputItem | ResultItem | CredentialItem
-
-
 class _Waiting(Struct, frozen=True):
     """A row of the inbox: the call that asks, or waits for its result."""
 
@@ -173,10 +105,13 @@ def read_inbox(
         places = {place for waiting in found for place in (waiting.message, waiting.request)}
         messages = yield from _read_messages(sorted(places))
         for waiting in found:
+            wait: Wait | None = None
             if waiting.question is not None:
-                items.append(_question_item(waiting, waiting.question))
+                wait = _question(waiting, waiting.question)
             elif (stored := messages.get(waiting.message)) is not None:
-                items += _read_items(waiting, stored, messages.get(waiting.request, stored))
+                wait = _to_wait(waiting, stored, messages.get(waiting.request, stored))
+            if wait is not None:
+                items.append(InboxItem(wait, waiting.session.display_title, waiting.place))
     return items[:limit]
 
 
@@ -221,76 +156,40 @@ def _read_messages(places: Sequence[tuple[int, int]]) -> Operation[dict[tuple[in
     return messages
 
 
-def _read_items(waiting: _Waiting, stored: StoredEvent, asking: StoredEvent) -> Iterator[InboxItem]:
-    wanted = waiting.place[2] if waiting.about is None else waiting.about
-    for call in stored.message.tool_calls if stored.message else ():
-        if call_key(call.id) == wanted and call.id not in stored.client_call_ids:
-            name = CONFIRMATION_CALL if waiting.about is not None else call.name
-            yield _READERS.get(name, _result_item)(waiting, asking, call)
-            return
-
-
-def _question_item(waiting: _Waiting, question: str) -> InboxItem:
-    return _requested_input(
-        waiting, question_request(waiting.place[2], question, waiting.place[0], waiting.expires_at or 0.0)
+def _to_wait(waiting: _Waiting, stored: StoredEvent, asking: StoredEvent) -> Wait | None:
+    """Return the wait of a row, or None if its call is the client's, or not in the message."""
+    made = {call_key(call.id): call for call in _calls(stored) if call.id not in stored.client_call_ids}
+    subject = made.get(waiting.place[2] if waiting.about is None else waiting.about)
+    if subject is None:
+        return None
+    asked = {call_key(call.id): call for call in _calls(asking)}.get(waiting.place[2], subject)
+    common = _common(waiting)
+    wait = wait_of_request(asked, asking.message, asking.extra, subject, **common)
+    return wait or LongRunningWait(
+        **common, id=address_safe_id(subject.id), tool=subject.name, call_id=subject.id, arguments=subject.input or {}
     )
 
 
-def _requested_input(waiting: _Waiting, request: InputRequest) -> InboxItem:
-    return InputItem(
-        **_common(waiting, request.call_id),
-        message=request.message,
-        schema=request.schema,
-        payload=request.payload,
-        path=request.path,
-        tool_call_id=request.tool_call_id,
+def _calls(stored: StoredEvent) -> tuple[ToolCall, ...]:
+    return stored.message.tool_calls if stored.message else ()
+
+
+def _question(waiting: _Waiting, question: str) -> QuestionWait:
+    asked = convert(loads(question), ToolQuestion)
+    return QuestionWait(
+        **_common(waiting),
+        id=waiting.place[2],
+        message=asked.message,
+        schema=asked.schema,
+        payload=asked.payload,
+        call_id=asked.tool_call_id,
     )
 
 
-def _common(waiting: _Waiting, call_id: str) -> dict[str, Any]:
+def _common(waiting: _Waiting) -> dict[str, Any]:
     return {
         "session_id": waiting.session.name.id,
-        "title": waiting.session.display_title,
         "turn": waiting.turn,
-        "call_id": call_id,
-        "waiting_since": waiting.place[0],
-        "expires_at": waiting.expires_at,
-        "place": waiting.place,
+        "opened_at": as_datetime(waiting.place[0]),
+        "expires_at": None if waiting.expires_at is None else as_datetime(waiting.expires_at),
     }
-
-
-def _approval_item(waiting: _Waiting, asking: StoredEvent, call: ToolCall) -> InboxItem:
-    requests = asking.message.tool_calls if asking.message else ()
-    asked = [confirmation_of(request) for request in requests if call_key(request.id) == waiting.place[2]]
-    hint, payload = asked[0] if asked else ("", None)
-    common = _common(waiting, call.id)
-    return ApprovalItem(**common, tool=call.name, arguments=call.input or {}, hint=hint, payload=payload)
-
-
-def _input_item(waiting: _Waiting, stored: StoredEvent, call: ToolCall) -> InboxItem:
-    return _requested_input(waiting, input_request(stored, call, waiting.expires_at))
-
-
-def _result_item(waiting: _Waiting, stored: StoredEvent, call: ToolCall) -> InboxItem:
-    del stored
-    return ResultItem(**_common(waiting, call.id), tool=call.name, arguments=call.input or {})
-
-
-def _credential_item(waiting: _Waiting, stored: StoredEvent, call: ToolCall) -> InboxItem:
-    request = credential_request(stored, call, waiting.expires_at)
-    return CredentialItem(
-        **_common(waiting, request.call_id),
-        auth_url=request.auth_url,
-        message=request.message,
-        scopes=request.scopes,
-        credential_kind=request.kind,
-        scheme=request.scheme,
-    )
-
-
-_READERS: Mapping[str, Callable[[_Waiting, StoredEvent, ToolCall], InboxItem]] = {
-    CONFIRMATION_CALL: _approval_item,
-    INPUT_CALL: _input_item,
-    CREDENTIAL_CALL: _credential_item,
-}
-"""How an item is read, by the name of the call that asks; every other call is one of a long-running tool."""

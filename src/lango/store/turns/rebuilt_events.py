@@ -27,6 +27,7 @@ from lango.messages import ToolCall
 from lango.sessions import SessionRecord, StoredEvent, as_datetime
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import loads
+from lango.store.codec.request_waits import wait_of_request
 from lango.store.codec.rows import calls_from_json
 from lango.store.engine.database import Operation
 from lango.store.sessions.lineage import row_ranges
@@ -34,7 +35,6 @@ from lango.store.sessions.open_calls import is_closing_event, message_at
 from lango.store.tool_calls import tool_journal
 from lango.store.turns import turns
 from lango.store.turns.node_progress import NodeStep, read_turn_steps
-from lango.store.waits.from_calls import wait_of_request
 
 _NOT_TOOLS = ("transfer_to_agent", "adk_request_")
 _EXPIRIES = """

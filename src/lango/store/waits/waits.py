@@ -1,11 +1,8 @@
-"""Read what turns wait for: of a session, and of all sessions of a user."""
-
-from typing import Any
+"""Read what the turns of a session wait for."""
 
 from lango.sessions import REQUEST_CALLS, SessionRecord, as_datetime
 from lango.store.codec.ids import address_safe_id, call_key
 from lango.store.engine.database import Operation
-from lango.store.tool_calls import inbox
 from lango.store.tool_calls.approvals import read_approval_requests
 from lango.store.tool_calls.client_calls import read_client_calls
 from lango.store.tool_calls.credential_requests import read_credential_requests
@@ -16,15 +13,11 @@ from lango.waits import (
     ApprovalWait,
     ClientResultWait,
     CredentialWait,
-    InboxItem,
     InputWait,
     LongRunningWait,
     QuestionWait,
     Wait,
 )
-
-Place = tuple[float, int, str]
-"""Where a wait stands in the inbox: since when it is open, the key of its session, and its own key."""
 
 _TURNS = "SELECT call_id, turn FROM open_calls WHERE session_key = $1"
 _TURN_OF_MESSAGE = "SELECT MAX(turn) FROM turns WHERE session_key = $1 AND first_seq <= $2"
@@ -127,38 +120,3 @@ def read_waits(session: SessionRecord) -> Operation[list[Wait]]:
         for asked, turn in (yield from read_tool_questions(session))
     ]
     return found
-
-
-def read_user_waits(
-    app_name: str, user_id: str, *, after: Place | None = None, limit: int = 50
-) -> Operation[list[InboxItem]]:
-    """Read what waits for a user, the newest first, after a place."""
-    found = yield from inbox.read_inbox(app_name, user_id, after=after, limit=limit)
-    return [InboxItem(_wait(item), item.title, item.place) for item in found]
-
-
-def _wait(item: inbox.InboxItem) -> Wait:
-    wait_id, since = address_safe_id(item.place[2]), as_datetime(item.waiting_since)
-    expires_at = None if item.expires_at is None else as_datetime(item.expires_at)
-    common: dict[str, Any] = {
-        "id": wait_id,
-        "session_id": item.session_id,
-        "turn": item.turn,
-        "opened_at": since,
-        "expires_at": expires_at,
-    }
-    match item:
-        case inbox.ApprovalItem():
-            about: dict[str, Any] = {"call_id": item.call_id, "hint": item.hint, "payload": item.payload}
-            return ApprovalWait(tool=item.tool, arguments=item.arguments, **about, **common)
-        case inbox.InputItem() if item.tool_call_id:
-            asked = dict[str, Any](message=item.message, schema=item.schema, payload=item.payload)
-            return QuestionWait(call_id=item.tool_call_id, **asked, **common)
-        case inbox.InputItem():
-            asked = dict[str, Any](message=item.message, schema=item.schema, payload=item.payload)
-            return InputWait(path=item.path, **asked, **common)
-        case inbox.ResultItem():
-            return LongRunningWait(tool=item.tool, call_id=item.call_id, arguments=item.arguments, **common)
-        case inbox.CredentialItem():
-            asked = dict[str, Any](auth_url=item.auth_url, message=item.message, scopes=item.scopes)
-            return CredentialWait(scheme_type=item.credential_kind, scheme=item.scheme, **asked, **common)
