@@ -175,7 +175,7 @@ async def test_a1_tools_of_the_runtime_are_added_to_a_users_agent_once(sqlite_ur
         async with open_runtime(settings_for(sqlite_url), root_agent=root, provider=provider, tools=[add]) as runtime:
             assert await runtime.run("s", "1 + 1?") == "two"
         assert sorted(tool.name for tool in provider.requests[0].tools) == ["add", "double", "read_result"]
-    with pytest.raises(ConfigError, match="no LlmAgent"):
+    with pytest.raises(ConfigError, match="not an LlmAgent"):
         async with open_runtime(
             settings_for(sqlite_url),
             root_agent=agents.SequentialAgent(name="row"),

@@ -131,7 +131,7 @@ async def test_most_verdicts_of_the_judge_decide(tmp_path: Path) -> None:
     chosen = settings(tmp_path)
     async with open_runtime(chosen, provider=ScriptedProvider(["four", "four"])) as runtime:
         runner = CaseRunner(runtime, ModelJudge(chosen, "", ScriptedProvider(judge)), lambda file: criteria)
-        with pytest.raises(UsageError, match="name its model with --judge"):
+        with pytest.raises(UsageError, match="choose its model with --judge"):
             runner.check(read_cases(cases))
         runner = CaseRunner(runtime, ModelJudge(chosen, "scripted/x", ScriptedProvider(judge)), lambda file: criteria)
         runner.check(read_cases(cases))

@@ -189,7 +189,7 @@ async def test_a_trickling_stream_is_given_up_after_the_total_time() -> None:
 
     async with serve(wire, begun(wire, trickles)) as endpoint:
         ticks = itertools.count(1_000, 5)  # five seconds from one look at the clock to the next
-        with pytest.raises(ProviderTimeout, match="not done"):
+        with pytest.raises(ProviderTimeout, match="not finished"):
             await endpoint.collect(timeouts=Timeouts(total_s=60), clock=lambda: next(ticks))
         await asyncio.wait_for(endpoint.server.closed_by_client.wait(), TIMEOUT_S)
 

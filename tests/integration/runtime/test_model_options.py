@@ -202,7 +202,7 @@ async def test_a_second_schema_and_an_unknown_tool_are_refused(sqlite_url: str) 
         with pytest.raises(ModelOptionsRefused, match="the agent root has an output schema of its own"):
             await send(runtime, ModelOptions(response_schema=SCHEMA))
         error = last_error(await send(runtime, ModelOptions(tool_choice="dig"), client_tools=[PICK]))
-        assert (error.error, "there are: none" in error.message) == ("ModelOptionsRefused", True)
+        assert (error.error, "it has: none" in error.message) == ("ModelOptionsRefused", True)
 
 
 async def test_another_process_goes_on_with_the_same_options(tmp_path: Path) -> None:
