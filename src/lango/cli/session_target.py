@@ -2,12 +2,11 @@
 
 import re
 import uuid
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lango.errors import SessionNotFound, UsageError
+from lango.errors import UsageError
 
 if TYPE_CHECKING:
     from lango.runtime.runtime import Runtime
@@ -50,8 +49,8 @@ def new_session() -> SessionTarget:
 
 async def session_by_prefix(runtime: "Runtime", wanted: str) -> SessionTarget:
     """Find a session by its id, or by the first characters of a generated id; an unknown id makes a new session."""
-    with suppress(SessionNotFound):
-        return SessionTarget((await runtime.sessions.read(wanted, user_id=LOCAL_USER)).name.id)
+    if await runtime.sessions.find(wanted, user_id=LOCAL_USER):
+        return SessionTarget(wanted)
     if _ID_PREFIX.fullmatch(wanted):
         known = [record.name.id for record in await runtime.sessions.list(user_id=LOCAL_USER, limit=_EVERY)]
         found = [id_ for id_ in known if id_.startswith(wanted) and _GENERATED_ID.fullmatch(id_)]

@@ -20,7 +20,6 @@ from lango.runtime import RunningTurn
 from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId, SessionRecord
-from lango.store.sessions.sessions import find_session
 from lango.waits import Answer, ApprovalWait, QuestionWait, Wait
 
 T = TypeVar("T")
@@ -132,7 +131,7 @@ class ChatSession:
         Turns whose process died go on here, and are shown to their end.
         """
         self.switch_to(target)
-        session = await self.runtime.store.read(find_session, self.session_id)
+        session = await self.runtime.sessions.find(target.session_id, user_id=LOCAL_USER)
         if session is None:
             return
         resumed = await self.runtime.resumed.wait(session)
