@@ -11,7 +11,6 @@ import functools
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -53,14 +52,13 @@ from lango.store.engine.sqlite_file import (
     create_private_file,
     is_read_only,
 )
-from lango.threads import UserShares
+from lango.store.engine.sqlite_readers import SqliteReaders
 
 T = TypeVar("T")
 
 
 MEMORY = ":memory:"
 BUSY_TIMEOUT_S = 5.0
-_READER_THREADS = 4
 _MAX_GROUP = 256
 _STATEMENT_CACHE_SIZE = 200
 _FAST_COMMIT_S = 0.001  # an event loop can wait for this long; waking a thread takes about half of it
@@ -82,14 +80,10 @@ class SqliteDatabase:
         self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._readers: ThreadPoolExecutor | None = None
-        self._read_shares = UserShares(_READER_THREADS - 1)
-        self._local = threading.local()
-        self._connections: list[apsw.Connection] = []
+        self._readers = SqliteReaders(lambda: self._connect(apsw.SQLITE_OPEN_READWRITE))
         self._is_open = False
         self._writer: apsw.Connection | None = None
         self._files: OpenedFiles | None = None  # of the writer
-        self._store_id = self._page_bytes = 0
         self._log_holds_deleted_rows = False
         self._writer_lock = threading.Lock()  # held while the writer's connection is in use
         self._waits_for_locks = True  # whether the writer's connection waits for other processes
@@ -135,12 +129,7 @@ class SqliteDatabase:
             return await self.write(operation)  # a database in memory belongs to one connection
         if not self._is_open and not is_read_only(self._path):
             await self.write(ping)
-        return await self._read_shares.run(self._submit_read, lambda: self._read(operation))
-
-    def _submit_read(self, read: Callable[[], T]) -> "asyncio.Future[T]":
-        with self._lock:  # so that no close comes in between
-            self._readers = self._readers or ThreadPoolExecutor(_READER_THREADS, "lango-reader")
-            return asyncio.get_running_loop().run_in_executor(self._readers, read)
+        return await self._readers.run(lambda: self._read(operation))
 
     async def purge(self) -> None:
         """Truncate the log beside the file, which still holds deleted rows; later, if others are reading it."""
@@ -303,11 +292,13 @@ class SqliteDatabase:
 
     def _check_contents(self) -> None:
         with translated_errors(self._path), self._writer_lock:
-            self._check_files(writing=True)
-            check_not_overwritten(self._path, self._store_id)
-            if self._writer is not None:
-                [[_, frames, _]] = execute_on(self._writer, "PRAGMA wal_checkpoint(NOOP)")
-                check_log_size(self._path, frames, self._page_bytes)
+            if self._writer is None or self._files is None:
+                return
+            self._files.check(with_log=True)
+            check_not_overwritten(self._path, self._files.store_id)
+            [[page_bytes]] = execute_on(self._writer, "PRAGMA page_size")
+            [[_, frames, _]] = execute_on(self._writer, "PRAGMA wal_checkpoint(NOOP)")
+            check_log_size(self._path, frames, page_bytes)
 
     def _run_group(self, connection: apsw.Connection, jobs: list[WriteJob]) -> None:
         execute = functools.partial(execute_on, connection)
@@ -334,25 +325,26 @@ class SqliteDatabase:
     def _open_writer(self) -> apsw.Connection:
         if self._path == MEMORY:
             with translated_errors(self._path):
-                return self._connect_writer()
+                return self._connect_writer()[0]
         check_path(Path(self._path))
         create_private_file(Path(self._path))
         with translated_errors(self._path):
             deadline = time.monotonic() + self._busy_timeout_s
             while True:
                 try:
-                    connection = self._connect_writer()
+                    connection, store_id = self._connect_writer()
                     break
                 except apsw.BusyError:
                     # when several processes open a new file at once, SQLite does not wait for the change to WAL
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(_REOPEN_S)
-            self._files = OpenedFiles(self._path)
+            self._files = OpenedFiles(self._path, store_id)
         self._is_open = True
         return connection
 
-    def _connect_writer(self) -> apsw.Connection:
+    def _connect_writer(self) -> tuple[apsw.Connection, int]:
+        """Open the file for writing and upgrade its schema; return the connection and the store's random number."""
         connection = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         try:
             refuse_foreign_database(connection, self._path)
@@ -360,13 +352,12 @@ class SqliteDatabase:
             execute_on(connection, "PRAGMA synchronous = FULL")
             execute_on(connection, "PRAGMA secure_delete = ON")
             execute_on(connection, "PRAGMA wal_autocheckpoint = 0")
-            self._store_id = run_transaction(connection, lambda: upgrade_file(self._path))
-            [[self._page_bytes]] = execute_on(connection, "PRAGMA page_size")
+            store_id = run_transaction(connection, lambda: upgrade_file(self._path))
             execute_on(connection, "PRAGMA wal_checkpoint(PASSIVE)")  # so that the number is in the file itself
         except BaseException:
             connection.close()
             raise
-        return connection
+        return connection, store_id
 
     # -- the readers --------------------------------------------------------------------------------------------
 
@@ -376,19 +367,7 @@ class SqliteDatabase:
             if not self._is_open:
                 with contextlib.closing(connect_read_only(self._path)) as connection:
                     return read_snapshot(connection, operation)
-            connection = getattr(self._local, "connection", None)
-            if connection is None:
-                connection = self._connect(apsw.SQLITE_OPEN_READWRITE)
-                execute_on(connection, "PRAGMA query_only = 1")
-                self._local.connection = connection
-                self._connections.append(connection)
-            try:
-                return read_snapshot(connection, operation)
-            except (apsw.NotADBError, apsw.CorruptError):  # its cache would stay damaged after a repair
-                self._local.connection = None
-                self._connections.remove(connection)
-                connection.close()
-                raise
+            return self._readers.read(operation)
 
     def _connect(self, flags: int) -> apsw.Connection:
         connection = apsw.Connection(self._path, flags=flags, statementcachesize=_STATEMENT_CACHE_SIZE)
@@ -400,13 +379,7 @@ class SqliteDatabase:
             thread, self._thread = self._thread, None
             queue, self._queue = self._queue, SimpleQueue()
             queue.put(None)
-            readers, self._readers = self._readers, None
-            connections, self._connections = self._connections, []
-            self._local = threading.local()
-        if readers is not None:
-            readers.shutdown(wait=True)
-        for connection in connections:
-            connection.close()
+        self._readers.close()
         self._changes.close()
         if thread is not None:
             thread.join()

@@ -99,7 +99,8 @@ def check_log_size(path: str, frames: int, page_bytes: int) -> None:
 class OpenedFiles:
     """The file and the log of a database as they were when it was opened."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, store_id: int) -> None:
+        self.store_id = store_id
         self._file = path, file_id(path)
         self._log = f"{path}-wal", file_id(f"{path}-wal")
 
