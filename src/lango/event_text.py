@@ -2,7 +2,9 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
+
+from msgspec.structs import replace
 
 from lango.events import (
     TextDelta,
@@ -24,6 +26,24 @@ def is_withdrawn(event: TurnEvent, withdrawal: TextWithdrawn) -> bool:
         and event.author == withdrawal.author
         and withdrawal.after_id < event.id < withdrawal.id
     )
+
+
+def join_text_deltas(events: Iterable[TurnEvent]) -> list[TurnEvent]:
+    """Join text deltas that follow each other into one, under the id of the last."""
+    joined: list[TurnEvent] = []
+    for _, alike in itertools.groupby(events, _join_key):
+        group = list(alike)
+        last = group[-1]
+        if len(group) > 1 and isinstance(last, TextDelta | ThoughtDelta):
+            joined.append(replace(last, text="".join(event.text for event in cast("list[TextDelta]", group))))
+        else:
+            joined += group
+    return joined
+
+
+def _join_key(event: TurnEvent) -> tuple[object, str]:
+    """Return a key that text deltas to be joined share, and no two other events do."""
+    return (type(event), event.author) if isinstance(event, TextDelta | ThoughtDelta) else (event.id, "")
 
 
 def without_withdrawn(events: Iterable[Event], withdrawal: TextWithdrawn) -> list[Event]:

@@ -29,6 +29,7 @@ from lango.store.sessions.sessions import find_session
 from lango.testing import ScriptedProvider
 from lango.turns.running_turn import RunningTurn
 from lango.turns.time_limits import TimeLimits
+from lango.turns.turn_log import TurnLog
 from lango.turns.turn_sink import TurnSink
 from tests.support import strategies
 from tests.support.examples import examples
@@ -174,9 +175,10 @@ async def _by_turn(service: SqlSessionService, session: Session, *, epoch: int) 
     [[key]] = await _query(service, "SELECT session_key FROM sessions")
     record = await service.store.read(find_session, SessionId(**APP, id=session.id))
     assert record is not None
-    running, settings = RunningTurn(record, Turn(key, 1, epoch)), Settings()
+    turn, settings = Turn(key, 1, epoch), Settings()
+    running = RunningTurn(record, turn, TurnLog(turn))
     engine = AdkEngine(settings, service.store, AgentApp.build(settings, [], ScriptedProvider([])))
-    sink = TurnSink(running, TimeLimits(settings.agent), is_resumed=False, on_event=lambda: None)
+    sink = TurnSink(running.log, TimeLimits(settings.agent), is_resumed=False, on_event=lambda: None)
     with entered(await engine.begin(running, engine.inputs.message("hello"), sink)):
         await service.append_event(session, text_event("of a turn", author="agent"))
 

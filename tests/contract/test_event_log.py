@@ -7,7 +7,7 @@ import pytest
 
 from lango.errors import EventsGone, FencedWrite
 from lango.event_ids import IDS_PER_TURN, turn_of_event
-from lango.events import TextDelta, TurnDone
+from lango.events import TextDelta, TextWithdrawn, ToolStart, TurnDone, Usage
 from lango.messages import Message
 from lango.sessions import SessionId, SessionRecord
 from lango.store import NewEvent, OpenTurn, Store, Turn
@@ -19,12 +19,13 @@ from lango.store.turns.event_log import (
     PAGE,
     EventBatch,
     LoggedEvent,
-    append_final_events,
     append_log_batches,
     append_log_events,
+    has_joined_texts,
     read_event_log,
 )
 from lango.store.turns.queue import find_newest_turn, find_next_turn
+from lango.store.turns.turn_result import TurnResult
 from lango.store.turns.turns import read_turn
 
 NAME = SessionId("app", "alice", "s1")
@@ -52,43 +53,43 @@ async def answer(
 
 async def test_events_are_read_after_any_id_in_order(store: Store) -> None:
     session, turn = await running(store)
-    assert await store.write(append_log_events, session.key, 1, [log_event(1), log_event(4)])
+    assert await store.write(append_log_events, session.key, 1, [log_event(4)])
     assert await store.write(append_log_events, session.key, 1, [log_event(7), log_event(8, final=True)])
     everything = await store.read(read_event_log, session.key, 1)
     assert [one.id - IDS_PER_TURN for one in everything.events] == [1, 4, 7, 8]
     assert [one.final for one in everything.events] == [False, False, False, True]
     assert everything.turn
     assert everything.turn.status == "running"
-    for after, ids in [(1, [4, 7, 8]), (4, [7, 8]), (5, [7, 8]), (8, []), (99, [])]:
+    for after, ids in [(0, [1, 4, 7, 8]), (1, [4, 7, 8]), (4, [7, 8]), (8, []), (99, [])]:
         part = await store.read(read_event_log, session.key, 1, IDS_PER_TURN + after)
         assert [one.id - IDS_PER_TURN for one in part.events] == ids
+    with pytest.raises(EventsGone):
+        await store.read(read_event_log, session.key, 1, IDS_PER_TURN + 5)
     assert turn_of_event(everything.events[-1].id) == turn.turn
 
 
 async def test_a_repeated_write_changes_nothing_and_a_closed_log_refuses_events(store: Store) -> None:
     session, _ = await running(store)
-    assert await store.write(append_log_events, session.key, 1, [log_event(1), log_event(2)])
+    assert await store.write(append_log_events, session.key, 1, [log_event(2), log_event(3)])
     assert await store.write(
-        append_log_events, session.key, 1, [log_event(1, "other"), log_event(2, "other"), log_event(3, final=True)]
+        append_log_events, session.key, 1, [log_event(2, "other"), log_event(3, "other"), log_event(4, final=True)]
     )
-    assert not await store.write(append_log_events, session.key, 1, [log_event(4)])
+    assert not await store.write(append_log_events, session.key, 1, [log_event(5)])
     events = (await store.read(read_event_log, session.key, 1)).events
-    assert events == [log_event(1), log_event(2), log_event(3, final=True)]
+    assert events[1:] == [log_event(2), log_event(3), log_event(4, final=True)]
 
 
 async def test_events_of_many_turns_in_one_write_are_stored_as_in_many(store: Store) -> None:
     names = ("goes on", "begins", "is closed", "is repeated", "ends", "is gone")
     keys = {name: (await running(store, SessionId("app", "alice", name)))[0].key for name in names}
     for name in set(names) - {"begins"}:
-        await store.write(
-            append_log_events, keys[name], 1, [log_event(1), log_event(2, "two", final=name == "is closed")]
-        )
+        await store.write(append_log_events, keys[name], 1, [log_event(2, "two", final=name == "is closed")])
     await store.delete_session(SessionId("app", "alice", "is gone"))
     given = {
         "goes on": [log_event(3, 'NUL \0, "quotes", \u2028 and 中'), log_event(5)],
-        "begins": [log_event(1), log_event(2)],
+        "begins": [log_event(2)],
         "is closed": [log_event(3)],
-        "is repeated": [log_event(1, "other"), log_event(2, "other"), log_event(3)],
+        "is repeated": [log_event(2, "other"), log_event(3)],
         "ends": [log_event(3), log_event(4, final=True)],
         "is gone": [log_event(3)],
     }
@@ -109,13 +110,8 @@ async def test_events_of_many_turns_in_one_write_are_stored_as_in_many(store: St
         "is gone": [],
     }
     assert (await store.read(read_event_log, keys["goes on"], 1)).events[2:] == given["goes on"]
-    assert [
-        json.loads(one.data)["text"] for one in (await store.read(read_event_log, keys["is repeated"], 1)).events
-    ] == [
-        "x",
-        "two",
-        "x",
-    ]
+    repeated = (await store.read(read_event_log, keys["is repeated"], 1)).events
+    assert [json.loads(one.data)["text"] for one in repeated[1:]] == ["two", "x"]
     assert (await store.read(read_event_log, keys["ends"], 1)).closed
 
 
@@ -123,7 +119,6 @@ async def test_events_of_running_turns_are_stored_by_one_statement(store: Store)
     batches: list[EventBatch] = []
     for number in range(20):
         session, _ = await running(store, SessionId("app", "alice", f"s{number}"))
-        await store.write(append_log_events, session.key, 1, [log_event(1)])
         batches.append(EventBatch(session.key, 1, [log_event(2), log_event(3)]))
     statements: list[str] = []
 
@@ -147,41 +142,62 @@ def is_sqlite(store: Store) -> bool:
 
 async def test_a_long_turn_is_read_in_pages(store: Store) -> None:
     session, _ = await running(store)
-    await store.write(append_log_events, session.key, 1, [log_event(number) for number in range(1, PAGE + 11)])
+    await store.write(append_log_events, session.key, 1, [log_event(number) for number in range(2, PAGE + 11)])
     first = (await store.read(read_event_log, session.key, 1)).events
     rest = (await store.read(read_event_log, session.key, 1, first[-1].id)).events
     assert (len(first), len(rest)) == (PAGE, 10)
 
 
 @pytest.mark.parametrize("already", ["", "Hello ", "Hello world", "something else"])
-async def test_missing_final_events_are_appended_from_stored_messages(store: Store, already: str) -> None:
+async def test_an_end_without_events_closes_the_log_from_stored_messages(store: Store, already: str) -> None:
     """The process died after it stored the answer and before it logged the events."""
     session, turn = await running(store)
     if already:
-        await store.write(append_log_events, session.key, 1, [log_event(1, already)])
-    await store.write(append_final_events, session.key, 1)
-    assert len((await store.read(read_event_log, session.key, 1)).events) == bool(already), "it still runs"
+        await store.write(append_log_events, session.key, 1, [log_event(2, already)])
     await answer(store, session, turn, "Hello world")
-    await store.end_turn(session.name, turn, "done", {"usage": {"input": 3, "output": 2}, "invocations": ["inv"]})
-    for _ in range(2):
-        await store.write(append_final_events, session.key, 1)
-    events = [json.loads(one.data) for one in (await store.read(read_event_log, session.key, 1)).events]
+    used = TurnResult(usage=Usage(3, 2), invocations=["inv"])
+    assert await store.end_turn(session.name, turn, "done", used)
+    assert not await store.end_turn(session.name, turn, "done", used)
+    page = await store.read(read_event_log, session.key, 1)
+    events = [json.loads(one.data) for one in page.events]
     text = "".join(event.get("text", "") for event in events)
+    assert page.closed
     assert text == ("Hello world" if "Hello world".startswith(already) else already)
     assert [event["type"] for event in events].count("done") == 1
     assert events[-1]["usage"]["input_tokens"] == 3
     assert [event["id"] for event in events] == sorted({event["id"] for event in events})
 
 
+async def test_the_end_of_a_turn_stores_its_last_events(store: Store) -> None:
+    session, turn = await running(store)
+    assert await store.end_turn(session.name, turn, "done", None, [log_event(2), log_event(3, final=True)])
+    page = await store.read(read_event_log, session.key, 1)
+    assert ([one.id - IDS_PER_TURN for one in page.events], page.closed) == ([1, 2, 3], True)
+    _, other = await running(store)
+    assert not await store.end_turn(session.name, turn, "done", None, [log_event(4)]), "it ended before"
+    assert [one.event.type for one in (await store.read(read_event_log, session.key, other.turn)).events] == [
+        "accepted"
+    ]
+
+
 async def test_an_interrupted_turn_ends_with_an_error(store: Store) -> None:
     session, turn = await running(store)
-    await store.write(append_log_events, session.key, 1, [log_event(1, "half an ans")])
+    await store.write(append_log_events, session.key, 1, [log_event(2, "half an ans")])
     assert await store.interrupt_turn(session, OpenTurn(turn.turn, "running", "owner", 0))
-    await store.write(append_final_events, session.key, 1)
     *_, last = (await store.read(read_event_log, session.key, 1)).events
     assert last.final
     assert json.loads(last.data)["fatal"] is True
     assert not await store.write(append_log_events, session.key, 1, [log_event(9, "the zombie speaks")])
+
+
+async def test_a_withdrawn_turn_ends_with_an_error(store: Store) -> None:
+    session, _ = await running(store)
+    _, queued = await running(store)
+    assert await store.withdraw_turn(queued)
+    page = await store.read(read_event_log, session.key, queued.turn)
+    assert [one.event.type for one in page.events] == ["accepted", "turn_error"]
+    assert json.loads(page.events[-1].data)["error"] == "TurnCancelled"
+    assert page.closed
 
 
 async def test_a_turn_of_a_dead_process_is_done_if_its_answer_is_stored(store: Store) -> None:
@@ -189,7 +205,6 @@ async def test_a_turn_of_a_dead_process_is_done_if_its_answer_is_stored(store: S
     await answer(store, session, turn, "a step")
     await answer(store, session, turn, "the end", id_="end", ends_turn=True)
     assert await store.interrupt_turn(session, OpenTurn(turn.turn, "running", "owner", 0))
-    await store.write(append_final_events, session.key, 1)
     *_, last = (await store.read(read_event_log, session.key, 1)).events
     assert (last.final, last.event.type) == (True, "done")
     assert not await store.end_turn(session.name, turn, "failed"), "its owner, taken for dead, does not change it"
@@ -212,37 +227,36 @@ async def test_an_answer_marks_only_its_own_turn_and_only_while_it_runs(store: S
 
 
 async def over(store: Store, session: SessionRecord, turn: Turn, text: str) -> None:
-    """Answer a turn, end it, and log its events, as a server does."""
+    """Answer a turn and end it, with its text in two pieces."""
     await answer(store, session, turn, text, id_=f"answer {turn.turn}")
-    await store.end_turn(session.name, turn, "done", {"invocations": ["inv"], "usage": {"input": 3, "output": 2}})
     events = [
-        log_event(1, turn=turn.turn),
-        log_event(2, text, turn=turn.turn),
-        log_event(3, turn=turn.turn, final=True),
+        log_event(2, text[:3], turn=turn.turn),
+        log_event(3, text[3:], turn=turn.turn),
+        log_event(4, turn=turn.turn, final=True),
     ]
-    assert await store.write(append_log_events, session.key, turn.turn, events)
+    assert await store.end_turn(session.name, turn, "done", TurnResult(usage=Usage(3, 2)), events)
 
 
-async def test_events_that_the_log_dropped_are_rebuilt_or_refused(store: Store, store_url: str) -> None:
+async def test_older_turns_keep_their_events_with_whole_texts(store: Store, store_url: str) -> None:
     session, first = await running(store)
     await over(store, session, first, "answer 1")
-    for number in range(2, KEPT_TURNS + 3):
+    for number in range(2, KEPT_TURNS + 2):
         _, turn = await running(store)
         await over(store, session, turn, f"answer {number}")
     logged = (await store.read(read_event_log, session.key, 2)).events
-    assert [one.id % IDS_PER_TURN for one in logged] == [1, 2, 3], "it is one of those that are kept"
-    for inside in (2, 3, 500):
-        with pytest.raises(EventsGone, match="not kept any more: read the messages of the session"):
-            await store.read(read_event_log, session.key, 1, IDS_PER_TURN + inside)
+    assert [one.id % IDS_PER_TURN for one in logged] == [1, 2, 3, 4], "it keeps its pieces"
+    assert not await store.read(has_joined_texts, session.key, 2)
+    assert await store.read(has_joined_texts, session.key, 1)
+    with pytest.raises(EventsGone, match="no longer kept: read the messages of the session"):
+        await store.read(read_event_log, session.key, 1, IDS_PER_TURN + 2)
     whole = await store.read(read_event_log, session.key, 1)
     assert whole.closed, "no reader waits for more"
-    events = [json.loads(one.data) for one in whole.events]
-    assert [event["type"] for event in events] == ["accepted", "text_delta", "done"]
-    assert [event["id"] for event in events] == [one.id for one in whole.events]
-    assert (events[0]["id"], events[0]["invocation_id"]) == (IDS_PER_TURN + 1, "inv")
-    assert (events[1]["text"], events[2]["usage"]["input_tokens"]) == ("answer 1", 3)
-    assert [one.final for one in whole.events] == [False, False, True]
-    await store.write(append_final_events, session.key, 1)
+    assert [(one.id % IDS_PER_TURN, one.event.type) for one in whole.events] == [
+        (1, "accepted"),
+        (3, "text_delta"),
+        (4, "done"),
+    ]
+    assert json.loads(whole.events[1].data)["text"] == "answer 1"
     async with Store(store_url) as elsewhere:
         for at, one in enumerate(whole.events):
             rest = await elsewhere.read(read_event_log, session.key, 1, one.id)
@@ -250,41 +264,42 @@ async def test_events_that_the_log_dropped_are_rebuilt_or_refused(store: Store, 
     assert await store.read(find_next_turn, session, 0) == 1
 
 
-async def test_events_of_a_turn_that_no_server_ran_are_rebuilt(store: Store) -> None:
+async def test_withdrawn_text_is_no_part_of_a_whole_text(store: Store) -> None:
     session, turn = await running(store)
-    assert not (await store.read(read_event_log, session.key, 1)).closed, "it still runs"
-    await answer(store, session, turn, "Hello world")
-    await store.end_turn(session.name, turn, "done", {"done": {"status": "client_result", "finish_reason": "stop"}})
-    whole = await store.read(read_event_log, session.key, 1)
-    assert whole.closed
-    assert [one.event.type for one in whole.events] == ["accepted", "text_delta", "done"]
-    assert json.loads(whole.events[-1].data)["status"] == "client_result"
-    await store.write(
-        append_log_events, session.key, 1, [log_event(1), log_event(2), log_event(3, final=True)]
-    )  # its server was slow
-    late = await store.read(read_event_log, session.key, 1, whole.events[1].id)
-    assert (late.events, late.closed) == (whole.events[2:], True), "a reader of the rebuilt events goes on with them"
+    first = IDS_PER_TURN
+    events = [
+        TextDelta(first + 2, "kept "),
+        TextDelta(first + 3, "half an"),
+        TextWithdrawn(first + 4, first + 2),
+        ToolStart(first + 5, "c1", "note"),
+        TextDelta(first + 6, "the "),
+        TextDelta(first + 7, "end"),
+        TurnDone(first + 8, 1),
+    ]
+    await store.end_turn(session.name, turn, "done", None, [LoggedEvent.of(event) for event in events])
+    for _ in range(KEPT_TURNS):
+        _, turn = await running(store)
+        await over(store, session, turn, "answer")
+    page = await store.read(read_event_log, session.key, 1)
+    assert [one.event for one in page.events[1:]] == [events[0], events[3], TextDelta(first + 7, "the end"), events[-1]]
 
 
-async def test_events_of_a_running_turn_are_kept_however_many_turns_are_queued(store: Store) -> None:
+async def test_a_running_turn_keeps_its_pieces_however_many_turns_are_queued(store: Store) -> None:
     session, turn = await running(store)
-    assert await store.write(append_log_events, session.key, 1, [log_event(1), log_event(2)])
+    assert await store.write(append_log_events, session.key, 1, [log_event(2), log_event(3)])
     for number in range(2, KEPT_TURNS + 10):
         _, queued = await running(store)
         assert (queued.turn, queued.status) == (number, "queued")
-        assert await store.write(append_log_events, session.key, number, [log_event(1, turn=number)])
-    assert await store.write(append_log_events, session.key, 1, [log_event(3)])
+        assert await store.withdraw_turn(queued)
+    assert await store.write(append_log_events, session.key, 1, [log_event(4)])
     assert [one.id for one in (await store.read(read_event_log, session.key, 1)).events] == [
-        IDS_PER_TURN + n for n in (1, 2, 3)
+        IDS_PER_TURN + n for n in (1, 2, 3, 4)
     ]
-    for number in range(2, KEPT_TURNS + 10):
-        assert len((await store.read(read_event_log, session.key, number)).events) == 1
     assert turn.turn == 1
 
 
 async def test_events_are_deleted_with_their_session(store: Store) -> None:
     session, _ = await running(store)
-    await store.write(append_log_events, session.key, 1, [log_event(1)])
     assert await store.read(find_newest_turn, session) == 1
     assert await store.read(find_next_turn, session, 0) == 1
     assert await store.read(find_next_turn, session, 1) is None

@@ -417,7 +417,7 @@ async def test_a_turn_can_be_cancelled_from_anywhere(writer: Writer) -> None:
     assert await held(store, "me") == [(turn.turn, turn.epoch, True)]
     assert await store.withdraw_turn(waiting)
     assert not await store.withdraw_turn(waiting)
-    assert await store.end_turn(NAME, turn, "cancelled", {"why": "asked"})
+    assert await store.end_turn(NAME, turn, "cancelled")
     await store.delete_session(NAME)
     with pytest.raises(SessionNotFound):
         await store.submit_turn(session, user_message("3"), "me")

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from lango.errors import FencedWrite
+from lango.events import Usage
 from lango.messages import Message, ToolCall
 from lango.sessions import SessionId, SessionRecord
 from lango.store import NewEvent, OpenTurn, Store, Turn
@@ -22,6 +23,7 @@ from lango.store.turns.lease import (
     take_over,
 )
 from lango.store.turns.submit import SubmitOptions
+from lango.store.turns.turn_result import TurnResult
 from lango.store.turns.turns import read_turn, request_cancel
 from tests.agents.parts import rows
 
@@ -93,7 +95,7 @@ async def test_the_process_that_ends_a_turn_counts_its_tokens_once_against_the_q
     turn = await store.submit_turn(session, user_message("first"), "gone", SubmitOptions(request={"quota": "key1"}))
     taken = await store.write(take_over, session.key, gone(turn), "me", "crash", time.time())
     assert taken is not None
-    usage = {"usage": {"input": 30, "output": 12, "cached": 0, "model_calls": 1, "cost_usd": None}}
+    usage = TurnResult(usage=Usage(30, 12, model_calls=1))
     assert not await store.end_turn(NAME, turn, "done", usage), "the first owner lost it"
     assert await store.end_turn(NAME, taken.turn, "done", usage)
     assert not await store.end_turn(NAME, taken.turn, "done", usage)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from lango.adk import SqlArtifactService, SqlSessionService
 from lango.errors import IdempotencyKeyReused, InvalidExport, SessionExists, SessionNotFound
+from lango.events import Usage
 from lango.history import count_tokens
 from lango.messages import Message
 from lango.runtime.sessions.session_transfer import import_session
@@ -39,6 +40,7 @@ from lango.store.transfer.import_check import check_lines
 from lango.store.transfer.import_write import insert_batch, row_batches, stage_session
 from lango.store.turns import recovery
 from lango.store.turns.submit import SubmitOptions
+from lango.store.turns.turn_result import TurnResult
 from lango.turns.liveness import Owner
 from tests.contract.test_fork_and_rewind import events, left, rows, window
 from tests.contract.test_store import Writer as WriterOfAnyTokens
@@ -110,7 +112,7 @@ async def everything(store: Store, sessions: Sessions) -> None:
     await store.write(store_full_result, turn, "long", "all of it\n" * 1_000)
     await store.write(record_result, turn, "long", {"a": "part of it"}, time.time())
     await writer.answer("long", invocation_id="i-1")
-    await store.end_turn(NAME, turn, "done", {"usage": {"input": 3, "output": 4}})
+    await store.end_turn(NAME, turn, "done", TurnResult(usage=Usage(3, 4)))
     await store.write(observed, record.key)
     await sessions.rewind("s", before=5, user_id="alice")
     await sessions.rename("s", "Everything — 漢字", user_id="alice")

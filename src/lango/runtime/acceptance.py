@@ -4,16 +4,17 @@ import asyncio
 from typing import Literal
 from weakref import WeakValueDictionary
 
-from lango.errors import OutcomeUnknown, Stopping, TurnCancelled
-from lango.events import Accepted
+from lango.errors import OutcomeUnknown, Stopping, TurnCancelled, WaitNotOpen
 from lango.runtime.execution.turn_runner import trace_of_request
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.sessions import get_or_create_session, require_session
-from lango.sessions import SessionId
-from lango.store import Store
+from lango.runtime.submissions import Submissions
+from lango.sessions import SessionId, SessionRecord
+from lango.store import Store, Turn
 from lango.store.turns.submit import SubmitOptions
-from lango.store.turns.turns import read_turn, request_cancel
+from lango.store.turns.turns import request_cancel
+from lango.submissions import Submission, TurnRequest
 from lango.turns.lease_holder import finish_despite_cancel
 from lango.turns.running_turn import RunningTurn
 from lango.turns.synchronization import Notifier
@@ -27,10 +28,12 @@ class TurnAcceptance:
         self,
         store: Store,
         turns: TurnSupervisor,
+        inputs: Submissions,
         options: AllowedOptions,
         when_busy: Literal["wait", "refuse", "interrupt"],
     ) -> None:
         self._store = store
+        self._inputs = inputs
         self._options = options
         self._turns = turns
         self._when_busy = when_busy
@@ -48,17 +51,38 @@ class TurnAcceptance:
             pass
 
     async def accept(
-        self, name: SessionId, turn_input: TurnInput, idempotency_key: str | None, at_revision: int | None = None
+        self,
+        name: SessionId,
+        submission: Submission,
+        quota_id: str | None = None,
+        tokens_per_day: int | None = None,
+        *,
+        detached: bool = True,
     ) -> RunningTurn:
-        """Store the input of a turn and start the turn, or queue it behind the open ones of its session.
+        """Store what was submitted and start its turn, or queue it behind the open ones of its session.
 
-        A repeated idempotency key returns the turn of the first request. `at_revision` is as in `Runtime.submit`.
-        Raise `Stopping`, with nothing stored, once this is closed.
+        A repeated idempotency key returns the turn of the first request. The tokens of the turn are counted against
+        `quota_id`, whose limit is `tokens_per_day`. A `detached` turn runs on when its readers leave it. Raise
+        `Stopping`, with nothing stored, once this is closed.
         """
         self._check_open()
         self._under_way += 1
         try:
-            return await self._accept(name, turn_input, idempotency_key, at_revision)
+            turn_input = await self._inputs.build_input(name, submission)
+            if isinstance(turn_input, RunningTurn):
+                return turn_input
+            turn_input.quota_id, turn_input.tokens_per_day = quota_id, tokens_per_day
+            session, turn = await self._store_turn(name, turn_input, submission.request)
+            running = self._turns.find_turn(session.key, turn.turn) if turn.repeated else None
+            running = running or self._turns.start(session, turn, turn_input)
+            answer = turn_input.approval_answer
+            if answer and not submission.request.idempotency_key and (turn.repeated or running.has_readers):
+                raise WaitNotOpen(f"the approval request for call {answer.call_id!r} was answered just now")
+            if detached:
+                running.detach()
+            if self._when_busy == "interrupt" and turn.status == "queued" and not turn.repeated:
+                await self._stop_earlier_turns(running)
+            return running
         finally:
             self._under_way -= 1
             self._accepted.notify()
@@ -67,20 +91,22 @@ class TurnAcceptance:
         if self._is_closed:
             raise Stopping("the runtime is closed, and nothing was stored: send it again to a running one")
 
-    async def _accept(
-        self, name: SessionId, turn_input: TurnInput, idempotency_key: str | None, at_revision: int | None
-    ) -> RunningTurn:
-        mode = self._when_busy
+    async def _store_turn(
+        self, name: SessionId, turn_input: TurnInput, request: TurnRequest
+    ) -> tuple[SessionRecord, Turn]:
+        key, at_revision, answer = request.idempotency_key, request.at_revision, turn_input.approval_answer
+        if answer is not None and key is None:  # it is accepted once
+            key, at_revision = f"answer to {answer.request_id}", None
         async with self._locks.setdefault(name, asyncio.Lock()):  # stored in the order in which they were sent
             session = await (get_or_create_session if at_revision is None else require_session)(self._store, name)
             await self._options.add_to(session.key, turn_input)
             options = SubmitOptions(
-                idempotency_key,
+                key,
                 turn_input.digest,
                 turn_input.sent,
                 turn_input.approval_answer or turn_input.input_answer or turn_input.credential_answer,
                 at_revision,
-                wait=mode != "refuse",
+                wait=self._when_busy != "refuse",
                 request=turn_input.request | trace_of_request(),
             )
             self._check_open()
@@ -91,41 +117,23 @@ class TurnAcceptance:
             except OutcomeUnknown:
                 # a client without a key cannot find the turn again, and may send the message a second time
                 settle = self._turns.end_turn_of_unknown_outcome
-                if idempotency_key is not None:
+                if key is not None:
                     settle = self._turns.release_turn_of_unknown_outcome
                 settle(session, turn_input)
                 raise
-            record = (
-                await self._store.read(read_turn, turn.session_key, turn.turn)
-                if turn.repeated and not caller_left
-                else None
-            )
         if caller_left:
             if not turn.repeated:
                 # while the process stops, its server leaves requests that take too long: their clients did not
                 settle_turn = self._turns.release_turn if self._is_closed else self._turns.end_unstarted_turn
                 await settle_turn(session, turn)
             raise asyncio.CancelledError
-        for known in self._turns.running_turns(session.key):
-            if turn.repeated and known.turn.turn == turn.turn:
-                return known
-        running = RunningTurn(session, turn)
-        queued, invocation_id = turn.status == "queued", turn_input.entry.invocation_id
-        if record is not None:  # as in the first response to this request
-            queued, invocation_id = record.was_queued, record.invocation_id
-        running.emit(Accepted(running.next_id(), turn.turn, waiting=queued, invocation_id=invocation_id))
-        self._turns.start(running, turn_input)
-        if mode == "interrupt" and turn.status == "queued" and not turn.repeated:
-            await self._stop_earlier_turns(running)
-        return running
+        return session, turn
 
     async def _stop_earlier_turns(self, newest: RunningTurn) -> None:
         """Stop the turns before a new message, in any process. Queued turns end when they would start."""
         for running in self._turns.running_turns(newest.session.key):
             if running.turn.turn < newest.turn.turn:
-                running.superseded = True
-                if running.turn.epoch is not None:
-                    running.stop(TurnCancelled("a newer message came"))
+                running.supersede()
         try:
             await self._store.write(request_cancel, newest.session.key, newest.turn.turn)
         except BaseException:  # the caller gets this error, and not the turn

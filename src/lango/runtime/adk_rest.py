@@ -73,7 +73,7 @@ class AdkRest:
         """Return the events of a turn whose ids are not known, without the user's message."""
         record = await self._store.read(read_turn, session.key, turn)
         recent = await self.recent_events(session)
-        invocations = {record.invocation_id, *record.extra.get("invocations", ())} if record else set[str]()
+        invocations = {record.invocation_id, *record.result.invocations} if record else set[str]()
         new = [event for event in recent if event.invocation_id in invocations and event.event_id not in known]
         await self._store.load_files(new)
         new_ids = {event.event_id for event in new}

@@ -1,7 +1,7 @@
 """Find the turns of a session that continue in this process because theirs died, and say how its last turn ended."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -50,8 +50,8 @@ class ResumedTurns:
         record = await self._store.read(read_turn, session.key, newest) if newest else None
         if record is None:
             return None
-        failed: Mapping[str, str] = record.extra.get("error") or {}
-        return LastTurn(record.status, self._continues_here(record), failed.get("message", ""))
+        failed = record.result.error
+        return LastTurn(record.status, self._continues_here(record), failed.message if failed else "")
 
     async def wait(self, session: SessionRecord) -> Sequence[ResumedTurn]:
         """Wait until the open turns of dead processes are taken over here, and return them in order."""
@@ -69,9 +69,8 @@ class ResumedTurns:
     async def _wait_for(self, session: SessionRecord, turn: int, record: TurnRecord | None) -> RunningTurn | None:
         """Wait until this process has taken over a turn; return None if it ended, or another process has it."""
         while record and self._continues_here(record):
-            for running in self._turns.running_turns(session.key):
-                if running.turn.turn == turn:
-                    return running
+            if running := self._turns.find_turn(session.key, turn):
+                return running
             await asyncio.sleep(_POLL_S)
             record = await self._store.read(read_turn, session.key, turn)
         return None

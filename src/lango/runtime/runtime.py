@@ -44,7 +44,7 @@ from lango.submissions import (
     TurnRequest,
 )
 from lango.tools import Tool
-from lango.turns.running_turn import RunningTurn, collect_answer, follow_until_left
+from lango.turns.running_turn import RunningTurn
 from lango.waits import Answer, Wait
 
 
@@ -62,8 +62,8 @@ class Runtime:
         self._questions = ToolQuestions(store, self._turns)
         self.options = AllowedOptions(store, engine.app.name, settings)
         """The model and the instruction of sessions, where the settings let users choose them."""
-        self._acceptance = TurnAcceptance(store, self._turns, self.options, settings.agent.when_busy)
-        self._submissions = Submissions(settings, store, engine, self._acceptance, self._expiry, self._questions)
+        self._submissions = Submissions(settings, store, engine, self._expiry, self._questions)
+        self._acceptance = TurnAcceptance(store, self._turns, self._submissions, self.options, settings.agent.when_busy)
         self.sessions = Sessions(
             store, engine.app.name, lambda: engine.window_rules, lambda: engine.app.credential_names
         )
@@ -148,7 +148,7 @@ class Runtime:
         request = TurnRequest(idempotency_key)
         message = SubmittedMessage(text, attachments, request=request)
         turn = await self.accept(session_id, message, user_id=user_id, detached=False)
-        async with aclosing(follow_until_left(turn)) as events:
+        async with aclosing(turn.follow_until_left()) as events:
             async for event in events:
                 yield event
 
@@ -164,7 +164,8 @@ class Runtime:
         """Send a message and return the complete answer, or raise the error of the turn."""
         request = TurnRequest(idempotency_key)
         message = SubmittedMessage(text, attachments, request=request)
-        return await collect_answer(await self.accept(session_id, message, user_id=user_id, detached=False))
+        turn = await self.accept(session_id, message, user_id=user_id, detached=False)
+        return await turn.collect_answer()
 
     async def trace(
         self,
@@ -181,8 +182,8 @@ class Runtime:
         """
 
         def running_calls(session_key: int, number: int) -> list[dict[str, Any]]:
-            running = [one for one in self._turns.running_turns(session_key) if one.turn.turn == number]
-            return running[0].model_calls() if running else []
+            running = self._turns.find_turn(session_key, number)
+            return running.model_calls if running else []
 
         name = SessionId(self.app_name, user_id, session_id)
         return await session_trace(
@@ -244,7 +245,7 @@ class Runtime:
         used ends with `TokensUsedUp`. A turn that is not `detached` stops when its last reader leaves.
         """
         name = SessionId(self.app_name, user_id, session_id)
-        return await self._submissions.accept(name, submission, quota_id, tokens_per_day, detached=detached)
+        return await self._acceptance.accept(name, submission, quota_id, tokens_per_day, detached=detached)
 
     async def submit(
         self,

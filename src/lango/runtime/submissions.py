@@ -1,4 +1,4 @@
-"""Accept what clients submit: build the input of each turn, store it, and start or queue the turn."""
+"""Build the inputs of turns from what clients submit."""
 
 from typing import Any, assert_never
 
@@ -9,7 +9,6 @@ from lango.config import Settings
 from lango.errors import InvalidAnswer, WaitNotOpen
 from lango.events import to_plain_values
 from lango.history import load_tokenizer
-from lango.runtime.acceptance import TurnAcceptance
 from lango.runtime.requests.expiry import ApprovalExpiry
 from lango.runtime.requests.grants import limit_grant
 from lango.runtime.requests.tool_questions import ToolQuestions
@@ -26,7 +25,6 @@ from lango.submissions import (
     SubmittedInput,
     SubmittedMessage,
     SubmittedResults,
-    TurnRequest,
     check_attachments,
 )
 from lango.threads import run_in_thread
@@ -52,14 +50,13 @@ from lango.waits import (
 
 
 class Submissions:
-    """Accepts the submissions to the sessions of one app."""
+    """Builds the inputs that are submitted to the sessions of one app."""
 
     def __init__(
         self,
         settings: Settings,
         store: Store,
         engine: AdkEngine,
-        acceptance: TurnAcceptance,
         expiry: ApprovalExpiry,
         questions: ToolQuestions,
     ) -> None:
@@ -67,49 +64,28 @@ class Submissions:
         self._store = store
         self._app = engine.app
         self._inputs = engine.inputs
-        self._acceptance = acceptance
         self._expiry = expiry
         self._questions = questions
 
-    async def accept(
-        self,
-        name: SessionId,
-        submission: Submission,
-        quota_id: str | None = None,
-        tokens_per_day: int | None = None,
-        *,
-        detached: bool = True,
-    ) -> RunningTurn:
-        """Store what was submitted and return its turn, which runs in this process.
-
-        The tokens of the turn are counted against `quota_id`, whose limit is `tokens_per_day`. A `detached` turn runs
-        on when its readers leave it.
-        """
+    async def build_input(self, name: SessionId, submission: Submission) -> TurnInput | RunningTurn:
+        """Build the input of the turn that a submission starts; or answer a running tool, and return its turn."""
         await load_tokenizer()
         match submission:
             case SubmittedMessage():
-                turn_input = await self._message(name, submission)
+                return await self._message(name, submission)
             case SubmittedResults():
-                turn_input = await self._results(name, submission)
+                return await self._results(name, submission)
             case SubmittedAnswer():
-                answered = await self._answer(name, submission)
-                if isinstance(answered, RunningTurn):
-                    return answered
-                turn_input = answered
+                return await self._answer(name, submission)
             case SubmittedApproval():
-                turn_input = await self._approval(name, submission)
+                return await self._approval(name, submission)
             case SubmittedInput(call_id, value, decline):
-                if (asking := await self._questions.answer(name, call_id, value, decline=decline)) is not None:
-                    return asking
-                turn_input = await self._input(name, submission)
+                asking = await self._questions.answer(name, call_id, value, decline=decline)
+                return asking or await self._input(name, submission)
             case SubmittedCredential():
-                turn_input = await self._credential(name, submission)
+                return await self._credential(name, submission)
             case _ as unexpected:
                 assert_never(unexpected)
-        turn_input.quota_id, turn_input.tokens_per_day = quota_id, tokens_per_day
-        turn = await self._start(name, turn_input, submission.request)
-        turn.detached = turn.detached or detached
-        return turn
 
     async def _message(self, name: SessionId, submitted: SubmittedMessage) -> TurnInput:
         """Build the input of a message, which may answer a workflow's input request, or a credential request."""
@@ -225,15 +201,6 @@ class Submissions:
         turn_input.digest = request_digest("credential", call_id)  # the value is secret
         await self._inputs.apply_request(name, turn_input, request)
         return turn_input
-
-    async def _start(self, name: SessionId, turn_input: TurnInput, request: TurnRequest) -> RunningTurn:
-        answer = turn_input.approval_answer
-        if answer is None or request.idempotency_key is not None:
-            return await self._acceptance.accept(name, turn_input, request.idempotency_key, request.at_revision)
-        turn = await self._acceptance.accept(name, turn_input, f"answer to {answer.request_id}")
-        if turn.turn.repeated or turn.readers or turn.detached:
-            raise WaitNotOpen(f"the approval request for call {answer.call_id!r} was answered just now")
-        return turn
 
 
 def _answer_digest(wait_id: str, answer: Answer) -> str:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from lango.errors import UsageError
 from lango.events import TurnEvent
-from lango.runtime.execution.repeated_turns import follow_event_log
+from lango.runtime.execution.event_log_reader import EventLogReader
 from lango.sessions import SessionRecord
 from lango.store import Store, Turn
 from lango.store.turns.queue import find_current_turn, read_open_turns
@@ -45,8 +45,9 @@ class UnfinishedTurns:
         number = await self._store.read(find_current_turn, session) if turn is None else turn
         if number is None or await self._store.read(read_turn, session.key, number) is None:
             raise UsageError(f"session {session.name.id!r} has no such turn; `lango turns list` lists them")
-        async for event in follow_event_log(self._store, Turn(session.key, number)):
-            yield event
+        async for logged in EventLogReader(self._store).follow(session.key, number):
+            if logged is not None:
+                yield logged.event
 
     async def cancel(self, session: SessionRecord, only: int | None = None) -> int:
         """Stop the open turns of a session, or one of them; return how many.

@@ -44,8 +44,8 @@ from lango.telemetry.traces import end_span, is_tracing, tracer, traces_endpoint
 _DESCRIPTION = """\
 A durable agent over HTTP. A message is stored before it is answered. Its turn runs on when the client leaves, and its
 events can be read again from any process on the same store: those of a session's newest 50 turns from any point,
-exactly as they were sent. An older turn is rebuilt from its messages, with new event ids; resuming in the middle of it
-is answered with 410.
+exactly as they were sent. Of an older turn, each text is one event; resuming in the middle of such a text is answered
+with 410.
 
 A server may have several agents: `GET /v1/agents` lists them, and a session belongs to one of them. `?agent=NAME` in
 any request names the agent; without it, that of the session, else the first one answers.

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar
@@ -21,7 +21,9 @@ from lango.store.search import index, query
 from lango.store.sessions.append import append
 from lango.store.sessions.append_statement import append_statement
 from lango.store.tool_calls import tool_questions
-from lango.store.turns import lease, queue, submit, turns
+from lango.store.turns import ending, queue, submit, turns
+from lango.store.turns.event_log import LoggedEvent
+from lango.store.turns.turn_result import TurnResult
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -172,22 +174,29 @@ class Store:
         return await write(submit.submit, session.key, session.name, entry, owner, time.time(), options)
 
     async def end_turn(
-        self, name: SessionId, turn: turns.Turn, outcome: turns.Outcome, extra: Mapping[str, Any] | None = None
+        self,
+        name: SessionId,
+        turn: turns.Turn,
+        outcome: ending.Outcome,
+        result: TurnResult | None = None,
+        events: Sequence[LoggedEvent] = (),
     ) -> bool:
         """End a running turn and notify the queued ones; return False if its lease was lost."""
-        ended = await self.write(turns.end_turn, turn, name, outcome, time.time(), extra)
+        is_large = sum(len(event.data) for event in events) > LARGE_VALUE
+        write = self.write_long if is_large else self.write
+        ended = await write(ending.end_turn, turn, name, outcome, time.time(), result or TurnResult(), events)
         self._database.notify_changed(turn.session_key, elsewhere=ended.others_are_queued)
         return ended.ended
 
     async def withdraw_turn(self, turn: turns.Turn) -> bool:
         """Withdraw a queued turn and notify the others; return False if it runs already."""
-        withdrawn = await self.write(queue.withdraw_turn, turn, time.time())
+        withdrawn = await self.write(ending.withdraw_turn, turn, time.time())
         self._database.notify_changed(turn.session_key, elsewhere=withdrawn)
         return withdrawn
 
     async def interrupt_turn(self, session: SessionRecord, abandoned: turns.OpenTurn) -> bool:
         """End a session's first open turn, whose owner is gone; return False if it is not first, or was taken over."""
-        interrupted = await self.write(lease.interrupt_turn, session.key, session.name, abandoned, time.time())
+        interrupted = await self.write(ending.interrupt_turn, session.key, session.name, abandoned, time.time())
         self._database.notify_changed(session.key, elsewhere=interrupted)
         return interrupted
 

@@ -98,7 +98,7 @@ async def acquire_lease(running: RunningTurn, store: Store, owner: str, check_ow
                 )
             )
             if isinstance(leased, Turn) and leased.epoch is not None:
-                running.turn = leased
+                running.lease(leased)
             if left:
                 raise asyncio.CancelledError
             if isinstance(leased, Turn):

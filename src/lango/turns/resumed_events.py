@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango import events
-from lango.turns.running_turn import RunningTurn
+from lango.turns.turn_log import TurnLog
 from lango.waits import QuestionWait
 
 _KINDS: tuple[type[events.TextDelta] | type[events.ThoughtDelta], ...] = (events.TextDelta, events.ThoughtDelta)
@@ -50,9 +50,9 @@ class _SentText(Struct):
 class ResumedEvents:
     """Emits the events of a second run to the readers of a turn."""
 
-    def __init__(self, running: RunningTurn, sent: Sequence[events.TurnEvent]) -> None:
+    def __init__(self, log: TurnLog, sent: Sequence[events.TurnEvent]) -> None:
         """`sent` are the events that readers may have."""
-        self._running = running
+        self._log = log
         self._first_id = sent[0].id if sent else 0
         self._texts: dict[_Speaker, _SentText] = {}
         self._steps: set[_Step] = set()
@@ -79,13 +79,13 @@ class ResumedEvents:
         match event:
             case events.TextDelta() | events.ThoughtDelta():
                 if (rest := self._unsent(event)) is not None:
-                    self._running.emit(rest)
+                    self._log.emit(rest)
             case events.WaitOpened() | events.WaitClosed() if isinstance(event.wait, QuestionWait):
-                self._running.emit(event)  # a tool that runs again asks again
+                self._log.emit(event)  # a tool that runs again asks again
             case _ if _step(event) in self._steps:
                 pass
             case _:
-                self._running.emit(event)
+                self._log.emit(event)
 
     def _unsent(self, event: events.TextDelta | events.ThoughtDelta) -> events.TextDelta | events.ThoughtDelta | None:
         sent = self._texts.get((type(event), event.author))
@@ -99,14 +99,14 @@ class ResumedEvents:
             del self._texts[type(event), event.author]
             return replace(event, text=event.text[len(left) :])
         again = self._withdraw(event.author).get(type(event), "")
-        return replace(event, id=self._running.next_id(), text=again + event.text)
+        return replace(event, id=self._log.next_id(), text=again + event.text)
 
     def begin_model_call(self, author: str) -> None:
         """Withdraw the text of an author that no stored response has: the model is called again."""
         again = self._withdraw(author)
         for kind, text in again.items():
             if text:
-                self._running.emit(kind(self._running.next_id(), text, author))
+                self._log.emit(kind(self._log.next_id(), text, author))
 
     def _withdraw(self, author: str) -> dict[type[events.TextDelta] | type[events.ThoughtDelta], str]:
         """Withdraw what was not produced again; return the produced text of events that had to be withdrawn whole."""
@@ -115,7 +115,7 @@ class ResumedEvents:
         if not unfinished:
             return {}
         after_id = max(min(text.last_valid_id for text in unfinished), self._first_id)
-        self._running.emit(events.TextWithdrawn(self._running.next_id(), after_id, author))
+        self._log.emit(events.TextWithdrawn(self._log.next_id(), after_id, author))
         return {kind: text.text[text.end_of(after_id) : text.position] for kind, text in sent.items()}
 
 

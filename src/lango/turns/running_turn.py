@@ -1,165 +1,194 @@
 """Keep a running turn in memory: its events, its readers, its end."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct, field
-
-from lango import event_ids
-from lango.errors import EventsGone, LangoError, TurnCancelled, TurnFailed, TurnReleased
+from lango.errors import LangoError, TurnCancelled, TurnFailed, TurnReleased
 from lango.event_text import StreamedText
-from lango.events import TextDelta, ThoughtDelta, TurnDone, TurnError, TurnEvent, output_to_text
+from lango.events import TurnDone, TurnError, TurnEvent, output_to_text
 from lango.sessions import SessionRecord
 from lango.store import Turn
-from lango.store.turns import event_log
-from lango.turns.synchronization import Notifier, StepGate
+from lango.turns.synchronization import StepGate
+from lango.turns.turn_log import TurnLog
 
 if TYPE_CHECKING:
     import asyncio
 
 
-class RunningTurn(Struct, eq=False):
+class RunningTurn:
     """An accepted turn: its events so far, and the task that runs it. Any number of readers can follow it."""
 
-    session: SessionRecord
-    turn: Turn
-    events: list[TurnEvent] = []
-    task: "asyncio.Task[None] | None" = None
-    finished: bool = False
-    error: LangoError | None = None
-    answer: str | None = None
-    """The complete text. The events of parallel agents are mixed; here each agent's text is in one piece."""
-    stop_reason: LangoError | None = None
-    """Why the turn was stopped."""
-    superseded: bool = False
-    """A newer message came while it was queued: it ends instead of starting."""
-    started: bool = False
-    """Whether the task runs. A task that is cancelled before would end without events."""
-    readers: int = 0
-    """The turn is stopped when the last of these leaves."""
-    detached: bool = False
-    """The turn runs to its end without readers."""
-    trace_id: str = ""
-    """The id of the turn's trace; empty without tracing."""
-    attempts: int = 0
-    """How often it was run again after a crash or a failure."""
-    taken_over: bool = False
-    """Another process accepted it."""
-    take_over_s: float = 0.0
-    """The seconds from finding its earlier process gone to taking it over."""
-    resumed: bool = False
-    """An earlier run of this turn was interrupted: this one goes on from what is stored."""
-    step_gate: StepGate = field(default_factory=StepGate)
-    """Passed by each step of the turn: it is closed while the process stops."""
-    is_running: bool = False
-    """Its agent runs; before, it is queued or waits to be admitted."""
-    is_ending: bool = False
-    """Its end is being stored: its lease is about to be given back."""
-    logged: int = 0
-    """How many of the first events an earlier process has written to the event log."""
-    model_calls: Callable[[], list[dict[str, Any]]] = list
-    """Returns the model calls so far, as the turn's row will have them."""
-    changed: Notifier = field(default_factory=Notifier)
-    urgent_changed: Notifier = field(default_factory=Notifier)
-    """Notified for events other than pieces of text."""
-    _event_count: int = 0
-    _last_urgent: int = 0
+    def __init__(
+        self, session: SessionRecord, turn: Turn, log: TurnLog, *, attempts: int = 0, taken_over_s: float | None = None
+    ) -> None:
+        """`taken_over_s`: another process accepted it, and so many seconds passed until it was taken over."""
+        self.session = session
+        self.turn = turn
+        self.log = log
+        self.step_gate = StepGate()
+        """Passed by each step of the turn: it is closed while the process stops."""
+        self.taken_over_s = taken_over_s
+        self.attempts = attempts
+        """How often it was run again after a crash or a failure."""
+        self.is_resumed = taken_over_s is not None and turn.epoch is not None
+        """An earlier run of this turn was interrupted: this one goes on from what is stored."""
+        self.error: LangoError | None = None
+        self.answer: str | None = None
+        """The complete text. The events of parallel agents are mixed; here each agent's text is in one piece."""
+        self.stop_reason: LangoError | None = None
+        """Why the turn was stopped."""
+        self.is_superseded = False
+        """A newer message came while it was queued: it ends instead of starting."""
+        self.is_detached = taken_over_s is not None
+        """The turn runs to its end without readers."""
+        self.trace_id = ""
+        """The id of the turn's trace; empty without tracing."""
+        self.accepted_at = time.monotonic()
+        self.readers = 0
+        """The turn is stopped when the last of these leaves, unless it is detached."""
+        self._task: asyncio.Task[None] | None = None
+        self._phase: Literal["accepted", "started", "running", "ending"] = "accepted"
+        self._model_calls: Callable[[], list[dict[str, Any]]] = list
 
-    def next_id(self) -> int:
-        """Return the next event id, larger than every earlier one of the session."""
-        self._event_count += 1
-        return event_ids.event_id(self.turn.turn, self._event_count)
+    # -- for its readers ------------------------------------------------------------------------------------------
 
-    def restore(self, events: Sequence[TurnEvent]) -> None:
-        """Begin with the events of an earlier run, which are in the event log."""
-        self.events[:] = events
-        self.logged = self._last_urgent = len(events)
-        self._event_count = event_ids.number_of_event(events[-1].id) if events else 0
+    @property
+    def events(self) -> list[TurnEvent]:
+        """The events so far."""
+        return self.log.events
 
-    def emit(self, event: TurnEvent) -> None:
-        """Add an event for every reader."""
-        self.events.append(event)
-        if not isinstance(event, TextDelta | ThoughtDelta):
-            self._last_urgent = len(self.events)
-            self.urgent_changed.notify()
-        self.changed.notify()
+    @property
+    def finished(self) -> bool:
+        """Whether no more events follow."""
+        return self.log.is_over
 
-    def has_urgent_after(self, read: int) -> bool:
-        """Whether events other than pieces of text follow the first `read` events."""
-        return self.finished or self._last_urgent > read
+    @property
+    def has_readers(self) -> bool:
+        """Whether another request follows it, or does not need to."""
+        return self.readers > 0 or self.is_detached
 
-    def finish(self) -> None:
-        """Mark the turn as finished: no more events follow."""
-        self.finished = True
-        self.urgent_changed.notify()
-        self.changed.notify()
+    @property
+    def model_calls(self) -> list[dict[str, Any]]:
+        """The model calls so far, as the turn's row will have them."""
+        return self._model_calls()
 
-    def fail(self, error: BaseException) -> None:
-        """Emit the error that the turn ends with; not if another process goes on with it."""
-        self.error = to_lango_error(error)
-        if not isinstance(self.error, TurnReleased):
-            wait_s: float | None = getattr(self.error, "retry_after_s", None)
-            self.emit(TurnError(self.next_id(), type(self.error).__name__, str(self.error), retry_after_s=wait_s))
+    async def follow(self, after_id: int = 0) -> AsyncGenerator[TurnEvent, None]:
+        """Yield the events after an id, to the end of the turn.
+
+        Raise `TurnReleased` if another process goes on with the turn.
+        """
+        async with aclosing(self.log.follow_emitted(after_id)) as events:
+            async for event in events:
+                yield event
+        if isinstance(self.error, TurnReleased):
+            raise self.error
+
+    async def wait(self) -> None:
+        """Wait for the end of the turn."""
+        while not self.log.is_over:
+            await self.log.changed.wait()
+
+    async def follow_until_left(self) -> AsyncGenerator[TurnEvent, None]:
+        """Yield the events to the end; the turn is stopped if its last reader leaves before."""
+        self.readers += 1
+        try:
+            async with aclosing(self.follow()) as events:
+                async for event in events:
+                    yield event
+        finally:
+            await self._leave()
+
+    async def collect_answer(self) -> str:
+        """Wait for the turn and return its answer, or raise its error."""
+        self.readers += 1
+        try:
+            await self.wait()
+        finally:
+            await self._leave()
+        if self.error is not None:
+            raise self.error
+        if self.answer is not None:
+            return self.answer
+        last = self.events[-1] if self.events else None
+        return answer_text(StreamedText(self.events).text, last.output if isinstance(last, TurnDone) else None)
+
+    async def _leave(self) -> None:
+        """Stop a turn that its last reader leaves before the end, and wait until its end is stored."""
+        self.readers -= 1
+        if self.finished or self.has_readers:
+            return
+        self.stop(TurnCancelled("the turn was stopped: its last reader left"))
+        await self.wait()
+
+    # -- for the runtime ------------------------------------------------------------------------------------------
+
+    def run(self, task: "asyncio.Task[None]", trace_id: str) -> None:
+        """Note the task that runs the turn."""
+        self._task, self.trace_id = task, trace_id
+
+    def detach(self) -> None:
+        """Let the turn run to its end without readers."""
+        self.is_detached = True
+
+    def lease(self, turn: Turn) -> None:
+        """Note that this process has leased the turn."""
+        self.turn = turn
+
+    def resume(self, attempts: int) -> None:
+        """Note that the turn is run again, from what is stored."""
+        self.attempts, self.is_resumed = attempts, True
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its agent runs; before, it is queued or waits to be admitted."""
+        return self._phase in ("running", "ending")
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether its end is being stored: its lease is about to be given back."""
+        return self._phase == "ending"
+
+    def enter(self, phase: Literal["started", "running", "ending"]) -> None:
+        """Note that its task started, that its agent runs, or that its end is being stored."""
+        self._phase = phase
+
+    def track_model_calls(self, calls: Callable[[], list[dict[str, Any]]]) -> None:
+        """Take the model calls so far from a function."""
+        self._model_calls = calls
+
+    def supersede(self) -> None:
+        """Stop the turn because a newer message came; a queued one ends when it would start."""
+        self.is_superseded = True
+        if self.turn.epoch is not None:
+            self.stop(TurnCancelled("a newer message came"))
 
     def stop(self, why: LangoError) -> None:
         """Stop the turn, once: a second cancellation would interrupt the cleanup of the first."""
         if self.stop_reason is None:
             self.stop_reason = why
-            if self.task is not None and self.started:
-                self.task.cancel()
+            if self._task is not None and self._phase != "accepted":  # else it would end without events
+                self._task.cancel()
 
-    async def follow(self, after_id: int = 0) -> AsyncGenerator[TurnEvent, None]:
-        """Yield the events after an id, to the end of the turn.
+    def end_with(self, outcome: LangoError | str) -> None:
+        """Note the error or the answer that the turn ends with."""
+        if isinstance(outcome, LangoError):
+            self.error = outcome
+        else:
+            self.answer = outcome
 
-        Raise `EventsGone` if the turn ran before, its events are deleted, and only its messages are left;
-        `TurnReleased` if another process goes on with the turn.
-        """
-        read = 0
-        while True:
-            while read < len(self.events):
-                event = self.events[read]
-                read += 1
-                if event_ids.is_rebuilt(event.id) and event_ids.is_known_only_to_log(self.turn.turn, after_id):
-                    raise EventsGone(event_log.events_gone_message(after_id))
-                if event.id > after_id:
-                    yield event
-            if self.finished:
-                if isinstance(self.error, TurnReleased):
-                    raise self.error
-                return
-            await self.changed.wait()
+    def fail(self, error: BaseException) -> None:
+        """Emit the error that the turn ends with, unless another process goes on with it."""
+        failed = to_lango_error(error)
+        self.end_with(failed)
+        if not isinstance(failed, TurnReleased):
+            self.log.emit(error_event(self.log.next_id(), failed))
 
-    async def wait(self) -> None:
-        """Wait for the end of the turn."""
-        while not self.finished:
-            await self.changed.wait()
-
-
-async def follow_until_left(turn: RunningTurn) -> AsyncGenerator[TurnEvent, None]:
-    """Yield the events of a turn to its end; the turn is stopped if its last reader leaves before."""
-    turn.readers += 1
-    try:
-        async with aclosing(turn.follow()) as events:
-            async for event in events:
-                yield event
-    finally:
-        await _release_reader(turn)
-
-
-async def collect_answer(turn: RunningTurn) -> str:
-    """Wait for a turn and return its answer, or raise its error."""
-    turn.readers += 1
-    try:
-        await turn.wait()
-    finally:
-        await _release_reader(turn)
-    if turn.error is not None:
-        raise turn.error
-    if turn.answer is not None:
-        return turn.answer
-    last = turn.events[-1] if turn.events else None
-    return answer_text(StreamedText(turn.events).text, last.output if isinstance(last, TurnDone) else None)
+    @property
+    def task(self) -> "asyncio.Task[None] | None":
+        """The task that runs the turn."""
+        return self._task
 
 
 def answer_text(text: str, output: Any) -> str:
@@ -170,13 +199,9 @@ def answer_text(text: str, output: Any) -> str:
     return answer if text.endswith(answer) else text
 
 
-async def _release_reader(turn: RunningTurn) -> None:
-    """Stop a turn that its last reader leaves before the end, and wait until its end is stored."""
-    turn.readers -= 1
-    if turn.finished or turn.readers or turn.detached:
-        return
-    turn.stop(TurnCancelled("the turn was stopped: its last reader left"))
-    await turn.wait()
+def error_event(event_id: int, error: LangoError) -> TurnError:
+    """Make the event of the error that a turn ends with."""
+    return TurnError(event_id, type(error).__name__, str(error), retry_after_s=getattr(error, "retry_after_s", None))
 
 
 def to_lango_error(error: BaseException) -> LangoError:

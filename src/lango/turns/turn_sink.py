@@ -11,23 +11,21 @@ from contextlib import asynccontextmanager
 
 from lango.events import TurnEvent
 from lango.turns.resumed_events import ResumedEvents
-from lango.turns.running_turn import RunningTurn
 from lango.turns.text_blocks import TextBlocks
 from lango.turns.time_limits import TimeLimits
+from lango.turns.turn_log import TurnLog
 
 
 class TurnSink:
     """Where the engine hands the events of one run of a turn."""
 
-    def __init__(
-        self, running: RunningTurn, limits: TimeLimits, *, is_resumed: bool, on_event: Callable[[], None]
-    ) -> None:
+    def __init__(self, log: TurnLog, limits: TimeLimits, *, is_resumed: bool, on_event: Callable[[], None]) -> None:
         """`is_resumed`: an earlier run was interrupted, and readers have its events. Each event calls `on_event`."""
-        self._next = ResumedEvents(running, running.events) if is_resumed else running
+        self._next = ResumedEvents(log, log.events) if is_resumed else log
         self._on_event = on_event
-        self.next_id = running.next_id
+        self.next_id = log.next_id
         self.limits = limits
-        self.blocks = TextBlocks(running.next_id)
+        self.blocks = TextBlocks(log.next_id)
 
     def emit(self, event: TurnEvent) -> None:
         """Pass on the next event of the turn, with an id from `next_id`."""

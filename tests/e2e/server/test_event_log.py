@@ -1,4 +1,4 @@
-"""Events of turns that the log no longer keeps, over every protocol of a real server."""
+"""Events of older turns, whose texts the log has joined, over every protocol of a real server."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ RUN = RunAgentInput(thread_id="old", run_id="r", messages=[UserMessage(id="m", c
 
 @dataclass
 class Past:
-    """A session whose first turns the log no longer keeps, with the events that clients received."""
+    """A session whose first turns the log keeps with whole texts, with the events that clients received."""
 
     server: Server
     session: str
@@ -49,24 +49,28 @@ class Past:
     noted: list[ReceivedEvent]
     completion: dict[str, Any]
     run: list[Event]
+    first_piece: int
+    """The id of the first of two pieces of a text."""
 
 
 @pytest.fixture(scope="module")
 def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
     folder = tmp_path_factory.mktemp("log")
     with serving(folder, f"sqlite:///{folder}/lango.db") as server:
-        yield asyncio.run(talk(server))
+        yield asyncio.run(talk(server, folder / "gate"))
 
 
-async def talk(server: Server, session: str = "old") -> Past:
+async def talk(server: Server, gate: Path, session: str = "old") -> Past:
     async with server.client() as client:
         approval_events = await send(client, session, "ask", **ASKED)
         [wait] = await waits_of(client, session)
         approved = await give(client, wait, {"type": "approve"})
         noted = await send(client, session, "note", **NOTED)
-        past = Past(
-            server, session, approval_events, approved, noted, await complete(server, session), await run(client, RUN)
-        )
+        completion, run_events = await complete(server, session), await run(client, RUN)
+        first_piece = (await send_until(client, session, f"hold {gate}"))[-1].id
+        gate.touch()
+        await resume(client, session, first_piece)
+        past = Past(server, session, approval_events, approved, noted, completion, run_events, first_piece)
         await many_more(client, session)
         return past
 
@@ -90,13 +94,13 @@ async def client(past: Past) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def many_more(client: httpx.AsyncClient, session: str) -> None:
-    """Run so many turns that the log drops earlier events."""
+    """Run so many turns that the log joins the texts of earlier ones."""
     for number in range(KEPT_TURNS + 1):
         await send(client, session, f"turn {number}")
 
 
 def stored_fields(events: list[ReceivedEvent]) -> list[dict[str, Any]]:
-    """Return the fields of events that can be rebuilt: without ids, durations, expiry times and what was open then."""
+    """Return the fields of events that stay the same: joined texts have another id."""
     left_out = ("id", "duration_s", "expires_at", "waits")
 
     def fields(data: dict[str, Any]) -> dict[str, Any]:
@@ -106,8 +110,8 @@ def stored_fields(events: list[ReceivedEvent]) -> list[dict[str, Any]]:
     return [fields(event.data) for event in events]
 
 
-async def test_an_event_id_that_only_the_log_knew_is_410(client: httpx.AsyncClient, past: Past) -> None:
-    session, lost = past.session, past.noted[2].id
+async def test_the_id_of_a_piece_that_was_joined_is_410(client: httpx.AsyncClient, past: Past) -> None:
+    session, lost = past.session, past.first_piece
     for path, params in ((f"/v1/sessions/{session}/stream", {}), ("/v1/live", {"session": session})):
         answer = await client.get(path, params=params, headers={"Last-Event-ID": str(lost)})
         assert answer.status_code == 410, answer.text
@@ -130,7 +134,7 @@ async def test_every_turn_streams_whole_from_the_start(client: httpx.AsyncClient
         stored_fields(turn) for turn in (past.approval_events, past.approved, past.noted)
     ]
     assert all(is_whole(turn) for turn in turns)
-    assert [text_of(turn) for turn in turns[5:]] == [f"turn {number}" for number in range(KEPT_TURNS + 1)]
+    assert [text_of(turn) for turn in turns[6:]] == [f"turn {number}" for number in range(KEPT_TURNS + 1)]
     for at in (0, 1, 2, 3, 5, 8):
         assert await resume(client, past.session, everything[at].id) == everything[at + 1 :], "and from any of them"
     async with live(client, past.session, 0) as page:
@@ -138,7 +142,7 @@ async def test_every_turn_streams_whole_from_the_start(client: httpx.AsyncClient
     assert received == everything
 
 
-async def test_a_rebuilt_turn_has_its_approval_request(client: httpx.AsyncClient, past: Past) -> None:
+async def test_an_older_turn_has_its_approval_request(client: httpx.AsyncClient, past: Past) -> None:
     again = await send(client, past.session, "ask", **ASKED)
     [question] = [event.data["wait"] for event in again if event.type == "wait_opened"]
     assert (question["call_id"], question["tool"], question["arguments"]) == ("call_1", "wipe", {"text": "this"})

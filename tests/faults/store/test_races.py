@@ -26,7 +26,7 @@ from lango.store.sessions.window import read_session_events
 from lango.store.tool_calls import tool_journal
 from lango.store.tool_calls.tool_journal import record_intent
 from lango.store.turns import event_log, lease
-from lango.store.turns.event_log import LoggedEvent, append_final_events, read_event_log
+from lango.store.turns.event_log import LoggedEvent, read_event_log
 from lango.store.turns.lease import lease_turn
 from lango.store.turns.recovery import NOT_RUN_RESULT
 from lango.store.turns.turns import read_turn
@@ -140,13 +140,11 @@ async def test_a_tool_does_not_start_while_its_turn_is_taken_over(
 async def test_the_events_of_a_turn_have_one_final_event(
     store: Store, session: SessionRecord, postgres_url: str
 ) -> None:
-    """Its own process appends events while another process closes the log."""
+    """Events are appended while the turn ends."""
     turn = await store.submit_turn(session, user_message("first"), "me")
-    await store.end_turn(NAME, turn, "done")
-    logged = [LoggedEvent.of(TextDelta(id_, "late")) for id_ in range(IDS_PER_TURN + 1, IDS_PER_TURN + 5)]
+    logged = [LoggedEvent.of(TextDelta(id_, "late")) for id_ in range(IDS_PER_TURN + 2, IDS_PER_TURN + 6)]
     adding = held_before("INSERT INTO event_log", lambda: event_log.append_log_events(session.key, 1, logged))
-    await together(store, postgres_url, adding, lambda: store.write(append_final_events, session.key, 1))
-    await store.write(append_final_events, session.key, 1)
+    await together(store, postgres_url, adding, lambda: store.end_turn(NAME, turn, "done"))
     assert [one.final for one in (await store.read(read_event_log, session.key, 1)).events].count(True) == 1
     assert (await store.read(read_event_log, session.key, 1)).events[-1].final
 

@@ -31,7 +31,7 @@ def places(turn: RunningTurn) -> list[int]:
 async def until_queued(turn: RunningTurn) -> None:
     async with asyncio.timeout(TIMEOUT_S):
         while not places(turn):
-            await turn.changed.wait()
+            await turn.log.changed.wait()
 
 
 @asynccontextmanager

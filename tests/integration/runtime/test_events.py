@@ -22,7 +22,7 @@ from lango.messages import ToolCall
 from lango.providers.protocol import Finish, UsageDelta
 from lango.providers.protocol import TextDelta as TextPiece
 from lango.providers.protocol import ThoughtDelta as ThoughtPiece
-from lango.store.turns.rebuilt_events import read_turn_errors
+from lango.store.turns.event_log import read_turn_errors
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, ToolContext, tool
 from tests.agents.parts import (

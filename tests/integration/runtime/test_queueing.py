@@ -22,7 +22,7 @@ from lango.providers import Request
 from lango.providers.protocol import Finish, TextDelta, UsageDelta
 from lango.store.engine.database import Operation, Row
 from lango.store.turns.turns import read_turn_texts
-from lango.submissions import SubmittedMessage
+from lango.submissions import SubmittedMessage, TurnRequest
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from tests.agents.parts import (
@@ -214,8 +214,8 @@ async def test_a7_one_reader_that_leaves_does_not_stop_the_others(sqlite_url: st
         first = asyncio.create_task(runtime.run("s", "go", idempotency_key="k"))
         await gate.wait()
         second = asyncio.create_task(collect(runtime.stream("s", "go", idempotency_key="k")))
-        known = await runtime.submit("s", "go", idempotency_key="k")
-        known.detached = False  # only those two count
+        request = TurnRequest("k")
+        known = await runtime.accept("s", SubmittedMessage("go", request=request), detached=False)
         while known.readers < 2:
             await asyncio.sleep(0)
         first.cancel()

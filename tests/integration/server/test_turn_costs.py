@@ -5,29 +5,30 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from lango import events, open_runtime
 from lango.errors import StoreUnavailable
 from lango.event_ids import IDS_PER_TURN
 from lango.messages import Message
 from lango.providers.protocol import Finish, TextDelta, UsageDelta
-from lango.server.streaming import recorder
-from lango.server.streaming.recorder import EventLogWriter
+from lango.runtime.execution import event_log_writer, take_over
+from lango.runtime.execution.event_log_writer import EventLogWriter
 from lango.sessions import SessionId
 from lango.store import NewEvent, Store
 from lango.store.engine import sqlite
 from lango.store.engine.database import Dialect, Operation
 from lango.store.engine.sqlite import SqliteDatabase
 from lango.store.sessions.sessions import create_session
-from lango.store.turns.event_log import EventBatch, LoggedEvent, append_log_batches, append_log_events, read_event_log
+from lango.store.turns.event_log import EventBatch, LoggedEvent, accepted_event, append_log_batches, read_event_log
 from lango.testing import ScriptedProvider
-from tests.agents.parts import settings_for
+from lango.turns.turn_log import TurnLog
+from tests.agents.parts import TIMEOUT_S, settings_for
 from tests.support.servers.server_process import send, serving, text_of
 
 
@@ -45,6 +46,9 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: list[
 async def test_a_turn_takes_three_writes_two_reads_and_no_thread_of_its_own(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # the turn may be slow on a busy machine
+    monkeypatch.setattr(event_log_writer, "UNREAD_INTERVAL_S", 3600.0)
+    monkeypatch.setattr(take_over, "POLL_S", 3600.0)
     answers = itertools.repeat([TextDelta("yes"), UsageDelta(10, 5), Finish("stop")])
     calls: list[str] = []
     async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider(answers)) as runtime:
@@ -57,58 +61,96 @@ async def test_a_turn_takes_three_writes_two_reads_and_no_thread_of_its_own(
     assert sorted(calls) == ["read"] * 2 + ["write"] * 3
 
 
-async def turns_under_way(store: Store, count: int) -> list[EventBatch]:
-    """Start turns, and return the next event of each."""
-    batches: list[EventBatch] = []
+async def turns_under_way(store: Store, writer: EventLogWriter, count: int) -> list[TurnLog]:
+    """Start turns whose events a writer writes."""
+    logs: list[TurnLog] = []
     for number in range(count):
         session = await store.write(create_session, SessionId("app", "alice", f"s{number}"), None, time.time())
         entry = NewEvent(f"e{number}", 1.0, Message("user", "hi"), invocation_id="inv")
-        await store.submit_turn(session, entry, "owner")
-        await store.write(append_log_events, session.key, 1, [event(1)])
-        batches.append(EventBatch(session.key, 1, [event(2)]))
-    return batches
+        turn = await store.submit_turn(session, entry, "owner")
+        logs.append(TurnLog(turn, [accepted_event(turn, "inv")], writer.note_event))
+    return logs
 
 
-def event(number: int) -> LoggedEvent:
-    return LoggedEvent.of(events.TextDelta(IDS_PER_TURN + number, str(number)))
+@asynccontextmanager
+async def writing(writer: EventLogWriter) -> AsyncGenerator[None]:
+    task = asyncio.create_task(writer.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def emit(log: TurnLog, text: str = "text") -> None:
+    log.emit(events.TextDelta(log.next_id(), text))
+
+
+async def stored(log: TurnLog, count: int = 2) -> list[LoggedEvent]:
+    """Return the events of a turn once so many are stored."""
+    async with asyncio.timeout(TIMEOUT_S), aclosing(log.follow_stored(0, math.inf)) as followed:
+        read: list[LoggedEvent] = []
+        async for logged in followed:
+            read += [logged] if logged else []
+            if len(read) == count:
+                break
+    return read
 
 
 async def test_events_of_concurrent_streams_are_stored_in_one_write(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batches = await turns_under_way(store, 20)
-    log, writes = EventLogWriter(store), list[str]()
+    writer, writes = EventLogWriter(store, "owner"), list[str]()
+    logs = await turns_under_way(store, writer, 20)
     counted(monkeypatch, store, "write", writes)
-    assert all(await asyncio.gather(*(log.append(batch) for batch in batches)))
+    for log in logs:
+        for _ in range(3):
+            emit(log)
+    async with writing(writer):
+        for read in await asyncio.gather(*map(stored, logs)):
+            assert [one.id % IDS_PER_TURN for one in read] == [1, 4], "its pieces are joined"
     assert len(writes) == 1
-    for batch in batches:
-        assert (await store.read(read_event_log, batch.session_key, 1, IDS_PER_TURN + 1)).events == batch.events
+    for log in logs:
+        assert (await store.read(read_event_log, log.session_key, 1)).events == log.stored
 
 
-async def test_a_failed_write_fails_for_every_stream_and_the_next_write_works(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    batches = await turns_under_way(store, 3)
-    log = EventLogWriter(store)
+async def test_a_failed_write_is_repeated(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = EventLogWriter(store, "owner")
+    logs = await turns_under_way(store, writer, 3)
+    real, failed = store.write, list[str]()
 
-    async def away(*_: object) -> list[bool]:
-        raise StoreUnavailable("the store is away")
+    async def away(*args: Any) -> Any:
+        if not failed:
+            failed.append("once")
+            raise StoreUnavailable("the store is away")
+        return await real(*args)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(store, "write", away)
-        failed = await asyncio.gather(*(log.append(batch) for batch in batches), return_exceptions=True)
-    assert [type(one) for one in failed] == [StoreUnavailable] * 3
-    assert await asyncio.gather(*(log.append(batch) for batch in batches)) == [True] * 3
+    monkeypatch.setattr(store, "write", away)
+    for log in logs:
+        emit(log)
+    async with writing(writer):
+        assert [len(await stored(log)) for log in logs] == [2, 2, 2]
 
 
-async def test_a_cancelled_append_does_not_cancel_others(store: Store) -> None:
-    batches = await turns_under_way(store, 2)
-    log = EventLogWriter(store)
-    first, second = (asyncio.create_task(log.append(batch)) for batch in batches)
-    await asyncio.sleep(0)
-    first.cancel()
-    assert await second
-    assert (await store.read(read_event_log, batches[1].session_key, 1, IDS_PER_TURN + 1)).events == batches[1].events
+async def test_the_end_of_a_turn_takes_the_events_that_are_not_stored(store: Store) -> None:
+    writer = EventLogWriter(store, "owner")
+    [log] = await turns_under_way(store, writer, 1)
+    emit(log, "stored, ")
+    async with writing(writer):
+        await stored(log)
+        emit(log, "not ")
+        emit(log, "yet")
+        rest = await writer.take_rest(log)
+    assert [getattr(one.event, "text", "") for one in (*log.stored, *rest)] == ["", "stored, ", "not yet"]
+
+
+async def test_a_turn_that_another_process_took_over_is_no_longer_written(store: Store) -> None:
+    writer = EventLogWriter(store, "another owner")
+    [log] = await turns_under_way(store, writer, 1)
+    emit(log)
+    async with writing(writer), asyncio.timeout(TIMEOUT_S), aclosing(log.follow_stored(0, math.inf)) as followed:
+        assert len([one async for one in followed]) == 1
+    assert log.is_closed
 
 
 @pytest.mark.parametrize(("length", "on_loop"), [(10, True), (100_000, False)])
@@ -130,12 +172,13 @@ async def test_attack_16_large_events_are_encoded_and_logged_outside_the_event_l
         return (yield from append_log_batches(batches, dialect))
 
     async with Store(sqlite_url) as store:
-        [batch] = await turns_under_way(store, 1)
+        writer = EventLogWriter(store, "owner")
+        [log] = await turns_under_way(store, writer, 1)
         monkeypatch.setattr(LoggedEvent, "of", noted_encode)
-        monkeypatch.setattr(recorder, "append_log_batches", noted_append)
-        text = events.TextDelta(batch.events[0].id, "a" * length)
-        logged = await recorder.encode_events([text])
-        assert await EventLogWriter(store).append(replace(batch, events=logged))
+        monkeypatch.setattr(event_log_writer, "append_log_batches", noted_append)
+        emit(log, "a" * length)
+        async with writing(writer):
+            await stored(log)
     assert len(threads) >= 2
     assert (threading.get_ident() in threads) == on_loop
 

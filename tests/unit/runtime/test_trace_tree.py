@@ -12,13 +12,14 @@ from lango.runtime.trace.steps import MAX_DEPTH, Step
 from lango.runtime.trace.tree import turn_trace
 from lango.sessions import StoredEvent
 from lango.store.turns.model_requests import RequestRecord
+from lango.store.turns.turn_result import TurnResult
 from lango.store.turns.turn_usage import ToolUse, TurnUsage
 from tests.support.counted_work import check_growth, counted_calls
 from tests.support.examples import examples
 
 
 def _row(tools: list[ToolUse], calls: list[dict[str, Any]], status: Any = "done") -> TurnUsage:
-    return TurnUsage(1, status, 10.0, 99.0, 1, 50, 0, Usage(), False, {"calls": calls}, tools)
+    return TurnUsage(1, status, 10.0, 99.0, 1, 50, 0, Usage(), False, TurnResult(calls=calls), tools)
 
 
 def _message(
@@ -191,7 +192,7 @@ def test_every_row_is_in_the_tree_once(turn: tuple[TurnUsage, list[StoredEvent],
     steps = _flat(trace.steps)
     assert max(Counter(step.id for step in steps).values(), default=1) == 1
     models = [step for step in steps if step.kind == "model_call"]
-    assert len(models) >= len(row.extra["calls"])
+    assert len(models) >= len(row.result.calls)
     shown = {step.seq for step in steps} | {step.result_seq for step in steps}
     assert {event.seq for event in events if event.message and event.message.role == "assistant"} <= shown
     assert {tool.call_id for tool in row.tools} <= {step.call_id for step in steps} | {step.id for step in steps}

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.record.model_requests import store_last_requests
 from lango.adk.turn.model_calls import merge_model_calls
@@ -24,15 +26,18 @@ from lango.errors import (
     TurnCancelled,
     TurnReleased,
 )
-from lango.events import Queued, Resumed, TextDelta, ToolEnd, ToolStart, TurnDone, WaitOpened
+from lango.events import Queued, Resumed, TextDelta, ToolEnd, ToolStart, TurnDone, TurnError, WaitOpened
 from lango.runtime.execution.admission import Admission
+from lango.runtime.execution.event_log_writer import EventLogWriter
 from lango.runtime.prices import turn_usage
 from lango.store import Store
 from lango.store.api_keys import spent_tokens
 from lango.store.engine.outages import wait_for_database
 from lango.store.sessions.sessions import find_session
+from lango.store.turns.ending import Outcome
+from lango.store.turns.event_log import LoggedEvent
 from lango.store.turns.lease import release_turn
-from lango.store.turns.turns import Outcome
+from lango.store.turns.turn_result import TurnFailure, TurnResult
 from lango.store.waits.waits import read_waits
 from lango.telemetry.traces import current_trace_ids, run_in_span
 from lango.turns.lease_holder import finish_despite_cancel, retry_until_stored
@@ -61,9 +66,11 @@ class TurnRunner:
         admission: Admission,
         spawn: Spawn,
         on_request: Callable[[], None],
+        event_log: EventLogWriter,
         owner: str,
     ) -> None:
         """`on_request` is called when a turn ended with a request to a person."""
+        self._event_log = event_log
         self._owner = owner
         self._agent = agent
         self._store = store
@@ -79,26 +86,28 @@ class TurnRunner:
         message of its input, if the turn was run before: it goes on from what is stored after that.
         """
         sink = TurnSink(
-            running,
+            running.log,
             TimeLimits(self._agent),
             is_resumed=first_seq is not None,
             on_event=self._admission.note_event,
         )
         turn = await self._engine.begin(running, turn_input, sink, first_seq)
-        earlier = running.model_calls()
-        running.model_calls = lambda: merge_model_calls(
-            earlier, [call.to_row(is_over=running.is_ending) for call in turn.output.model_calls.calls]
+        earlier = running.model_calls
+        running.track_model_calls(
+            lambda: merge_model_calls(
+                earlier, [call.to_row(is_over=running.is_ending) for call in turn.output.model_calls.calls]
+            )
         )
         outcome: Outcome = "failed"
         error: LangoError | None = None
 
         def emit_place(place: int) -> None:
-            running.emit(Queued(running.next_id(), place))
+            running.log.emit(Queued(running.log.next_id(), place))
 
         try:
             await self._engine.preload_adk()
             async with self._admission.admitted(emit_place):
-                running.is_running = True
+                running.enter("running")
                 await self._check_start(running, turn_input, has_begun=first_seq is not None)
                 async with sink.applied():
                     await self._engine.legs.run(turn)
@@ -122,9 +131,9 @@ class TurnRunner:
         if error is not None and self._may_run_again(running, error):
             _log.info("turn %s of session %s is run again: %s", running.turn.turn, running.session.name.id, error)
             calls = merge_model_calls(earlier, [call.to_row() for call in turn.output.model_calls.calls])
-            running.model_calls = lambda: calls
+            running.track_model_calls(lambda: calls)
             return False
-        running.is_ending = True
+        running.enter("ending")
         await finish_despite_cancel(self._end_turn(running, turn, outcome, error))
         return True
 
@@ -138,7 +147,7 @@ class TurnRunner:
 
     async def release(self, running: RunningTurn) -> None:
         """Give the lease of a turn back, so that another process goes on with it."""
-        running.is_ending = True
+        running.enter("ending")
         assert running.stop_reason
         try:
             await self._store.write(release_turn, running.turn.session_key, running.turn.turn, self._owner)
@@ -151,7 +160,7 @@ class TurnRunner:
 
         Raise `TokensUsedUp` if earlier turns used up the tokens of the day.
         """
-        if running.superseded:
+        if running.is_superseded:
             raise TurnCancelled("a newer message came")
         quota_id, limit = turn_input.quota_id, turn_input.tokens_per_day
         if has_begun or quota_id is None or limit is None:  # what has begun is finished
@@ -160,68 +169,74 @@ class TurnRunner:
             raise TokensUsedUp(f"the {limit} tokens for today are used up: send the message again after midnight UTC")
 
     async def _end_turn(self, running: RunningTurn, turn: TurnRun, outcome: Outcome, error: LangoError | None) -> None:
-        output, status = turn.output, _status(turn)
-        usage = await turn_usage(output.usage_by_model, turn.limits.model_calls + output.summaries)
-        extra: dict[str, Any] = {
-            "usage": {
-                "input": usage.input_tokens,
-                "output": usage.output_tokens,
-                "cached": usage.cached_tokens,
-                "model_calls": usage.model_calls,
-                "cost_usd": usage.cost_usd,
-                "thoughts": usage.thought_tokens,
-                "cache_writes": usage.cache_write_tokens,
-            },
-            "calls": running.model_calls(),
-            "invocations": output.invocation_ids,
-        }
-        if error is None:
-            extra["done"] = {"status": status, "finish_reason": output.finish_reason}
-            if output.value is not None:
-                extra["done"]["output"] = output.value
-        else:
-            extra["error"] = {"type": type(error).__name__, "message": str(error)}
-            if (wait_s := getattr(error, "retry_after_s", None)) is not None:
-                extra["error"]["retry_after_s"] = wait_s
+        """Store the end of a turn with the last of its events, then emit the final one."""
+        output = turn.output
+        done = TurnResult(
+            status=_status(turn),
+            finish_reason=output.finish_reason,
+            output=output.value,
+            usage=await turn_usage(output.usage_by_model, turn.limits.model_calls + output.summaries),
+            calls=running.model_calls,
+            invocations=output.invocation_ids,
+        )
+        waits: tuple[Wait, ...] = ()
+        if error is None and turn.waits.kinds:
+            try:
+                waits = await self._open_waits(running, turn)
+            except StoreError as failed:
+                error, outcome = failed, "failed"
+        error = await self._store_end(running, done, waits, outcome, error)
+        running.end_with(answer_text(output.text, output.value) if error is None else error)
+        if waits:
+            self._on_request()
+
+    async def _store_end(
+        self,
+        running: RunningTurn,
+        done: TurnResult,
+        waits: tuple[Wait, ...],
+        outcome: Outcome,
+        error: LangoError | None,
+    ) -> LangoError | None:
+        """Store an end and emit its event; return the error that the turn ends with."""
+        log = running.log
+        rest, final_id = await self._event_log.take_rest(log), log.next_id()
+
+        def result() -> TurnResult:
+            return done if error is None else replace(done, error=TurnFailure.of(error), status="done", output=None)
+
+        def final_event() -> TurnDone | TurnError:
+            return result().final_event(final_id, running.turn.turn, outcome, has_run=True, waits=waits)
 
         def write() -> Coroutine[Any, Any, bool]:
-            return self._store.end_turn(running.session.name, running.turn, outcome, extra)
+            last = LoggedEvent.of(final_event())
+            return self._store.end_turn(running.session.name, running.turn, outcome, result(), [*rest, last])
 
-        waits: list[Wait] = []
         try:
             with wait_for_database(error is None):  # only for an answer: an error is not worth the wait
-                waits = await self._read_waits(turn) if error is None else []
-                ended = await write()
-            if isinstance(error, FencedWrite) and not ended:
-                error = TurnReleased("another process took over this turn and continues it")
+                if await write():
+                    log.add_stored([*rest, LoggedEvent.of(final_event())], len(log.events) + 1)
+                elif isinstance(error, FencedWrite):
+                    error = TurnReleased("another process took over this turn and continues it")
         except StoreError as failed:
             if error is None:
                 error, outcome = failed, "failed"
-                del extra["done"]
-                extra["error"] = {"type": type(error).__name__, "message": str(error)}
             self._spawn(retry_until_stored(self._store, write, f"turn {running.turn.turn}"))
-        if error is not None:
-            running.fail(error)
-        else:
-            running.answer = answer_text(output.text, output.value)
-            self._emit_waits(running, waits)
-            ended_with = status, usage, output.finish_reason, output.value, tuple(waits)
-            running.emit(TurnDone(running.next_id(), running.turn.turn, *ended_with))
+        if not isinstance(error, TurnReleased):
+            log.emit(final_event())
+        return error
 
-    async def _read_waits(self, turn: TurnRun) -> list[Wait]:
-        """Read what holds up a turn that ends."""
-        session = await self._store.read(find_session, turn.session) if turn.waits.kinds else None
-        found = await self._store.read(read_waits, session) if session else []
-        return [wait for wait in found if wait.kind in turn.waits.kinds]
-
-    def _emit_waits(self, running: RunningTurn, waits: list[Wait]) -> None:
-        """Emit the waits that this turn opened and that readers do not have: those for results."""
-        if waits:
-            self._on_request()
+    async def _open_waits(self, running: RunningTurn, turn: TurnRun) -> tuple[Wait, ...]:
+        """Read what holds up a turn that ends; emit the waits that it opened and readers do not have, for results."""
+        with wait_for_database():
+            session = await self._store.read(find_session, turn.session)
+            found = await self._store.read(read_waits, session) if session else []
+        waits = tuple(wait for wait in found if wait.kind in turn.waits.kinds)
         shown = {event.wait.id for event in running.events if isinstance(event, WaitOpened)}
         for wait in waits:
             if wait.id not in shown and wait.turn == running.turn.turn:
-                running.emit(WaitOpened(running.next_id(), wait))
+                running.log.emit(WaitOpened(running.log.next_id(), wait))
+        return waits
 
 
 def _status(turn: TurnRun) -> Literal["done", "waiting"]:
@@ -242,8 +257,8 @@ def trace_of_request() -> dict[str, Any]:
 
 def run_in_turn_span(
     running: RunningTurn, work: Coroutine[Any, Any, None], trace_parent: Mapping[str, str] | None = None
-) -> Coroutine[Any, Any, None]:
-    """Return the work of a turn, in its own span if tracing is on.
+) -> tuple[Coroutine[Any, Any, None], str]:
+    """Return the work of a turn, in its own span if tracing is on, and the id of its trace.
 
     `trace_parent` has the ids of the trace and span of the request that another process accepted: the trace continues.
     """
@@ -270,5 +285,4 @@ def run_in_turn_span(
         cost = {} if used.cost_usd is None else {"lango.cost_usd": used.cost_usd}
         return {"lango.turn.status": last.status, "lango.model_calls": used.model_calls, **tokens, **cost}
 
-    work, running.trace_id = run_in_span("turn", attributes, work, ended, trace_parent)
-    return work
+    return run_in_span("turn", attributes, work, ended, trace_parent)

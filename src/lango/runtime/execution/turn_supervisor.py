@@ -7,16 +7,17 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from lango.adk.run.engine import AdkEngine
 from lango.config import Settings
 from lango.errors import LangoError, SessionNotFound, StoreError, TurnAbandoned, TurnCancelled, TurnReleased
-from lango.events import Accepted, Resumed
+from lango.events import Resumed
 from lango.runtime.execution.admission import Admission
-from lango.runtime.execution.repeated_turns import read_logged_events, replay_turn
+from lango.runtime.execution.event_log_reader import EventLogReader, read_logged_events
+from lango.runtime.execution.event_log_writer import EventLogWriter
 from lango.runtime.execution.take_over import TakeOverLoop
 from lango.runtime.execution.turn_runner import TurnRunner, run_in_turn_span
 from lango.sessions import SessionId, SessionRecord
@@ -24,20 +25,22 @@ from lango.store import Store, Turn
 from lango.store.engine.outages import wait_for_database
 from lango.store.sessions.sessions import find_session
 from lango.store.tool_calls.tool_journal import read_turn_entries
-from lango.store.turns.event_log import append_final_events
+from lango.store.turns.ending import abandon_turn
+from lango.store.turns.event_log import accepted_event
 from lango.store.turns.lease import (
     ResumeReason,
     TakenOver,
-    abandon_turn,
     count_attempt,
     release_invocation,
     release_turn,
 )
+from lango.store.turns.turn_result import TurnFailure, TurnResult
 from lango.store.turns.turns import TurnRecord, read_turn
 from lango.turns.lease_holder import LeaseHolder, acquire_lease, finish_despite_cancel, retry_until_stored
 from lango.turns.liveness import LivenessMonitor, Owner
 from lango.turns.running_turn import RunningTurn
 from lango.turns.turn_input import TurnInput
+from lango.turns.turn_log import TurnLog
 
 _log = logging.getLogger("lango.runtime")
 
@@ -69,8 +72,10 @@ class TurnSupervisor:
         self._leases = LeaseHolder(store, self.owner, self.running_turns)
         self.memory = engine.memory(self._leases, self._liveness.is_gone)
         self.admission = Admission(settings.agent.max_running_turns)
+        self._event_log = EventLogWriter(store, self.owner.name)
+        self.reader = EventLogReader(store, self._find_log)
         self._turn_runner = TurnRunner(
-            settings.agent, store, engine, self.admission, self.spawn, on_request, self.owner.name
+            settings.agent, store, engine, self.admission, self.spawn, on_request, self._event_log, self.owner.name
         )
         self._take_over_loop = TakeOverLoop(
             store,
@@ -82,6 +87,7 @@ class TurnSupervisor:
             lambda session_key: every_session or session_key in self._running,
         )
         self.spawn(self._take_over_loop.run())
+        self._write_task = asyncio.create_task(self._event_log.run())
         self.abandoned_turns = 0
         """How many turns were ended because their process died at each attempt."""
 
@@ -100,22 +106,46 @@ class TurnSupervisor:
             return list(self._running.get(session_key, ()))
         return [running for turns in self._running.values() for running in turns]
 
-    def start(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
+    def find_turn(self, session_key: int, turn: int) -> RunningTurn | None:
+        """Return a turn of this process, or None if it does not run or queue here."""
+        found = (running for running in self._running.get(session_key, ()) if running.turn.turn == turn)
+        return next(found, None)
+
+    def _find_log(self, session_key: int, turn: int) -> TurnLog | None:
+        running = self.find_turn(session_key, turn)
+        return running.log if running is not None and not running.turn.repeated else None
+
+    def start(self, session: SessionRecord, turn: Turn, turn_input: TurnInput | None = None) -> RunningTurn:
         """Run an accepted turn in the background; one that is repeated needs no input."""
+        if turn_input is None or turn.repeated:
+            log = TurnLog(turn)
+        else:
+            first = accepted_event(turn, turn_input.entry.invocation_id)
+            log = TurnLog(turn, [first], self._event_log.note_event)
+        running = RunningTurn(session, turn, log)
         if self._take_over_loop.stopping:
             running.stop(_process_stops())
+        self._run_in_task(running, self._run_turn(running, turn_input))
+        return running
+
+    def _run_in_task(
+        self, running: RunningTurn, work: Coroutine[Any, Any, None], trace_parent: Mapping[str, str] | None = None
+    ) -> "asyncio.Task[None]":
         self._running.setdefault(running.session.key, []).append(running)
-        running.task = self.spawn(run_in_turn_span(running, self._run_turn(running, turn_input)))
+        work, trace_id = run_in_turn_span(running, work, trace_parent)
+        task = self.spawn(work)
+        running.run(task, trace_id)
+        return task
 
     async def _run_turn(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
         """Run a turn to its end. Without an input, another process accepted it: the input is read from the store."""
-        running.started = True
+        running.enter("started")
         try:
             with wait_for_database(), self._leases.held():
                 if running.stop_reason is not None:  # stopped before this task began
                     return await self._end_withdrawn_turn(running)
                 if running.turn.repeated:
-                    return await replay_turn(running, self._store, self._liveness.is_gone)
+                    return await self.reader.replay(running)
                 await acquire_lease(running, self._store, self.owner.name, self._take_over_loop.check_soon)
                 await self._run_attempts(running, turn_input)
                 self.memory.observe_in_background(running.session.name)
@@ -129,23 +159,22 @@ class TurnSupervisor:
             running.fail(error)
         finally:
             self._remove_running(running)
-            running.finish()
+            running.log.finish()
 
     async def _run_attempts(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
         """Run a leased turn; after a temporary failure, run it again from what is stored."""
         while True:
             first_seq: int | None = None
-            if running.resumed or turn_input is None:
+            if running.is_resumed or turn_input is None:
                 record = await self._store.read(read_turn, running.turn.session_key, running.turn.turn)
                 if record is None:
                     raise SessionNotFound("the session was deleted")
                 turn_input = await self._read_input(running, record)
-                first_seq = record.first_seq if running.resumed else None
+                first_seq = record.first_seq if running.is_resumed else None
             if await self._turn_runner.run(running, turn_input, first_seq):
                 return
-            running.attempts = await self._store.write(count_attempt, running.turn, time.time())
-            running.resumed = True
-            running.emit(Resumed(running.next_id(), "failure", running.attempts, datetime.now(UTC)))
+            running.resume(await self._store.write(count_attempt, running.turn, time.time()))
+            running.log.emit(Resumed(running.log.next_id(), "failure", running.attempts, datetime.now(UTC)))
             await asyncio.sleep(self._settings.agent.retry_delay_s * 2 ** (running.attempts - 1))
 
     async def _read_input(self, running: RunningTurn, record: TurnRecord) -> TurnInput:
@@ -155,8 +184,8 @@ class TurnSupervisor:
         except StoreError:
             raise
         except LangoError as error:  # for example, the key that decrypts a credential is missing here
-            extra = {"error": {"type": type(error).__name__, "message": str(error)}}
-            await self._store.end_turn(running.session.name, running.turn, "failed", extra)
+            failed = TurnResult(TurnFailure.of(error))
+            await self._store.end_turn(running.session.name, running.turn, "failed", failed)
             raise
 
     # -- going on with turns of other processes -------------------------------------------------------------------
@@ -169,28 +198,23 @@ class TurnSupervisor:
         if session is None:
             return None
         turn, agent = taken.turn, self._settings.agent
-        running = RunningTurn(session, turn, attempts=taken.attempts, detached=True, taken_over=True)
-        running.restore(await read_logged_events(self._store, turn))
+        log = TurnLog(turn, await read_logged_events(self._store, turn), self._event_log.note_event)
+        taken_over_s = asyncio.get_running_loop().time() - detected_at
+        running = RunningTurn(session, turn, log, attempts=taken.attempts, taken_over_s=taken_over_s)
         if taken.attempts >= agent.max_attempts:
             await self._abandon(running)
             return None
         record = await self._store.read(read_turn, session.key, turn.turn)
-        if not running.events:
-            invocation_id = record.invocation_id if record else ""
-            running.emit(Accepted(running.next_id(), turn.turn, waiting=True, invocation_id=invocation_id))
-        if turn.epoch is not None:
-            running.resumed = True
-            running.emit(Resumed(running.next_id(), reason, taken.attempts, datetime.now(UTC)))
+        if running.is_resumed:
+            log.emit(Resumed(log.next_id(), reason, taken.attempts, datetime.now(UTC)))
         if taken.cancel_requested:
-            running.stop_reason = TurnCancelled("the turn was stopped")
-        self._running.setdefault(session.key, []).append(running)
+            running.stop(TurnCancelled("the turn was stopped"))
         delay_s = agent.retry_delay_s * 2 ** (taken.attempts - 2) if taken.attempts > 1 else 0.0
-        running.take_over_s = asyncio.get_running_loop().time() - detected_at
         trace_parent = record.request.get("trace") if record else None
-        running.task = self.spawn(run_in_turn_span(running, self._run_later(running, delay_s), trace_parent))
+        task = self._run_in_task(running, self._run_later(running, delay_s), trace_parent)
         for callback in self._on_resume:
             callback(running)
-        return running.task
+        return task
 
     async def _run_later(self, running: RunningTurn, delay_s: float) -> None:
         with self._leases.held():
@@ -206,17 +230,15 @@ class TurnSupervisor:
             f"the turn was run {running.attempts} times, and its process died each time{place} "
             "(setting agent.max_attempts)"
         )
-        extra = {"error": {"type": type(error).__name__, "message": str(error)}}
         self.abandoned_turns += 1
-        await self._store.end_turn(running.session.name, running.turn, "failed", extra)
-        await self._store.write(append_final_events, running.turn.session_key, running.turn.turn)
+        await self._store.end_turn(running.session.name, running.turn, "failed", TurnResult(TurnFailure.of(error)))
         _log.error("turn %s of session %s: %s", running.turn.turn, running.session.name.id, error)
 
     def follow_resumed(self, callback: Callable[[RunningTurn], None]) -> None:
         """Call a function for each turn that was or will be taken over from another process."""
         self._on_resume.append(callback)
         for running in self.running_turns():
-            if running.taken_over:
+            if running.taken_over_s is not None:
                 callback(running)
 
     # -- ending turns ---------------------------------------------------------------------------------------------
@@ -257,7 +279,9 @@ class TurnSupervisor:
 
     async def release_turn(self, session: SessionRecord, turn: Turn) -> None:
         """Leave a turn that was stored while this process stops to the next one."""
-        await finish_despite_cancel(self._turn_runner.release(RunningTurn(session, turn, stop_reason=_process_stops())))
+        running = RunningTurn(session, turn, TurnLog(turn))
+        running.stop(_process_stops())
+        await finish_despite_cancel(self._turn_runner.release(running))
 
     async def end_unstarted_turn(self, session: SessionRecord, turn: Turn) -> None:
         """End a turn that will not run, now or as soon as the store is available."""
@@ -317,6 +341,8 @@ class TurnSupervisor:
             for task in self._tasks - {running.task for running in turns}:
                 task.cancel()
             await asyncio.wait(self._tasks)
+        self._write_task.cancel()
+        await asyncio.wait([self._write_task])
         await self.memory.close()
         await self._leases.close()
 

@@ -4,7 +4,6 @@ from typing import Any
 
 from lango.adk.run.pauses.human_input import checked_value
 from lango.errors import InvalidAnswer, WaitNotOpen
-from lango.events import Accepted
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.sessions import SessionId, SessionRecord
 from lango.store import Store, Turn
@@ -46,10 +45,8 @@ class ToolQuestions:
 
     def _turn(self, session: SessionRecord, turn: int) -> RunningTurn:
         """Return the turn that runs in this process, or one that follows it in another one."""
-        for running in self._turns.running_turns(session.key):
-            if running.turn.turn == turn:
-                return running
-        running = RunningTurn(session, Turn(session.key, turn, repeated=True), detached=True)
-        running.emit(Accepted(running.next_id(), turn))
-        self._turns.start(running, None)
+        running = self._turns.find_turn(session.key, turn)
+        if running is None:
+            running = self._turns.start(session, Turn(session.key, turn, repeated=True))
+            running.detach()
         return running

@@ -11,8 +11,8 @@ from lango.store.codec.ids import address_safe_id, call_key
 from lango.store.engine.database import Operation
 from lango.store.sessions.window import read_message_page
 from lango.store.tool_calls.tool_journal import JournalEntry, read_journal_entries
+from lango.store.turns.event_log import read_turn_errors
 from lango.store.turns.node_progress import latest_by_turn, read_node_steps
-from lango.store.turns.rebuilt_events import read_turn_errors
 
 
 class MessageDetails(Struct, frozen=True):

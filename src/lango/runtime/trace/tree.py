@@ -52,7 +52,7 @@ def turn_trace(
 
     `running_calls` are the model calls so far of a turn that runs in this process.
     """
-    calls: Sequence[Mapping[str, Any]] = row.extra.get("calls") or running_calls
+    calls: Sequence[Mapping[str, Any]] = row.result.calls or running_calls
     tree = _Tree(row, messages)
     tree.add_model_calls(calls)
     tree.add_tools()
@@ -62,7 +62,7 @@ def turn_trace(
         used = step.usage
         cost_usd = price(step.model, used.input_tokens, used.output_tokens, used.cached_tokens)
         step.usage = replace(used, cost_usd=cost_usd)
-    error: Mapping[str, Any] = row.extra.get("error") or {}
+    error = row.result.error
     return TurnTrace(
         turn=row.turn,
         status=row.status,
@@ -71,7 +71,7 @@ def turn_trace(
         first_seq=row.first_seq,
         last_seq=row.last_seq,
         is_rewound=row.taken_back,
-        error=f"{error['type']}: {error['message']}" if error else "",
+        error=f"{error.type}: {error.message}" if error else "",
         usage=row.usage,
         resumptions=[asdict(one) for one in row.resumptions],
         steps=tree.grouped(),

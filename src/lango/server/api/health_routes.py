@@ -51,7 +51,7 @@ async def metrics(context: Context, caller: CurrentCaller) -> Response:
     served = [*context.agents.contexts.values()]
     text = prometheus_text.render(
         context.metrics,
-        [recorder for one in served for recorder in one.turns.recorders],
+        [running for one in served for running in one.turns.running],
         sum(one.runtime.queued_turns for one in served),
         sum(one.runtime.abandoned_turns for one in served),
         stored,

@@ -20,9 +20,6 @@ from lango.store.sessions.sessions import find_session
 from lango.store.turns.event_log import LoggedEvent
 from lango.store.turns.queue import find_current_turn, find_next_turn
 
-_SILENT_TURN_S = 0.5
-"""A turn without an event for so long may run in a process that logs none before the end, such as a command."""
-
 T = TypeVar("T")
 
 
@@ -30,24 +27,22 @@ class Changed(Struct, frozen=True, tag_field="type", tag="changed"):
     """A hint that a client should read something again.
 
     `sessions`: the list of sessions; `inbox`: what waits for the user in any session; `waiting`: the queued messages;
-    `rewound`: the messages, some of which may have been rewound; `messages`: the messages, because a turn runs in a
-    process that logs no events.
+    `rewound`: the messages, some of which may have been rewound.
     """
 
-    what: Literal["sessions", "inbox", "waiting", "rewound", "messages"]
+    what: Literal["sessions", "inbox", "waiting", "rewound"]
 
 
 LiveEvents = AsyncGenerator[LoggedEvent | Changed | None, None]
 
 
 class _Reader:
-    """The state of one reader: what it watches, and whether the current turn has emitted nothing yet."""
+    """What one reader watches."""
 
     def __init__(self, watched: UserWatch, session: SessionRecord | None) -> None:
         self.watch = watched
         self.session = session
         self.key = -1 if session is None else session.key  # no session has the key -1
-        self.is_turn_silent = False
 
 
 async def live_events(
@@ -74,12 +69,10 @@ async def _turn_events(streams: TurnStreams, reader: _Reader, after_id: int | No
         if turn is None and session is not None:
             turn = await streams.store.read(find_next_turn, session, last)
         if turn is not None and session is not None:
-            reader.is_turn_silent = turn_of_event(after_id or 0) != turn
             async with aclosing(streams.follow(TurnRef(session, turn), after_id or 0)) as events:
                 async for logged in events:
-                    reader.is_turn_silent = reader.is_turn_silent and logged is None
                     yield logged
-            last, turn, reader.is_turn_silent = turn, None, False
+            last, turn = turn, None
             continue
         if session is not None and await streams.store.read(find_session, session.name) is None:
             raise SessionNotFound("the session was deleted")
@@ -92,7 +85,7 @@ async def _turn_events(streams: TurnStreams, reader: _Reader, after_id: int | No
 async def _change_hints(reader: _Reader) -> LiveEvents:
     """Yield what should be read again; everything once at the start, since an earlier read may be old."""
     watch, key = reader.watch, reader.key
-    lists, queue, rewound, activity = watch.list_changes, watch.queue_changes[key], watch.rewinds[key], 0
+    lists, queue, rewound = watch.list_changes, watch.queue_changes[key], watch.rewinds[key]
     inbox = watch.inbox_changes
     yield Changed("sessions")
     yield Changed("inbox")
@@ -100,7 +93,7 @@ async def _change_hints(reader: _Reader) -> LiveEvents:
         yield Changed("waiting")
         yield Changed("rewound")
     while True:
-        woken = await watch.changed.wait(_SILENT_TURN_S)
+        await watch.changed.wait()
         if lists != watch.list_changes:
             lists = watch.list_changes
             yield Changed("sessions")
@@ -113,9 +106,6 @@ async def _change_hints(reader: _Reader) -> LiveEvents:
         if rewound != watch.rewinds[key]:
             rewound = watch.rewinds[key]
             yield Changed("rewound")
-        if reader.is_turn_silent and not woken and activity != watch.activity[key]:
-            activity = watch.activity[key]
-            yield Changed("messages")
 
 
 async def _merge(*sources: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:

@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import Any
 
 from lango.events import Resumed, ToolEnd, TurnDone
-from lango.server.streaming.recorder import Recorder
 from lango.store.turns.turns import TurnRecord
 from lango.turns.running_turn import RunningTurn
 
@@ -63,14 +61,14 @@ class Metrics:
 
     def count_taken_over(self, running: RunningTurn) -> None:
         """Count a turn that this process took over from another one."""
-        if running.resumed:
+        if running.is_resumed:
             last = [event for event in running.events if isinstance(event, Resumed)][-1]
             self.resumed[last.reason] += 1
-        self.take_over_s.add(running.take_over_s)
+        self.take_over_s.add(running.taken_over_s or 0.0)
 
-    def count_turn(self, recorder: Recorder, record: TurnRecord | None) -> None:
+    def count_turn(self, running: RunningTurn, record: TurnRecord | None) -> None:
         """Count a turn that ended, or that another process goes on with."""
-        own_events = recorder.running.events[recorder.running.logged :]
+        own_events = running.events[running.log.restored_count :]
         self.resumed.update(
             event.reason for event in own_events if isinstance(event, Resumed) and event.reason == "failure"
         )
@@ -78,11 +76,12 @@ class Metrics:
         if record and record.status in ("queued", "running"):
             return
         self.turns[record.status if record else "lost"] += 1
-        self.turn_s.add(time.monotonic() - recorder.started_at)
-        if recorder.first_text_at is not None:
-            self.first_text_s.add(recorder.first_text_at - recorder.started_at)
-        usage: dict[str, Any] = (record.extra.get("usage") if record else None) or {}
-        self.tokens.update({"input": usage.get("input", 0), "output": usage.get("output", 0)})
+        self.turn_s.add(time.monotonic() - running.accepted_at)
+        if running.log.first_text_at is not None:
+            self.first_text_s.add(running.log.first_text_at - running.accepted_at)
+        if record is not None:
+            used = record.result.usage
+            self.tokens.update({"input": used.input_tokens, "output": used.output_tokens})
         for event in own_events:
             if isinstance(event, TurnDone):
                 self.cost_usd += event.usage.cost_usd or 0.0

@@ -10,22 +10,22 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from lango.runtime import RunningTurn
 from lango.server.streaming.metrics import Durations, Metrics
-from lango.server.streaming.recorder import Recorder
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def render(
     metrics: Metrics,
-    recorders: Sequence[Recorder],
+    turns: Sequence[RunningTurn],
     waiting_for_admission: int,
     abandoned: int,
     stored: tuple[int, int] | None,
 ) -> bytes:
     """Return the metrics as text; `stored` counts the running and queued turns in the store, if it is available."""
-    queued_behind_turn = sum(recorder.running.turn.epoch is None for recorder in recorders)
-    running = len(recorders) - queued_behind_turn - waiting_for_admission
+    queued_behind_turn = sum(one.turn.epoch is None for one in turns)
+    running = len(turns) - queued_behind_turn - waiting_for_admission
     gauges = {
         "lango_turns_running": ("Turns that run now.", running),
         "lango_turns_queued": ("Turns that wait until another turn of the process ends.", waiting_for_admission),

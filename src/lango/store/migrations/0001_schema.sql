@@ -270,14 +270,15 @@ CREATE TABLE tool_journal (
 
 CREATE INDEX tool_journal_epoch ON tool_journal (session_key, epoch);
 
--- The events of turns as their readers receive them, for reading on from a Last-Event-ID in any process.
+-- The events of turns as their readers receive them, for reading on from a Last-Event-ID in any process. They are kept
+-- as long as the session; of older turns, with whole texts instead of pieces.
 CREATE TABLE event_log (
     session_key BIGINT NOT NULL,
     id          BIGINT NOT NULL,               -- grows within the session; the layout is in store/codec/event_ids.py
     turn        BIGINT NOT NULL,
     type        TEXT NOT NULL,
     data        TEXT NOT NULL,                 -- JSON of the event, as it is sent
-    final       BIGINT NOT NULL DEFAULT 0,     -- 1: the last event of its turn
+    final       BIGINT NOT NULL DEFAULT 0,     -- 1: the last event of its turn; 2: and the pieces of its texts were joined
     PRIMARY KEY (session_key, id)
 );
 

@@ -48,6 +48,7 @@ from lango.store.transfer.export_format import (
     TurnLine,
 )
 from lango.store.transfer.import_claims import without_claims
+from lango.store.turns.turn_result import TurnResult
 from lango.threads import stop_if_abandoned
 
 Lines = Iterable[str | bytes]
@@ -245,7 +246,7 @@ def _check_record(
             if line.idempotency_key is not None:
                 _require_unique(checked, "idempotency_key", line.idempotency_key)
             checked.turn = line.turn
-            line.column("extra")
+            TurnResult.check(line.column("extra"))
         case ToolJournalLine():
             _require(line.epoch <= session_line(checked).epoch, "epoch: must be at most the session's")
             _require(line.call_id in checked.calls, "call_id: no message has this call")

@@ -1,7 +1,8 @@
 """Append and read the events of turns, so that `Last-Event-ID` is exact in every process.
 
-The final event of a turn closes its log: later events, as of a process that was taken for dead, are refused. The events
-of an ended turn that the log no longer has are rebuilt from its messages (`lango.store.turns.rebuilt_events`).
+The log of a turn begins in the transaction that stores the turn, and is closed by the final event in the one that ends
+it: later events, as of a process that was taken for dead, are refused. It is kept as long as the session. Of turns that
+are long over, it keeps whole texts instead of their pieces. Imported turns have no log: readers get their texts.
 """
 
 from collections.abc import Sequence
@@ -11,13 +12,27 @@ from msgspec import Struct, to_builtins
 
 from lango import event_ids
 from lango.errors import EventsGone
-from lango.events import TextDelta, ThoughtDelta, TurnEvent, from_json, is_final, to_json
+from lango.event_text import join_text_deltas, remove_withdrawn
+from lango.events import (
+    Accepted,
+    Queued,
+    TextDelta,
+    ThoughtDelta,
+    TurnError,
+    TurnEvent,
+    from_json,
+    is_final,
+    to_json,
+)
+from lango.sessions import SessionRecord
 from lango.store.codec.json_text import dumps, loads
 from lango.store.engine.database import LARGEST, Dialect, LockingRead, Operation
-from lango.store.turns import rebuilt_events, turns
+from lango.store.sessions.lineage import row_ranges
+from lango.store.turns import turns
+from lango.store.turns.turn_result import TurnFailure, TurnResult
 
 KEPT_TURNS = 50
-"""How many ended turns of a session keep their events; those of older turns are rebuilt from messages."""
+"""How many turns of a session keep their texts in pieces, as they were sent; those of older turns are joined."""
 PAGE = 500
 
 _LOCK_TURN = LockingRead("SELECT status, owner FROM turns WHERE session_key = $1 AND turn = $2", "UPDATE")
@@ -29,11 +44,6 @@ WHERE s.session_key = $1
 _INSERT = """
 INSERT INTO event_log (session_key, id, turn, type, data, final) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (session_key, id) DO NOTHING RETURNING id
-"""
-# before the first open turn: many may be queued, each with its first event
-_DROP_OLD = """
-DELETE FROM event_log WHERE session_key = $1 AND id < $2 * (COALESCE(
-    (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND turn < $3 AND status IN ('queued', 'running')), $3) - $4)
 """
 _APPEND_MANY = """
 WITH given AS ({given}) INSERT INTO event_log (session_key, id, turn, type, data, final)
@@ -63,8 +73,24 @@ SELECT t.turn FROM turns t
 JOIN ({_NEW_EVENTS["postgres"]}) given ON t.session_key = given.session_key AND t.turn = given.turn
 ORDER BY t.session_key, t.turn FOR UPDATE OF t
 """  # noqa: S608 - constants
-_EVENTS_AFTER = """
-SELECT data FROM event_log WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4
+_EVENTS_FROM = """
+SELECT id, data FROM event_log WHERE session_key = $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT $4
+"""
+_ENDED = "SELECT status, extra, epoch FROM turns WHERE session_key = $1 AND turn = $2"
+_TEXTS = """
+SELECT id, final, CASE WHEN type IN ('text_delta', 'thought_delta', 'text_withdrawn') THEN data END FROM event_log
+WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id
+"""
+_DROP_TEXTS = """
+DELETE FROM event_log WHERE session_key = $1 AND id > $2 AND id < $3
+    AND type IN ('text_delta', 'thought_delta', 'text_withdrawn')
+"""
+_SET_JOINED = "UPDATE event_log SET final = 2 WHERE session_key = $1 AND id = $2"
+_IS_JOINED = "SELECT 1 FROM event_log WHERE session_key = $1 AND id > $2 AND id < $3 AND final = 2"
+_HAS_LOG = "SELECT 1 FROM event_log WHERE session_key = $1 AND id > $2 AND id < $3 LIMIT 1"
+_WITHOUT_ANSWER = """
+SELECT first_seq, status, extra FROM turns WHERE session_key = $1 AND first_seq >= $2 AND first_seq <= $3
+    AND status IN ('failed', 'cancelled', 'interrupted')
 """
 
 
@@ -119,8 +145,6 @@ def _append_locked(key: int, turn: int, events: Sequence[LoggedEvent]) -> Operat
     if not rows or rows[0][2]:
         return False
     last = rows[0][1]
-    if last is None and turn > KEPT_TURNS:
-        yield _DROP_OLD, (key, event_ids.IDS_PER_TURN, turn, KEPT_TURNS)
     for event in events:
         if last is None or event.id > last:  # a repeated write finds its rows there already
             yield _INSERT, (key, event.id, turn, event.event.type, event.data, int(event.final))
@@ -157,7 +181,6 @@ def append_log_batches(batches: Sequence[EventBatch], dialect: Dialect) -> Opera
                 batch.owner,
             )
             for event in batch.events
-            if event.id > event_ids.event_id(batch.turn, 1)  # the first event of a turn also drops old ones
         ]
     stored = set[tuple[int, int]]()
     if rows:
@@ -172,63 +195,115 @@ def append_log_batches(batches: Sequence[EventBatch], dialect: Dialect) -> Opera
     return added
 
 
-def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]:
-    """Read a page of a turn's events after an id, and the record of the turn.
+def accepted_event(turn: turns.Turn, invocation_id: str) -> LoggedEvent:
+    """Return the first event of a turn."""
+    return LoggedEvent.of(Accepted(event_ids.event_id(turn.turn, 1), turn.turn, turn.status == "queued", invocation_id))
 
-    Events of an ended turn that are not logged are rebuilt. Raise `EventsGone` for an id that only the log knew.
+
+def begin_log(turn: turns.Turn, invocation_id: str) -> Operation[None]:
+    """Begin the log of a turn that is being stored: it is accepted."""
+    first = accepted_event(turn, invocation_id)
+    yield _INSERT, (turn.session_key, first.id, turn.turn, first.event.type, first.data, 0)
+
+
+def close_log(
+    key: int, turn: int, events: Sequence[LoggedEvent] = (), failure: TurnFailure | None = None
+) -> Operation[None]:
+    """Append the last events of a turn that ended in this transaction.
+
+    If none of them is final, its owner could not store them: append the rest of its stored text, and the final event
+    that follows from its row, or from `failure`.
     """
-    record = yield from turns.read_turn(key, turn)  # before its events: those of an ended turn are then all stored
-    first, end = event_ids.id_range(turn)
-    rows = yield _EVENTS_AFTER, (key, max(after_id, first), end, PAGE)
-    events = [LoggedEvent.decode(data) for (data,) in rows]
     if events:
-        return LogPage(events, record, events[-1].final)
-    last = yield _LAST_EVENT, (key, first, end)
-    is_logged = bool(last) and last[0][1] is not None and not event_ids.is_rebuilt(max(after_id, first))
-    if is_logged or record is None or record.status in ("queued", "running"):
-        return LogPage([], record, bool(last and last[0][2]))
-    if event_ids.is_known_only_to_log(turn, after_id):
-        raise EventsGone(events_gone_message(after_id))
-    if after_id >= end - 1:
-        return LogPage([], record, closed=True)
-    made = yield from rebuilt_events.rebuild_events(key, turn, record)
-    return LogPage([LoggedEvent.of(event) for event in made if event.id > after_id], record, closed=True)
+        yield from _append_locked(key, turn, events)
+    if not (events and events[-1].final):
+        rows: list[Any] = yield _EVENTS_FROM, (key, *event_ids.id_range(turn), LARGEST)
+        logged = [LoggedEvent.decode(data).event for _, data in rows]
+        if not logged or is_final(logged[-1]):
+            return
+        missing: list[TurnEvent] = []
+        if rest := (yield from _unlogged_text(key, turn, logged)):
+            missing.append(TextDelta(logged[-1].id + 1, rest))
+        [[status, extra, epoch]] = yield _ENDED, (key, turn)
+        result = TurnResult(failure) if failure else TurnResult.decode(extra)
+        last_id = logged[-1].id + len(missing) + 1
+        missing.append(result.final_event(last_id, turn, "failed" if failure else status, has_run=epoch is not None))
+        yield from _append_locked(key, turn, [LoggedEvent.of(event) for event in missing])
+    if turn > KEPT_TURNS:
+        yield from _join_texts(key, turn - KEPT_TURNS)
 
 
-def events_gone_message(after_id: int) -> str:
-    """Return the message of `EventsGone`."""
-    return (
-        f"the events after {after_id} are not kept any more: read the messages of the session, then follow it anew, "
-        "without an id"
-    )
-
-
-def append_final_events(key: int, turn: int) -> Operation[None]:
-    """Append the final events of a turn whose process died: the rest of its text, and how it ended.
-
-    A turn without logged events is left alone: its events are rebuilt when they are read.
-    """
-    yield _LOCK_TURN, (key, turn)
-    record = yield from turns.read_turn(key, turn)
-    if record is None or record.status in ("queued", "running"):
-        return
-    rows: list[Any] = yield _EVENTS_AFTER, (key, *event_ids.id_range(turn), LARGEST)
-    logged = [LoggedEvent.decode(data).event for (data,) in rows]
-    if not logged or is_final(logged[-1]):
-        return
-    logged_text = "".join(event.text for event in logged if isinstance(event, TextDelta))
-    rest = yield from _unlogged_text(key, turn, logged_text)
-    last = logged[-1].id
-    missing: list[TurnEvent] = []
-    if rest:
-        last += 1
-        missing.append(TextDelta(last, rest))
-    missing.append(rebuilt_events.final_event(turn, record, last + 1))
-    yield from _append_locked(key, turn, [LoggedEvent.of(event) for event in missing])
-
-
-def _unlogged_text(key: int, turn: int, logged_text: str) -> Operation[str]:
+def _unlogged_text(key: int, turn: int, logged: Sequence[TurnEvent]) -> Operation[str]:
     """Return the stored text of a turn after its logged text; empty if the one does not continue the other."""
+    logged_text = "".join(event.text for event in logged if isinstance(event, TextDelta))
     messages = yield from turns.read_turn_texts(key, turn)
     stored_text = "".join(event.message.content for event in messages if event.message)
     return stored_text.removeprefix(logged_text) if stored_text.startswith(logged_text) else ""
+
+
+def _join_texts(key: int, turn: int) -> Operation[None]:
+    """Replace the pieces of a turn's texts with whole ones, under the ids of the last pieces."""
+    bounds = event_ids.id_range(turn)
+    rows: list[Any] = yield _TEXTS, (key, *bounds)
+    if not rows or not rows[-1][1]:
+        return  # it is still open
+    # of the other events, which may be large, only their places count
+    logged: list[TurnEvent] = [
+        Queued(id_, 0) if data is None else LoggedEvent.decode(data).event for id_, _, data in rows
+    ]
+    whole = join_text_deltas(remove_withdrawn(logged))
+    if len(whole) == len(logged):
+        return
+    yield _DROP_TEXTS, (key, *bounds)
+    yield _SET_JOINED, (key, logged[-1].id)
+    for event in whole:
+        if isinstance(event, TextDelta | ThoughtDelta):
+            yield _INSERT, (key, event.id, turn, event.type, LoggedEvent.of(event).data, 0)
+
+
+def has_joined_texts(key: int, turn: int) -> Operation[bool]:
+    """Whether the log has whole texts of a turn instead of their pieces."""
+    return bool((yield _IS_JOINED, (key, *event_ids.id_range(turn))))
+
+
+def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]:
+    """Read a page of a turn's events after an id, and the record of the turn.
+
+    Raise `EventsGone` if events follow, and the log does not have the one of that id: its text was joined with others.
+    """
+    record = yield from turns.read_turn(key, turn)  # before its events: those of an ended turn are then all stored
+    first, end = event_ids.id_range(turn)
+    rows: list[Any] = yield _EVENTS_FROM, (key, max(after_id, first), end, PAGE + 1)
+    if after_id > first and rows and rows[0][0] != after_id:
+        raise EventsGone(
+            f"the events after {after_id} are no longer kept: read the messages of the session, then follow it anew, "
+            "without an id"
+        )
+    events = [LoggedEvent.decode(data) for id_, data in rows[: PAGE + 1] if id_ > after_id][:PAGE]
+    if rows:
+        return LogPage(events, record, (events[-1] if events else LoggedEvent.decode(rows[0][1])).final)
+    if record is None or record.status in ("queued", "running") or (yield _HAS_LOG, (key, first, end)):
+        return LogPage([], record, closed=record is not None and record.status not in ("queued", "running"))
+    events = yield from _imported_events(key, turn, record)
+    return LogPage([event for event in events if event.id > after_id], record, closed=True)
+
+
+def _imported_events(key: int, turn: int, record: turns.TurnRecord) -> Operation[list[LoggedEvent]]:
+    """Return what readers get of a turn that came with an import: its texts, and how it ended."""
+    events: list[TurnEvent] = [Accepted(event_ids.event_id(turn, 1), turn, invocation_id=record.invocation_id)]
+    for stored in (yield from turns.read_turn_texts(key, turn)):
+        if stored.message:
+            events.append(TextDelta(events[-1].id + 1, stored.message.content, stored.message.author))
+    final = record.result.final_event(events[-1].id + 1, turn, record.status, has_run=record.epoch is not None)
+    return [LoggedEvent.of(event) for event in (*events, final)]
+
+
+def read_turn_errors(session: SessionRecord, first_seq: int, last_seq: int) -> Operation[dict[int, TurnError]]:
+    """Read why turns between two messages ended without an answer, by the message that started each."""
+    errors: dict[int, TurnError] = {}
+    for key, first, last in row_ranges(session, first_seq, last_seq):
+        for seq, status, extra in (yield _WITHOUT_ANSWER, (key, first, last)):
+            event = TurnResult.decode(extra).final_event(0, 0, status, has_run=True)
+            if isinstance(event, TurnError):
+                errors[seq] = event
+    return errors

@@ -9,16 +9,18 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from lango.errors import SessionNotFound, TurnRunning
+from lango.errors import SessionNotFound
 from lango.sessions import SessionId
 from lango.store.codec.json_text import dumps, loads
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import check_epoch, lock_session
-from lango.store.turns.queue import ANY_AHEAD, TURN, WITHDRAW, decode_input, read_open_turns, release_input
-from lango.store.turns.recovery import close_open_calls
-from lango.store.turns.submit import NEW_EPOCH, accepts_results, append_input, start_turn
+from lango.store.turns.event_log import close_log
+from lango.store.turns.queue import TURN, WITHDRAW, decode_input, read_open_turns, release_input
+from lango.store.turns.submit import NEW_EPOCH, accepts_results, start_turn
+from lango.store.turns.turn_result import TurnFailure
 from lango.store.turns.turns import OpenTurn, Turn
 
+RESULT_TOO_LATE = "the conversation continued before the turn of the client's result"
 ResumeReason = Literal["crash", "handover", "failure"]
 """Why a turn went on: its process died, its process stopped and released it, or a provider or the store failed."""
 
@@ -54,16 +56,10 @@ UPDATE turns SET owner = $1, epoch = $2, attempts = $3, resumptions = $4 WHERE s
 _RELEASE = """
 UPDATE turns SET owner = NULL WHERE session_key = $1 AND turn = $2 AND owner = $3 AND status IN ('queued', 'running')
 """
-_INTERRUPT = """
-UPDATE turns SET status = CASE WHEN answer_stored = 1 THEN 'done' ELSE 'interrupted' END, ended_at = $1,
-    queued_input = NULL
-WHERE session_key = $2 AND turn = $3 AND COALESCE(owner, '') = $4 AND status IN ('queued', 'running') RETURNING turn
-"""
-_OPEN_TURNS_OF_OWNER = """
+OPEN_TURNS_OF_OWNER = """
 SELECT turn, status FROM turns
 WHERE session_key = $1 AND owner = $2 AND invocation_id = $3 AND status IN ('queued', 'running')
 """
-_SET_FIRST_SEQ = "UPDATE turns SET epoch = $1, first_epoch = $1, first_seq = $2 WHERE session_key = $3 AND turn = $4"
 _RUNNING_BY_OWNER = "SELECT COALESCE(owner, ''), COUNT(*) FROM turns WHERE status = 'running' GROUP BY owner"
 # a queued turn is behind a running one: this join uses the index of running turns
 _COUNT_QUEUED = """
@@ -177,6 +173,7 @@ def lease_turn(key: int, name: SessionId, turn: int, owner: str, now: float) -> 
     if not (yield from accepts_results(key, entry)):
         yield WITHDRAW, (now, key, turn)
         yield from release_input(key, turn, entry)
+        yield from close_log(key, turn, failure=TurnFailure("CallNotWaiting", RESULT_TOO_LATE))
         return Turn(key, turn, None, "failed")
     started = yield from start_turn(key, name, turn, entry, now)
     yield from release_input(key, turn, entry)
@@ -245,45 +242,8 @@ def release_turn(key: int, turn: int, owner: str) -> Operation[None]:
 def release_invocation(key: int, owner: str, invocation_id: str) -> Operation[None]:
     """Give up the open turn of an invocation, if it was stored."""
     yield from lock_session(key)
-    for turn, _ in (yield _OPEN_TURNS_OF_OWNER, (key, owner, invocation_id)):
+    for turn, _ in (yield OPEN_TURNS_OF_OWNER, (key, owner, invocation_id)):
         yield _RELEASE, (key, turn, owner)
-
-
-def interrupt_turn(key: int, name: SessionId, abandoned: OpenTurn, now: float) -> Operation[bool]:
-    """End the first open turn of a session, whose owner is gone: as interrupted, or as done if its answer is stored.
-
-    Its calls are closed, and a new epoch fences writes of its owner, should it only have paused. The message of a
-    queued turn is appended to the conversation. False: the turn is not the first, or has another owner.
-    """
-    if (yield from lock_session(key)) is None or (yield ANY_AHEAD, (key, abandoned.turn)):
-        return False
-    rows = yield TURN, (key, abandoned.turn)
-    if not (yield _INTERRUPT, (now, key, abandoned.turn, abandoned.owner)):
-        return False
-    [[_, _, _, message, _]] = rows
-    entry = decode_input(message) if message else None
-    if entry and (yield from accepts_results(key, entry)):
-        begun = yield from append_input(key, name, entry, now)
-        yield _SET_FIRST_SEQ, (begun.epoch, begun.seq, key, abandoned.turn)
-        revision = begun.revision
-    else:
-        [[_, revision]] = yield NEW_EPOCH, (key,)
-    if entry is not None:
-        yield from release_input(key, abandoned.turn, entry)
-    yield from close_open_calls(key, name, revision, now)
-    return True
-
-
-def abandon_turn(key: int, name: SessionId, owner: str, invocation_id: str, now: float) -> Operation[None]:
-    """End a queued or running turn that its owner could not run; its message stays.
-
-    Raise `TurnRunning` while another turn is ahead of it.
-    """
-    yield from lock_session(key)
-    for turn, status in (yield _OPEN_TURNS_OF_OWNER, (key, owner, invocation_id)):
-        if (yield from read_open_turns(key, turn)):
-            raise TurnRunning(f"session {name.id!r} is busy with a turn before this one")
-        yield from interrupt_turn(key, name, OpenTurn(turn, status, owner), now)
 
 
 def count_leases() -> Operation[LeaseCounts]:

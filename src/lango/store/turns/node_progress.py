@@ -127,16 +127,6 @@ def latest_by_turn(steps: Iterable[NodeStep], page: Sequence[StoredEvent]) -> di
     return {start: [*latest.values()] for start, latest in nodes.items()}
 
 
-def read_turn_steps(
-    key: int, first_seq: int | None, opener: StoredEvent | None, events: Sequence[StoredEvent]
-) -> Operation[list[NodeStep]]:
-    """Read the progress of the nodes in one turn, from its input and its events."""
-    if opener is None or first_seq is None or not any(_path(stored) for stored in events):
-        return []
-    requests = yield from read_request_paths(key, [opener, *events])
-    return [*_steps([opener, *events], (yield from _read_journaled(key, first_seq, first_seq)), requests)]
-
-
 def read_earlier_nodes(key: int, invocation_id: str, event_id: str) -> Operation[dict[str, str]]:
     """Read the nodes that ran in an invocation before the input `event_id` continued it: their status, by path."""
     rows = yield _EVENTS_OF_INVOCATION, (key, shorten(invocation_id))

@@ -1,4 +1,4 @@
-"""Read and withdraw the turns that are queued behind a running one."""
+"""Read the turns that are queued behind a running one."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,9 +14,8 @@ from lango.store.codec.rows import calls_from_json, calls_to_json, event_to_row
 from lango.store.contents import hold_for_turn, release_of_turn
 from lango.store.engine.database import LARGEST, Operation
 from lango.store.sessions.lineage import is_live, live_ranges
-from lango.store.sessions.sessions import find_running_turn, find_session, lock_session
-from lango.store.tool_calls import approvals
-from lango.store.turns.turns import OpenTurn, Turn
+from lango.store.sessions.sessions import find_running_turn, find_session
+from lango.store.turns.turns import OpenTurn
 
 _NEXT_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn > $2 ORDER BY turn LIMIT $3"
 _NEWEST_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn < $2 ORDER BY turn DESC LIMIT $3"
@@ -165,20 +164,6 @@ def read_session_with_open_turns(name: SessionId) -> Operation[tuple[SessionReco
 def is_next(key: int, turn: int) -> Operation[bool]:
     """Whether no open turn is ahead of a turn."""
     return not (yield ANY_AHEAD, (key, turn))
-
-
-def withdraw_turn(turn: Turn, now: float) -> Operation[bool]:
-    """Withdraw a queued turn; False: it is not queued any more."""
-    key = turn.session_key
-    yield from lock_session(key)
-    rows = yield TURN, (key, turn.turn)
-    if not (yield WITHDRAW, (now, key, turn.turn)):
-        return False
-    [[_, _, _, message, _]] = rows
-    entry = decode_input(message)
-    yield from approvals.reopen(key, entry)
-    yield from release_input(key, turn.turn, entry)
-    return True
 
 
 class QueuedMessage(Struct, frozen=True):

@@ -25,6 +25,7 @@ from lango.store.tool_calls import approvals, client_calls, credential_requests,
 from lango.store.tool_calls.approvals import ApprovalAnswer
 from lango.store.tool_calls.credential_requests import CredentialAnswer
 from lango.store.tool_calls.input_requests import InputAnswer
+from lango.store.turns.event_log import begin_log
 from lango.store.turns.queue import hold_input, input_digest, is_same_input, read_open_turns
 from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, Turn
@@ -97,8 +98,11 @@ def submit(
     request = dumps(options.request) if options.request else None
     yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, queued_input, digest, request)
     if queued_before:
-        return Turn(key, turn, None, "queued")
-    return (yield from start_turn(key, name, turn, entry, now))
+        stored = Turn(key, turn, None, "queued")
+    else:
+        stored = yield from start_turn(key, name, turn, entry, now)
+    yield from begin_log(stored, entry.invocation_id)
+    return stored
 
 
 def _turn_of_repeated_request(

@@ -1,7 +1,6 @@
 """Operations that read what turns took: the newest few with their tools, and the sum of all."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct, field
 
@@ -11,6 +10,7 @@ from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
 from lango.store.engine.database import LARGEST, Operation, Row
 from lango.store.sessions.lineage import is_live, live_ranges, total_tokens_at
+from lango.store.turns.turn_result import TurnResult
 from lango.typed_values import convert
 
 # what the session had before a turn is in the running total of the turn's first message
@@ -105,14 +105,14 @@ class TurnUsage(Struct, frozen=True):
     usage: Usage
     taken_back: bool
     """Its messages were removed by a rewind; its cost still counts."""
-    extra: Mapping[str, Any] = {}
+    result: TurnResult = TurnResult()
     tools: Sequence[ToolUse] = ()
     resumptions: Sequence[Resumption] = ()
 
     @property
     def model_calls(self) -> list[ModelCall]:
         """The model calls, in order."""
-        return convert(self.extra.get("calls") or (), list[ModelCall])
+        return convert(self.result.calls, list[ModelCall])
 
 
 class LiveTotals(Struct, frozen=True):
@@ -159,7 +159,7 @@ def _row_to_turn(
         tokens=next_total - before_tokens if known else 0,
         usage=Usage(*spent),
         taken_back=known and not is_live(first_seq, live),
-        extra=loads(extra) if extra else {},
+        result=TurnResult.decode(extra),
         tools=used.get(epoch, ()),
         resumptions=convert(loads(resumptions), list[Resumption]) if resumptions else (),
     )

@@ -1,36 +1,25 @@
-"""Read, end and cancel turns.
+"""Read and cancel turns.
 
 One turn of a session runs at a time, the others are queued in order, and an epoch fences the writes of each. A turn is
 stored with its input before it runs. Its owner is the process that runs it, or will (`lango.store.turns.lease`).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
-from lango.sessions import SessionId, Status, StoredEvent
-from lango.store.api_keys import spend_tokens
-from lango.store.codec.json_text import dumps, loads
+from lango.sessions import Status, StoredEvent
+from lango.store.codec.json_text import loads
 from lango.store.codec.records import Turn
 from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, row_to_event, row_to_state_event
 from lango.store.engine.database import LARGEST, Operation
-from lango.store.sessions.sessions import lock_session
-from lango.store.tool_calls.credential_requests import forget_request
-from lango.store.turns.recovery import close_open_calls
+from lango.store.turns.turn_result import TurnResult
 
-Outcome = Literal["done", "failed", "cancelled", "interrupted"]
 _REQUEST_OF_INVOCATION = """
 SELECT request FROM turns WHERE session_key = $1 AND invocation_id = $2 ORDER BY turn DESC LIMIT 1
 """
 BY_IDEMPOTENCY_KEY = "SELECT turn, status, epoch, digest FROM turns WHERE session_key = $1 AND idempotency_key = $2"
-_END = """
-UPDATE turns SET status = $1, ended_at = $2, extra = $3, input_tokens = $4, output_tokens = $5, cached_tokens = $6,
-    model_calls = $7, cost_usd = $8
-WHERE session_key = $9 AND epoch = $10 AND status = 'running' RETURNING
-    (SELECT COUNT(*) FROM turns w WHERE w.session_key = turns.session_key AND w.turn > turns.turn
-        AND w.status = 'queued' AND w.owner <> turns.owner), request, cancel_requested
-"""
 _READ = """
 SELECT t.status, t.invocation_id, t.extra, t.owner, o.heartbeat, t.epoch, t.created_at, t.started_at, t.first_seq,
     t.attempts, t.resumptions, t.request, t.ended_at
@@ -65,7 +54,7 @@ class TurnRecord(Struct, frozen=True):
 
     status: Status
     invocation_id: str
-    extra: Mapping[str, Any]
+    result: TurnResult
     owner: str = ""
     heartbeat: int = -1
     """The owner's; -1: it has sent none."""
@@ -91,15 +80,6 @@ class TurnRecord(Struct, frozen=True):
         return options.get("client_request")
 
 
-class EndResult(Struct, frozen=True):
-    """The outcome of ending a turn."""
-
-    ended: bool
-    """False: its lease was lost."""
-    others_are_queued: bool = False
-    """A turn of another owner is queued behind it."""
-
-
 class OpenTurn(Struct, frozen=True):
     """A queued or running turn, and the heartbeat of its owner; -1: the owner has sent none."""
 
@@ -107,30 +87,6 @@ class OpenTurn(Struct, frozen=True):
     status: Status
     owner: str
     heartbeat: int = -1
-
-
-def end_turn(
-    turn: Turn, name: SessionId, outcome: Outcome, now: float, extra: Mapping[str, Any] | None = None
-) -> Operation[EndResult]:
-    """End a running turn, close its open calls, and count its tokens against the quota of its request.
-
-    A turn that a user asked to stop waits for no answer any more: its requests are closed, too.
-    """
-    key = turn.session_key
-    locked = yield from lock_session(key)
-    used: Mapping[str, Any] = (extra or {}).get("usage") or {}
-    spent = (*(used.get(name, 0) for name in ("input", "output", "cached", "model_calls")), used.get("cost_usd"))
-    rows = yield _END, (outcome, now, dumps(extra) if extra else None, *spent, key, turn.epoch)
-    if not rows or not locked:
-        return EndResult(bool(rows))
-    [[queued_elsewhere, stored_request, is_stopped]] = rows
-    request: Mapping[str, Any] = loads(stored_request) if stored_request else {}
-    if used and (quota_id := request.get("quota")):
-        yield from spend_tokens(quota_id, used["input"] + used["output"], now)
-    if answer := request.get("credential_answer"):  # the turn needs the credential no more
-        yield from forget_request(key, answer["call_id"])
-    yield from close_open_calls(key, name, locked.revision, now, close_requests="stopped" if is_stopped else None)
-    return EndResult(True, others_are_queued=queued_elsewhere > 0)
 
 
 def read_request(key: int, invocation_id: str) -> Operation[Mapping[str, Any]]:
@@ -154,7 +110,7 @@ def read_turn(key: int, turn: int) -> Operation[TurnRecord | None]:
         return TurnRecord(
             status,
             invocation_id or "",
-            loads(extra) if extra else {},
+            TurnResult.decode(extra),
             owner or "",
             -1 if heartbeat is None else heartbeat,
             epoch,
@@ -187,8 +143,7 @@ def read_turn_messages(key: int, turn: int) -> Operation[list[StoredEvent]]:
     for invocation_id, extra, first, before, after in ranges:
         rows = yield _MESSAGES, (key, first or before or 0, after or LARGEST)
         found = [row_to_event(row) for row in rows]
-        ending: dict[str, Any] = loads(extra) if extra else {}
-        own = {invocation_id, *ending.get("invocations", ())}
+        own = {invocation_id, *TurnResult.decode(extra).invocations}
         return found if first else [event for event in found if event.invocation_id in own]
     return []
 

@@ -121,12 +121,11 @@ def answer(
 async def _answer(settings: "Settings", item_id: str, user: str, to_answer: "Callable[[Wait], Answer]") -> None:
     with fast_imports():
         from lango.runtime.opening import open_runtime
-        from lango.turns.running_turn import collect_answer
 
     async with open_runtime(settings, every_session=False) as runtime:
         wait = (await runtime.inbox.find(item_id, user_id=user)).wait
         turn = await runtime.answer(wait.session_id, wait.id, to_answer(wait), user_id=user)
-        if text := await collect_answer(turn):
+        if text := await turn.collect_answer():
             print(printable(text))
         for item in await runtime.inbox.list(user_id=user):
             if item.wait.session_id == wait.session_id:

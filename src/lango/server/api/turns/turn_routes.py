@@ -45,7 +45,7 @@ _NO_CONTENT: Responses = {204: {"description": "No event follows that id, and no
 _LIVE_RESPONSES: Responses = {
     200: {
         "description": "Server-sent events of the session's turns, one turn after the other, and `changed` with "
-        '`{"what": "sessions"}`, `"inbox"`, `"waiting"`, `"rewound"` or `"messages"`. It ends only with the server, '
+        '`{"what": "sessions"}`, `"inbox"`, `"waiting"` or `"rewound"`. It ends only with the server, '
         "or with the session.",
         "content": {"text/event-stream": EVENT_STREAM},
     }

@@ -6,7 +6,6 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from lango.errors import EventsGone
-from lango.event_ids import is_rebuilt
 from lango.event_text import remove_withdrawn
 from lango.events import Accepted, Queued, TurnDone, TurnError, TurnEvent, Usage, is_final
 from lango.server.compat.openai.completion import finish_reason, openai_error_body
@@ -115,14 +114,15 @@ class ResponseView:
 
     async def events(self, after: int = -1) -> AsyncGenerator[StreamEvent | Queued | None, None]:
         """Yield the events after a sequence number; also places in the queue, and None when none came for long."""
-        async with aclosing(self._context.turns.follow(self._response.turn_ref)) as items:
+        reader, response = self._context.runtime.turns.reader, self._response
+        if after >= 0 and await reader.has_joined_texts(response.session.key, response.turn):
+            raise EventsGone("the events of this response are no longer kept: retrieve it without stream")
+        async with aclosing(self._context.turns.follow(response.turn_ref)) as items:
             async for item in items:
                 if item is None:
                     yield None
                     continue
                 event = item.event
-                if after >= 0 and is_rebuilt(event.id):
-                    raise EventsGone("the events of this response are no longer kept: retrieve it without stream")
                 if isinstance(event, Queued):
                     yield event
                 if is_final(event):

@@ -27,7 +27,6 @@ export class SessionFollower {
   /** the newest stored message that is shown */ #lastSeq = 0;
   /** the newest turn that has started */ #turn = 0;
   #invocation = "";
-  /** a process that publishes no events runs the turn: it is read from the store */ #readsFromStore = false;
   #chain = Promise.resolve();
   /** turns that this page started */ ownTurns = /** @type {Set<number>} */ (new Set());
 
@@ -63,7 +62,6 @@ export class SessionFollower {
   async #reload(what) {
     if (what === "inbox" && !state.running && this.transcript.openWaits.length) void this.conversation.loadWaits().catch(() => {}); // some may have expired
     if (what === "sessions" || what === "inbox") return emit(what, null);
-    if (what === "messages") return this.#showStoredProgress();
     if (what === "rewound") return this.#reopenIfRewound();
     await this.conversation.sending; // messages being sent would be shown twice
     for (;;) {
@@ -84,19 +82,6 @@ export class SessionFollower {
   /** @returns {Promise<Message[]>} */
   async #newestMessages() {
     return (await this.#get(`/messages?limit=${PAGE_SIZE}`)).messages;
-  }
-
-  /** Show the progress of a turn that another process stores but does not stream. */
-  async #showStoredProgress() {
-    await this.conversation.synced;
-    const isStreamed = () => this.signal.aborted || (state.running && !this.#readsFromStore);
-    if (isStreamed()) return;
-    const more = (await this.#newestMessages()).filter((message) => message.seq > this.#lastSeq);
-    if (isStreamed() || !more.length) return;
-    this.#readsFromStore = true;
-    this.#appendMessages(more);
-    this.transcript.currentAnswer().busy = true;
-    this.conversation.setRunning(true);
   }
 
   /** Read the conversation again if another client rewound messages that are shown. */
@@ -126,7 +111,6 @@ export class SessionFollower {
     if (!isFinalEvent(event) || this.#mode === "ignored") return;
     const wasHeld = this.#mode === "held";
     this.#mode = "ignored";
-    this.#readsFromStore = false;
     this.conversation.synced = this.#syncWithStore();
     if (wasHeld) await this.conversation.loadWaits().catch(() => {});
   }
@@ -150,7 +134,7 @@ export class SessionFollower {
     const queued = this.conversation.queue.removeStarted(event.turn);
     if (queued) this.conversation.addUserMessage(queued);
     if (this.ownTurns.delete(event.turn) || queued) return;
-    if (this.#readsFromStore || initial?.some((message) => message.invocation_id === event.invocation_id)) {
+    if (initial?.some((message) => message.invocation_id === event.invocation_id)) {
       this.#mode = "held";
       this.#heldEvents = [];
       this.#heldSince = Date.now();
@@ -170,12 +154,12 @@ export class SessionFollower {
     this.#heldEvents.push(event);
     clearTimeout(this.#timer);
     if (isFinalEvent(event)) {
-      const own = (/** @type {Message} */ message) => this.#readsFromStore || message.invocation_id === this.#invocation;
+      const own = (/** @type {Message} */ message) => message.invocation_id === this.#invocation;
       const more = (await this.#newestMessages()).filter((message) => message.seq > this.#lastSeq && own(message)); // stored after the first read
       if (more.length) this.#appendMessages(more);
       for (const held of this.#heldEvents) if (held.type === "node") this.transcript.currentAnswer().nodes.show(held);
       this.#show(event);
-    } else if (!this.#readsFromStore) {
+    } else {
       const wait_ms = Math.min(REPLAY_GAP_MS, this.#heldSince + MAX_REPLAY_MS - Date.now());
       this.#timer = setTimeout(() => void (this.#chain = this.#chain.then(() => this.#replayHeld()).catch(() => {})), wait_ms);
     }

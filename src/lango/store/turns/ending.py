@@ -1,0 +1,133 @@
+"""End turns: by their owner, by a user who withdraws them, or because their owner is gone.
+
+Each end closes the event log of the turn in the same transaction, so that no reader waits for a final event.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from lango.errors import TurnRunning
+from lango.sessions import SessionId
+from lango.store.api_keys import spend_tokens
+from lango.store.codec.json_text import loads
+from lango.store.codec.records import Turn
+from lango.store.engine.database import Operation
+from lango.store.sessions.sessions import lock_session
+from lango.store.tool_calls import approvals
+from lango.store.tool_calls.credential_requests import forget_request
+from lango.store.turns.event_log import LoggedEvent, close_log
+from lango.store.turns.lease import OPEN_TURNS_OF_OWNER
+from lango.store.turns.queue import ANY_AHEAD, TURN, WITHDRAW, decode_input, read_open_turns, release_input
+from lango.store.turns.recovery import close_open_calls
+from lango.store.turns.submit import NEW_EPOCH, accepts_results, append_input
+from lango.store.turns.turn_result import TurnResult
+from lango.store.turns.turns import OpenTurn
+
+Outcome = Literal["done", "failed", "cancelled", "interrupted"]
+_END = """
+UPDATE turns SET status = $1, ended_at = $2, extra = $3, input_tokens = $4, output_tokens = $5, cached_tokens = $6,
+    model_calls = $7, cost_usd = $8
+WHERE session_key = $9 AND epoch = $10 AND status = 'running' RETURNING
+    (SELECT COUNT(*) FROM turns w WHERE w.session_key = turns.session_key AND w.turn > turns.turn
+        AND w.status = 'queued' AND w.owner <> turns.owner), request, cancel_requested
+"""
+_INTERRUPT = """
+UPDATE turns SET status = CASE WHEN answer_stored = 1 THEN 'done' ELSE 'interrupted' END, ended_at = $1,
+    queued_input = NULL
+WHERE session_key = $2 AND turn = $3 AND COALESCE(owner, '') = $4 AND status IN ('queued', 'running') RETURNING turn
+"""
+_SET_FIRST_SEQ = "UPDATE turns SET epoch = $1, first_epoch = $1, first_seq = $2 WHERE session_key = $3 AND turn = $4"
+
+
+class EndResult(Struct, frozen=True):
+    """The outcome of ending a turn."""
+
+    ended: bool
+    """False: its lease was lost."""
+    others_are_queued: bool = False
+    """A turn of another owner is queued behind it."""
+
+
+def end_turn(
+    turn: Turn,
+    name: SessionId,
+    outcome: Outcome,
+    now: float,
+    result: TurnResult,
+    events: Sequence[LoggedEvent] = (),
+) -> Operation[EndResult]:
+    """End a running turn, close its open calls, and count its tokens against the quota of its request.
+
+    `events` are the last of its events; without a final one, that is made from the result. A turn that a user asked to
+    stop waits for no answer any more: its requests are closed, too.
+    """
+    key, used = turn.session_key, result.usage
+    locked = yield from lock_session(key)
+    spent = used.input_tokens, used.output_tokens, used.cached_tokens, used.model_calls, used.cost_usd
+    rows = yield _END, (outcome, now, result.encode(), *spent, key, turn.epoch)
+    if not rows or not locked:
+        return EndResult(bool(rows))
+    [[queued_elsewhere, stored_request, is_stopped]] = rows
+    request: Mapping[str, Any] = loads(stored_request) if stored_request else {}
+    if quota_id := request.get("quota"):
+        yield from spend_tokens(quota_id, used.input_tokens + used.output_tokens, now)
+    if answer := request.get("credential_answer"):  # the turn needs the credential no more
+        yield from forget_request(key, answer["call_id"])
+    yield from close_open_calls(key, name, locked.revision, now, close_requests="stopped" if is_stopped else None)
+    yield from close_log(key, turn.turn, events)
+    return EndResult(True, others_are_queued=queued_elsewhere > 0)
+
+
+def withdraw_turn(turn: Turn, now: float) -> Operation[bool]:
+    """Withdraw a queued turn; False: it is not queued any more."""
+    key = turn.session_key
+    yield from lock_session(key)
+    rows = yield TURN, (key, turn.turn)
+    if not (yield WITHDRAW, (now, key, turn.turn)):
+        return False
+    [[_, _, _, message, _]] = rows
+    entry = decode_input(message)
+    yield from approvals.reopen(key, entry)
+    yield from release_input(key, turn.turn, entry)
+    yield from close_log(key, turn.turn)
+    return True
+
+
+def interrupt_turn(key: int, name: SessionId, abandoned: OpenTurn, now: float) -> Operation[bool]:
+    """End the first open turn of a session, whose owner is gone: as interrupted, or as done if its answer is stored.
+
+    Its calls are closed, and a new epoch fences writes of its owner, should it only have paused. The message of a
+    queued turn is appended to the conversation. False: the turn is not the first, or has another owner.
+    """
+    if (yield from lock_session(key)) is None or (yield ANY_AHEAD, (key, abandoned.turn)):
+        return False
+    rows = yield TURN, (key, abandoned.turn)
+    if not (yield _INTERRUPT, (now, key, abandoned.turn, abandoned.owner)):
+        return False
+    [[_, _, _, message, _]] = rows
+    entry = decode_input(message) if message else None
+    if entry and (yield from accepts_results(key, entry)):
+        begun = yield from append_input(key, name, entry, now)
+        yield _SET_FIRST_SEQ, (begun.epoch, begun.seq, key, abandoned.turn)
+        revision = begun.revision
+    else:
+        [[_, revision]] = yield NEW_EPOCH, (key,)
+    if entry is not None:
+        yield from release_input(key, abandoned.turn, entry)
+    yield from close_open_calls(key, name, revision, now)
+    yield from close_log(key, abandoned.turn)
+    return True
+
+
+def abandon_turn(key: int, name: SessionId, owner: str, invocation_id: str, now: float) -> Operation[None]:
+    """End a queued or running turn that its owner could not run; its message stays.
+
+    Raise `TurnRunning` while another turn is ahead of it.
+    """
+    yield from lock_session(key)
+    for turn, status in (yield OPEN_TURNS_OF_OWNER, (key, owner, invocation_id)):
+        if (yield from read_open_turns(key, turn)):
+            raise TurnRunning(f"session {name.id!r} is busy with a turn before this one")
+        yield from interrupt_turn(key, name, OpenTurn(turn, status, owner), now)

@@ -1,0 +1,78 @@
+"""Define what a turn's row keeps of the turn's end, as JSON in the column `extra`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from msgspec import Struct, ValidationError, field, to_builtins
+
+from lango.errors import InvalidExport
+from lango.events import TurnDone, TurnError, Usage
+from lango.store.codec.json_text import dumps, loads
+from lango.typed_values import convert
+from lango.waits import Wait
+
+
+class TurnFailure(Struct, frozen=True, omit_defaults=True):
+    """The error that a turn ended with."""
+
+    type: str
+    message: str
+    retry_after_s: float | None = None
+
+    @classmethod
+    def of(cls, error: Exception) -> Self:
+        """Describe an error."""
+        return cls(type(error).__name__, str(error), getattr(error, "retry_after_s", None))
+
+
+class TurnResult(Struct, frozen=True, omit_defaults=True):
+    """How a turn ended, and what it used."""
+
+    error: TurnFailure | None = None
+    status: str = "done"
+    """That of its `TurnDone`."""
+    finish_reason: str = ""
+    output: Any = None
+    """The final output of a workflow."""
+    usage: Usage = field(default_factory=Usage)
+    calls: Sequence[Mapping[str, Any]] = ()
+    """The model calls, in order; see `lango.adk.run.model_call_stats`."""
+    invocations: Sequence[str] = ()
+    """The ids of the invocations of ADK's Runner in this turn."""
+
+    def encode(self) -> str:
+        """Return the JSON that the row stores."""
+        return dumps(to_builtins(self))
+
+    @classmethod
+    def decode(cls, text: str | None) -> Self:
+        """Read the JSON of a row; without any, nothing is known of the end."""
+        return convert(loads(text), cls) if text else cls()
+
+    @classmethod
+    def check(cls, text: str | None) -> None:
+        """Raise `InvalidExport` if a text is not what a row stores."""
+        try:
+            cls.decode(text)
+        except ValidationError as error:
+            raise InvalidExport(f"extra: {error}") from error
+
+    def final_event(
+        self, event_id: int, turn: int, row_status: str, *, has_run: bool, waits: tuple[Wait, ...] = ()
+    ) -> TurnDone | TurnError:
+        """Build the final event of an ended turn from its row, and from the waits that hold it up, where known."""
+        if row_status == "done":
+            status: Any = self.status
+            return TurnDone(event_id, turn, status, self.usage, self.finish_reason, self.output, waits)
+        failed = self.error or _default_failure(row_status, has_run=has_run)
+        return TurnError(event_id, failed.type, failed.message, retry_after_s=failed.retry_after_s)
+
+
+def _default_failure(row_status: str, *, has_run: bool) -> TurnFailure:
+    if row_status == "cancelled" and not has_run:
+        message = "the message was withdrawn before its turn started: send it with another key"
+        return TurnFailure("TurnCancelled", message)
+    if row_status == "cancelled":
+        return TurnFailure("TurnCancelled", "the turn was stopped")
+    message = "the process that ran this turn is gone: what is stored stays; send it again"
+    return TurnFailure("TurnFailed", message)
