@@ -92,12 +92,18 @@ async def session_state(store: Store, name: SessionId, at: int | None = None) ->
 
 
 async def change_state(
-    store: Store, name: SessionId, delta: Mapping[str, Any], credential_names: Collection[str]
+    store: Store,
+    name: SessionId,
+    delta: Mapping[str, Any],
+    credential_names: Collection[str],
+    *,
+    with_answer: bool = False,
 ) -> None:
     """Change the state of a session between its turns; a user made the change.
 
     Raise `StateRefused` for names and values that clients may not write, `SessionNotFound`, or `StaleSession` while a
-    turn runs: its agent works with the state that it has read.
+    turn runs: its agent works with the state that it has read. A change `with_answer` comes with the answer to a wait,
+    which may be a question of a running tool.
     """
     check_client_state(delta, credential_names)
 
@@ -107,7 +113,7 @@ async def change_state(
         return session, bool((yield from read_open_turns(session.key)))
 
     session, is_busy = await store.read(read)  # a turn that starts later makes the write below stale
-    if is_busy:
+    if is_busy and not with_answer:
         raise StaleSession(f"a turn of session {name.id!r} runs: change its state when it is done")
     entry = NewEvent(
         str(uuid.uuid4()),

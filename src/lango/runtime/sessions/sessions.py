@@ -124,14 +124,16 @@ class Sessions:
         """Read the state of a session now, or at a message. Raise `SessionNotFound` or `MessageNotFound`."""
         return await session_state(self._store, SessionId(self._app_name, user_id, session_id), at)
 
-    async def change_state(self, session_id: str, delta: Mapping[str, Any], *, user_id: str = "user") -> None:
-        """Change the state of a session between its turns.
+    async def change_state(
+        self, session_id: str, delta: Mapping[str, Any], *, user_id: str = "user", with_answer: bool = False
+    ) -> None:
+        """Change the state of a session between its turns, or `with_answer` to a wait.
 
         Raise `StateRefused` for names and values that clients may not write, `SessionNotFound`, or `StaleSession`
         while a turn runs: its agent works with the state that it has read.
         """
         name = SessionId(self._app_name, user_id, session_id)
-        await change_state(self._store, name, delta, self._credential_names())
+        await change_state(self._store, name, delta, self._credential_names(), with_answer=with_answer)
 
     async def messages(
         self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = 50

@@ -61,12 +61,13 @@ def changed_keys(sent: Mapping[str, Any], session: SessionRecord | None) -> dict
 
 
 async def store_state(context: ServerContext, session: SessionRecord | None, state_delta: Mapping[str, Any]) -> None:
-    """Store what a client changed in the state of a session that waits for its answer: no turn runs meanwhile.
+    """Store what a client changed in the state of a session that waits for its answer.
 
     A new session waits for nothing: the answer itself is refused.
     """
     if session and state_delta:
-        await context.sessions.change_state(session.name.id, state_delta, user_id=session.name.user_id)
+        name = session.name
+        await context.sessions.change_state(name.id, state_delta, user_id=name.user_id, with_answer=True)
 
 
 def json_patch(before: Any, after: Any, path: str = "") -> Iterator[Patch]:
