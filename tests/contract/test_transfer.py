@@ -482,7 +482,10 @@ COLUMNS = {
     "sessions": "last_seq user_seq total_tokens: counted again; session_key: ours; input_hash: made by the next turn",
     "messages": "total_tokens: counted again; session_key",
     "state_events": "session_key",
-    "turns": "owner cancel_requested queued_input answer_stored request: of turns that run; session_key",
+    "turns": (
+        "owner cancel_requested queued_input answer_stored request quota_id credential_call: of turns that run; "
+        "session_key"
+    ),
     "tool_journal": "actions: of turns that run; grant_id: grants are not exported; session_key",
     "observation_batches": "session_key",
     "observations": "session_key",

@@ -711,6 +711,8 @@ CREATE TABLE frozen_schema.turns (
     attempts bigint DEFAULT 0 NOT NULL,
     resumptions text,
     request text,
+    quota_id text,
+    credential_call text,
     owner text,
     cancel_requested bigint DEFAULT 0 NOT NULL,
     answer_stored bigint DEFAULT 0 NOT NULL,
@@ -792,7 +794,7 @@ INSERT INTO frozen_schema.app_states VALUES ('frozen app', '{"count":1}');
 -- Data for Name: commits; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.commits VALUES ('f7d8663a67ff4ef49b1d7ff11fe1e34e', 6, '2026-11-18 13:22:49.579949+00');
+INSERT INTO frozen_schema.commits VALUES ('1fd947a8e33f4571854930b465434d6b', 6, '2026-11-18 17:49:58.376972+00');
 
 
 --
@@ -835,7 +837,7 @@ INSERT INTO frozen_schema.commits VALUES ('f7d8663a67ff4ef49b1d7ff11fe1e34e', 6,
 -- Data for Name: lango_schema; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.lango_schema VALUES (1, '2026-11-18 13:22:49.00515+00');
+INSERT INTO frozen_schema.lango_schema VALUES (1, '2026-11-18 17:49:57.446102+00');
 
 
 --
@@ -866,13 +868,13 @@ INSERT INTO frozen_schema.lango_schema VALUES (1, '2026-11-18 13:22:49.00515+00'
 -- Data for Name: messages; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.messages VALUES (1794518187, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
-INSERT INTO frozen_schema.messages VALUES (1794518187, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
-INSERT INTO frozen_schema.messages VALUES (1794518187, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
-INSERT INTO frozen_schema.messages VALUES (1794518187, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
-INSERT INTO frozen_schema.messages VALUES (1794518187, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
-INSERT INTO frozen_schema.messages VALUES (1794518187, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
-INSERT INTO frozen_schema.messages VALUES (1794518187, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
+INSERT INTO frozen_schema.messages VALUES (20146852, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
+INSERT INTO frozen_schema.messages VALUES (20146852, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
+INSERT INTO frozen_schema.messages VALUES (20146852, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
+INSERT INTO frozen_schema.messages VALUES (20146852, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
+INSERT INTO frozen_schema.messages VALUES (20146852, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
+INSERT INTO frozen_schema.messages VALUES (20146852, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
+INSERT INTO frozen_schema.messages VALUES (20146852, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
 
 
 --
@@ -903,7 +905,7 @@ INSERT INTO frozen_schema.messages VALUES (1794518187, 7, 'event', 'helper', '',
 -- Data for Name: open_calls; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.open_calls VALUES (1794518187, 'c2', 2, 1, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL);
+INSERT INTO frozen_schema.open_calls VALUES (20146852, 'c2', 2, 1, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL);
 
 
 --
@@ -940,15 +942,15 @@ INSERT INTO frozen_schema.open_calls VALUES (1794518187, 'c2', 2, 1, NULL, NULL,
 -- Data for Name: session_states; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.session_states VALUES (1794518187, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
+INSERT INTO frozen_schema.session_states VALUES (20146852, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
 
 
 --
 -- Data for Name: sessions; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.sessions VALUES (1794518187, 'frozen app', 'Ada', 'one of everything', NULL, 1795008169.4443896, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
-INSERT INTO frozen_schema.sessions VALUES (1600047852, 'frozen app', 'Bob', 'empty', NULL, 1795008169.5798187, 1795008169.5798187, 0, 0, 0, 0, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (20146852, 'frozen app', 'Ada', 'one of everything', NULL, 1795024198.2758858, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (589685446, 'frozen app', 'Bob', 'empty', NULL, 1795024198.376828, 1795024198.376828, 0, 0, 0, 0, 0, NULL, NULL, NULL);
 
 
 --
@@ -961,8 +963,8 @@ INSERT INTO frozen_schema.sessions VALUES (1600047852, 'frozen app', 'Bob', 'emp
 -- Data for Name: state_events; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.state_events VALUES (1794518187, 0, 0, '', 1795008169.4443896, '{"began":true,"user:name":"Ada"}', NULL);
-INSERT INTO frozen_schema.state_events VALUES (1794518187, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
+INSERT INTO frozen_schema.state_events VALUES (20146852, 0, 0, '', 1795024198.2758858, '{"began":true,"user:name":"Ada"}', NULL);
+INSERT INTO frozen_schema.state_events VALUES (20146852, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
 
 
 --

@@ -130,6 +130,8 @@ CREATE TABLE turns (
     attempts         BIGINT NOT NULL DEFAULT 0,          -- how often it continued after a crash or a failure
     resumptions      TEXT,                     -- JSON [{"at", "reason"}, ...]: when and why it continued
     request          TEXT,                     -- JSON of what came with its input: client tools, who approved
+    quota_id         TEXT,                     -- the quota that its tokens are counted against at its end
+    credential_call  TEXT,                     -- the credential request that its input answers
     owner            TEXT,                     -- the process that holds the lease
     cancel_requested BIGINT NOT NULL DEFAULT 0,          -- 1: the owner is asked to stop
     answer_stored    BIGINT NOT NULL DEFAULT 0,          -- 1: its last event is stored; if the owner dies now, it is done

@@ -3,15 +3,14 @@
 Each end closes the event log of the turn in the same transaction, so that no reader waits for a final event.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
 from lango.errors import TurnRunning
 from lango.sessions import SessionId
 from lango.store.api_keys import spend_tokens
-from lango.store.codec.json_text import loads
 from lango.store.codec.records import Turn
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import lock_session
@@ -31,7 +30,7 @@ UPDATE turns SET status = $1, ended_at = $2, extra = $3, input_tokens = $4, outp
     model_calls = $7, cost_usd = $8
 WHERE session_key = $9 AND epoch = $10 AND status = 'running' RETURNING
     (SELECT COUNT(*) FROM turns w WHERE w.session_key = turns.session_key AND w.turn > turns.turn
-        AND w.status = 'queued' AND w.owner <> turns.owner), request, cancel_requested
+        AND w.status = 'queued' AND w.owner <> turns.owner), quota_id, credential_call, cancel_requested
 """
 _INTERRUPT = """
 UPDATE turns SET status = CASE WHEN answer_stored = 1 THEN 'done' ELSE 'interrupted' END, ended_at = $1,
@@ -61,7 +60,7 @@ def end_turn(
     """End a running turn, close its open calls, and count its tokens against the quota of its request.
 
     `events` are the last of its events; without a final one, that is made from the result. A turn that a user asked to
-    stop waits for no answer any more: its requests are closed, too.
+    stop no longer waits for answers: its requests are closed, too.
     """
     key, used = turn.session_key, result.usage
     locked = yield from lock_session(key)
@@ -69,12 +68,11 @@ def end_turn(
     rows = yield _END, (outcome, now, result.encode(), *spent, key, turn.epoch)
     if not rows or not locked:
         return EndResult(bool(rows))
-    [[queued_elsewhere, stored_request, is_stopped]] = rows
-    request: Mapping[str, Any] = loads(stored_request) if stored_request else {}
-    if quota_id := request.get("quota"):
+    [[queued_elsewhere, quota_id, credential_call, is_stopped]] = rows
+    if quota_id is not None:
         yield from spend_tokens(quota_id, used.input_tokens + used.output_tokens, now)
-    if answer := request.get("credential_answer"):  # the turn needs the credential no more
-        yield from forget_request(key, answer["call_id"])
+    if credential_call is not None:  # the turn no longer needs the credential
+        yield from forget_request(key, credential_call)
     yield from close_open_calls(key, name, locked.revision, now, close_requests="stopped" if is_stopped else None)
     yield from close_log(key, turn.turn, events)
     return EndResult(True, others_are_queued=queued_elsewhere > 0)

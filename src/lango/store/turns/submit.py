@@ -41,8 +41,8 @@ WHERE m.session_key = $1 AND m.event_id = $2
 _NEXT_NUMBER = "SELECT COALESCE(MAX(turn), 0) + 1 FROM turns WHERE session_key = $1"
 _INSERT = """
 INSERT INTO turns (session_key, turn, status, idempotency_key, owner, created_at, invocation_id, queued_input, digest,
-    request)
-VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8, $9)
+    request, quota_id, credential_call)
+VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8, $9, $10, $11)
 """
 _NEW_INPUT = "UPDATE sessions SET epoch = epoch + 1, input_hash = $1 WHERE session_key = $2 RETURNING epoch, revision"
 NEW_EPOCH = "UPDATE sessions SET epoch = epoch + 1 WHERE session_key = $1 RETURNING epoch, revision"
@@ -95,8 +95,10 @@ def submit(
     idempotency_key, digest = options.idempotency_key, options.digest
     if idempotency_key is not None and digest is None:
         digest = input_digest(options.sent or entry)
-    request = dumps(options.request) if options.request else None
-    yield _INSERT, (key, turn, idempotency_key, owner, now, entry.invocation_id, queued_input, digest, request)
+    request = options.request or {}
+    settled = request.get("quota"), request.get("credential_answer", {}).get("call_id")  # at the end of the turn
+    row = key, turn, idempotency_key, owner, now, entry.invocation_id, queued_input, digest
+    yield _INSERT, (*row, dumps(request) if request else None, *settled)
     if queued_before:
         stored = Turn(key, turn, None, "queued")
     else:
