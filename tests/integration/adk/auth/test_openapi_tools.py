@@ -80,7 +80,7 @@ async def test_a_tool_of_an_openapi_document_asks_once(
     async with open_runtime(
         settings_for(store_url), root_agent=agent([rest_tools(oauth, make(oauth))], "done")
     ) as runtime:
-        events = await give(runtime, request.call_id, await oauth.allow(request.auth_url))
+        events = await give(runtime, request.id, await oauth.allow(request.auth_url))
         assert (status(events), results(events)) == ("done", [{"user": "alice"}])
         exported = "".join([line async for line in runtime.sessions.export_lines("s")])
     async with open_runtime(settings_for(store_url), root_agent=rest_agent(oauth, make(oauth), 4)) as runtime:
@@ -107,7 +107,7 @@ async def test_an_api_that_refuses_every_token_asks_no_user_again(sqlite_url: st
     async with open_runtime(settings_for(sqlite_url), root_agent=rest_agent(oauth, oauth_config(oauth), 3)) as runtime:
         [request] = requests(await ask(runtime))
         oauth.closed = True
-        events = await give(runtime, request.call_id, await oauth.allow(request.auth_url))
+        events = await give(runtime, request.id, await oauth.allow(request.auth_url))
         events += await ask(runtime, "again")
         assert (status(events), requests(events)) == ("done", [])
         assert "401" in str(results(events)[-1])
@@ -119,7 +119,7 @@ async def test_an_api_that_refuses_every_token_asks_no_user_again(sqlite_url: st
 async def test_a_deleted_token_of_an_openapi_tool_is_asked_for_again(sqlite_url: str, oauth: OAuthServer) -> None:
     async with open_runtime(settings_for(sqlite_url), root_agent=rest_agent(oauth, oauth_config(oauth), 2)) as runtime:
         [request] = requests(await ask(runtime))
-        await give(runtime, request.call_id, await oauth.allow(request.auth_url))
+        await give(runtime, request.id, await oauth.allow(request.auth_url))
         [kept] = await runtime.credentials.list()
         assert (kept.kind, kept.refreshable) == ("oauth2", True)
         assert await runtime.credentials.delete(kept.key)
