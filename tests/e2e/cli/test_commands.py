@@ -329,7 +329,7 @@ def test_a_folder_without_permissions_is_a_one_line_error(tmp_path: Path) -> Non
     tmp_path.chmod(0o500)
     try:
         run = lango("db", "upgrade", "--store", f"sqlite:///{folder}/x.db", cwd=Path("/"))
-        refused(run, str(folder), "rights")
+        refused(run, str(folder), "permissions")
     finally:
         tmp_path.chmod(0o700)
 

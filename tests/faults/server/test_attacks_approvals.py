@@ -140,7 +140,8 @@ def test_attack_15_approve_on_the_command_line_compares_with_the_stored_call(tmp
     agent.write_text(dedent(FORGING_AGENT))
     (tmp_path / "lango.toml").write_text(f"[agent]\nmodule = {json.dumps(str(agent))}\n")
     waiting = run_json(tmp_path, "--approve", "write_file", "go", code=3)
-    assert waiting["waiting"] == [{"call_id": "c1", "name": "shell", "arguments": {"command": "id"}}]
+    shown = [(wait["call_id"], wait["tool"], wait["arguments"]) for wait in waiting["waits"]]
+    assert shown == [("c1", "shell", {"command": "id"})]
 
 
 def test_attack_15_no_tool_has_a_reserved_name() -> None:

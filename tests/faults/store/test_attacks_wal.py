@@ -22,7 +22,8 @@ from tests.support.servers.server_process import lango
 SESSIONS = 120  # their writes fill more of the log than those of the schema did
 _WRITER = f"""
 import asyncio, sys
-from lango.store import SessionId, Store
+from lango.sessions import SessionId
+from lango.store import Store
 from lango.store.sessions.sessions import create_session
 
 async def write():

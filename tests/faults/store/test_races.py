@@ -153,7 +153,7 @@ async def test_a_deleted_session_leaves_no_events_behind(
     store: Store, session: SessionRecord, postgres_url: str
 ) -> None:
     await store.submit_turn(session, user_message("first"), "me")
-    logged = [LoggedEvent.of(TextDelta(IDS_PER_TURN + 1, "x"))]
+    logged = [LoggedEvent.of(TextDelta(IDS_PER_TURN + 2, "x"))]
     adding = held_before("INSERT INTO event_log", lambda: event_log.append_log_events(session.key, 1, logged))
     await together(store, postgres_url, adding, lambda: store.write(delete.delete_session, NAME))
     assert await rows(store, "SELECT COUNT(*) FROM event_log") == [(0,)]

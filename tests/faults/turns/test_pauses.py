@@ -13,7 +13,7 @@ from tests.support.paused_turns import CREDENTIALS, SHAPES, effects_in, take_ste
 from tests.support.servers.oauth_server import OAuthServer, oauth_server
 from tests.support.store_workers import Worker
 
-PAUSED = ("approval", "input", "credential", "long_running_result", "done")
+PAUSED = ("waiting", "done")
 
 
 @pytest.fixture(scope="module")

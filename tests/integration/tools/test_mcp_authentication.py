@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from lango import Settings, open_runtime
 from lango.errors import ConfigError, MissingCredentials, StateRefused
-from lango.events import ToolEnd, TurnDone
+from lango.events import ToolEnd, TurnDone, WaitOpened
 from lango.messages import ToolCall
 from lango.sessions import SessionId
 from lango.store.credentials.secret_box import KEY_VARIABLE, new_key
@@ -160,7 +160,11 @@ async def test_attack_21_no_credential_of_a_client_reaches_the_server(
             name = SessionId(runtime.app_name, "user", "s")
             await runtime.store.write(create_session, name, {"mcp:mail": credential}, time.time())
             events = await collect(runtime.stream("s", "whose?"))
-    assert [event.message for event in events if isinstance(event, CredentialWait)] == ["the MCP server mail"]
+    assert [
+        event.wait.message
+        for event in events
+        if isinstance(event, WaitOpened) and isinstance(event.wait, CredentialWait)
+    ] == ["the MCP server mail"]
     assert exchanged == []
 
 

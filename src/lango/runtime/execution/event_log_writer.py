@@ -105,6 +105,12 @@ class EventLogWriter:
         self._due_at.pop(log, None)
         return await _encode(log, log.events[log.stored_count :])
 
+    async def flush(self, log: TurnLog) -> None:
+        """Store the events of a turn that is left to another process. Raise `StoreError`."""
+        if not log.is_closed and (rest := await self.take_rest(log)):
+            batch = EventBatch(log.session_key, log.turn, rest, self._owner)
+            await self._store.write(append_log_batches, [batch], self._store.dialect)
+
 
 def _next_moment(after: float, interval_s: float = GROUP_INTERVAL_S) -> float:
     """Return the next moment at which texts are written: the same for all turns, so that one commit serves many."""

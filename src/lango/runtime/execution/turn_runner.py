@@ -150,6 +150,7 @@ class TurnRunner:
         running.enter("ending")
         assert running.stop_reason
         try:
+            await self._event_log.flush(running.log)
             await self._store.write(release_turn, running.turn.session_key, running.turn.turn, self._owner)
         except StoreError as error:  # its owner is gone soon, and its turns are taken over then
             _log.warning("turn %s could not be released: %s", running.turn.turn, error)

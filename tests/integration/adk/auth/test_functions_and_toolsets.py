@@ -100,7 +100,7 @@ async def test_functions_get_the_credential_as_in_adk(sqlite_url: str, scenario:
     root = agent([tool], ToolCall("c1", tool.name, arguments), "done")
     async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         [request] = requests(await ask(runtime))
-        assert (request.kind, request.auth_url) == ("apiKey", "")
+        assert (request.scheme_type, request.auth_url) == ("apiKey", "")
         events = await give(runtime, request.id, "0123456789")
         assert status(events) == "done"
         assert expected in str(results(events)[0])
@@ -181,7 +181,7 @@ async def test_a_provider_of_ones_own_lets_the_user_allow_the_access(
     vault.has = AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=consent)
     async with open_runtime(settings_for(store_url), root_agent=agent([vault_tool()])) as runtime:
         [request] = requests(await ask(runtime))
-        assert (request.kind, request.auth_url) == ("vault", "https://vault.example/allow?state=n1")
+        assert (request.scheme_type, request.auth_url) == ("vault", "https://vault.example/allow?state=n1")
     vault.has, asked = KEY, vault.has  # the user allowed it meanwhile
     value = asked.model_dump(mode="json", exclude_none=True) if answer == "adk" else answer
     async with open_runtime(settings_for(store_url), root_agent=agent([vault_tool()], "done")) as runtime:

@@ -142,7 +142,7 @@ async def test_a_user_allows_the_access_once_for_all_processes(
     oauth.public = scenario == "a client without a secret"
     async with open_runtime(settings_for(store_url), root_agent=agent([tool_with(oauth, make(oauth))])) as runtime:
         [request] = requests(await ask(runtime))
-    assert request.kind == ("openIdConnect" if scenario == "OpenID Connect" else "oauth2")
+    assert request.scheme_type == ("openIdConnect" if scenario == "OpenID Connect" else "oauth2")
     if scenario == "OpenID Connect":
         assert request.scopes == ("openid", "profile")
     if scenario == "further parameters of the address":
