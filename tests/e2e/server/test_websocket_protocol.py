@@ -85,7 +85,7 @@ def test_after_is_a_number(socket: Connection, after: object) -> None:
 
 @pytest.mark.parametrize("value", [1, 0, "true", "yes"])
 def test_a_decision_is_true_or_false(socket: Connection, value: object) -> None:
-    answer = {"type": "result", "result": {}, "will_continue": value}
+    answer: dict[str, object] = {"type": "result", "result": {}, "will_continue": value}
     [event] = answers(socket, json.dumps({"type": "answer", "session": "s", "wait_id": "w", "answer": answer}))
     assert (event["error"], "will_continue" in event["message"]) == ("BadRequest", True)
 
