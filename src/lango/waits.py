@@ -23,10 +23,10 @@ class WaitBase(Struct, frozen=True, kw_only=True, tag_field="kind"):
     """Identifies the wait within its session; safe in a URL."""
     session_id: str
     turn: int | None
-    """The turn that opened it; None: a turn of the session that this one was forked from."""
+    """The turn that opened it, or None if that is a turn of the session that this one was forked from."""
     opened_at: datetime
     expires_at: datetime | None = None
-    """An answer is accepted until then; None: it does not expire."""
+    """An answer is accepted until then, or at any time if None."""
 
     @property
     def kind(self) -> str:
@@ -133,7 +133,7 @@ class Approve(AnswerBase, frozen=True, tag="approve"):
     grant: NewGrant | None = None
     """Later calls of the tool in this session that fit it run without asking."""
     payload: Any = None
-    """What a tool that asked by its own code gets; None: the payload that it asked with."""
+    """What a tool that asked by its own code gets, or None for the payload that it asked with."""
 
 
 class Refuse(AnswerBase, frozen=True, tag="refuse"):
@@ -142,7 +142,7 @@ class Refuse(AnswerBase, frozen=True, tag="refuse"):
     reason: str = ""
     """The model reads it as the result of the call."""
     payload: Any = None
-    """What a tool that asked by its own code gets; None: the payload that it asked with."""
+    """What a tool that asked by its own code gets, or None for the payload that it asked with."""
 
 
 class Value(AnswerBase, frozen=True, tag="value"):
