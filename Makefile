@@ -1,4 +1,4 @@
-# python3 (3.11 or newer) and make are all this needs: everything else is brought by the targets themselves.
+# python3 (3.11 or newer) and make are all you need: the targets install everything else.
 .DEFAULT_GOAL := help
 .PHONY: help setup weights run chat model sandbox pooler browser pictures pythons downloads collect test quick quickcheck quicktests examples bench check audit reference dist format clean
 
@@ -12,7 +12,7 @@ LANGO := $(UV) run --frozen lango
 # tests run side by side, with one worker more than cores: many wait for a disk, a socket or another process
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + max(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2))')
 
-help:  ## what there is
+help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*## /\t/' | expand -t 10
 
 $(UV):
@@ -21,23 +21,23 @@ $(UV):
 	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.9"
 
 setup: $(UV)
-	@[ -d .venv ] || echo "bringing the dependencies: this takes a minute or two, once"
+	@[ -d .venv ] || echo "installing dependencies: this takes a minute or two, once"
 	@$(UV) sync --frozen --quiet
 
-# a small model, so that there is an answer without a key; kept in the user's cache folder
+# a small model, so that the agent answers without a key; kept in the user's cache folder
 weights: setup
 	@LANGO_UV=$(abspath $(UV)) $(LANGO) models pull smollm2 > /dev/null
 
 run: weights  ## start the agent: server and page on http://127.0.0.1:8787
 	@$(LANGO) serve
 
-chat: weights  ## the agent in the terminal
+chat: weights  ## chat with the agent in the terminal
 	@$(LANGO) chat
 
-model: setup  ## bring the small model that calls tools (1.1 GB)
+model: setup  ## download the small model that calls tools (1.1 GB)
 	@LANGO_UV=$(abspath $(UV)) $(LANGO) models pull qwen2.5-coder-1.5b
 
-# the sandbox of the shell tool: installed if this user may; without it, its tests are skipped and say so
+# the sandbox of the shell tool: installed if this user may; its tests are skipped without it, and say so
 sandbox:
 	@command -v bwrap > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq bubblewrap; } > /dev/null 2>&1 \
 		|| echo "no bubblewrap here: the tests of the sandbox are skipped (apt install bubblewrap)"
@@ -48,28 +48,28 @@ pooler:
 		&& apt-get install -y -qq --no-install-recommends pgbouncer; } > /dev/null 2>&1 \
 		|| echo "no PgBouncer here: the tests of a connection pooler are skipped (apt install pgbouncer)"
 
-# a Chromium for the tests of the page: the machine's own, else one that is brought; none at all is a failure
+# a Chromium for the tests of the page: the machine's own, or one that is downloaded; the target fails without one
 browser: setup
 	@$(UV) run --frozen python -m tests.browser.chromium > /dev/null
 
 # the whole suite runs on one Python: the others that the package claims and this machine has run the pure core
-pythons: setup  ## the tests of the pure core on every other Python here
+pythons: setup  ## test the pure core on the other Python versions of this machine
 	@$(UV) run --frozen python -m tests.every_python $(abspath $(UV))
 
-# clients and models for the tests, kept in the cache folder of the user; a test that lacks one says so
+# clients and models for the tests, kept in the user's cache folder; a test without its client is skipped and says so
 downloads: setup
 	@$(UV) run --frozen python -m tests.support.clients.packages
 
-# compiles the tests and all that they import once, for all workers
+# compile the tests and everything they import once, for all workers
 collect: setup
 	@$(UV) run --frozen pytest --collect-only -q > /dev/null || $(UV) run --frozen pytest --collect-only -q
 
-test: setup sandbox pooler browser  ## every test
+test: setup sandbox pooler browser  ## run every test
 	@$(MAKE) --no-print-directory --jobs check pythons downloads collect
 	$(UV) run --frozen pytest -n $(WORKERS) --dist worksteal
 
 # for people who change code: SQLite only, few examples of each property, types of the source
-quick: setup  ## unit and contract tests on SQLite, lint and types, in about a minute
+quick: setup  ## run unit and contract tests on SQLite, lint and types, in about a minute
 	@$(MAKE) --no-print-directory --jobs quickcheck quicktests
 
 quickcheck:
@@ -81,37 +81,37 @@ quickcheck:
 quicktests:
 	@LANGO_EXAMPLES=few $(UV) run --frozen pytest -q -n 2 --dist worksteal tests/unit tests/contract -k "not postgres"
 
-examples: setup  ## the property tests with other examples, and more of them, each time
+examples: setup  ## run the property tests with more examples, different ones each time
 	LANGO_EXAMPLES=search $(UV) run --frozen pytest -q -n $(WORKERS) --dist worksteal -m hypothesis
 
-pictures: setup browser  ## make the pictures of the README anew
+pictures: setup browser  ## update the pictures in the README
 	LANGO_PICTURES=1 $(UV) run --frozen pytest -q tests/browser/test_doc_images.py tests/e2e/cli/test_terminal_image.py
 
-check: setup  ## formatting, lint, types, import directions, lock file
+check: setup  ## check formatting, lint, types, import directions and the lock file
 	$(UV) run --frozen ruff format --check .
 	$(UV) run --frozen ruff check .
 	$(UV) run --frozen pyright
 	$(UV) run --frozen lint-imports
 	$(UV) run --frozen python -m tests.locked
 
-# 2 is uv's own "could not do it", 1 is a finding: neither passes for "nothing found"
+# uv exits with 2 if it could not ask and with 1 if it found something: neither counts as "nothing found"
 audit: $(UV)  ## ask osv.dev for known vulnerabilities of the locked packages (needs the network)
 	@$(UV) audit --frozen --preview-features audit-command || { status=$$?; \
 		[ $$status = 2 ] && echo "NOT AUDITED: osv.dev could not be asked (see above); run this where it can be reached"; exit $$status; }
 
-format: setup  ## put the code in form
+format: setup  ## format the code
 	$(UV) run --frozen ruff format .
 	$(UV) run --frozen ruff check --fix .
 
-reference: setup  ## write the pages of docs/reference that are made of the code
+reference: setup  ## generate docs/reference from the code
 	$(UV) run --frozen python -m tests.reference
 
-bench: setup  ## benchmarks, printed as tables; ONLY="turns crash" runs some
+bench: setup  ## run the benchmarks and print tables; ONLY="turns crash" selects some
 	$(UV) run --frozen --group bench python -m benchmarks $(ONLY)
 
 dist: setup  ## build the wheel into dist/
 	$(UV) build --quiet
 	@ls dist
 
-clean:  ## remove what the targets made
+clean:  ## remove everything the targets created
 	rm -rf .venv $(TOOLS) dist .pytest_cache .ruff_cache .hypothesis

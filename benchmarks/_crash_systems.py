@@ -34,6 +34,7 @@ from lango.store.engine.database import Operation, Row
 from lango.store.engine.postgres import PostgresDatabase
 from lango.store.engine.sqlite import SqliteDatabase
 from lango.tools import Tool
+from tests.support.runtimes import store_of
 
 DBOS: Any = None
 SetEnqueueOptions: Any = None
@@ -190,7 +191,7 @@ class Lango:
             )
             return (yield query, (session,))
 
-        return [turn for turn, status in await self._runtime.store.read(operation) if status in statuses]
+        return [turn for turn, status in await store_of(self._runtime).read(operation) if status in statuses]
 
 
 def report_writes(database: Any, point: Point) -> None:

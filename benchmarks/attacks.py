@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.table import bar, print_line, quick, table
-from lango.json_input import MAX_VALUES, read_json
+from lango.json_values import MAX_VALUES, read_json
 from tests.faults.server import test_attacks_cpu, test_attacks_cpu_sessions
 from tests.support.loop_monitor import Attack, hostile_server
 from tests.support.servers.server_process import Server

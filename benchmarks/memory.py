@@ -43,6 +43,7 @@ from lango.providers import Provider, Request
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId
 from lango.store.sessions.window import read_session_events
+from tests.support.runtimes import store_of
 
 BUDGET_TOKENS = 8_000
 CHECKPOINTS = (100, 1_000) if quick() else (100, 1_000, 5_000)
@@ -105,7 +106,7 @@ class LangoSystem:
         self.runtime = runtime
         self._standin = standin
         self._name = SessionId(runtime.app_name, "user", "s")
-        self._service = SqlSessionService("", store=runtime.store)
+        self._service = SqlSessionService("", store=store_of(runtime))
 
     async def turn(self, text: str, *, measured: bool) -> None:
         if measured:
@@ -317,7 +318,7 @@ def _has(text: str, value: str) -> bool:
 
 async def _named(runtime: Runtime, talk: Conversation) -> tuple[int, int]:
     """Count the planted statements in the notes, and those whose messages say the same."""
-    found = await runtime.store.read(read_session_events, SessionId(runtime.app_name, "user", "s"))
+    found = await store_of(runtime).read(read_session_events, SessionId(runtime.app_name, "user", "s"))
     texts = {one.seq: one.message.content for one in found[1] if one.message} if found else {}
     named = total = 0
     for batch in (await runtime.memory.show("s")).batches:

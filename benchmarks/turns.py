@@ -27,6 +27,7 @@ from lango import Settings, open_runtime
 from lango.adk import SqlSessionService
 from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
+from tests.support.runtimes import store_of
 
 OURS, BARE = "lango runtime", "ADK Runner on SqlSessionService"
 SIZES = [0, 1_000, 5_000, 100_000]
@@ -78,7 +79,7 @@ async def measure(folder: Path, sizes: list[int]) -> tuple[dict[int, dict[str, T
     """Fill sessions of each size and measure the contestants in turns, then Lango's sizes with a full window."""
     measured: dict[int, dict[str, Times]] = {}
     async with ours(folder) as runtime:
-        service = SqlSessionService("", store=runtime.store)
+        service = SqlSessionService("", store=store_of(runtime))
         for size in sizes:
             session = await service.create_session(app_name=runtime.app_name, user_id=USER, session_id=f"s{size}")
             await fill(service, session, size)

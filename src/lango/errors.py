@@ -26,7 +26,7 @@ LangoError
 │   ├── SchemaError            not a Lango database, or made by a newer version
 │   ├── SessionNotFound
 │   ├── SessionExists
-│   ├── TraceNotFound          no such turn or request in a trace, or it is not kept any more
+│   ├── TraceNotFound          no such turn or request in a trace, or it is no longer kept
 │   ├── MessageNotFound        no such message in the session, or it was rewound
 │   ├── ArtifactNotFound       no such artifact in the session, or no such version of it
 │   ├── GrantNotFound          no such grant in the session, or it has ended
@@ -53,9 +53,9 @@ LangoError
 │   ├── TokensUsedUp           its API key or user may use no more tokens today
 │   ├── TurnTimeout            no progress for too long, or too long in all
 │   ├── TurnCancelled          the user stopped it
-│   ├── TurnReleased           its process stopped: the turn goes on in another one
+│   ├── TurnReleased           its process stopped: the turn continues in another one
 │   ├── TurnAbandoned          its process died each time it was run, as often as allowed
-│   ├── TurnDiverged           run again, it asked for another step than its record has
+│   ├── TurnDiverged           this version of the app has not the nodes that it has reached
 │   ├── NodeOutcomeUnknown     a workflow's node that must run once had started when its process died
 │   └── EmptyAnswer            the model returned no text, or its provider blocked it
 ├── ToolError                  a tool call failed: a result for the model
@@ -77,6 +77,14 @@ original as its `__cause__`.
 
 class LangoError(Exception):
     """Base class of everything that Lango raises on purpose."""
+
+    retry_after_s: float | None = None
+    """The time after which a retry may work, where it is known."""
+
+    def __init__(self, *args: object, retry_after_s: float | None = None) -> None:
+        super().__init__(*args)
+        if retry_after_s is not None:
+            self.retry_after_s = retry_after_s
 
 
 class UsageError(LangoError):
@@ -154,10 +162,6 @@ class StoreError(LangoError):
 class StoreUnavailable(StoreError):
     """The database is not available; nothing was written. Retry after `retry_after_s`."""
 
-    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
-
 
 class OutcomeUnknown(StoreUnavailable):
     """The connection was lost during a commit: it is not known whether it was written."""
@@ -180,7 +184,7 @@ class SessionExists(StoreError):
 
 
 class TraceNotFound(StoreError):
-    """A trace has no such turn or request: it never had it, or does not keep it any more."""
+    """A trace has no such turn or request: it was never kept, or is no longer kept."""
 
 
 class MessageNotFound(StoreError):
@@ -196,7 +200,7 @@ class GrantNotFound(StoreError):
 
 
 class EventsGone(StoreError):
-    """The events after that id are no longer kept: read the messages, then follow the session anew."""
+    """The events after that id are no longer kept: read the messages, then follow the session again."""
 
 
 class InvalidExport(StoreError):
@@ -208,7 +212,7 @@ class Unstorable(StoreError):
 
 
 class Conflict(StoreError):
-    """Another writer was faster; nothing of this write was kept."""
+    """Another writer was faster; nothing of this write was stored."""
 
 
 class StaleSession(Conflict):
@@ -230,8 +234,10 @@ class EventConflict(Conflict):
 class ProviderError(LangoError):
     """A model's API did not return a usable response."""
 
-    def __init__(self, message: str, *, provider: str = "", status: int | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, *, provider: str = "", status: int | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
         self.provider = provider
         self.status = status
 
@@ -250,17 +256,6 @@ class UnknownModel(ProviderRejected, ConfigError):
 
 class ProviderUnavailable(ProviderError):
     """Rate limit, server error or no connection: a retry may work, after `retry_after_s` where it is known."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        provider: str = "",
-        status: int | None = None,
-        retry_after_s: float | None = None,
-    ) -> None:
-        super().__init__(message, provider=provider, status=status)
-        self.retry_after_s = retry_after_s
 
 
 class ProviderRateLimited(ProviderUnavailable):
@@ -308,7 +303,7 @@ class TurnCancelled(TurnFailed):
 
 
 class TurnReleased(TurnFailed):
-    """The process stopped before the end of the turn, which another process goes on with; follow it there."""
+    """The process stopped before the end of the turn, which another process continues; follow it there."""
 
 
 class TurnAbandoned(TurnFailed):
@@ -316,7 +311,7 @@ class TurnAbandoned(TurnFailed):
 
 
 class TurnDiverged(TurnFailed):
-    """A turn that went on after a crash asked for another step than its record has; it is not continued."""
+    """A turn that was resumed after a crash asked for another step than its record has; it is not continued."""
 
 
 class NodeOutcomeUnknown(TurnFailed):
@@ -330,10 +325,6 @@ class EmptyAnswer(TurnFailed):
 class IssuerUnavailable(LangoError):
     """The token issuer does not return its keys: no token can be verified now."""
 
-    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
-
 
 class Stopping(LangoError):
     """The server or runtime is closing: it stores no messages and ends its streams. Retry after `retry_after_s`."""
@@ -346,7 +337,12 @@ class NothingNoted(LangoError):
 
 
 class WaitNotOpen(LangoError):
-    """No such wait is open: it was answered before, it expired, or the conversation continued without it."""
+    """No such wait is open. `reason` says why."""
+
+    def __init__(self, message: str, reason: str = "unknown") -> None:
+        """`reason`: `answered`, `expired`, `superseded` by a message, `cancelled`, `rewound`, or `unknown`."""
+        super().__init__(message)
+        self.reason = reason
 
 
 class ToolError(LangoError):

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -18,6 +18,9 @@ from lango.events import (
 
 Event = TypeVar("Event", bound=TurnEvent)
 
+MAX_JOINED = 100_000
+"""The longest text that joined pieces have: many WebSocket clients refuse a message of more than 1 MiB."""
+
 
 def is_withdrawn(event: TurnEvent, withdrawal: TextWithdrawn) -> bool:
     """Whether an event has text that a later event withdraws."""
@@ -29,21 +32,27 @@ def is_withdrawn(event: TurnEvent, withdrawal: TextWithdrawn) -> bool:
 
 
 def join_text_deltas(events: Iterable[TurnEvent]) -> list[TurnEvent]:
-    """Join text deltas that follow each other into one, under the id of the last."""
-    joined: list[TurnEvent] = []
-    for _, alike in itertools.groupby(events, _join_key):
-        group = list(alike)
-        last = group[-1]
-        if len(group) > 1 and isinstance(last, TextDelta | ThoughtDelta):
-            joined.append(replace(last, text="".join(event.text for event in cast("list[TextDelta]", group))))
+    """Join text deltas that follow each other, under the id of the last, up to `MAX_JOINED` characters each."""
+    groups: list[list[TurnEvent]] = []
+    length = 0
+    for event in events:
+        length += len(event.text) if isinstance(event, TextDelta | ThoughtDelta) else 0
+        if groups and length <= MAX_JOINED and _join_key(groups[-1][-1]) == _join_key(event):
+            groups[-1].append(event)
         else:
-            joined += group
-    return joined
+            groups.append([event])
+            length = len(event.text) if isinstance(event, TextDelta | ThoughtDelta) else 0
+    return [_join_group(group) for group in groups]
 
 
 def _join_key(event: TurnEvent) -> tuple[object, str]:
     """Return a key that text deltas to be joined share, and no two other events do."""
     return (type(event), event.author) if isinstance(event, TextDelta | ThoughtDelta) else (event.id, "")
+
+
+def _join_group(group: list[TurnEvent]) -> TurnEvent:
+    texts = [event.text for event in group if isinstance(event, TextDelta | ThoughtDelta)]
+    return replace(group[-1], text="".join(texts)) if len(group) > 1 else group[0]
 
 
 def without_withdrawn(events: Iterable[Event], withdrawal: TextWithdrawn) -> list[Event]:

@@ -1,19 +1,21 @@
 """The events of a turn, as a client sees them: a closed union, in order.
 
 `Accepted` comes first, once the user's message is stored. Text and tool calls follow as they happen; a tool's end is
-emitted only after its result is stored. `TurnDone` or a fatal `TurnError` comes last, exactly once. `id` grows within a
-session.
+emitted only after its result is stored. `TurnDone` or a fatal `TurnError` comes last, exactly once. The
+`id` of an event is its turn times a million, plus its number within the turn: ids grow within a session.
 """
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
-from msgspec import Struct, field, json, to_builtins
+from msgspec import Struct, ValidationError, field, json, to_builtins
 
-from lango.errors import Unstorable
-from lango.typed_values import convert
-from lango.waits import Wait
+from lango.errors import SchemaError, Unstorable
+from lango.json_values import convert, to_client_json
+from lango.waits import Outcome, Wait
+
+IDS_PER_TURN = 1_000_000
 
 
 class Usage(Struct, frozen=True):
@@ -24,7 +26,7 @@ class Usage(Struct, frozen=True):
     cached_tokens: int = 0
     model_calls: int = 0
     cost_usd: float | None = None
-    """None where the price of the model is not known."""
+    """None if the price of the model is not known."""
     thought_tokens: int = 0
     """How many of the output tokens were thoughts, where the provider counts them."""
     cache_write_tokens: int = 0
@@ -44,11 +46,20 @@ class Usage(Struct, frozen=True):
         )
 
 
-class Accepted(Struct, frozen=True, tag_field="type", tag="accepted"):
+class EventBase(Struct, frozen=True, tag_field="type"):
+    """What events of every type have."""
+
+    id: int
+
+    @property
+    def type(self) -> str:
+        """The type of the event, as JSON names it."""
+        return str(type(self).__struct_config__.tag)
+
+
+class Accepted(EventBase, frozen=True, tag="accepted"):
     """The user's message is stored, and is not lost whatever happens next."""
 
-    type: ClassVar[str] = "accepted"
-    id: int
     turn: int
     waiting: bool = False
     """Another turn of the session is running; this one runs after it."""
@@ -56,62 +67,50 @@ class Accepted(Struct, frozen=True, tag_field="type", tag="accepted"):
     """Stored with every message of this turn."""
 
 
-class Queued(Struct, frozen=True, tag_field="type", tag="queued"):
+class Queued(EventBase, frozen=True, tag="queued"):
     """The process runs as many turns as it may, and this one waits."""
 
-    type: ClassVar[str] = "queued"
-    id: int
     place: int
     """Position in the queue: 1 runs next, 0 runs now."""
 
 
-class TextDelta(Struct, frozen=True, tag_field="type", tag="text_delta"):
+class TextDelta(EventBase, frozen=True, tag="text_delta"):
     """A piece of the answer."""
 
-    type: ClassVar[str] = "text_delta"
-    id: int
     text: str
     author: str = ""
 
 
-class ThoughtDelta(Struct, frozen=True, tag_field="type", tag="thought_delta"):
+class ThoughtDelta(EventBase, frozen=True, tag="thought_delta"):
     """A piece of the model's thoughts."""
 
-    type: ClassVar[str] = "thought_delta"
-    id: int
     text: str
     author: str = ""
 
 
-class ToolStart(Struct, frozen=True, tag_field="type", tag="tool_start"):
+class ToolStart(EventBase, frozen=True, tag="tool_start"):
     """A tool call starts."""
 
-    type: ClassVar[str] = "tool_start"
-    id: int
     call_id: str
     name: str
     arguments: Mapping[str, Any] = {}
     author: str = ""
 
 
-class ToolProgress(Struct, frozen=True, tag_field="type", tag="tool_progress"):
-    """A running tool reports how far it is; at most one report a second, and the last one."""
+class ToolProgress(EventBase, frozen=True, tag="tool_progress"):
+    """Reports the progress of a running tool: at most once a second, and the last report."""
 
-    type: ClassVar[str] = "tool_progress"
-    id: int
     call_id: str
     name: str
     progress: float
     total: float | None = None
-    """What `progress` is at the end; None: not known."""
+    """What `progress` is at the end, or None if it is not known."""
     message: str = ""
 
 
-class ToolEnd(Struct, frozen=True, tag_field="type", tag="tool_end"):
+class ToolEnd(EventBase, frozen=True, tag="tool_end"):
     """A tool call ended, and its result is stored."""
 
-    type: ClassVar[str] = "tool_end"
-    id: int
     call_id: str
     name: str
     ok: bool = True
@@ -120,30 +119,24 @@ class ToolEnd(Struct, frozen=True, tag_field="type", tag="tool_end"):
     """How long the tool ran; None if it did not run."""
 
 
-class WaitOpened(Struct, frozen=True, tag_field="type", tag="wait_opened"):
+class WaitOpened(EventBase, frozen=True, tag="wait_opened"):
     """The turn needs something from outside: `Runtime.answer` gives it. Only a question of a tool lets the turn run."""
 
-    type: ClassVar[str] = "wait_opened"
-    id: int
     wait: Wait
 
 
-class WaitClosed(Struct, frozen=True, tag_field="type", tag="wait_closed"):
-    """A wait is no longer open: this turn brings its answer, or continued the conversation without one."""
+class WaitClosed(EventBase, frozen=True, tag="wait_closed"):
+    """A wait is no longer open: this turn brings its answer, continued without one, or was stopped by a user."""
 
-    type: ClassVar[str] = "wait_closed"
-    id: int
     wait: Wait
-    outcome: Literal["answered", "refused", "expired", "withdrawn"]
+    outcome: Outcome
     answered_by: str = ""
     """The user who answered; empty: there was no answer."""
 
 
-class NodeProgress(Struct, frozen=True, tag_field="type", tag="node"):
+class NodeProgress(EventBase, frozen=True, tag="node"):
     """A node of a workflow started, ended, failed, or waits for an answer."""
 
-    type: ClassVar[str] = "node"
-    id: int
     name: str
     path: str
     """The names of the nodes from the workflow down to this one, each with the number of its run."""
@@ -156,49 +149,44 @@ class NodeProgress(Struct, frozen=True, tag_field="type", tag="node"):
     """Why it failed."""
 
 
-class Resumed(Struct, frozen=True, tag_field="type", tag="resumed"):
-    """The turn goes on after its process died or stopped, or after a failure: what is stored is not done again."""
+class Resumed(EventBase, frozen=True, tag="resumed"):
+    """The turn continues after its process died or stopped, or after a failure: what is stored is not done again.
 
-    type: ClassVar[str] = "resumed"
-    id: int
-    reason: Literal["crash", "handover", "failure"]
+    With the reason `update`, the application was updated, and the model continues from the stored messages.
+    """
+
+    reason: Literal["crash", "handover", "failure", "update"]
     attempt: int = 0
     """How often it was run again after a crash or a failure."""
     at: datetime | None = None
     """When it was resumed."""
 
 
-class TextWithdrawn(Struct, frozen=True, tag_field="type", tag="text_withdrawn"):
+class TextWithdrawn(EventBase, frozen=True, tag="text_withdrawn"):
     """Text of a model response that was never stored is withdrawn: the model is called again.
 
     It is the text, and the thoughts, of `author` in the events after `after_id`.
     """
 
-    type: ClassVar[str] = "text_withdrawn"
-    id: int
     after_id: int
     author: str = ""
 
 
-class TurnError(Struct, frozen=True, tag_field="type", tag="turn_error"):
+class TurnError(EventBase, frozen=True, tag="turn_error"):
     """The turn failed, and its stream ends here; or, if not fatal, a tool call failed."""
 
-    type: ClassVar[str] = "turn_error"
-    id: int
     error: str
     """Name of the error class."""
     message: str
     fatal: bool = True
     call_id: str | None = None
     retry_after_s: float | None = None
-    """After which time a new attempt may work, where that is known."""
+    """The time after which a new attempt may work, where it is known."""
 
 
-class TurnDone(Struct, frozen=True, tag_field="type", tag="done"):
+class TurnDone(EventBase, frozen=True, tag="done"):
     """The turn ended, and with it its stream."""
 
-    type: ClassVar[str] = "done"
-    id: int
     turn: int
     status: Literal["done", "waiting", "cancelled"] = "done"
     usage: Usage = field(default_factory=Usage)
@@ -225,12 +213,32 @@ TurnEvent = (
     | TurnError
     | TurnDone
 )
-_KIND_BY_TYPE: dict[str, type[TurnEvent]] = {kind.type: kind for kind in get_args(TurnEvent)}
+_KIND_BY_TYPE: dict[Any, type[TurnEvent]] = {kind.__struct_config__.tag: kind for kind in get_args(TurnEvent)}
 
 
 def is_final(event: TurnEvent) -> bool:
     """Whether no event of the turn follows this one."""
     return isinstance(event, TurnDone) or (isinstance(event, TurnError) and event.fatal)
+
+
+def event_id(turn: int, number: int) -> int:
+    """Return the id of an event by its number within its turn, from 1 on."""
+    return turn * IDS_PER_TURN + number
+
+
+def number_of_event(event_id: int) -> int:
+    """Return the number of an event within its turn."""
+    return event_id % IDS_PER_TURN
+
+
+def turn_of_event(event_id: int) -> int:
+    """Return the turn that an event belongs to."""
+    return event_id // IDS_PER_TURN
+
+
+def id_range(turn: int) -> tuple[int, int]:
+    """Return the bounds of a turn's ids; both are exclusive."""
+    return event_id(turn, 0), event_id(turn + 1, 0)
 
 
 def to_json(event: TurnEvent, *, unchanged: Iterable[type] = ()) -> dict[str, Any]:
@@ -239,8 +247,13 @@ def to_json(event: TurnEvent, *, unchanged: Iterable[type] = ()) -> dict[str, An
 
 
 def from_json(fields: Mapping[str, Any]) -> TurnEvent:
-    """Return the event of a JSON object that `to_json` made."""
-    return convert(fields, _KIND_BY_TYPE[fields["type"]])  # converting to the union is ten times slower
+    """Return the event of a JSON object that `to_json` made. Raise `SchemaError` for one of a newer version."""
+    try:
+        return convert(fields, _KIND_BY_TYPE[fields["type"]])  # converting to the union is ten times slower
+    except (KeyError, ValidationError) as error:
+        raise SchemaError(
+            f"a newer Lango stored an event {fields.get('type')!r} that this one cannot read: install a newer version"
+        ) from error
 
 
 def to_plain_values(value: Any) -> Any:
@@ -250,7 +263,7 @@ def to_plain_values(value: Any) -> Any:
 
 def output_to_text(output: Any) -> str:
     """Return the output of a workflow as readers see it: a text as it is, any other value as JSON."""
-    return output if isinstance(output, str) else json.encode(to_plain_values(output)).decode()
+    return output if isinstance(output, str) else json.encode(to_client_json(to_plain_values(output))).decode()
 
 
 def to_jsonable(value: Any) -> Any:

@@ -35,12 +35,12 @@ PatternsJson = Mapping[str, Mapping[str, Any]]
 
 
 class NewGrant(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a person grants besides the approval of one call: later calls of the same tool run without asking."""
+    """What a person grants in addition to the approval of one call: later calls of the same tool run without asking."""
 
     arguments: PatternsJson | None = None
-    """The pattern of each argument; see `lango.grants`. None: whatever the arguments."""
+    """The pattern of each argument; see `lango.grants`. None allows any arguments."""
     expires_in_s: float | None = None
-    """How long it holds; None: as long as the setting `tools.grant_expires_s` says."""
+    """How long it holds, or None for the setting `tools.grant_expires_s`."""
 
 
 class Equals(Struct, frozen=True):
@@ -93,7 +93,7 @@ def _parse_pattern(name: str, pattern: Mapping[str, Any]) -> Pattern:
         case [("any", True)]:
             return Anything()
         case _:
-            raise GrantRefused(f'{name}: say {{"equals": ...}}, {{"glob": "..."}} or {{"any": true}}')
+            raise GrantRefused(f'{name}: use {{"equals": ...}}, {{"glob": "..."}} or {{"any": true}}')
 
 
 def _parse_glob(name: str, text: str) -> Glob:
@@ -108,13 +108,13 @@ def _parse_glob(name: str, text: str) -> Glob:
         elif character == "\\":
             escaped = next(characters, "")
             if escaped not in ("*", "\\"):
-                raise GrantRefused(f"{name}: after a backslash comes a star or another backslash in {text!r}")
+                raise GrantRefused(f"{name}: a backslash must be followed by a star or another backslash in {text!r}")
             piece += escaped
         else:
             piece += character
     pieces.append(piece)
     if not any(pieces):
-        raise GrantRefused(f'{name}: {text!r} fits every text: say {{"any": true}} if that is meant')
+        raise GrantRefused(f'{name}: {text!r} fits every text: use {{"any": true}} if you mean that')
     if len(pieces) > 1 and _PARENT_OR_CONTROL.search("*".join(pieces)):
         raise GrantRefused(f"{name}: a glob contains neither control characters nor `..` as a part of a path")
     return Glob((pieces[0], *(inner for inner in pieces[1:-1] if inner), *pieces[-1:]) if len(pieces) > 1 else (piece,))

@@ -1,14 +1,15 @@
-"""Define sessions, and their messages as they are stored."""
+"""Define sessions, their messages as they are stored, and which parts of their state belong to clients."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from lango.errors import Unstorable
-from lango.json_output import printable_text
+from lango.errors import StateRefused, Unstorable
+from lango.json_values import storable_text
 from lango.messages import Attachment, Message
 
 TEMP_PREFIX = "temp:"
@@ -34,6 +35,17 @@ EARLIEST_TIME, LATEST_TIME = -62_135_596_800, 253_402_300_799
 """The years 1 to 9999, in seconds: what dates can show, and an import accepts."""
 MAX_ID_BYTES = 512
 """PostgreSQL cannot index longer ids; the same limit holds for SQLite."""
+KEPT_IN_STATE = {"lango_credential": "kept"}
+"""What a stored state shows of a credential that a tool keeps in it; see `lango.adk.services.state_credentials`."""
+
+_RESERVED = re.compile(
+    r"_*adk_.*"  # the default names of credentials, OAuth flows, recordings that replace the model, skills
+    r"|_code_execut.*|_vmaas_.*|_antigravity_.*|sandbox_name"  # the sandbox that code runs in, and its files
+    r"|mcp:.*|.*_existing_exchanged_credential|.*_token_cache",  # of MCP servers, OpenAPI documents and Google's tools
+    re.DOTALL,
+)
+_SCOPE = re.compile(r"(temp|user|app):")
+_SECRET_PARTS = {"oauth2", "http", "apiKey", "api_key", "serviceAccount", "service_account"}
 
 
 class SessionId(Struct, frozen=True):
@@ -70,7 +82,7 @@ class SessionId(Struct, frozen=True):
 
 def check_id(name: str, value: str) -> None:
     """Raise `Unstorable` for an id that cannot be a key in both databases."""
-    if printable_text(value) != value:
+    if storable_text(value) != value:
         raise Unstorable(f"{name} {value!r} contains NUL or a lone surrogate; use plain text")
     if len(value.encode()) > MAX_ID_BYTES:
         raise Unstorable(f"{name} is longer than {MAX_ID_BYTES} bytes; use a shorter one")
@@ -78,7 +90,7 @@ def check_id(name: str, value: str) -> None:
 
 def is_id(value: str) -> bool:
     """Whether a value can be the id of anything in both databases."""
-    return printable_text(value) == value and len(value.encode()) <= MAX_ID_BYTES
+    return storable_text(value) == value and len(value.encode()) <= MAX_ID_BYTES
 
 
 class SharedRange(Struct, frozen=True):
@@ -99,7 +111,7 @@ class Origin(Struct, frozen=True):
     seq: int
 
 
-class SessionRecord(Struct, frozen=True):
+class SessionInfo(Struct, frozen=True):
     """A session without its messages."""
 
     key: int
@@ -180,3 +192,43 @@ def as_datetime(seconds: float) -> datetime:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
         return datetime.fromtimestamp(0, UTC)
+
+
+def check_client_state(delta: Mapping[str, Any], credential_names: Collection[str] = ()) -> None:
+    """Raise `StateRefused` if a client may not write a name or a value of this change.
+
+    ADK keeps values of its own in the state of a session, and trusts what it finds there. With a credential in the
+    state, a tool acts under the identity that it names, even the server's own. So clients, and imports, cannot write
+    such a name or value, whichever protocol they use.
+
+    `credential_names` are those under which the agent's own tools look for credentials.
+    """
+    if refused := sorted(name for name, value in delta.items() if _is_reserved(name, value, credential_names)):
+        names = ", ".join(name[:100] for name in refused[:5])
+        raise StateRefused(f"clients cannot write credentials, or names that ADK reserves, into the state: {names}")
+
+
+def without_reserved_state(delta: Mapping[str, Any], credential_names: Collection[str] = ()) -> dict[str, Any]:
+    """Return a change of the state without the names and values that clients may not write."""
+    return {name: value for name, value in delta.items() if not _is_reserved(name, value, credential_names)}
+
+
+def without_app_state(delta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state, or a change of it, without what all users share: only operators read that."""
+    return {name: value for name, value in delta.items() if not name.startswith(APP_PREFIX)}
+
+
+def is_reserved_name(name: str) -> bool:
+    """Whether ADK itself uses this name, in any scope."""
+    return _RESERVED.fullmatch(_SCOPE.sub("", name, count=1)) is not None
+
+
+def is_credential(value: Any) -> bool:
+    """Whether a value is a credential of ADK as JSON."""
+    members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return ("auth_type" in members or "authType" in members) and bool(members.keys() & _SECRET_PARTS)
+
+
+def _is_reserved(name: str, value: Any, credential_names: Collection[str]) -> bool:
+    is_known = name in credential_names or _SCOPE.sub("", name, count=1) in credential_names
+    return is_known or is_reserved_name(name) or is_credential(value) or value == KEPT_IN_STATE

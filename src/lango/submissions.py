@@ -6,9 +6,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lango.config import ServerSettings
+from lango.config import ServerLimits
 from lango.errors import AttachmentRefused
-from lango.grants import NewGrant
 from lango.messages import MIME_TYPE, Attachment, Message
 from lango.tools import Tool
 from lango.waits import Answer
@@ -46,7 +45,7 @@ class ModelOptions(Struct, frozen=True, omit_defaults=True):
 
     @property
     def for_next_turn(self) -> "ModelOptions":
-        """The options of a turn that goes on after a pause: a forced call was made, and another request is answered."""
+        """The options after a pause: a forced call was made, and another request is answered."""
         choice = "none" if self.tool_choice == "none" else "auto"
         return replace(self, tool_choice=choice, client_request=None)
 
@@ -57,13 +56,13 @@ class TurnRequest(Struct, frozen=True):
     idempotency_key: str | None = None
     """The same key again returns the same turn; with another request it raises `IdempotencyKeyReused`."""
     client_tools: Sequence[Tool] | None = None
-    """Tools that the client runs: their calls end the turn. None: after a pause, those of the turn that paused."""
+    """Tools that the client runs: their calls end the turn. After a pause, None keeps those of the turn that paused."""
     options: ModelOptions | None = None
-    """They hold for the model calls of this turn. None: after a pause, those of the turn that paused."""
+    """They hold for the model calls of this turn. After a pause, None keeps those of the turn that paused."""
     at_revision: int | None = None
     """Raise `StaleSession`, and store nothing, unless the session has this revision and no running or queued turn."""
     digest: str | None = None
-    """What a repeated idempotency key must come with; None: it must come with the same message."""
+    """What a repeated idempotency key must come with, or None for the same message."""
 
 
 class SubmittedMessage(Struct, frozen=True):
@@ -86,7 +85,7 @@ class SubmittedResults(Struct, frozen=True):
     results: Mapping[str, Mapping[str, Any]]
     """By the calls' ids; those of calls that wait for none are left out."""
     will_continue: bool | None = False
-    """Whether these are updates of long-running tools, which more results follow; None: they may."""
+    """Whether these are updates of long-running tools, which more results follow, or may follow if it is None."""
     history: Sequence[Message] = ()
     """A history that ends with the calls: the session starts with it."""
     request: TurnRequest = TurnRequest()
@@ -100,57 +99,21 @@ class SubmittedAnswer(Struct, frozen=True):
     request: TurnRequest = TurnRequest()
 
 
-class SubmittedApproval(Struct, frozen=True):
-    """The answer to an approval request. It is accepted once, whatever idempotency key its request has."""
-
-    call_id: str
-    approved: bool
-    grant: NewGrant | None = None
-    """Later calls of the tool in this session that fit it run without asking."""
-    reason: str = ""
-    """The model reads it as the result of a refused call."""
-    request: TurnRequest = TurnRequest()
-    payload: Any = None
-    """What a tool that asked by its own code gets with the answer; None: the payload that it asked with."""
+Submission = SubmittedMessage | SubmittedResults | SubmittedAnswer
 
 
-class SubmittedInput(Struct, frozen=True):
-    """The answer to an input request of a workflow, or to a question of a running tool."""
-
-    call_id: str
-    value: Any
-    """A text is read as JSON where the schema of the request does not accept a text."""
-    decline: bool = False
-    """The running tool learns that the user gives no answer."""
-    request: TurnRequest = TurnRequest()
-
-
-class SubmittedCredential(Struct, frozen=True):
-    """The answer to a credential request."""
-
-    call_id: str
-    value: Any
-    """The address that the user was sent to after allowing the access, a key, or ADK's own JSON."""
-    request: TurnRequest = TurnRequest()
-
-
-Submission = (
-    SubmittedMessage | SubmittedResults | SubmittedAnswer | SubmittedApproval | SubmittedInput | SubmittedCredential
-)
-
-
-def check_attachments(attachments: Sequence[Attachment], limits: ServerSettings) -> None:
+def check_attachments(attachments: Sequence[Attachment], limits: ServerLimits) -> None:
     """Raise `AttachmentRefused` for files that are too many, too large, empty or of no valid type."""
     if len(attachments) > limits.max_attachments:
         raise AttachmentRefused(
             f"a message may have {limits.max_attachments} files, not {len(attachments)} "
-            "(setting server.max_attachments)"
+            "(setting server.limits.max_attachments)"
         )
     total = sum(len(file.data) for file in attachments)
     if total > limits.max_attachment_bytes:
         raise AttachmentRefused(
             f"the files of a message may have {limits.max_attachment_bytes} bytes together, not {total} "
-            "(setting server.max_attachment_bytes)"
+            "(setting server.limits.max_attachment_bytes)"
         )
     for file in attachments:
         if not (file.data and MIME_TYPE.fullmatch(file.mime_type)):

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from msgspec import Struct, ValidationError, field
 
 from lango.errors import UsageError
+from lango.json_values import convert
 from lango.messages import Attachment
-from lango.typed_values import convert
 
 Order = Literal["exact", "in_order", "any_order"]
 

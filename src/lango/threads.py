@@ -1,7 +1,7 @@
 """Run the work of requests in threads: each user has a share of them, and work whose caller left can stop.
 
 A thread cannot be ended from outside. So a user's work that was abandoned keeps its place until it ends, and further
-work of the same user waits: others always find a thread. Long work calls `stop_if_abandoned` now and then.
+work of the same user waits: others always find a thread. Long work calls `stop_if_abandoned` from time to time.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ kind of wait is a class in `Wait`, and a row in `ANSWERS` that lists the answers
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -107,6 +107,19 @@ class QuestionWait(WaitBase, frozen=True, kw_only=True, tag="tool_question"):
 Wait = ApprovalWait | InputWait | CredentialWait | ClientResultWait | LongRunningWait | QuestionWait
 
 
+Outcome = Literal["answered", "refused", "expired", "superseded", "cancelled"]
+"""Why a wait is no longer open: an answer, its time (of a running tool's question), a new message, a stopped turn."""
+
+
+class ClosedWait(Struct, frozen=True):
+    """A wait that the start of a turn closed."""
+
+    wait: Wait
+    outcome: Outcome
+    answered_by: str = ""
+    """The user who answered; empty: there was no answer."""
+
+
 class InboxItem(Struct, frozen=True):
     """A wait in the inbox of a user, with what identifies its session to a person."""
 
@@ -134,6 +147,11 @@ class Approve(AnswerBase, frozen=True, tag="approve"):
     """Later calls of the tool in this session that fit it run without asking."""
     payload: Any = None
     """What a tool that asked by its own code gets, or None for the payload that it asked with."""
+
+
+REFUSAL_REASON = "reason"
+"""The member of a refusal's payload, as ADK keeps it, that says why: the model reads it."""
+MAX_REASON_CHARACTERS = 4_000
 
 
 class Refuse(AnswerBase, frozen=True, tag="refuse"):

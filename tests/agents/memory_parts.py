@@ -8,9 +8,10 @@ from lango import Settings
 from lango.memory.notes.note_format import OBSERVE_PROMPT, REFLECT_PROMPT
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store.sessions.sessions import find_session
 from lango.testing import Answer, ScriptedProvider
+from tests.support.runtimes import store_of
 
 Role = Callable[[Request], Answer] | Callable[[Request], Awaitable[Answer]]
 _NUMBERS = re.compile(r"^#(\d+) ", re.MULTILINE)
@@ -67,8 +68,8 @@ def numbers_in(text: str) -> list[int]:
     return [int(number) for number in _NUMBERS.findall(text)]
 
 
-async def session_of(runtime: Runtime, session_id: str = "s", user_id: str = "user") -> SessionRecord:
-    session = await runtime.store.read(find_session, SessionId(runtime.app_name, user_id, session_id))
+async def session_of(runtime: Runtime, session_id: str = "s", user_id: str = "user") -> SessionInfo:
+    session = await store_of(runtime).read(find_session, SessionId(runtime.app_name, user_id, session_id))
     assert session
     return session
 

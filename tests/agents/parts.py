@@ -26,14 +26,15 @@ from lango.tools import Tool
 from lango.waits import ApprovalWait
 from tests.support import wire_rules
 from tests.support.provider_rules import broken_rules
+from tests.support.runtimes import store_of
 
 TIMEOUT_S = 120.0
 """Long enough for any machine: what takes longer hangs."""
 USER = "user"
 
 
-def settings_for(url: str, *, tools: dict[str, Any] | None = None, shutdown_s: float = 20.0, **agent: Any) -> Settings:
-    sections = {"agent": agent, "tools": tools or {}, "server": {"shutdown_s": shutdown_s}}
+def settings_for(url: str, *, tools: dict[str, Any] | None = None, drain_s: float = 20.0, **agent: Any) -> Settings:
+    sections = {"agent": agent, "tools": tools or {}, "server": {"drain_s": drain_s}}
     return Settings.model_validate({"store": {"url": url}, **sections})
 
 
@@ -117,7 +118,7 @@ def results_in(request: Request) -> dict[str, Any]:
 
 
 async def stored(runtime: Runtime, session: str = "s", user: str = USER) -> list[StoredEvent]:
-    found = await runtime.store.read(read_session_events, SessionId(runtime.app_name, user, session))
+    found = await store_of(runtime).read(read_session_events, SessionId(runtime.app_name, user, session))
     assert found
     return found[1]
 
@@ -143,7 +144,7 @@ async def add_api_key(store: Store, user: str, **limits: int | None) -> tuple[Ap
 
 async def statuses(runtime: Runtime) -> list[str]:
     """What became of every turn, in order; for tests with one session."""
-    return [status for [status] in await rows(runtime.store, "SELECT status FROM turns ORDER BY turn")]
+    return [status for [status] in await rows(store_of(runtime), "SELECT status FROM turns ORDER BY turn")]
 
 
 class Leaps:

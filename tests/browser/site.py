@@ -91,7 +91,7 @@ async def serving_script(
     provider = PausingProvider(entries, chunk_delay_s=chunk_delay_s)
     store = StoreSettings(url=f"sqlite:///{folder}/page.db")
     settings["tools"] = ToolSettings(approval=approval)
-    chosen = Settings(store=store, server=server or ServerSettings(port=0, shutdown_s=0.1), **settings)
+    chosen = Settings(store=store, server=server or ServerSettings(port=0, drain_s=0.1), **settings)
     listener = bind_port(chosen.server)
     async with open_runtime(
         chosen, tools=tools, provider=provider if is_scripted else None, root_agent=root_agent
@@ -105,7 +105,7 @@ async def serving_script(
             yield Site(f"http://127.0.0.1:{listener.getsockname()[1]}", entries, provider, runtime, store.url)
         finally:
             serving.should_exit = True
-            await app.state.context.turns.drain(chosen.server.shutdown_s)
+            await app.state.context.turns.drain(chosen.server.drain_s)
             await running
             listener.close()
 

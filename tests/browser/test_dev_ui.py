@@ -11,6 +11,7 @@ from lango.config import ServerSettings
 from lango.store.sessions.sessions import list_sessions
 from lango.store.sessions.window import read_message_page
 from tests.browser.site import Site, serving_script
+from tests.support.runtimes import store_of
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -29,8 +30,8 @@ async def test_the_dev_ui_answers_and_requests_no_other_host(site: Site, page: P
     await box.press("Enter")
     await expect(page.get_by_text("hello from the agent").first).to_be_visible()
     await expect(page.locator("svg g.node").first).to_be_visible()  # the agent graph
-    (session,) = await site.runtime.store.read(list_sessions, site.runtime.app_name, "user")
-    stored = await site.runtime.store.read(read_message_page, session)
+    (session,) = await store_of(site.runtime).read(list_sessions, site.runtime.app_name, "user")
+    stored = await store_of(site.runtime).read(read_message_page, session)
     assert [event.message.content for event in stored if event.message] == ["hello", "hello from the agent"]
     assert not failed
 

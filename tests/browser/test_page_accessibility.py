@@ -18,6 +18,7 @@ from tests.browser.conftest import OpenPage
 from tests.browser.page_actions import answer, ask, send, session_id, wait_until_finished
 from tests.browser.page_monitor import PageMonitor, check_accessibility
 from tests.browser.site import PAUSE, Site, serving_script
+from tests.support.runtimes import store_of
 
 SENT_SCRIPTS = """performance.getEntriesByType("resource")
     .filter((entry) => entry.name.endsWith(".js") && entry.transferSize > 0).map((entry) => entry.name)"""
@@ -217,9 +218,9 @@ async def test_the_page_asks_for_an_api_key_and_keeps_it_in_this_tab_only(
     open_page: OpenPage, tmp_path: Path, monitor: PageMonitor
 ) -> None:
     monitor.expect("401")
-    keyed = ServerSettings(port=0, shutdown_s=0.1, auth="keys")
+    keyed = ServerSettings(port=0, drain_s=0.1, auth="keys")
     async with serving_script(tmp_path, ["Welcome, Alice."], server=keyed) as site:
-        _, secret = await add_api_key(site.runtime.store, "alice")
+        _, secret = await add_api_key(store_of(site.runtime), "alice")
         page = await open_page()
         await page.goto(site.url)
         dialog = page.get_by_role("dialog", name="API key")

@@ -33,7 +33,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory, oauth: OAuthServer) -> 
             patch.setenv(name, value)
         free.close()
         agent = AgentSettings(module=str(credential_agent.FILE))
-        server = ServerSettings(port=port, shutdown_s=0.1)
+        server = ServerSettings(port=port, drain_s=0.1)
         async with serving_script(tmp_path_factory.mktemp("site"), agent=agent, server=server) as site:
             yield site
 

@@ -14,6 +14,7 @@ from lango.store.engine.database import Operation
 from tests.browser.page_actions import answer, send, session_id, wait_until_finished
 from tests.browser.page_monitor import check_accessibility
 from tests.browser.site import Site, serving_script
+from tests.support.runtimes import store_of
 
 
 @tool(level="dangerous")
@@ -44,7 +45,7 @@ async def ask_elsewhere(site: Site, session: str, path: str, call_id: str) -> No
 
 
 def expire_requests() -> Operation[None]:
-    yield "UPDATE open_calls SET expires_at = (SELECT now FROM database_clock)", ()
+    yield "UPDATE waits SET expires_at = (SELECT now FROM database_clock)", ()
 
 
 async def test_the_badge_is_live_and_a_request_is_answered_in_the_inbox(page: Page, site: Site) -> None:
@@ -94,7 +95,7 @@ async def test_a_request_that_expires_is_closed_in_the_conversation(page: Page, 
     await expect(group).to_be_visible()
     await wait_until_finished(page)
     await expect(badge(page)).to_have_text("1")
-    await site.runtime.store.write(expire_requests)
+    await store_of(site.runtime).write(expire_requests)
     await site.runtime.waits(session_id(page))  # it expires what is due, or as soon as the turn has ended
     await expect(badge(page)).to_be_hidden()
     await expect(group).to_have_count(0)

@@ -416,7 +416,10 @@ async def test_messages_rewound_while_disconnected_disappear(page: Page, site: S
 # -- session list ------------------------------------------------------------------------------------------------------
 
 
-async def test_the_list_follows_sessions_that_other_clients_create_rename_and_delete(page: Page, site: Site) -> None:
+async def test_the_list_follows_sessions_that_other_clients_create_rename_and_delete(
+    page: Page, site: Site, monitor: PageMonitor
+) -> None:
+    monitor.expect("404.*/v1/sessions/elsewhere/")  # what the page reads while the session is deleted
     site.script.add("Made elsewhere.")
     await page.goto(site.url)
     await expect(page.get_by_role("heading", name="What can I do for you?")).to_be_visible()

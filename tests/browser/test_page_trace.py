@@ -17,6 +17,7 @@ from lango.sessions import SessionId
 from tests.browser.conftest import OpenPage
 from tests.browser.page_monitor import check_accessibility
 from tests.browser.site import PAUSE, Site, serving_script
+from tests.support.runtimes import store_of
 
 _MARKUP = "<img src=x onerror=alert(1)>"
 _SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -44,8 +45,8 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         await site.runtime.run("s", "What is in the files?")
         await site.runtime.run("s", f"Thank you {_MARKUP}")
         name = SessionId(site.runtime.app_name, "user", "s")
-        await change_state(site.runtime.store, name, {"city": "Bern", "user:language": "de", "markup": _MARKUP}, ())
-        await change_state(site.runtime.store, name, {"city": "Graz"}, ())
+        await change_state(store_of(site.runtime), name, {"city": "Bern", "user:language": "de", "markup": _MARKUP}, ())
+        await change_state(store_of(site.runtime), name, {"city": "Graz"}, ())
         await site.runtime.sessions.fork("s", at=4, new_id="fork", title="Another way")
         site.script.add([TextDelta("No problem."), UsageDelta(2390, 3), Finish("stop", model=MODEL)])
         await site.runtime.run("fork", "Thanks a lot")

@@ -33,6 +33,7 @@ from lango.turns.turn_log import TurnLog
 from lango.turns.turn_sink import TurnSink
 from tests.support import strategies
 from tests.support.examples import examples
+from tests.support.processes import TIMEOUT_S
 from tests.unit.adk.test_event_rows import with_stored_role
 
 
@@ -117,7 +118,7 @@ async def test_s2_a_task_that_is_cancelled_while_it_waits_lets_the_next_one_appe
 ) -> None:
     service = waiting_service
     session = await service.create_session(**APP)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(TIMEOUT_S):
         first = asyncio.create_task(service.append_event(session, text_event("first")))
         rest = [asyncio.create_task(service.append_event(session, text_event(str(n)))) for n in range(10)]
         await asyncio.sleep(0)  # the first append is under way, and the others wait for it
@@ -139,7 +140,7 @@ async def test_s2_a_task_that_is_cancelled_when_it_acquires_the_lock_releases_it
         await service.append_event(session, text_event("first"))
         second.cancel()  # it has been granted the lock, but has not run yet
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(TIMEOUT_S):
         first = asyncio.create_task(append_and_cancel())
         second, third = (asyncio.create_task(service.append_event(session, text_event(text))) for text in ("2", "3"))
         await asyncio.gather(first, second, third, return_exceptions=True)

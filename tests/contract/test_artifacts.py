@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lango.messages import Message, content_hash
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import NewEvent, Store
 from lango.store.artifacts import artifacts
 from lango.store.artifacts.artifacts import NewArtifact, list_artifacts, load_artifact, save_artifact
@@ -40,7 +40,7 @@ async def contents(store: Store, scope: SessionId = S) -> Mapping[str, bytes | N
     return found
 
 
-async def say(store: Store, session: SessionRecord, text: str, **more: Any) -> SessionRecord:
+async def say(store: Store, session: SessionInfo, text: str, **more: Any) -> SessionInfo:
     entry = NewEvent(f"e{session.revision}", 1.0, Message("user", text), invocation_id=f"i{session.revision}", **more)
     await store.append(session.key, session.name, session.revision, entry)
     return await store.read(get_session, session.name)

@@ -7,16 +7,16 @@ import pytest
 
 from lango.errors import SessionNotFound, StaleSession
 from lango.messages import Message, ToolCall
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import NewEvent, Store
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.client_history import find_by_input, input_hash
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.window import read_session_events
-from lango.store.tool_calls.client_calls import read_client_calls
 from lango.store.turns.lease import lease_turn
 from lango.store.turns.submit import SubmitOptions
 from lango.store.turns.turns import OpenTurn
+from lango.store.waits.waits import read_waits
 from tests.contract.test_idempotency import user_message
 
 NAME = SessionId("app", "alice", "s")
@@ -46,7 +46,7 @@ async def contents(store: Store) -> list[str]:
 
 
 @pytest.fixture
-async def session(store: Store) -> SessionRecord:
+async def session(store: Store) -> SessionInfo:
     return await store.write(create_session, NAME, None, time.time())
 
 
@@ -55,7 +55,7 @@ async def found(store: Store, text: str, user: str = "alice", prefix: str = "") 
 
 
 @pytest.mark.parametrize("count", [1, 50, 123])
-async def test_a_resent_history_is_stored_before_its_message(store: Store, session: SessionRecord, count: int) -> None:
+async def test_a_resent_history_is_stored_before_its_message(store: Store, session: SessionInfo, count: int) -> None:
     turn = await store.submit_turn(session, carrying("now", count), "me")
     expected = [one.message.content for one in map(history_message, range(count)) if one.message]
     assert await contents(store) == [*expected, "now"]
@@ -63,11 +63,11 @@ async def test_a_resent_history_is_stored_before_its_message(store: Store, sessi
     assert record
     assert (record.last_seq, record.user_seq, record.revision) == (count + 1, count + 1, count + 1)
     assert record.total_tokens == sum(range(count)) + user_message("now").tokens
-    assert await store.read(read_client_calls, record) == [], "no call of it waits"
+    assert await store.read(read_waits, record.key, record.name) == [], "no call of it waits"
     await store.end_turn(NAME, turn, "done")
 
 
-async def test_a_resent_history_is_queued_with_its_message(store: Store, session: SessionRecord) -> None:
+async def test_a_resent_history_is_queued_with_its_message(store: Store, session: SessionInfo) -> None:
     ahead = await store.submit_turn(session, user_message("ahead"), "me")
     waiting = await store.submit_turn(session, carrying("now", 2), "me")
     assert await contents(store) == ["ahead"]
@@ -76,7 +76,7 @@ async def test_a_resent_history_is_queued_with_its_message(store: Store, session
     assert await contents(store) == ["ahead", "m0", "m1", "now"]
 
 
-async def test_a_queued_history_of_a_dead_process_is_stored(store: Store, session: SessionRecord) -> None:
+async def test_a_queued_history_of_a_dead_process_is_stored(store: Store, session: SessionInfo) -> None:
     ahead = await store.submit_turn(session, user_message("ahead"), "me")
     waiting = await store.submit_turn(session, carrying("now", 2), "gone")
     gone = OpenTurn(waiting.turn, "queued", "gone", 0)
@@ -86,7 +86,7 @@ async def test_a_queued_history_of_a_dead_process_is_stored(store: Store, sessio
     assert await contents(store) == ["ahead", "m0", "m1", "now"]
 
 
-async def test_of_many_turns_at_the_same_revision_one_starts(store: Store, session: SessionRecord) -> None:
+async def test_of_many_turns_at_the_same_revision_one_starts(store: Store, session: SessionInfo) -> None:
     first = await store.submit_turn(session, user_message("first"), "me")
     await store.end_turn(NAME, first, "done")
     record = await store.read(find_session, NAME)
@@ -107,7 +107,7 @@ async def test_of_many_turns_at_the_same_revision_one_starts(store: Store, sessi
     assert len(await contents(store)) == 2 + begun[0]
 
 
-async def test_a_turn_at_another_revision_is_stale(store: Store, session: SessionRecord) -> None:
+async def test_a_turn_at_another_revision_is_stale(store: Store, session: SessionInfo) -> None:
     running = await store.submit_turn(session, user_message("1"), "me", SubmitOptions(at_revision=0))
     record = await store.read(find_session, NAME)
     assert record
@@ -122,7 +122,7 @@ async def test_a_turn_at_another_revision_is_stale(store: Store, session: Sessio
         await store.submit_turn(record, user_message("3"), "me", SubmitOptions(at_revision=record.revision))
 
 
-async def test_a_retried_write_returns_the_same_turn(store: Store, session: SessionRecord) -> None:
+async def test_a_retried_write_returns_the_same_turn(store: Store, session: SessionInfo) -> None:
     """The answer to a COMMIT may be lost."""
     entry = carrying("now", 3)
     turn = await store.submit_turn(session, entry, "me", SubmitOptions(at_revision=0))

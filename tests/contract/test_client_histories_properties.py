@@ -13,7 +13,7 @@ from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
 from lango.runtime.opening import open_runtime
 from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.openai.session_selection import submit_carried_history
-from lango.server.context import ServedAgents, ServerContext
+from lango.server.context import AgentUser, ServedAgents, ServerContext
 from lango.server.security.auth import Caller
 from lango.sessions import SessionId
 from lango.store.lifecycle.integrity import check_session
@@ -21,6 +21,7 @@ from lango.store.sessions.sessions import list_sessions
 from lango.submissions import TurnRequest
 from tests.agents.parts import TIMEOUT_S, settings_for
 from tests.support.examples import examples
+from tests.support.runtimes import store_of
 
 Said = list[tuple[str, str]]
 Step = tuple[Literal["say", "hold", "fail", "again", "edit", "trim", "alter", "repeat", "both"], int, str]
@@ -69,7 +70,7 @@ class Chat:
     async def _follow(self) -> None:
         messages: list[dict[str, Any]] = [{"role": role, "content": text} for role, text in self.messages]
         parsed = ChatRequest.model_validate({"messages": messages})
-        turn = await submit_carried_history(self.here, Caller(), parsed, TurnRequest(client_tools=()))
+        turn = await submit_carried_history(AgentUser(self.here, Caller()), parsed, TurnRequest(client_tools=()))
         async for _ in self.here.turns.follow(turn):
             pass
 
@@ -119,9 +120,9 @@ async def _run(steps: list[Step]) -> None:
         for chat in chats:
             await chat.finish()
         await here.turns.drain(TIMEOUT_S)
-        for one in await runtime.store.read(list_sessions):
+        for one in await store_of(runtime).read(list_sessions):
             assert (
-                await runtime.store.read(check_session, SessionId(one.name.app_name, one.name.user_id, one.name.id))
+                await store_of(runtime).read(check_session, SessionId(one.name.app_name, one.name.user_id, one.name.id))
                 == []
             )
 

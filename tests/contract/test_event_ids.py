@@ -14,7 +14,7 @@ from lango.adk.services.session_service import SqlSessionService
 from lango.errors import EventConflict, InvalidExport
 from lango.messages import Message
 from lango.runtime.sessions.sessions import Sessions
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import AppendResult, NewEvent, Store
 from lango.store.lifecycle import fork as forks
 from lango.store.sessions.sessions import create_session, find_session
@@ -65,7 +65,7 @@ def entry(what: str, event_id: str = "same") -> NewEvent:
 
 
 @pytest.fixture
-async def session(store: Store) -> SessionRecord:
+async def session(store: Store) -> SessionInfo:
     return await store.write(create_session, NAME, None, time.time())
 
 
@@ -96,7 +96,7 @@ async def test_an_event_id_is_unique_for_all_kinds_of_events(store: Store, *, fo
 
 
 async def test_a_retry_in_another_process_is_recognised_and_another_event_refused(
-    store: Store, session: SessionRecord, store_url: str
+    store: Store, session: SessionInfo, store_url: str
 ) -> None:
     for number, (first, other) in enumerate(itertools.pairwise(EVENTS)):
         stored = await store.append(session.key, NAME, number, entry(first, first))
@@ -108,7 +108,7 @@ async def test_a_retry_in_another_process_is_recognised_and_another_event_refuse
 
 
 @pytest.mark.parametrize("forked", [False, True])
-async def test_an_input_starts_one_turn(store: Store, session: SessionRecord, *, forked: bool) -> None:
+async def test_an_input_starts_one_turn(store: Store, session: SessionInfo, *, forked: bool) -> None:
     hello = NewEvent("one", time.time(), Message("user", "hi", author="user"))
     turn = await store.submit_turn(session, hello, "me")
     await store.end_turn(NAME, turn, "done")
@@ -134,7 +134,7 @@ async def test_adk_gets_an_error_for_an_id_of_another_event(store: Store) -> Non
     assert [event.id for event in again.events] == ["same"]
 
 
-async def test_an_export_with_a_repeated_id_is_refused(store: Store, session: SessionRecord) -> None:
+async def test_an_export_with_a_repeated_id_is_refused(store: Store, session: SessionInfo) -> None:
     await store.append(session.key, NAME, 0, NewEvent("one", time.time(), Message("user", "hi", author="user")))
     await store.append(session.key, NAME, 1, entry("state", "two"))
     sessions = Sessions(store, "app")

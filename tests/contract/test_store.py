@@ -9,7 +9,7 @@ import pytest
 
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession, TurnRunning
 from lango.messages import Message, ToolCall
-from lango.sessions import CONFIRMATION_CALL, SessionId, SessionRecord, StoredEvent
+from lango.sessions import CONFIRMATION_CALL, SessionId, SessionInfo, StoredEvent
 from lango.store import NewEvent, OpenTurn, Store, Turn
 from lango.store.lifecycle import fork as forks
 from lango.store.sessions.sessions import create_session, find_session
@@ -29,6 +29,7 @@ from lango.store.turns import recovery
 from lango.store.turns.lease import beat, lease_turn
 from lango.store.turns.submit import SubmitOptions
 from lango.store.turns.turns import request_cancel
+from tests.support.processes import TIMEOUT_S
 
 NAME = SessionId("app", "alice", "s")
 
@@ -36,7 +37,7 @@ NAME = SessionId("app", "alice", "s")
 class Writer:
     """Appends messages to a session at its newest revision."""
 
-    def __init__(self, store: Store, session: SessionRecord) -> None:
+    def __init__(self, store: Store, session: SessionInfo) -> None:
         self.store = store
         self.session = session
         self.revision = session.revision
@@ -521,7 +522,7 @@ async def test_f5_ending_a_turn_closes_its_calls_too(writer: Writer) -> None:
     assert [call.id for call in closed.message.tool_calls] == ["b"]
 
 
-async def journaled(store: Store, session: SessionRecord, call_id: str) -> JournalEntry:
+async def journaled(store: Store, session: SessionInfo, call_id: str) -> JournalEntry:
     record = await store.read(read_journal_entry, session.key, call_id)
     assert record is not None
     return record
@@ -552,7 +553,7 @@ async def test_a_store_closed_during_reads_and_writes_can_be_used_again(store: S
         while not closed.is_set():
             assert await store.read(find_session, writers[0].session.name)
 
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as group:
         for writer in writers:
             group.create_task(write(writer))
         group.create_task(read())

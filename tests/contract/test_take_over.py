@@ -7,13 +7,12 @@ import pytest
 from lango.errors import FencedWrite
 from lango.events import Usage
 from lango.messages import Message, ToolCall
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import NewEvent, OpenTurn, Store, Turn
 from lango.store.api_keys import spent_tokens
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.tool_calls.tool_journal import read_turn_entries, record_intent, record_result, record_start
 from lango.store.turns.lease import (
-    Suspicion,
     beat,
     count_attempt,
     forget_owner,
@@ -31,7 +30,7 @@ NAME = SessionId("app", "alice", "s")
 
 
 @pytest.fixture
-async def session(store: Store) -> SessionRecord:
+async def session(store: Store) -> SessionInfo:
     return await store.write(create_session, NAME, None, time.time())
 
 
@@ -50,15 +49,13 @@ def gone(turn: Turn, owner: str = "gone") -> OpenTurn:
 
 
 async def test_a_turn_that_was_taken_over_keeps_its_journal_and_fences_its_owner(
-    store: Store, session: SessionRecord
+    store: Store, session: SessionInfo
 ) -> None:
     zombie = await store.submit_turn(session, user_message("first"), "gone")
     await write(store, zombie, NewEvent("call", time.time(), Message("assistant", tool_calls=(ToolCall("c1", "f"),))))
     await store.write(record_intent, zombie, "c1", "f", "once", "hash", time.time())
     await store.write(record_start, zombie, "c1", time.time())
-    taken = await store.write(
-        take_over, session.key, gone(zombie), "me", "crash", time.time(), Suspicion(is_charged=True)
-    )
+    taken = await store.write(take_over, session.key, gone(zombie), "me", "crash", time.time(), True)
     assert taken is not None
     assert taken.turn.epoch is not None
     assert zombie.epoch is not None
@@ -80,17 +77,17 @@ async def test_a_turn_that_was_taken_over_keeps_its_journal_and_fences_its_owner
     assert await store.end_turn(NAME, taken.turn, "done")
 
 
-async def test_a_turn_is_taken_over_from_the_owner_that_was_seen_and_once(store: Store, session: SessionRecord) -> None:
+async def test_a_turn_is_taken_over_from_the_owner_that_was_seen_and_once(store: Store, session: SessionInfo) -> None:
     turn = await store.submit_turn(session, user_message("first"), "gone")
     assert await store.write(take_over, session.key, gone(turn, "another"), "me", "crash", time.time()) is None
-    charged = Suspicion(is_charged=True)
+    charged = True
     assert await store.write(take_over, session.key, gone(turn), "me", "crash", time.time(), charged)
     assert await store.write(take_over, session.key, gone(turn), "too late", "crash", time.time()) is None
     assert await rows(store, "SELECT owner, status, attempts FROM turns") == [("me", "running", 1)]
 
 
 async def test_the_process_that_ends_a_turn_counts_its_tokens_once_against_the_quota_of_its_request(
-    store: Store, session: SessionRecord
+    store: Store, session: SessionInfo
 ) -> None:
     turn = await store.submit_turn(session, user_message("first"), "gone", SubmitOptions(request={"quota": "key1"}))
     taken = await store.write(take_over, session.key, gone(turn), "me", "crash", time.time())
@@ -105,7 +102,7 @@ async def test_the_process_that_ends_a_turn_counts_its_tokens_once_against_the_q
     assert await store.read(spent_tokens, "key1", time.time()) == 42
 
 
-async def test_a_turn_that_ended_is_not_taken_over(store: Store, session: SessionRecord) -> None:
+async def test_a_turn_that_ended_is_not_taken_over(store: Store, session: SessionInfo) -> None:
     turn = await store.submit_turn(session, user_message("first"), "gone")
     await store.end_turn(NAME, turn, "done")
     assert await store.write(take_over, session.key, gone(turn), "me", "crash", time.time()) is None
@@ -113,7 +110,7 @@ async def test_a_turn_that_ended_is_not_taken_over(store: Store, session: Sessio
     assert await store.write(take_over, session.key, gone(turn), "me", "crash", time.time()) is None
 
 
-async def test_a_queued_turn_keeps_its_place_under_its_new_owner(store: Store, session: SessionRecord) -> None:
+async def test_a_queued_turn_keeps_its_place_under_its_new_owner(store: Store, session: SessionInfo) -> None:
     running = await store.submit_turn(session, user_message("first"), "me")
     dead = await store.submit_turn(session, user_message("second"), "gone")
     last = await store.submit_turn(session, user_message("third"), "me")
@@ -132,9 +129,7 @@ async def test_a_queued_turn_keeps_its_place_under_its_new_owner(store: Store, s
     assert await rows(store, "SELECT status FROM turns ORDER BY turn") == [("done",), ("done",), ("queued",)]
 
 
-async def test_a_released_turn_has_no_owner_and_its_hand_over_is_no_attempt(
-    store: Store, session: SessionRecord
-) -> None:
+async def test_a_released_turn_has_no_owner_and_its_hand_over_is_no_attempt(store: Store, session: SessionInfo) -> None:
     turn = await store.submit_turn(session, user_message("first"), "stopping")
     await store.write(release_turn, session.key, turn.turn, "another")
     assert [one.open_turn.owner for one in await store.read(read_orphans, "app", "me")] == ["stopping"]
@@ -153,7 +148,7 @@ async def test_a_released_turn_has_no_owner_and_its_hand_over_is_no_attempt(
     assert await store.read(read_orphans, "app", "me") == []
 
 
-async def test_a_requested_cancel_outlives_the_owner(store: Store, session: SessionRecord) -> None:
+async def test_a_requested_cancel_outlives_the_owner(store: Store, session: SessionInfo) -> None:
     turn = await store.submit_turn(session, user_message("first"), "gone")
     assert await store.write(request_cancel, session.key)
     taken = await store.write(take_over, session.key, gone(turn), "me", "crash", time.time())
@@ -161,7 +156,7 @@ async def test_a_requested_cancel_outlives_the_owner(store: Store, session: Sess
     assert taken.cancel_requested
 
 
-async def test_a_heartbeat_stays_as_long_as_its_owner_has_open_turns(store: Store, session: SessionRecord) -> None:
+async def test_a_heartbeat_stays_as_long_as_its_owner_has_open_turns(store: Store, session: SessionInfo) -> None:
     turn = await store.submit_turn(session, user_message("first"), "gone")
     [orphan] = await store.read(read_orphans, "app", "me")
     assert orphan.open_turn.heartbeat == -1, "it has sent none"

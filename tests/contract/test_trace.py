@@ -20,6 +20,7 @@ from lango.runtime.trace.steps import Step
 from lango.sessions import SessionId
 from lango.store.engine.database import Operation
 from lango.testing import ScriptedProvider
+from tests.support.runtimes import store_of
 
 _SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
 
@@ -52,7 +53,7 @@ async def test_a_turn_is_a_tree_of_agents_model_calls_and_tools(store_url: str) 
     async with open_runtime(_settings(store_url), tools=[LOOK], provider=provider) as runtime:
         await runtime.run("s", "what is there?")
         await runtime.run("s", "really?")
-        first, second = (await runtime.trace("s")).turns
+        first, second = (await runtime.sessions.trace("s")).turns
         [agent] = first.steps
         asked, answered = agent.steps
         [tool] = asked.steps
@@ -67,24 +68,24 @@ async def test_a_turn_is_a_tree_of_agents_model_calls_and_tools(store_url: str) 
         assert times == sorted(times)
         assert first.started_at <= agent.started_at
         assert (second.turn, [step.seq for step in second.steps[0].steps]) == (2, [6])
-        assert (await runtime.trace("s", turn=2)).turns == [second]
-        page = await runtime.trace("s", limit=1)
+        assert (await runtime.sessions.trace("s", turn=2)).turns == [second]
+        page = await runtime.sessions.trace("s", limit=1)
         assert (page.turns, page.before) == ([second], 2)
-        assert (await runtime.trace("s", before=2)).turns == [first]
+        assert (await runtime.sessions.trace("s", before=2)).turns == [first]
         with pytest.raises(TraceNotFound, match="turn 3"):
-            await runtime.trace("s", turn=3)
+            await runtime.sessions.trace("s", turn=3)
         with pytest.raises(SessionNotFound):
-            await runtime.trace("none")
+            await runtime.sessions.trace("none")
         name = SessionId(runtime.app_name, "user", "s")
-        stored = await traced_event(runtime.store, name, 2)
+        stored = await traced_event(store_of(runtime), name, 2)
         assert (stored["tool_calls"], stored["author"]) == (
             [{"id": "c1", "name": "look", "input": {"at": "5"}}],
             "lango",
         )
         assert stored["extra"]["usage_metadata"]["prompt_token_count"] == 100
         with pytest.raises(MessageNotFound):
-            await traced_event(runtime.store, name, 7)
-        assert await runtime.store.read(_count_requests) == 0, "requests are kept only with trace.requests"
+            await traced_event(store_of(runtime), name, 7)
+        assert await store_of(runtime).read(_count_requests) == 0, "requests are kept only with trace.requests"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ADK: it still has this tool
@@ -100,7 +101,7 @@ async def test_an_agent_that_is_a_tool_has_its_steps_below_the_call(store_url: s
     settings = _settings(store_url, requests=True)
     async with open_runtime(settings, root_agent=root, provider=ScriptedProvider(script)) as runtime:
         await runtime.run("s", "go")
-        [turn] = (await runtime.trace("s")).turns
+        [turn] = (await runtime.sessions.trace("s")).turns
         [agent] = turn.steps
         [outer] = agent.steps[0].steps
         [group] = outer.steps
@@ -137,7 +138,7 @@ async def test_failed_attempts_are_shown_without_the_setting(store_url: str) -> 
     provider = ResilientProvider(_Flaky(), retries=Retries(base_s=0.0))
     async with open_runtime(_settings(store_url), provider=provider) as runtime:
         await runtime.run("s", "hi")
-        [turn] = (await runtime.trace("s")).turns
+        [turn] = (await runtime.sessions.trace("s")).turns
     [call] = turn.steps[0].steps
     [failed] = call.attempts
     assert (call.status, failed.provider, failed.request_id) == ("done", "flaky", None)
@@ -152,31 +153,31 @@ async def test_requests_are_kept_within_bounds_and_deleted_with_their_session(
     provider = ScriptedProvider(["one", RuntimeError("boom"), *(["x" * 5_000] for _ in range(4))])
     async with open_runtime(settings, provider=provider) as runtime:
         await runtime.run("s", "the key is very-secret-value")
-        [turn] = (await runtime.trace("s")).turns
+        [turn] = (await runtime.sessions.trace("s")).turns
         [attempt] = turn.steps[0].steps[0].attempts
         first_id = attempt.request_id or ""
-        kept = await runtime.traced_request("s", first_id)
+        kept = await runtime.sessions.traced_request("s", first_id)
         assert "very-secret-value" not in kept.request
         assert json.loads(kept.request)["messages"][-1]["content"] == "the key is [secret]"
         assert "".join(delta.get("text", "") for delta in json.loads(kept.response)) == "one"
         with pytest.raises(TraceNotFound):
-            await runtime.traced_request("s", first_id, user_id="another")
+            await runtime.sessions.traced_request("s", first_id, user_id="another")
         with pytest.raises(Exception, match="boom"):
             await runtime.run("s", "fail")
-        [failed] = (await runtime.trace("s", turn=2)).turns
+        [failed] = (await runtime.sessions.trace("s", turn=2)).turns
         [[failed_attempt]] = [step.attempts for step in _flat(failed.steps) if step.kind == "model_call"]
         assert (failed_attempt.error, failed.error) == ("RuntimeError: boom", "AgentFailed: RuntimeError: boom")
         for _ in range(4):
             await runtime.run("s", "y" * 5_000)
-        trace = await runtime.trace("s")
+        trace = await runtime.sessions.trace("s")
         sizes = [attempt.size for turn in trace.turns for step in _flat(turn.steps) for attempt in step.attempts]
         assert sum(sizes) <= 9_000
         assert all(size <= 4_000 for size in sizes)
         with pytest.raises(TraceNotFound):
-            await runtime.traced_request("s", first_id)  # the oldest is deleted first
-        assert await runtime.store.read(_count_requests)
+            await runtime.sessions.traced_request("s", first_id)  # the oldest is deleted first
+        assert await store_of(runtime).read(_count_requests)
         await runtime.sessions.delete("s")
-        assert await runtime.store.read(_count_requests) == 0
+        assert await store_of(runtime).read(_count_requests) == 0
 
 
 async def test_a_running_turn_shows_its_steps_so_far(store_url: str) -> None:
@@ -193,7 +194,7 @@ async def test_a_running_turn_shows_its_steps_so_far(store_url: str) -> None:
     ) as runtime:
         turn = await runtime.submit("s", "wait")
         await held.wait()
-        [running] = (await runtime.trace("s")).turns
+        [running] = (await runtime.sessions.trace("s")).turns
         [agent] = running.steps
         [call] = agent.steps
         [under_way] = call.steps
@@ -212,5 +213,5 @@ async def test_a_running_turn_shows_its_steps_so_far(store_url: str) -> None:
         go.set()
         async for _ in turn.follow():
             pass
-        [ended] = (await runtime.trace("s")).turns
+        [ended] = (await runtime.sessions.trace("s")).turns
         assert [step.status for step in _flat(ended.steps)] == ["done"] * 4

@@ -5,7 +5,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from google.adk.events import Event, EventActions
@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lango.adk import SqlArtifactService, SqlSessionService
-from lango.errors import IdempotencyKeyReused, InvalidExport, SessionExists, SessionNotFound
+from lango.errors import IdempotencyKeyReused, InvalidExport, SessionExists, SessionNotFound, StoreDamaged
 from lango.events import Usage
 from lango.history import count_tokens
 from lango.messages import Message
 from lango.runtime.sessions.session_transfer import import_session
 from lango.runtime.sessions.sessions import Sessions
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import NewEvent, Store
 from lango.store.engine.database import Operation
+from lango.store.memory.observations import Priority
 from lango.store.sessions.sessions import create_session, find_session, list_session_page, list_sessions
 from lango.store.sessions.state import read_state_at
 from lango.store.tool_calls.tool_journal import (
@@ -60,7 +61,7 @@ class Writer(WriterOfAnyTokens):
         return await super().add(message, count_tokens(message) if message else 0, **fields)
 
 
-def following(store: Store, record: SessionRecord) -> Writer:
+def following(store: Store, record: SessionInfo) -> Writer:
     after = Writer(store, record)
     after.count = 1_000 * (record.key % 1_000_003)  # ids that no other session has
     return after
@@ -149,8 +150,11 @@ def observed(key: int) -> Operation[None]:
     yield f"INSERT INTO observation_batches ({batch}) VALUES ({key}, 1, 0, 1, 2, 1, NULL, 'm', 1.5)", ()
     yield f"INSERT INTO observation_batches ({batch}) VALUES ({key}, 2, 1, 1, 3, 1, '[1]', '', 2.5)", ()
     note = "session_key, batch, number, first_seq, last_seq, priority, day, text"
-    for number in (1, 2):
-        yield f"INSERT INTO observations ({note}) VALUES ({key}, 2, {number}, 1, 3, 'high', '2026-01-01', 'é')", ()
+    for number, priority in enumerate(get_args(Priority), 1):
+        yield (
+            f"INSERT INTO observations ({note}) VALUES ({key}, 2, {number}, 1, 3, '{priority}', '2026-01-01', 'é')",
+            (),
+        )
 
 
 async def test_export_import_export_gives_the_same_bytes(store: Store, sessions: Sessions, other_url: str) -> None:
@@ -343,8 +347,6 @@ WRONG: dict[str, Callable[[list[str]], list[Any]]] = {
     "parts that do not fit": lambda lines: changed(lines, 3, extra={"parts": [{"inline_data": "x"}]}),
     "bytes that are none": lambda lines: changed(lines, 3, extra={"custom_metadata": {"$lango:bytes": "!"}}),
     "a state that is none": lambda lines: changed(lines, 3, state_delta={"$lango:float": "nan"}),
-    "raw that is no JSON": lambda lines: changed(lines, 3, raw={"extra": "{"}),
-    "raw of another column": lambda lines: changed(lines, 3, raw={"content": "{}"}),
     "a revision of the future": lambda lines: changed(lines, 6, revision=99),
     "an empty title": lambda lines: changed(lines, 1, title=" "),
     "a long title": lambda lines: changed(lines, 1, title="x" * 201),
@@ -462,7 +464,7 @@ async def test_lines_may_come_as_bytes_and_one_by_one(store: Store, sessions: Se
     assert (await exported(sessions, "a"))[2:] == (await exported(sessions, "b"))[2:] == lines[2:]
 
 
-async def test_json_of_another_encoder_is_exported_unchanged(store: Store, sessions: Sessions) -> None:
+async def test_json_of_another_encoder_is_exported_with_the_same_values(store: Store, sessions: Sessions) -> None:
     writer = Writer(store, await store.write(create_session, NAME, None, time.time()))
     await writer.talk(2)
     odd = """'{ "b" : 1,  "a" : [ 1.50 ] }'"""
@@ -472,9 +474,23 @@ async def test_json_of_another_encoder_is_exported_unchanged(store: Store, sessi
 
     await store.write(rewrite)
     lines = await exported(sessions)
-    assert "raw" in json.loads(lines[2])
+    assert json.loads(lines[2])["extra"] == {"b": 1, "a": [1.5]}
     await sessions.import_lines(lines, user_id="alice", session_id="copy")
-    assert len(set(await rows(store, "SELECT extra FROM messages WHERE seq = 1"))) == 1
+    texts = await rows(store, "SELECT extra FROM messages WHERE seq = 1")
+    assert [json.loads(text) for [text] in texts] == [{"b": 1, "a": [1.5]}] * 2
+
+
+async def test_a_session_with_damaged_json_is_not_exported(store: Store, sessions: Sessions) -> None:
+    writer = Writer(store, await store.write(create_session, NAME, None, time.time()))
+    await writer.talk(1)
+
+    def set_extra(text: str | None) -> Operation[None]:
+        yield "UPDATE messages SET extra = $1 WHERE seq = 1", (text,)
+
+    await store.write(set_extra, "{")
+    with pytest.raises(StoreDamaged, match="extra of a message"):
+        await exported(sessions)
+    await store.write(set_extra, None)
 
 
 COLUMNS = {
@@ -483,7 +499,7 @@ COLUMNS = {
     "messages": "total_tokens: counted again; session_key",
     "state_events": "session_key",
     "turns": (
-        "owner cancel_requested queued_input answer_stored request quota_id credential_call: of turns that run; "
+        "owner cancel_requested queued_input answer_stored request quota_id credential_wait: of turns that run; "
         "session_key"
     ),
     "tool_journal": "actions: of turns that run; grant_id: grants are not exported; session_key",
@@ -510,7 +526,7 @@ async def test_every_column_is_exported_or_left_out_on_purpose(sqlite_url: str) 
             columns = {row[1] for row in await rows(store, f"PRAGMA table_info({table})")}
             left_out = set(COLUMNS[table].replace(":", " ").replace(";", " ").split())
             members = {renamed.get(column, column) for column in columns}
-            assert members - left_out == set(model.model_fields) - {"kind", "raw"} - left_out, table
+            assert members - left_out == set(model.model_fields) - {"kind"} - left_out, table
 
 
 @given(st.lists(strategies.events, max_size=4))

@@ -16,7 +16,7 @@ from lango.messages import Message, ToolCall
 from lango.providers.protocol import UsageDelta
 from lango.runtime.runtime import Runtime
 from lango.runtime.sessions.session_usage import SessionUsage
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.window import read_message_page
@@ -24,6 +24,7 @@ from lango.store.turns import turn_usage as store_usage
 from lango.testing import Entry, ScriptedProvider
 from tests.agents.answers import approve
 from tests.agents.memory_parts import Roles, remembering
+from tests.support.runtimes import store_of
 
 
 def _look(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -85,7 +86,7 @@ async def test_a_turn_shows_the_usage_of_its_model_calls_and_tools(store_url: st
         assert not second.tools
         assert first.ended_at
         assert first.started_at <= first.ended_at <= second.started_at
-        session = await talk.runtime.store.read(find_session, SessionId(talk.runtime.app_name, "user", "s"))
+        session = await store_of(talk.runtime).read(find_session, SessionId(talk.runtime.app_name, "user", "s"))
         assert session
         assert first.tokens + second.tokens == session.total_tokens == usage.window.tokens
         assert (usage.all_turns, usage.total.input_tokens, usage.total.output_tokens) == (2, 430, 29)
@@ -150,7 +151,7 @@ async def test_totals_include_every_turn_and_read_ended_turns_once(
         summed: list[tuple[int, int]] = []
         sum_ = store_usage._add_up  # pyright: ignore[reportPrivateUsage]
 
-        def noted(session: SessionRecord, known: store_usage.Totals, last: int) -> Operation[store_usage.Totals]:
+        def noted(session: SessionInfo, known: store_usage.Totals, last: int) -> Operation[store_usage.Totals]:
             summed.append((known.turn, last))
             return sum_(session, known, last)
 
@@ -213,7 +214,7 @@ async def test_the_window_is_what_the_next_request_keeps(store_url: str, bounds:
         sent = talk.provider.requests[-1].messages[:-1]
         assert usage.window.messages == len(sent)
         assert usage.window.left_out_messages == 8 * 4 - len(sent)
-        kept = await talk.runtime.store.read(read_message_page, await _record(talk), before=33, limit=len(sent))
+        kept = await store_of(talk.runtime).read(read_message_page, await _record(talk), before=33, limit=len(sent))
         assert [_said(one.message) for one in kept if one.message] == [_said(one) for one in sent]
         assert usage.window.first_seq == kept[0].seq
         assert usage.window.tokens == sum(one.tokens for one in kept)
@@ -243,7 +244,7 @@ async def test_with_memory_the_window_begins_after_the_observed_messages(store_u
 
 
 async def _record(talk: Talk) -> Any:
-    return await talk.runtime.store.read(find_session, SessionId(talk.runtime.app_name, "user", "s"))
+    return await store_of(talk.runtime).read(find_session, SessionId(talk.runtime.app_name, "user", "s"))
 
 
 async def test_a_giant_result_counts_as_it_is_sent(store_url: str) -> None:
@@ -261,7 +262,7 @@ async def test_a_missing_session_has_no_usage(store_url: str) -> None:
         name = SessionId(talk.runtime.app_name, "user", "s")
         with pytest.raises(SessionNotFound):
             await talk.usage()
-        await talk.runtime.store.write(create_session, name, None, time.time())
+        await store_of(talk.runtime).write(create_session, name, None, time.time())
         empty = await talk.usage()
         assert (list(empty.turns), empty.window.first_seq, empty.window.messages, empty.all_turns) == ([], None, 0, 0)
         assert empty.total.cost_usd is None

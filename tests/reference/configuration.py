@@ -38,6 +38,7 @@ _MORE = {
     "tools": "See [Tools](../howto/tool.md) and [Approvals](../howto/approval.md).",
     "mcp.<name>": "See [MCP servers](../howto/mcp.md).",
     "server": "See [Server](../howto/serve.md).",
+    "server.limits": "See [Security](../security.md#settings).",
     "server.oidc": "See [Authentication](../howto/serve.md#authentication).",
 }
 _KINDS: dict[Any, str] = {
@@ -110,6 +111,8 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=True)
+    if isinstance(default, BaseModel):
+        return "its defaults"
     return "none" if default is None else f"`{json.dumps(default)}`"
 
 

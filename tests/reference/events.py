@@ -22,7 +22,8 @@ def page() -> str:
     ]
     kinds = get_args(events.TurnEvent)
     for kind in kinds:
-        lines.append(f"| [`{kind.__name__}`](#{kind.__name__.lower()}) | `{kind.type}` | {cell(_description(kind))} |")
+        tag = kind.__struct_config__.tag
+        lines.append(f"| [`{kind.__name__}`](#{kind.__name__.lower()}) | `{tag}` | {cell(_description(kind))} |")
     for kind in (*kinds, events.Usage):
         lines += [
             "",

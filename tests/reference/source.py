@@ -57,10 +57,10 @@ def first_paragraph(docstring: str) -> str:
 
 
 def fields_of(thing: type) -> list[Field]:
-    """Return the public annotated fields of a class, with the docstring below each."""
+    """Return the public annotated fields of a class and its bases, with the docstring below each."""
     node = node_of(thing)
     assert isinstance(node, ast.ClassDef)
-    found: list[Field] = []
+    found = [one for base in thing.__bases__ if base.__module__.startswith("lango.") for one in fields_of(base)]
     for at, one in enumerate(node.body):
         if not isinstance(one, ast.AnnAssign) or not isinstance(one.target, ast.Name):
             continue

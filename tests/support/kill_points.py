@@ -30,6 +30,7 @@ from lango.runtime.trace.steps import Step
 from lango.store import Store
 from lango.store.engine.database import Operation, Row
 from tests.agents.parts import TIMEOUT_S, collect, settings_for
+from tests.support.runtimes import store_of
 
 PlanStep = str | dict[str, Any] | list[dict[str, Any]]
 """What a model answers: a text, a call, or several calls."""
@@ -120,13 +121,13 @@ async def run_and_copy(
 
         await runtime.sessions.create("s")
         copies = await copy_after_each_commit(runtime, folder, run)
-        return await _run(runtime.store, journal), copies
+        return await _run(store_of(runtime), journal), copies
 
 
 async def copy_after_each_commit(runtime: Runtime, folder: Path, run: Callable[[], Awaitable[None]]) -> list[Path]:
     """Copy the store `first.db` of a runtime after each commit while something runs."""
     copies: list[Path] = []
-    database: Any = vars(runtime.store)["_database"]
+    database: Any = vars(store_of(runtime))["_database"]
     write = database.write
     copying = asyncio.Lock()
     numbers = itertools.count()
@@ -153,7 +154,7 @@ async def go_on(make: MakeAgent, copy: Path) -> Run:
     async with open_runtime(settings_for(f"sqlite:///{copy}"), root_agent=make(journal)) as runtime:
         await until_idle(runtime)
         await check_trace(runtime)
-        return await _run(runtime.store, journal)
+        return await _run(store_of(runtime), journal)
 
 
 async def check_trace(runtime: Runtime) -> None:
@@ -164,14 +165,14 @@ async def check_trace(runtime: Runtime) -> None:
 
     by_model = "role = 'assistant' AND COALESCE(extra, '') NOT LIKE '%from_code%'"
     stored = await _rows(
-        runtime.store, f"SELECT seq FROM messages WHERE {by_model} AND COALESCE(extra, '') NOT LIKE '%output_text%'"
+        store_of(runtime), f"SELECT seq FROM messages WHERE {by_model} AND COALESCE(extra, '') NOT LIKE '%output_text%'"
     )
     [session] = await runtime.sessions.list()
-    steps = [step for turn in (await runtime.trace(session.name.id)).turns for step in flat(turn.steps)]
+    steps = [step for turn in (await runtime.sessions.trace(session.name.id)).turns for step in flat(turn.steps)]
     responses = [step for step in steps if step.kind == "model_call" and step.seq is not None]
     assert sorted(step.seq or 0 for step in responses) == sorted(seq for [seq] in stored)
     assert all(step.duration_s is not None and step.status == "done" for step in responses), responses
-    for turn in (await runtime.trace(session.name.id)).turns:
+    for turn in (await runtime.sessions.trace(session.name.id)).turns:
         assert max(Counter(step.id for step in flat(turn.steps)).values(), default=1) == 1, "ids are unique in a turn"
 
 
@@ -217,7 +218,7 @@ def run_until_killed(pipe: Connection, shape: str, file: str, commits: int) -> N
         url = f"sqlite:///{file}"
         async with open_runtime(settings_for(url), root_agent=SHAPES[shape](Journal())) as runtime:
             await runtime.sessions.create("s")
-            database: Any = vars(runtime.store)["_database"]
+            database: Any = vars(store_of(runtime))["_database"]
             write, count = database.write, 0
 
             async def write_and_count(*args: Any, **kwargs: Any) -> Any:
@@ -249,7 +250,7 @@ async def _event_ids(store: Store) -> list[str]:
 async def until_idle(runtime: Runtime) -> None:
     """Wait until no turn is queued or running."""
     async with asyncio.timeout(TIMEOUT_S):
-        while await _rows(runtime.store, "SELECT 1 FROM turns WHERE status IN ('queued', 'running')"):
+        while await _rows(store_of(runtime), "SELECT 1 FROM turns WHERE status IN ('queued', 'running')"):
             await asyncio.sleep(0.01)
 
 

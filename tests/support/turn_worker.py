@@ -38,9 +38,10 @@ from lango.store.tool_calls import tool_journal
 from lango.store.turns.recovery import UNKNOWN_RESULT
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, ToolContext
-from lango.tools.result_files import FileLimits
+from lango.tools.results import FileLimits
 from tests.agents.parts import TIMEOUT_S, broken_for, rows, settings_for
 from tests.support.kill_points import until_idle
+from tests.support.runtimes import store_of
 from tests.support.store_workers import Worker
 
 BOUNDARIES = [
@@ -236,7 +237,7 @@ async def finish_without_a_client(url: str, folder: Path, agents: int = 1) -> Sc
     async with open_paying_runtime(url, folder, provider, agents=agents) as runtime:
         await until_idle(runtime)
         # F8: each request brought a response that was not stored before
-        assert len(provider.requests) == await count_responses(runtime.store) - stored
+        assert len(provider.requests) == await count_responses(store_of(runtime)) - stored
     return provider
 
 

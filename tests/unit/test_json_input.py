@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lango.json_input import MAX_VALUES, TooManyValues, ValueCounter, is_larger_than, read_json
+from lango.json_values import MAX_VALUES, TooManyValues, ValueCounter, is_larger_than, read_json
 from tests.support.counted_work import counted_calls
 
 VALUES = st.recursive(

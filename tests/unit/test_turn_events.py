@@ -3,12 +3,13 @@
 import math
 from datetime import UTC, datetime
 from enum import Enum
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel
 
-from lango.errors import Unstorable
+from lango.errors import SchemaError, Unstorable
+from lango.event_text import MAX_JOINED, join_text_deltas
 from lango.events import (
     NodeProgress,
     TextDelta,
@@ -37,11 +38,6 @@ class Colour(Enum):
 
 class Model(BaseModel):
     colour: Colour = Colour.RED
-
-
-def test_the_type_of_every_kind_is_its_tag() -> None:
-    for kind in get_args(TurnEvent):
-        assert kind.type == kind.__struct_config__.tag
 
 
 @pytest.mark.parametrize(
@@ -110,4 +106,20 @@ def test_only_the_end_of_a_turn_is_final() -> None:
 
 
 def test_no_event_has_a_name_that_a_browsers_event_source_uses_itself() -> None:
-    assert {kind.type for kind in get_args(TurnEvent)}.isdisjoint({"open", "message", "error"})
+    assert {kind.__struct_config__.tag for kind in get_args(TurnEvent)}.isdisjoint({"open", "message", "error"})
+
+
+def test_joined_pieces_of_text_stay_within_what_a_socket_client_accepts() -> None:
+    events: list[TurnEvent] = [TextDelta(number, "x" * 40_000) for number in range(1, 8)]
+    events += [ToolStart(8, "c1", "look", {}), TextDelta(9, "a"), TextDelta(10, "b"), TextDelta(11, "c", "other")]
+    joined = join_text_deltas(events)
+    assert [event.id for event in joined] == [2, 4, 6, 7, 8, 10, 11]
+    texts = [event.text for event in joined if isinstance(event, TextDelta)]
+    assert "".join(texts) == "x" * 280_000 + "abc"
+    assert max(map(len, texts)) <= MAX_JOINED
+
+
+@pytest.mark.parametrize("fields", [{"type": "moved"}, {"type": "wait_opened", "id": 1, "wait": {"kind": "moon"}}])
+def test_an_event_of_a_newer_version_is_refused_with_one_sentence(fields: dict[str, Any]) -> None:
+    with pytest.raises(SchemaError, match=f"newer Lango stored an event '{fields['type']}' .*: install"):
+        from_json(fields)

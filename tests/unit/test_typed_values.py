@@ -7,7 +7,7 @@ _MANY_THREADS_AND_NEW_TYPES = """
 import sys
 from threading import Barrier, Thread
 from msgspec import defstruct
-from lango.typed_values import convert
+from lango.json_values import convert
 
 THREADS = 8
 converted = []

@@ -7,7 +7,7 @@ import pytest
 from msgspec import to_builtins
 
 from lango.errors import InvalidAnswer
-from lango.typed_values import convert
+from lango.json_values import convert
 from lango.waits import ANSWERS, Answer, ApprovalWait, Approve, Decline, InputWait, Refuse, Value, Wait, check_answer
 
 _OPENED = datetime(2026, 1, 1, tzinfo=UTC)

@@ -3,8 +3,6 @@
 ADK imports a `services.py` in the agents' folder; one line there is enough: `import lango.adk.registry`.
 """
 
-from typing import Any
-
 from google.adk.cli.service_registry import get_service_registry
 
 from lango.adk.services.artifact_service import SqlArtifactService
@@ -13,23 +11,7 @@ from lango.adk.services.session_service import SqlSessionService
 
 SCHEMES = ("lango+sqlite", "lango+postgresql")
 
-
-def session_service(uri: str, **_: Any) -> SqlSessionService:
-    """Make the session service of a URI. ADK's registry calls it."""
-    return SqlSessionService(uri)
-
-
-def artifact_service(uri: str, **_: Any) -> SqlArtifactService:
-    """Make the artifact service of a URI. ADK's registry calls it."""
-    return SqlArtifactService(uri)
-
-
-def memory_service(uri: str, **_: Any) -> SqlMemoryService:
-    """Make the memory service of a URI. ADK's registry calls it."""
-    return SqlMemoryService(uri)
-
-
-for _scheme in SCHEMES:
-    get_service_registry().register_artifact_service(_scheme, artifact_service)
-    get_service_registry().register_session_service(_scheme, session_service)
-    get_service_registry().register_memory_service(_scheme, memory_service)
+for _scheme in SCHEMES:  # ADK also passes the folder of the agents, which the store does not need
+    get_service_registry().register_artifact_service(_scheme, lambda uri, **_: SqlArtifactService(uri))
+    get_service_registry().register_session_service(_scheme, lambda uri, **_: SqlSessionService(uri))
+    get_service_registry().register_memory_service(_scheme, lambda uri, **_: SqlMemoryService(uri))

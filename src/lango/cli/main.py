@@ -10,18 +10,18 @@ import typer
 
 from lango import __version__
 from lango.cli.commands.agent import evaluate, run, serve
-from lango.cli.commands.agent.chat import chat
 from lango.cli.commands.data import (
     artifacts,
     credentials,
     inbox,
     memory,
+    replicas,
     sessions,
     sessions_trace,
     sessions_transfer,
     turns,
 )
-from lango.cli.commands.setup import db, doctor, init, keys, models
+from lango.cli.commands.setup import deploy, doctor, init, keys, models
 from lango.cli.process_setup import reopen_closed_streams
 from lango.cli.terminal_text import printable
 from lango.errors import LangoError, StoreError, UsageError
@@ -35,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(serve.serve)
-app.command()(chat)
+app.command()(serve.chat)
 app.command()(run.run)
 app.command()(init.init)
 app.command()(doctor.doctor)
@@ -44,6 +44,7 @@ sessions.app.command("export")(sessions_transfer.export)
 sessions.app.command("import")(sessions_transfer.import_)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(turns.app, name="turns")
+app.command()(replicas.replicas)
 app.add_typer(inbox.app, name="inbox")
 app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(memory.app, name="memory")
@@ -51,7 +52,8 @@ app.add_typer(credentials.app, name="credentials")
 app.add_typer(evaluate.app, name="eval")
 app.add_typer(keys.app, name="keys")
 app.add_typer(models.app, name="models")
-app.add_typer(db.app, name="db")
+app.add_typer(init.db, name="db")
+app.add_typer(deploy.app, name="deploy")
 
 
 def _print_version(requested: bool) -> None:

@@ -1,21 +1,27 @@
-"""Declare the options that several commands share, and load the settings they select."""
+"""Declare the options that several commands share, and open what they select: settings, agent, store, sessions."""
 
 import functools
 import inspect
 import re
 import shlex
-from collections.abc import Callable
+import signal
+import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from lango.cli.process_setup import quiet_logging
-from lango.printable_text import printable
+from lango.cli.process_setup import quiet_logging, run_async
+from lango.cli.terminal_text import printable
+from lango.errors import LangoError, SessionNotFound, UsageError
 
 if TYPE_CHECKING:
     from lango.config import Settings
+    from lango.runtime.stored_data import AppData, StoredData
+    from lango.sessions import SessionInfo
 
+T = TypeVar("T")
 
 Config = Annotated[str | None, typer.Option("--config", help="The configuration file; ./lango.toml if there is one.")]
 StoreUrl = Annotated[str | None, typer.Option("--store", help="The store's URL; else the setting store.url.")]
@@ -44,29 +50,6 @@ Model = Annotated[str | None, typer.Option("-m", "--model", help="provider/name,
 SessionIdArgument = Annotated[str, typer.Argument(help="The session's id.")]
 AppFilter = Annotated[str | None, typer.Option("--app", help="Of this app only.")]
 UserFilter = Annotated[str | None, typer.Option("--user", help="Of this user only.")]
-
-
-@dataclass(frozen=True)
-class AgentOptions:
-    """The options that select an agent and its sessions, for hints that name a command."""
-
-    path: str | None = None
-    agent: str | None = None
-    config: str | None = None
-    store: str | None = None
-
-    def command(self, *words: str) -> str:
-        """Return a command for the same agent, as a shell takes it; `chat` takes the path as an argument."""
-        path = () if self.path is None else (self.path,) if words[0] == "chat" else ("--path", self.path)
-        store = None if self.store is None else _without_password(self.store)
-        named = {"--agent": self.agent, "--config": self.config, "--store": store}
-        options = [part for name, value in named.items() if value is not None for part in (name, value)]
-        return printable(shlex.join(["lango", words[0], *path, *words[1:], *options]))
-
-
-def _without_password(url: str) -> str:
-    """Return a store's URL with three dots for its password: hints are kept in logs."""
-    return re.sub(r"(?<=://)([^/:@]*):[^@]*(?=@)", r"\1:...", url)
 
 
 def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -98,18 +81,174 @@ def load_settings(config: str | None) -> "Settings":
     return Settings.load(config)
 
 
-def store_url(config: str | None, url: str | None) -> str:
-    """Return the store's URL of the option, or of the settings."""
-    return url or load_settings(config).store.url
+@dataclass(frozen=True)
+class StoreOptions:
+    """The options that select a store."""
+
+    config: Config = None
+    store: StoreUrl = None
+
+    @property
+    def url(self) -> str:
+        """The URL of the store."""
+        return self.store or load_settings(self.config).store.url
+
+    def run(self, work: "Callable[[StoredData], Awaitable[T]]", *, contract: bool = False) -> T:
+        """Open the store, and run work on it; `contract`: with the contract steps of its schema."""
+        from lango.runtime.stored_data import open_store
+
+        url = self.url
+
+        async def opened() -> T:
+            async with open_store(url, contract=contract) as data:
+                return await work(data)
+
+        before = signal.signal(signal.SIGINT, _raise_interrupt)
+        try:
+            return run_async(opened())
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
-def settings_from_options(config: str | None, store: str | None, model: str | None) -> "Settings":
-    """Load the settings, overridden by the options of the command line."""
-    quiet_logging()
-    settings = load_settings(config)
-    update: dict[str, Any] = {}
-    if model:
-        update["agent"] = settings.agent.model_copy(update={"model": model})
-    if store:
-        update["store"] = settings.store.model_copy(update={"url": store})
-    return settings.model_copy(update=update)
+def _raise_interrupt(*_: object) -> None:
+    """Exit at the first Ctrl-C: asyncio's handler would wait for a blocked pipe."""
+    raise KeyboardInterrupt
+
+
+@dataclass(frozen=True)
+class SessionOptions(StoreOptions):
+    """The options of commands about stored sessions: of which app and user, and in which store."""
+
+    app: AppFilter = None
+    user: UserFilter = None
+
+    def run_on(
+        self,
+        session_id: str,
+        work: "Callable[[AppData, SessionInfo], Awaitable[T]]",
+        settings: "Settings | None" = None,
+    ) -> T:
+        """Open the store, and run work on the only session with an id and the data of its app."""
+
+        async def run(data: "StoredData") -> T:
+            record = await self.session(data, session_id)
+            return await work(data.app(record.name.app_name, settings), record)
+
+        return self.run(run)
+
+    def include(self, app_name: str, user_id: str) -> bool:
+        """Whether the options select an app and a user."""
+        return self.app in (None, app_name) and self.user in (None, user_id)
+
+    def app_name(self) -> str:
+        """Return the app of the option, or of the configured agent; an agent of a module may give it its name."""
+        settings = load_settings(self.config)
+        if self.app or settings.agent.name or not settings.agent.module:
+            return self.app or settings.app_name
+        from lango.runtime.opening import load_named_agent
+
+        return load_named_agent(settings)[0].app_name
+
+    async def owners(self, data: "StoredData") -> list[tuple[str, str]]:
+        """Return the apps and users that have sessions."""
+        return [owner for owner in await data.owners() if self.include(*owner)]
+
+    async def sessions(self, data: "StoredData", session_id: str | None = None) -> "list[SessionInfo]":
+        """Return the sessions of an app, a user, or all, or those with an id."""
+        found = await data.sessions(self.app, session_id)
+        return [record for record in found if self.include(record.name.app_name, record.name.user_id)]
+
+    async def session(self, data: "StoredData", session_id: str) -> "SessionInfo":
+        """Return the only session with an id. Raise `SessionNotFound` or `UsageError`."""
+        found = await self.sessions(data, session_id)
+        if not found:
+            raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` lists them")
+        if len(found) > 1:
+            raise UsageError(f"{len(found)} sessions have the id {session_id!r}: select one with --app and --user")
+        return found[0]
+
+
+@dataclass(frozen=True)
+class AgentOptions(StoreOptions):
+    """The options that select an agent and the store of its sessions."""
+
+    path: AgentPathOption = None
+    agent: AgentName = None
+
+    def settings(self, model: str | None = None) -> "Settings":
+        """Load the settings, overridden by the options, with the agent that they select. Its module may print."""
+        quiet_logging()
+        settings = load_settings(self.config)
+        update: dict[str, Any] = {}
+        if model:
+            update["agent"] = settings.agent.model_copy(update={"model": model})
+        if self.store:
+            update["store"] = settings.store.model_copy(update={"url": self.store})
+        return _choose_agent(settings.model_copy(update=update), self.path, self.agent)
+
+    def command(self, *words: str) -> str:
+        """Return a command for the same agent, as a shell takes it; `chat` takes the path as an argument."""
+        path = () if self.path is None else (self.path,) if words[0] == "chat" else ("--path", self.path)
+        # hints are kept in logs: no password of the store
+        store = None if self.store is None else re.sub(r"(?<=://)([^/:@]*):[^@]*(?=@)", r"\1:...", self.store)
+        named = {"--agent": self.agent, "--config": self.config, "--store": store}
+        options = [part for name, value in named.items() if value is not None for part in (name, value)]
+        return printable(shlex.join(["lango", words[0], *path, *words[1:], *options]))
+
+
+def _choose_agent(settings: "Settings", path: str | None, name: str | None) -> "Settings":
+    """Return the settings for the agent at a path. Of several, `name` selects one, or the user in a terminal."""
+    from lango.config.agent_files import find_agents
+
+    if path is None:
+        if name is not None:
+            raise UsageError("--agent selects one of the agents at a path: also give the path of their folder")
+        return settings
+    paths = find_agents(path)
+    if len(paths) == 1 and name is None:
+        return settings.with_agent(paths[0])
+    from lango.runtime.opening import load_agents
+
+    loaded, broken = load_agents(settings, paths)
+    found = {chosen.app_name: chosen for chosen, _ in loaded}
+    for one in broken:
+        if name == one.name and name not in found:
+            raise one.error
+        print(f"lango: {printable(str(one.error))}", file=sys.stderr)
+    if name is None and sys.stdin.isatty() and sys.stderr.isatty():
+        name = _ask_name([*found])
+    if name is None:
+        raise UsageError(f"there are {len(found)} agents in {path}: select one with --agent ({', '.join(found)})")
+    if name not in found:
+        raise UsageError(f"there is no agent {name!r} in {path}; there is {', '.join(found)}")
+    return found[name]
+
+
+def _ask_name(names: list[str]) -> str:
+    """Ask which agent is meant: by its number or its name."""
+    for number, name in enumerate(names, 1):
+        print(f"{number}. {printable(name)}", file=sys.stderr)
+    while True:
+        print("Which agent? ", end="", file=sys.stderr, flush=True)
+        if not (line := sys.stdin.readline()):
+            raise UsageError("no agent was selected")
+        answer = line.strip()
+        if answer in names:
+            return answer
+        if answer.isdecimal() and 0 < int(answer) <= len(names):
+            return names[int(answer) - 1]
+        print(f"type a number from 1 to {len(names)}, or a name", file=sys.stderr)
+
+
+def configured_apps(settings: "Settings", path: str | None) -> set[str] | None:
+    """Return the names of the apps at a path, or of the configured one; or None if an agent cannot be loaded."""
+    from lango.config.agent_files import find_agents
+    from lango.runtime.opening import load_agents, load_named_agent
+
+    try:
+        if path is not None:
+            loaded, broken = load_agents(settings, find_agents(path))
+            return None if broken else {chosen.app_name for chosen, _ in loaded}
+        return {load_named_agent(settings)[0].app_name}
+    except LangoError:
+        return None

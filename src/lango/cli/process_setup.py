@@ -48,7 +48,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def stdout_for_answers() -> Generator[TextIO]:
-    """Yield the standard output; what agents and tools print meanwhile goes to standard error, and breaks no pipe."""
+    """Yield the standard output; what agents and tools print goes to standard error, and breaks no pipe."""
     sys.stdout.flush()
     answers = os.fdopen(os.dup(1), "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
     os.dup2(2, 1)

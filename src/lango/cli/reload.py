@@ -1,7 +1,7 @@
 """Run a server in a process of its own, and start it again when the files of its agents change.
 
 This process holds the listening socket, so that no connection is refused during a restart. The server hands its turns
-over when it is stopped, and the next one goes on with them.
+over when it is stopped, and the next one continues them.
 """
 
 import os

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
-from lango.printable_text import printable as printable
+from lango.safe_text import printable as printable
 
 
 def one_line(text: str, width: int | None = None) -> str:
@@ -44,6 +44,7 @@ def describe_resumption(reason: str) -> str:
         "crash": "its process died",
         "handover": "its process was stopped",
         "failure": "the provider or the store failed",
+        "update": "the application was updated",
     }.get(reason, reason)
 
 
@@ -57,22 +58,24 @@ def format_age(at: float, now: float) -> str:
     return "just now"
 
 
+_TYPES = {"string": "", "boolean": "yes or no", "integer": "a whole number", "number": "a number"}
+
+
 def describe_schema(schema: Mapping[str, Any] | None) -> str:
-    """Describe what fits a schema in a few words; empty: any text."""
+    """Describe what fits a schema in a few words, or return "" if any text fits."""
     wanted = schema or {}
-    values: Any = wanted.get("enum")
-    if isinstance(values, list):
-        return f"one of {', '.join(one_line(str(value)) for value in cast('list[Any]', values))}"
-    match wanted.get("type"):
-        case None if not wanted:
-            return ""
-        case "string":
-            return ""
-        case "boolean":
-            return "yes or no"
-        case "integer":
-            return "a whole number"
-        case "number":
-            return "a number"
-        case _:
-            return f"JSON that fits {printable(json.dumps(dict(wanted), ensure_ascii=False, default=str))}"
+    if choices := _choices(wanted):
+        return f"one of {', '.join(choices)}"
+    kind: Any = wanted.get("type")
+    if kind == "array" and (choices := _choices(wanted.get("items") or {})):
+        return f"several of {', '.join(choices)}, with commas between"
+    if not wanted or kind in _TYPES:
+        return _TYPES.get(kind, "")
+    return f"JSON that fits {printable(json.dumps(dict(wanted), ensure_ascii=False, default=str))}"
+
+
+def _choices(schema: Mapping[str, Any]) -> list[str]:
+    """Return the values to choose from; MCP names them in one of two ways."""
+    titled: Any = schema.get("oneOf") or schema.get("anyOf") or []
+    values: Any = schema.get("enum") or [choice["const"] for choice in titled if "const" in choice]
+    return [one_line(str(value)) for value in values]

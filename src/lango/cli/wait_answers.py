@@ -3,7 +3,10 @@
 import json
 from typing import Any, assert_never
 
+from msgspec import to_builtins
+
 from lango.errors import UsageError
+from lango.events import to_jsonable
 from lango.grants import NewGrant
 from lango.history.pairing import parse_result_text
 from lango.waits import (
@@ -80,8 +83,4 @@ def _read_decision(wait: ApprovalWait, word: str, grant: NewGrant | None, reason
 
 def wait_json(wait: Wait) -> dict[str, Any]:
     """Return a wait as plain JSON."""
-    from msgspec import to_builtins
-
-    from lango.events import to_jsonable
-
     return to_builtins(wait, enc_hook=to_jsonable)

@@ -46,6 +46,8 @@ class AgentSettings(Section):
     name: Identifier | None = None
     """The name of the agent and of the app that its sessions belong to: letters, digits and `_`. By default the name of
     the agent in `module`, or `lango`."""
+    version: str = ""
+    """The version of the agent, as turns and replicas show it; by default a fingerprint of its agents and tools."""
     model: str | None = None
     """`provider/name`; `local/default` by default."""
     models: list[str] = []
@@ -246,7 +248,7 @@ class OidcSettings(Section):
     jwks_url: str = ""
     """The address of the issuer's keys; by default as in `/.well-known/openid-configuration`."""
     algorithms: Annotated[list[Algorithm], Field(min_length=1)] = ["RS256", "PS256", "ES256", "EdDSA"]
-    """Accepted algorithms; `RS384`, `RS512`, `PS384`, `PS512`, `ES384` and `ES512` are possible, too."""
+    """Accepted algorithms; `RS384`, `RS512`, `PS384`, `PS512`, `ES384` and `ES512` are also possible."""
     leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0
     """Accepted difference between the clocks of the issuer and of this machine."""
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
@@ -255,34 +257,9 @@ class OidcSettings(Section):
     """Limit of tokens per user and day (UTC); unlimited by default."""
 
 
-class ServerSettings(Section):
-    """`[server]`: addresses, authentication and limits of the server."""
+class ServerLimits(Section):
+    """`[server.limits]`: how much clients may send, and how slowly."""
 
-    host: str = "127.0.0.1"
-    """The address to listen on; other machines can connect only with `auth`."""
-    port: Annotated[int, Field(ge=0, le=65_535)] = 8787
-    """The port. 0 means any free port."""
-    auth: Literal["none", "keys", "oidc"] = "none"
-    """`"none"`: one user, on this machine only. `"keys"`: API keys of `lango keys`. `"oidc"`: tokens of
-    `[server.oidc]`, and API keys."""
-    oidc: OidcSettings | None = None
-    """The table `[server.oidc]`."""
-    operators: list[str] = []
-    """Users who may read and set `app:` state, which every user shares, and read the agent's instructions, over ADK's
-    REST API. With `auth = "none"` the only user may."""
-    client_instructions: bool = True
-    """Whether clients of OpenAI's APIs and AG-UI may add instructions to the agent's own, by system and developer
-    messages, `instructions` and `context`; if not, such a request is refused with 400."""
-    allowed_origins: list[str] = []
-    """Other origins whose web pages may call the server, such as `"https://app.example"`."""
-    allowed_hosts: list[str] = []
-    """Host names of the server, besides those of this machine."""
-    shutdown_s: Annotated[float, Field(ge=0)] = 20.0
-    """How long running turns may continue when the server stops."""
-    heartbeat_s: Seconds = 15.0
-    """Interval of the heartbeats of a silent stream."""
-    write_timeout_s: Seconds = 30.0
-    """A client that reads nothing for this long is disconnected; it can reconnect."""
     max_connections: Annotated[int, Field(gt=0)] = 2_000
     """Limit of open connections; lower if the system allows fewer files. Further ones are refused with 503."""
     max_connections_per_client: Annotated[int, Field(ge=0)] | None = None
@@ -304,6 +281,38 @@ class ServerSettings(Section):
     """Size limit of an imported session."""
     max_unfinished_bytes: Annotated[int, Field(gt=0)] = 500_000_000
     """Total size limit of requests that have begun to arrive; they wait on disk. A user may have a quarter of it."""
+
+
+class ServerSettings(Section):
+    """`[server]`: addresses and authentication of the server."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on; other machines can connect only with `auth`."""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8787
+    """The port. 0 means any free port."""
+    auth: Literal["none", "keys", "oidc"] = "none"
+    """`"none"`: one user, on this machine only. `"keys"`: API keys of `lango keys`. `"oidc"`: tokens of
+    `[server.oidc]`, and API keys."""
+    oidc: OidcSettings | None = None
+    """The table `[server.oidc]`."""
+    limits: ServerLimits = ServerLimits()
+    """The table `[server.limits]`."""
+    operators: list[str] = []
+    """Users who may read and set `app:` state, which every user shares, and read the agent's instructions, over ADK's
+    REST API. With `auth = "none"` the only user may."""
+    client_instructions: bool = True
+    """Whether clients of OpenAI's APIs and AG-UI may add instructions to the agent's own, by system and developer
+    messages, `instructions` and `context`; if not, such a request is refused with 400."""
+    allowed_origins: list[str] = []
+    """Other origins whose web pages may call the server, such as `"https://app.example"`."""
+    allowed_hosts: list[str] = []
+    """Host names of the server, besides those of this machine."""
+    drain_s: Annotated[float, Field(ge=0)] = 20.0
+    """How long steps under way may take when the server stops, before their turns are released."""
+    heartbeat_s: Seconds = 15.0
+    """Interval of the heartbeats of a silent stream."""
+    write_timeout_s: Seconds = 30.0
+    """A client that reads nothing for this long is disconnected; it can reconnect."""
     log_format: Literal["text", "json"] = "text"
     """The format of log lines, which contain session, turn and trace."""
     adk_ui: bool = False

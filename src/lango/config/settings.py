@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pydantic import PrivateAttr, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from lango.config.sections import (
     DEFAULT_APP_NAME,
@@ -101,7 +107,7 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources by precedence: arguments, environment, file."""
         del dotenv_settings, file_secret_settings
-        return init_settings, env_settings, _FileSource(settings_cls, cls._file or {})
+        return init_settings, env_settings, InitSettingsSource(settings_cls, cls._file or {})
 
     @property
     def source(self) -> Path | None:
@@ -128,14 +134,10 @@ class Settings(BaseSettings):
         """The root agent's model."""
         return self.agent.model or DEFAULT_MODEL
 
-
-class _FileSource(PydanticBaseSettingsSource):
-    def __init__(self, settings_cls: type[BaseSettings], content: dict[str, Any]) -> None:
-        super().__init__(settings_cls)
-        self._content = content
-
-    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        return self._content.get(field_name), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        return self._content
+    @property
+    def named_models(self) -> list[str]:
+        """The models that the settings name: of the agents, the fallback and the memory."""
+        agent = self.agent
+        named = [agent.model if agent.module else self.model, agent.fallback_model]
+        named += [self.memory.model if self.memory.enabled else None, *(sub.model for sub in agent.sub_agents.values())]
+        return list(dict.fromkeys(name for name in named if name))

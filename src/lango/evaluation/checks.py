@@ -11,7 +11,7 @@ from lango.test_cases import AnswerCheck, Call, CaseChecks, Exchange, Order
 
 
 class Score(Struct, frozen=True):
-    """How well one answer, or the calls before it, fulfil a criterion: 0 to 1; None: nothing was expected."""
+    """How well one answer, or the calls before it, fulfil a criterion: 0 to 1, or None if nothing was expected."""
 
     value: float | None
     why: str = ""
@@ -26,7 +26,7 @@ class Metric(Struct, frozen=True):
 
     @property
     def score(self) -> float | None:
-        """The average of the scores; None: there is none."""
+        """The average of the scores, or None if there are none."""
         known = [score.value for score in self.scores if score.value is not None]
         return sum(known) / len(known) if known else None
 

@@ -33,7 +33,7 @@ class JudgeCriterion(Struct, frozen=True):
 
 
 class Criteria(Struct, frozen=True):
-    """What all cases of a set must fulfil; None: not checked."""
+    """What all cases of a set must fulfil. What is None is not checked."""
 
     tools: ToolCriterion | None = None
     similarity: float | None = None

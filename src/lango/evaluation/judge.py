@@ -9,7 +9,7 @@ from lango.errors import UsageError
 from lango.evaluation.checks import Score
 from lango.evaluation.criteria import JudgeCriterion
 from lango.providers import Provider
-from lango.runtime.models import Models
+from lango.runtime.checks import Models
 from lango.test_cases import Exchange
 
 _SYSTEM = """\

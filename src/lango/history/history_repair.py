@@ -19,7 +19,7 @@ from lango.messages import Message, ToolCall
 
 CONTEXT_AUTHOR = "context"
 """Author of a `user` message that no user wrote, such as quoted data."""
-INTERRUPTED = "interrupted: no result of this call was recorded, its outcome is unknown"
+INTERRUPTED = "interrupted: no result was recorded for this call, so its outcome is unknown"
 """The result that the model reads for a call without a result: it may or may not have had its effect."""
 CONTINUE = "Continue."
 """Added after a last message of the assistant: no provider accepts that as the end."""
@@ -168,4 +168,4 @@ def quote_result(result: ToolCall) -> str:
     output = result.output or {}
     if count_tokens(compact_json(output)) > MAX_QUOTED_TOKENS:
         output = clip_object(output, MAX_QUOTED_TOKENS)
-    return f"[Result {what}, apart from its call, quoted as data: {compact_json(output)}]"
+    return f"[Result {what}, without its call, quoted as data: {compact_json(output)}]"

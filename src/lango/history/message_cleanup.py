@@ -97,21 +97,19 @@ def keep_signatures(messages: Iterable[Message], provider: str, model: str) -> l
 
     A thought that was only such a signature is removed; a thought with text stays, unsigned.
     """
-    return [_with_own_signatures(message, provider, model) for message in messages]
 
-
-def _with_own_signatures(message: Message, provider: str, model: str) -> Message:
     def own(signature: Signature | None) -> Signature | None:
-        if signature is None or (signature.provider, signature.model) != (provider, model):
-            return None
-        return signature
+        return signature if signature and (signature.provider, signature.model) == (provider, model) else None
 
-    if message.signature is None and not message.thoughts and not any(call.signature for call in message.tool_calls):
-        return message
-    thoughts = (replace(thought, signature=own(thought.signature)) for thought in message.thoughts)
-    return replace(
-        message,
-        signature=own(message.signature),
-        thoughts=tuple(thought for thought in thoughts if thought.text or thought.signature),
-        tool_calls=tuple(replace(call, signature=own(call.signature)) for call in message.tool_calls),
-    )
+    def kept(message: Message) -> Message:
+        if not (message.signature or message.thoughts or any(call.signature for call in message.tool_calls)):
+            return message
+        thoughts = (replace(thought, signature=own(thought.signature)) for thought in message.thoughts)
+        return replace(
+            message,
+            signature=own(message.signature),
+            thoughts=tuple(thought for thought in thoughts if thought.text or thought.signature),
+            tool_calls=tuple(replace(call, signature=own(call.signature)) for call in message.tool_calls),
+        )
+
+    return [kept(message) for message in messages]

@@ -14,7 +14,7 @@ from lango.memory.notes.note_model import MemoryModel, TokensUsed
 from lango.memory.quote import observation_tokens
 from lango.memory.reflector import condense_observations
 from lango.memory.thresholds import MemoryThresholds
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import Store
 from lango.store.memory.observations import Batch, SessionMemory, UnobservedMessages, find_floor, read_unobserved_of
 from lango.store.memory.observer_lease import (
@@ -98,7 +98,7 @@ class Observer:
         _log.warning("session %s was not observed; trying again in %.0f s at the earliest: %s", name.id, pause_s, error)
 
     @asynccontextmanager
-    async def _lease(self, session: SessionRecord) -> AsyncGenerator[ObserverLease | None]:
+    async def _lease(self, session: SessionInfo) -> AsyncGenerator[ObserverLease | None]:
         """Hold the lease of a session during the body; yield None if another observer holds it."""
         lease = await self._store.write(acquire_observer_lease, session.key, self._owner)
         if lease is not None and not lease.held:
@@ -131,12 +131,12 @@ class Observer:
             batch = await condense_observations(self._model, found)
         except Exception as error:  # noqa: BLE001 - messages must be observed also while notes cannot be condensed
             self._condense_at[name] = int(found.memory.tokens * _GROWTH_BEFORE_RETRY)
-            _log.warning("the notes of session %s stay as they are: %s", name.id, error)
+            _log.warning("the notes of session %s were not condensed: %s", name.id, error)
             return
         self._condense_at.pop(name, None)
         await self._store_batch(lease, name, batch)
 
-    async def _observe_batch(self, lease: ObserverLease, session: SessionRecord, found: UnobservedMessages) -> bool:
+    async def _observe_batch(self, lease: ObserverLease, session: SessionInfo, found: UnobservedMessages) -> bool:
         """Observe the next batch; return False if the lease was lost."""
         limits = self._limits
         await self._store.load_files(found.messages, transcript.is_text_file)

@@ -9,19 +9,18 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
 from msgspec import Struct
 
 from lango.history import count_tokens
-from lango.memory.notes.key_terms import asks_for_the_past
+from lango.memory.notes.key_terms import asks_for_the_past, cached_if_short
 from lango.memory.notes.superseded import CurrentNote, replaces
 from lango.memory.quote import earlier_values, escape_marks, notes_of, seqs_of, shown_notes
 from lango.sessions import SessionId, as_datetime
 from lango.store import Store
 from lango.store.memory.observations import Priority, SessionMemory
-from lango.store.search.recall import Memory, has_term, parse_question
-from lango.store.search.session_recall import count_words, find_in_session
+from lango.store.search.memory_entries import Memory
+from lango.store.search.recall import count_words, find_in_session, has_term, parse_question
 from lango.store.search.terms import Term, find_spans, index_words
 from lango.threads import run_in_thread
 
@@ -39,7 +38,6 @@ _QUESTION_MARK = re.compile("[?\uff1f\u061f\u037e]")
 _MAX_NOTE_MESSAGES = 6  # a note on more messages does not stand for each of them
 _EXCERPT_CHARACTERS = 400
 _CUT_CHARACTERS = (200, 100, 50)
-_MAX_CACHED_CHARACTERS = 1_200
 _PRIORITIES: tuple[Priority, ...] = ("low", "medium", "high", "pinned")
 _INFLECTED = re.compile(r"^([a-z]{3,}?)(?:ingly|ations?|ings?|ions?|ments?|edly|ed|es|e|ly|s)$")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -268,12 +266,8 @@ def _matched(text: str, rare: Sequence[WeightedTerm]) -> set[Term]:
     return {one.term for one in rare if has_term(words, one.term)}
 
 
+@cached_if_short
 def _index_words(text: str) -> frozenset[str]:
-    return _index_words_of_note(text) if len(text) <= _MAX_CACHED_CHARACTERS else frozenset(index_words(text))
-
-
-@lru_cache(maxsize=4096)
-def _index_words_of_note(text: str) -> frozenset[str]:
     return frozenset(index_words(text))
 
 

@@ -6,7 +6,7 @@ import time
 from lango.history import WindowRules
 from lango.memory.lost import LostText, read_lost
 from lango.memory.observer import Observer
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import Store
 from lango.store.memory.note_edits import delete_note, edit_note
 from lango.store.memory.observations import Batch, Observation, SessionMemory, read_all_batches, read_memory
@@ -117,5 +117,5 @@ class Memory:
             task.cancel()
         await self.settle()
 
-    async def _session(self, session_id: str, user_id: str) -> SessionRecord:
+    async def _session(self, session_id: str, user_id: str) -> SessionInfo:
         return await self._store.read(get_session, SessionId(self._app_name, user_id, session_id))

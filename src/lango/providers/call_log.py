@@ -1,14 +1,17 @@
 """Collect what one model call sends: the attempts that failed and, where they are kept, the requests themselves.
 
-The caller sets `current_call_log` before it calls a model. Without it, nothing is collected.
+The caller sets `current_call_log` before it calls a model. Without it, nothing is collected. The HTTP clients of the
+vendors' SDKs have `note_request` and `note_response` as hooks. Headers are not kept: they hold the keys.
 """
 
 import time
+from collections.abc import AsyncIterator
 from contextvars import ContextVar
+from typing import Any
 
 from msgspec import Struct, field
 
-from lango.redaction import redact_secrets
+from lango.safe_text import redact_secrets
 
 _MAX_ERROR_CHARACTERS = 2_000
 _MAX_RESPONSE_BYTES = 4_000_000
@@ -72,3 +75,38 @@ def note_failure(provider: str, model: str, started_at: float, error: Exception)
 def describe_error(error: Exception) -> str:
     """Return the kind and the message of an error, without secrets and not too long."""
     return redact_secrets(f"{type(error).__name__}: {error}")[:_MAX_ERROR_CHARACTERS]
+
+
+async def note_request(request: Any) -> None:
+    """Note the body of a request before it is sent."""
+    exchange = current_exchange.get()
+    if exchange is None:
+        return
+    exchange.url = f"{request.url.scheme}://{request.url.netloc.decode('ascii', 'replace')}{request.url.path}"
+    exchange.request = request.content
+    request.headers["accept-encoding"] = "identity"  # the bytes of the response are kept as they come
+
+
+async def note_response(response: Any) -> None:
+    """Note the status of a response, and its body while the SDK reads it."""
+    exchange = current_exchange.get()
+    if exchange is None:
+        return
+    exchange.status = response.status_code
+    exchange.response_type = response.headers.get("content-type", "")
+    response.stream = _copying_stream(response.stream, exchange)
+
+
+def _copying_stream(stream: Any, exchange: Exchange) -> Any:
+    """Return a stream that notes what is read from another one; it has the base class that its HTTP library checks."""
+    base = next(kind for kind in type(stream).__mro__ if kind.__name__ == "AsyncByteStream")
+
+    async def copy(_: Any) -> AsyncIterator[bytes]:
+        async for chunk in stream:
+            exchange.add_response(chunk)
+            yield chunk
+
+    async def close(_: Any) -> None:
+        await stream.aclose()
+
+    return type("CopyingStream", (base,), {"__aiter__": copy, "aclose": close})()

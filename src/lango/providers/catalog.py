@@ -11,7 +11,7 @@ from lango.config import ProviderSettings
 from lango.errors import ConfigError, MissingCredentials
 from lango.providers.openai import OpenAIProvider
 from lango.providers.protocol import Provider
-from lango.providers.sdk.sdk_client import Timeouts
+from lango.providers.sdk.sdk_client import CommonOptions, Timeouts
 
 
 def resolve(
@@ -43,8 +43,9 @@ def resolve(
             )
         raise ConfigError(f"There is no provider {name!r}. Providers: {_provider_names(configured)}")
     key = _api_key(name, settings, built_in, os.environ if environ is None else environ)
-    base_url = settings.base_url or built_in.base_url
-    provider = _make_provider(built_in.vendor, name, key, base_url or None, settings, timeouts or Timeouts())
+    base_url = settings.base_url or built_in.base_url or None
+    chosen = timeouts or Timeouts()
+    provider = _make_provider(built_in.vendor, key, name=name, base_url=base_url, settings=settings, timeouts=chosen)
     return provider, model_name
 
 
@@ -100,8 +101,9 @@ def _api_key(
 
 
 def _make_provider(
-    vendor: str, name: str, key: str | None, base_url: str | None, settings: ProviderSettings, timeouts: Timeouts
+    vendor: str, key: str | None, *, name: str, base_url: str | None, settings: ProviderSettings, timeouts: Timeouts
 ) -> Provider:
+    common: CommonOptions = {"name": name, "base_url": base_url, "timeouts": timeouts, "options": settings.options}
     match vendor:
         case "local":
             from lango.providers.local import LocalProvider
@@ -110,25 +112,14 @@ def _make_provider(
         case "gemini":
             from lango.providers.gemini import GeminiProvider
 
-            return GeminiProvider(
-                key or "none", name=name, base_url=base_url, timeouts=timeouts, options=settings.options
-            )
+            return GeminiProvider(key, **common)
         case "anthropic":
             from lango.providers.anthropic import AnthropicProvider
 
-            return AnthropicProvider(
-                key or "none", name=name, base_url=base_url, timeouts=timeouts, options=settings.options
-            )
+            return AnthropicProvider(key, **common)
         case _:
-            return OpenAIProvider(
-                key,
-                name=name,
-                base_url=base_url,
-                api=settings.api,
-                compatible=bool(base_url) and settings.api != "responses",
-                timeouts=timeouts,
-                options=settings.options,
-            )
+            compatible = bool(base_url) and settings.api != "responses"
+            return OpenAIProvider(key, api=settings.api, compatible=compatible, **common)
 
 
 class _BuiltInProvider(Struct, frozen=True):

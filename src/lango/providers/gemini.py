@@ -5,15 +5,15 @@ in its place. For a call that another model made, a placeholder is sent instead.
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from typing_extensions import override
 
 from lango.errors import ProviderError
 from lango.messages import Media, Message, Signature
+from lango.providers.call_log import note_request, note_response
 from lango.providers.protocol import (
     CallDelta,
     Delta,
@@ -26,25 +26,16 @@ from lango.providers.protocol import (
     ToolSpec,
     UsageDelta,
 )
-from lango.providers.sdk.error_translation import (
-    VendorRequest,
-    error_from_status,
-    parse_retry_after,
-    protocol_error,
-    unknown_model_error,
-)
-from lango.providers.sdk.json_answers import stream_json
+from lango.providers.sdk.error_translation import VendorRequest
 from lango.providers.sdk.request_encoding import (
     HISTORY_OPENING,
     Json,
     media_text,
-    own_signature,
     prepare_messages,
     to_json,
     valid_tool_name,
 )
-from lango.providers.sdk.sdk_client import SdkProvider, load_sdk, stream_answer
-from lango.providers.sdk.wire import note_request, note_response
+from lango.providers.sdk.sdk_client import SdkProvider, load_sdk
 
 if TYPE_CHECKING:
     import httpx
@@ -78,7 +69,7 @@ _MODES = {"required": "ANY", "none": "NONE"}
 
 def encode(request: Request, *, provider: str = "gemini", options: Mapping[str, Any] | None = None) -> Json:
     """Return the arguments of `generate_content_stream`; `options` are added to its config."""
-    system, history = prepare_messages(request)
+    system, history = prepare_messages(request, provider)
     values: Json = {
         "system_instruction": system or None,
         "temperature": request.temperature,
@@ -98,18 +89,12 @@ def encode(request: Request, *, provider: str = "gemini", options: Mapping[str, 
     if request.thinking is not None:
         values["thinking_config"] = _thinking(request.thinking)
     config = {name: value for name, value in values.items() if value is not None} | dict(options or {})
-    return {"model": request.model, "contents": _contents(history, request, provider), "config": config}
+    return {"model": request.model, "contents": _contents(history, request.model), "config": config}
 
 
 def checks_signatures(model: str) -> bool:
     """Whether a model checks signatures: Gemini 3 and later do."""
     return not _BEFORE_3.match(model)
-
-
-def constrains_answer(request: Request) -> bool:
-    """Whether the API constrains the answer, if it must be JSON: before Gemini 3, not if there are tools."""
-    needs_json = request.response_schema is not None or request.json_object
-    return not needs_json or checks_signatures(request.model) or not request.tools
 
 
 def _calling(choice: str) -> Json:
@@ -132,27 +117,27 @@ def _declaration(tool: ToolSpec) -> Json:
     return declaration
 
 
-def _contents(history: list[Message], request: Request, provider: str) -> list[Json]:
+def _contents(history: list[Message], model: str) -> list[Json]:
     contents: list[Json] = []
     for message in history:
-        for content in _content(message, request, provider):
+        for content in _content(message):
             if contents and _kind(contents[-1]) == _kind(content):
                 contents[-1]["parts"] += content["parts"]
             else:  # results and user messages stay separate
                 contents.append(content)
     if contents[0]["role"] != "user":
         contents.insert(0, {"role": "user", "parts": [{"text": HISTORY_OPENING}]})
-    if checks_signatures(request.model):
+    if checks_signatures(model):
         _sign_current_turn(contents)
     return contents
 
 
-def _content(message: Message, request: Request, provider: str) -> list[Json]:
+def _content(message: Message) -> list[Json]:
     media = [_media(item) for item in message.media]
     match message.role:
         case "assistant":
-            parts = _text(message, request, provider) + media + _calls(message, request, provider)
-            return [{"role": "model", "parts": parts}]
+            text = [_signed({"text": message.content}, message.signature)] if message.content else []
+            return [{"role": "model", "parts": text + media + _calls(message)}]
         case "tool":
             results = [
                 {
@@ -173,22 +158,17 @@ def _kind(content: Json) -> str:
     return "results" if "function_response" in content["parts"][0] else content["role"]
 
 
-def _text(message: Message, request: Request, provider: str) -> list[Json]:
-    if not message.content:
-        return []
-    signature = own_signature(message.signature, provider, request)
-    return [{"text": message.content} | ({"thought_signature": signature} if signature else {})]
-
-
-def _calls(message: Message, request: Request, provider: str) -> list[Json]:
+def _calls(message: Message) -> list[Json]:
     parts: list[Json] = [
         {"function_call": {"id": call.id, "name": valid_tool_name(call.name), "args": dict(call.input or {})}}
         for call in message.tool_calls
     ]
     # only the first of parallel calls is signed
-    if parts and (signature := own_signature(message.tool_calls[0].signature, provider, request)):
-        parts[0]["thought_signature"] = signature
-    return parts
+    return [_signed(part, message.tool_calls[0].signature) for part in parts[:1]] + parts[1:]
+
+
+def _signed(part: Json, signature: Signature | None) -> Json:
+    return part | {"thought_signature": signature.value} if signature and signature.value else part
 
 
 def _sign_current_turn(contents: list[Json]) -> None:
@@ -236,7 +216,7 @@ class GeminiReader:
     def end(self) -> list[Delta]:
         """Return the last delta."""
         if not self._finish:
-            raise protocol_error(self._exchange, "it ended without a finish reason")
+            raise self._exchange.protocol_error("it ended without a finish reason")
         reason = _FINISH.get(self._finish, "error")
         if reason == "stop" and self._calls:
             reason = "tool_calls"
@@ -251,7 +231,7 @@ class GeminiReader:
         return [delta for part in parts for delta in self._part(part)]
 
     def _part(self, part: "Part") -> list[Delta]:
-        signature = self._signature_of(part.thought_signature)
+        signature = self._exchange.signature(part.thought_signature) if part.thought_signature else None
         if part.function_call is not None:
             call = part.function_call
             self._calls += 1
@@ -262,53 +242,12 @@ class GeminiReader:
         self._signature = signature or self._signature
         return [TextDelta(part.text)] if part.text else []
 
-    def _signature_of(self, value: bytes | None) -> Signature | None:
-        return Signature(self._exchange.provider, self._exchange.model, value) if value else None
-
 
 def _usage(usage: "GenerateContentResponseUsageMetadata") -> UsageDelta:
     output, thoughts = usage.candidates_token_count, usage.thoughts_token_count
     # Gemini counts thoughts apart from the answer; other vendors count them as part of it
     total = None if output is None and thoughts is None else (output or 0) + (thoughts or 0)
     return UsageDelta(usage.prompt_token_count, total, usage.cached_content_token_count, thoughts)
-
-
-# --- errors
-
-
-def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
-    """Translate an error of the google-genai SDK; return None for other exceptions."""
-    from google.genai import errors
-
-    match exc:
-        case errors.APIError():
-            error = cast("Any", exc)  # its fields are typed by packages that may not be installed
-            wait = _retry_delay(error.details) or parse_retry_after(getattr(error.response, "headers", None))
-            status = error.code if isinstance(error.code, int) else None
-            return error_from_status(
-                status, error.message or str(exc), exchange, kind=error.status or "", retry_after_s=wait
-            )
-        case errors.UnknownApiResponseError():
-            return protocol_error(exchange, "a chunk is not JSON")
-        case errors.ContinuationInterruptedError():
-            return protocol_error(exchange, "it was interrupted")
-        case (
-            errors.UnknownFunctionCallArgumentError()
-            | errors.UnsupportedFunctionError()
-            | errors.FunctionInvocationError()
-        ):
-            # of the SDK's automatic function calling, which is off
-            return protocol_error(exchange, f"{type(exc).__name__}: {exc}")
-        case ValueError() if not exchange.streaming and _REFUSED_NAME.match(str(exc)):
-            return unknown_model_error(exchange, f"The SDK rejects this name: {exc}")
-        case _:
-            return None
-
-
-def _retry_delay(details: Any) -> float | None:
-    """Return the seconds of `{"error": {"details": [{"retryDelay": "34s"}]}}`."""
-    found = re.search(r"'retryDelay': '(\d+(?:\.\d+)?)s'", str(details))
-    return float(found[1]) if found else None
 
 
 # --- provider
@@ -319,14 +258,50 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
 
     vendor = "gemini"
 
-    def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        """Stream the answer to a request; closing the iterator closes the connection."""
-        return self._stream(request) if constrains_answer(request) else stream_json(request, self._stream)
+    @staticmethod
+    @override
+    def constrains_answer(request: Request) -> bool:
+        """Whether the API constrains the answer, if it must be JSON: before Gemini 3, not if there are tools."""
+        needs_json = request.response_schema is not None or request.json_object
+        return not needs_json or checks_signatures(request.model) or not request.tools
 
-    def _stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        exchange = VendorRequest(self._name, request.model, self._api_key)
-        return stream_answer(partial(self._send, request, exchange), GeminiReader(exchange), translate, exchange)
+    @staticmethod
+    @override
+    def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
+        """Translate an error of the google-genai SDK; return None for other exceptions."""
+        from google.genai import errors
 
+        match exc:
+            case errors.APIError():
+                error = cast("Any", exc)  # its fields are typed by packages that may not be installed
+                return exchange.status_error(
+                    error.code if isinstance(error.code, int) else None,
+                    error.message or str(exc),
+                    kind=error.status or "",
+                    headers=getattr(error.response, "headers", None),
+                    retry_after_s=_retry_delay(error.details),
+                )
+            case errors.UnknownApiResponseError():
+                return exchange.protocol_error("a chunk is not JSON")
+            case errors.ContinuationInterruptedError():
+                return exchange.protocol_error("it was interrupted")
+            case (
+                errors.UnknownFunctionCallArgumentError()
+                | errors.UnsupportedFunctionError()
+                | errors.FunctionInvocationError()
+            ):
+                # of the SDK's automatic function calling, which is off
+                return exchange.protocol_error(f"{type(exc).__name__}: {exc}")
+            case ValueError() if not exchange.streaming and _REFUSED_NAME.match(str(exc)):
+                return exchange.unknown_model(f"The SDK rejects this name: {exc}")
+            case _:
+                return None
+
+    @override
+    def _reader(self, request: Request, exchange: VendorRequest) -> GeminiReader:
+        return GeminiReader(exchange)
+
+    @override
     async def _send(self, request: Request, exchange: VendorRequest) -> "_OpenAnswer":
         client, _ = await self._clients.get()
         arguments = encode(request, provider=self._name, options=self._options)
@@ -349,11 +324,17 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
         options: Json = {"timeout": int(self._timeouts.idle_s * 1000), "httpx_async_client": http}
         if self._base_url:
             options["base_url"] = self._base_url
-        return genai.Client(api_key=self._api_key, vertexai=False, http_options=options), http
+        return genai.Client(api_key=self._api_key or "none", vertexai=False, http_options=options), http
 
     @override
     async def _close_client(self, client: "tuple[Client, httpx.AsyncClient]") -> None:
         await client[1].aclose()
+
+
+def _retry_delay(details: Any) -> float | None:
+    """Return the seconds of `{"error": {"details": [{"retryDelay": "34s"}]}}`."""
+    found = re.search(r"'retryDelay': '(\d+(?:\.\d+)?)s'", str(details))
+    return float(found[1]) if found else None
 
 
 class _OpenAnswer:

@@ -7,8 +7,7 @@ Compatible servers are Ollama, vLLM, LM Studio, OpenRouter and others. The wire 
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from typing_extensions import override
 
@@ -27,13 +26,7 @@ from lango.providers.protocol import (
     ThoughtDelta,
     UsageDelta,
 )
-from lango.providers.sdk.error_translation import (
-    VendorRequest,
-    error_from_generated_sdk,
-    error_from_status,
-    parse_retry_after,
-    protocol_error,
-)
+from lango.providers.sdk.error_translation import VendorRequest
 from lango.providers.sdk.json_answers import with_json_instruction
 from lango.providers.sdk.request_encoding import (
     IMAGE_TYPES,
@@ -47,8 +40,7 @@ from lango.providers.sdk.request_encoding import (
     prepare_messages,
     valid_tool_name,
 )
-from lango.providers.sdk.sdk_client import SdkProvider, Timeouts, load_sdk, stream_answer
-from lango.providers.sdk.wire import http_hooks
+from lango.providers.sdk.sdk_client import CommonOptions, SdkProvider, StreamReader
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -122,7 +114,7 @@ def _tool(name: str, description: str, parameters: Mapping[str, Any]) -> Json:
 
 
 def _messages(request: Request) -> list[Json]:
-    system, history = prepare_messages(request)
+    system, history = prepare_messages(request, "")  # the API has no signatures
     messages: list[Json] = [{"role": "system", "content": system}] if system else []
     for message in history:
         match message.role:
@@ -201,7 +193,7 @@ class ChatReader:
     def end(self) -> list[Delta]:
         """Return the last delta."""
         if not self._finish:
-            raise protocol_error(self._exchange, "it ended without a finish reason")
+            raise self._exchange.protocol_error("it ended without a finish reason")
         reason = "safety" if self._refused else _FINISH.get(self._finish, "stop")
         if reason == "stop" and self._calls.count:
             reason = "tool_calls"  # some servers send stop
@@ -256,37 +248,6 @@ def _usage(usage: "CompletionUsage") -> UsageDelta:
     )
 
 
-# --- errors
-
-
-def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
-    """Translate an error of the openai SDK; return None for other exceptions."""
-    import openai
-
-    if error := error_from_generated_sdk(openai, exc, exchange):
-        return error
-    match exc:
-        case openai.APIStatusError():
-            wait = parse_retry_after(exc.response.headers)
-            return error_from_status(
-                exc.status_code, _error_message(exc), exchange, kind=str(exc.code or ""), retry_after_s=wait
-            )
-        case openai.APIError():  # an error object inside a stream
-            code = str(exc.code or "")  # a number from some servers
-            kind = code or exc.type or "server_error"
-            return error_from_status(int(code) if code.isdigit() else None, exc.message, exchange, kind=kind)
-        case openai.OpenAIError():
-            return protocol_error(exchange, f"{type(exc).__name__}: {exc}")
-        case _:
-            return None
-
-
-def _error_message(exc: "APIStatusError") -> str:
-    body: Any = exc.body
-    message: Any = cast("Json", body).get("message") if isinstance(body, dict) else None
-    return message if isinstance(message, str) else exc.message
-
-
 # --- provider
 
 
@@ -299,36 +260,59 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
         self,
         api_key: str | None = None,
         *,
-        name: str = "",
-        base_url: str | None = None,
         api: OpenAIApi = "auto",
         compatible: bool = False,
-        timeouts: Timeouts | None = None,
-        options: Mapping[str, Any] | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
         """`compatible` selects the dialect of other servers."""
-        super().__init__(api_key or "", name=name, base_url=base_url, timeouts=timeouts, options=options)
+        super().__init__(api_key, **common)
         self._api = api
         self._compatible = compatible
 
-    def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        """Stream the answer to a request; closing the iterator closes the connection."""
-        exchange = VendorRequest(self._name, request.model, self._api_key)
-        responses = self._uses_responses(request)
-        reader = ResponsesReader(exchange) if responses else ChatReader(exchange)
-        deltas = stream_answer(partial(self._send, request, exchange), reader, translate, exchange)
+    @staticmethod
+    @override
+    def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
+        """Translate an error of the openai SDK; return None for other exceptions."""
+        import openai
+
+        if error := exchange.generated_sdk_error(openai, exc):
+            return error
+        match exc:
+            case openai.APIStatusError():
+                kind, headers = str(exc.code or ""), exc.response.headers
+                return exchange.status_error(exc.status_code, _error_message(exc), kind=kind, headers=headers)
+            case openai.APIError():  # an error object inside a stream
+                code = str(exc.code or "")  # a number from some servers
+                kind = code or exc.type or "server_error"
+                return exchange.status_error(int(code) if code.isdigit() else None, exc.message, kind=kind)
+            case openai.OpenAIError():
+                return exchange.protocol_error(f"{type(exc).__name__}: {exc}")
+            case _:
+                return None
+
+    @override
+    def _stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        deltas = super()._stream(request)
         stops = [stop for stop in request.stop if stop]
-        sent = not responses and (self._compatible or not uses_responses_api(request.model))
+        sent = not self._uses_responses(request) and (self._compatible or not uses_responses_api(request.model))
         return stop_at_sequences(deltas, stops) if stops and not sent else deltas
 
+    @override
+    def _reader(self, request: Request, exchange: VendorRequest) -> StreamReader:
+        return ResponsesReader(exchange) if self._uses_responses(request) else ChatReader(exchange)
+
+    @override
     async def _send(self, request: Request, exchange: VendorRequest) -> Any:
         client = await self._clients.get()
         if self._uses_responses(request):
             create, body, messages = client.responses.create, encode_responses(request, provider=self._name), "input"
         else:
-            create, body = client.chat.completions.create, encode(request, compatible=self._compatible)
-            messages = "messages"
-        chunks = await cast("Any", create)(**_arguments(body | self._options, messages))
+            create, messages = client.chat.completions.create, "messages"
+            body = encode(request, compatible=self._compatible)
+        # extra_body skips the SDK's conversion of every message, which takes longer than the rest of the call, and
+        # allows fields that this release of the SDK does not know
+        required: Json = {"model": request.model, messages: [], "stream": True}
+        chunks = await cast("Any", create)(**required, extra_body=body | self._options)
         exchange.streaming = True
         return chunks
 
@@ -339,21 +323,13 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
 
     @override
     def _make_client(self) -> "AsyncOpenAI":
-        sdk = load_sdk("openai", "lango-adk[openai]")
-        timeout = sdk.Timeout(self._timeouts.idle_s, connect=self._timeouts.connect_s)
-        key = self._api_key or "none"  # a self-hosted server often needs no key; the SDK requires one
-        http = sdk.DefaultAsyncHttpxClient(event_hooks=http_hooks())
-        return sdk.AsyncOpenAI(api_key=key, base_url=self._base_url, timeout=timeout, max_retries=0, http_client=http)
-
-    @override
-    async def _close_client(self, client: "AsyncOpenAI") -> None:
-        await client.close()
+        return self._generated_client("openai", "AsyncOpenAI")
 
 
-def _arguments(body: Json, messages: str) -> Json:
-    # extra_body skips the SDK's conversion of every message, which takes longer than the rest of the call, and allows
-    # fields that this release of the SDK does not know
-    return {"model": body["model"], messages: [], "stream": True, "extra_body": body}
+def _error_message(exc: "APIStatusError") -> str:
+    body: Any = exc.body
+    message: Any = cast("Json", body).get("message") if isinstance(body, dict) else None
+    return message if isinstance(message, str) else exc.message
 
 
 # --- stop sequences

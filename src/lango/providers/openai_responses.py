@@ -21,7 +21,7 @@ from lango.providers.protocol import (
     ThoughtDelta,
     UsageDelta,
 )
-from lango.providers.sdk.error_translation import VendorRequest, error_from_status, protocol_error
+from lango.providers.sdk.error_translation import VendorRequest
 from lango.providers.sdk.json_answers import JSON_INSTRUCTION
 from lango.providers.sdk.request_encoding import (
     IMAGE_TYPES,
@@ -31,7 +31,6 @@ from lango.providers.sdk.request_encoding import (
     is_strict,
     media_text,
     output_text,
-    own_signature,
     prepare_messages,
     valid_tool_name,
 )
@@ -49,10 +48,10 @@ def encode(request: Request, *, provider: str = "openai") -> Json:
 
     The API has no stop sequences (`OpenAIProvider` applies them), and its reasoning models accept no temperature.
     """
-    system, history = prepare_messages(request)
+    system, history = prepare_messages(request, provider)
     body: Json = {
         "model": request.model,
-        "input": _input(history, request, provider),
+        "input": _input(history),
         "stream": True,
         "store": False,
         "include": ["reasoning.encrypted_content"],
@@ -86,12 +85,12 @@ def _tool(name: str, description: str, parameters: Mapping[str, Any]) -> Json:
     return {"type": "function", "name": name, "description": description, "parameters": schema, "strict": False}
 
 
-def _input(history: list[Message], request: Request, provider: str) -> list[Json]:
+def _input(history: list[Message]) -> list[Json]:
     items: list[Json] = []
     for message in history:
         match message.role:
             case "assistant":
-                items += _assistant(message, request, provider)
+                items += _assistant(message)
             case "tool":
                 items += [
                     {"type": "function_call_output", "call_id": result.id, "output": output_text(result)}
@@ -109,34 +108,28 @@ def _user(message: Message) -> list[Json]:
     return [{"type": "message", "role": "user", "content": parts}] if parts else []
 
 
-def _assistant(message: Message, request: Request, provider: str) -> list[Json]:
+def _assistant(message: Message) -> list[Json]:
     text = "\n".join(text for text in (message.content, *(media_text(media) for media in message.media)) if text)
     calls: list[Json] = []
     for call in message.tool_calls:
-        calls += _reasoning(own_signature(call.signature, provider, request))
+        calls += _reasoning(call.signature)
         name, arguments = valid_tool_name(call.name), arguments_text(call)
         calls.append({"type": "function_call", "call_id": call.id, "name": name, "arguments": arguments})
     text_items: list[Json] = [{"type": "message", "role": "assistant", "content": text}] if text else []
     follower = (text_items + calls)[:1]
     if not follower or follower[0]["type"] == "reasoning":
         return text_items + calls  # the item that these thoughts preceded is gone
-    thoughts = [
-        item for thought in message.thoughts for item in _reasoning(own_signature(thought.signature, provider, request))
-    ]
-    return thoughts + text_items + calls
+    return [item for thought in message.thoughts for item in _reasoning(thought.signature)] + text_items + calls
 
 
-def _reasoning(value: bytes | None) -> list[Json]:
-    if value is None:
-        return []
+def _reasoning(signature: Signature | None) -> list[Json]:
     try:
-        item: Any = json.loads(value)
+        item: Any = json.loads(signature.value) if signature else None
     except ValueError:
         return []
     if not isinstance(item, dict) or not {"id", "encrypted_content"} <= set(cast("Json", item)):
         return []
-    known = cast("Json", item)
-    return [{"type": "reasoning", "summary": [], **known}]
+    return [{"type": "reasoning", "summary": [], **cast("Json", item)}]
 
 
 def _media(media: Media) -> Json:
@@ -195,7 +188,7 @@ class ResponsesReader:
     def end(self) -> list[Delta]:
         """Raise if the stream ended before the response did."""
         if not self._finished:
-            raise protocol_error(self._exchange, "it ended before the response was completed")
+            raise self._exchange.protocol_error("it ended before the response was completed")
         return []
 
     def _gap(self, item_id: str, summary_index: int) -> str:
@@ -241,7 +234,7 @@ class ResponsesReader:
             "encrypted_content": item.encrypted_content,
         }
         value = json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        return Signature(self._exchange.provider, self._exchange.model, value)
+        return self._exchange.signature(value)
 
     def _end(self, response: "Response") -> list[Delta]:
         self._finished = True
@@ -257,7 +250,7 @@ class ResponsesReader:
         return [*_usage(response), Finish(reason, why or response.status or "", model=response.model or "")]
 
     def _failure(self, code: str, message: str) -> ProviderError:
-        return error_from_status(None, message, self._exchange, kind=code or "server_error")
+        return self._exchange.status_error(None, message, kind=code or "server_error")
 
 
 def _usage(response: "Response") -> list[Delta]:

@@ -6,7 +6,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lango.errors import ProviderProtocolError
-from lango.json_input import is_nested_deeper_than, read_json
+from lango.json_values import is_nested_deeper_than, read_json
 from lango.messages import Signature, Thought, ToolCall
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, ThoughtDelta, UsageDelta
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from msgspec import DecodeError, json
 
-from lango.redaction import redact_json, redact_secrets
+from lango.safe_text import redact_json, redact_secrets
 
 _TEXT_LIMITS = (50_000, 10_000, 2_000, 500, 100)
 """How many characters of each text are kept, tried in this order until the whole fits."""

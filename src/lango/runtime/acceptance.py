@@ -4,13 +4,13 @@ import asyncio
 from typing import Literal
 from weakref import WeakValueDictionary
 
-from lango.errors import OutcomeUnknown, Stopping, TurnCancelled, WaitNotOpen
+from lango.errors import OutcomeUnknown, Stopping, TurnCancelled
 from lango.runtime.execution.turn_runner import trace_of_request
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.sessions import get_or_create_session, require_session
 from lango.runtime.submissions import Submissions
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import Store, Turn
 from lango.store.turns.submit import SubmitOptions
 from lango.store.turns.turns import request_cancel
@@ -75,9 +75,6 @@ class TurnAcceptance:
             session, turn = await self._store_turn(name, turn_input, submission.request)
             running = self._turns.find_turn(session.key, turn.turn) if turn.repeated else None
             running = running or self._turns.start(session, turn, turn_input)
-            answer = turn_input.approval_answer
-            if answer and not submission.request.idempotency_key and (turn.repeated or running.has_readers):
-                raise WaitNotOpen(f"the approval request for call {answer.call_id!r} was answered just now")
             if detached:
                 running.detach()
             if self._when_busy == "interrupt" and turn.status == "queued" and not turn.repeated:
@@ -93,10 +90,8 @@ class TurnAcceptance:
 
     async def _store_turn(
         self, name: SessionId, turn_input: TurnInput, request: TurnRequest
-    ) -> tuple[SessionRecord, Turn]:
-        key, at_revision, answer = request.idempotency_key, request.at_revision, turn_input.approval_answer
-        if answer is not None and key is None:  # it is accepted once
-            key, at_revision = f"answer to {answer.request_id}", None
+    ) -> tuple[SessionInfo, Turn]:
+        key, at_revision = request.idempotency_key, request.at_revision
         async with self._locks.setdefault(name, asyncio.Lock()):  # stored in the order in which they were sent
             session = await (get_or_create_session if at_revision is None else require_session)(self._store, name)
             await self._options.add_to(session.key, turn_input)
@@ -104,10 +99,11 @@ class TurnAcceptance:
                 key,
                 turn_input.digest,
                 turn_input.sent,
-                turn_input.approval_answer or turn_input.input_answer or turn_input.credential_answer,
+                turn_input.answer,
                 at_revision,
                 wait=self._when_busy != "refuse",
                 request=turn_input.request | trace_of_request(),
+                version=self._turns.version,
             )
             self._check_open()
             try:
@@ -116,10 +112,8 @@ class TurnAcceptance:
                 )
             except OutcomeUnknown:
                 # a client without a key cannot find the turn again, and may send the message a second time
-                settle = self._turns.end_turn_of_unknown_outcome
-                if key is not None:
-                    settle = self._turns.release_turn_of_unknown_outcome
-                settle(session, turn_input)
+                may_run = key is not None or turn_input.answer is not None  # an answer is accepted once
+                self._turns.settle_unknown_turn(session, turn_input, may_run=may_run)
                 raise
         if caller_left:
             if not turn.repeated:

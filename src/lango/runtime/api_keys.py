@@ -1,8 +1,7 @@
 """Add, find, list and revoke the API keys of a store's users, and count the tokens that they use."""
 
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 
 from lango.store import Store, api_keys
 from lango.store.api_keys import ApiKey
@@ -44,10 +43,3 @@ class ApiKeys:
     async def revoke(self, key_id: str) -> bool:
         """Revoke a key; return False if there is no valid key of that id."""
         return await self._store.write(api_keys.revoke_key, key_id, time.time())
-
-
-@asynccontextmanager
-async def open_keys(url: str) -> AsyncGenerator[ApiKeys, None]:
-    """Open the keys of a store, and upgrade its schema."""
-    async with Store(url) as store:
-        yield ApiKeys(store)

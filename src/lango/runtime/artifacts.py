@@ -127,7 +127,7 @@ class Artifacts:
         return await self._store.write_long(artifacts.save_artifact, scope, new, time.time(), needs_session=True)
 
     async def delete(self, session_id: str | None, name: str, *, user_id: str = "user") -> bool:
-        """Delete every version of an artifact; False: there is none."""
+        """Delete every version of an artifact; return False if there is none."""
         scope, name = await self._scope(session_id, user_id, name)
         return await self._store.write_long(artifacts.delete_artifact, scope, name)
 

@@ -1,4 +1,4 @@
-"""Open the store, check protected files, and build the agents of runtimes on one store."""
+"""Load agents, open the store, check protected files, and open runtimes on one store."""
 
 import asyncio
 import logging
@@ -7,13 +7,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
+from lango.adk.agents.app_builder import own_app_name
 from lango.adk.run.agent_app import AgentApp
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.runtime_tools import read_full_result
 from lango.config import Settings
-from lango.config.agent_files import Snapshot, snapshot
+from lango.config.agent_files import Snapshot, agent_location, snapshot
 from lango.errors import ConfigError
-from lango.runtime.app_names import BrokenAgent, load_agents, load_named_agent
 from lango.runtime.runtime import Runtime
 from lango.store import Store
 from lango.store.engine.urls import store_files
@@ -28,6 +30,57 @@ _log = logging.getLogger("lango.runtime")
 _WRITING_TOOLS = {"write_file", "edit_file", "shell"}
 
 
+def load_named_agent(settings: Settings, root_agent: Any = None) -> tuple[Settings, Any]:
+    """Load the agent of `agent.module`, unless one is given; return it, and the settings with the name of its app.
+
+    The app has its agent's name, unless the settings or an `App` name it. Return None for the agent if there is none.
+    """
+    if root_agent is None and settings.agent.module:
+        from lango.adk.agents.loader import load_agent  # ADK's loader brings requests and yaml
+
+        root_agent = load_agent(settings.agent.module)
+    if root_agent is None:
+        return settings, None
+    name = own_app_name(root_agent) or settings.agent.name or str(root_agent.name)
+    return settings.model_copy(update={"agent": settings.agent.model_copy(update={"name": name})}), root_agent
+
+
+class BrokenAgent(Struct, frozen=True):
+    """An agent of several that cannot be loaded or run."""
+
+    name: str
+    """Of its file or folder: the agent's own name is not known."""
+    path: str
+    error: ConfigError
+
+
+def load_agents(settings: Settings, paths: Sequence[str]) -> tuple[list[tuple[Settings, Any]], list[BrokenAgent]]:
+    """Load the agents at several paths; return the settings of each, with its name, and its agent or app.
+
+    Those that cannot be loaded are returned apart. Raise `ConfigError` if none can, or if two have the same name.
+    """
+    from lango.adk.agents.loader import load_agent
+
+    if settings.agent.name and len(paths) > 1:
+        raise ConfigError("agent.name cannot name several agents: remove it, or give the path of one agent")
+    found: dict[str, tuple[Settings, Any]] = {}
+    broken: list[BrokenAgent] = []
+    for path in paths:
+        try:
+            agent = load_agent(path)
+        except ConfigError as error:
+            broken.append(BrokenAgent(Path(path).resolve().stem, path, error))
+            continue
+        if agent.name in found:
+            first = agent_location(found[agent.name][0].agent.module or "")
+            second = agent_location(path)
+            raise ConfigError(f"two agents have the name {agent.name!r} ({first}; {second}): rename one of them")
+        found[agent.name] = settings.with_agent(path, settings.agent.name or agent.name), agent
+    if not found:
+        raise broken[0].error
+    return [*found.values()], broken
+
+
 def protected_files(settings: Settings) -> list[Path]:
     """Return the files that no built-in tool may read or write, whatever its workspace is.
 
@@ -39,7 +92,7 @@ def protected_files(settings: Settings) -> list[Path]:
     if inside and _WRITING_TOOLS & {*settings.tools.enabled} and not settings.tools.store_in_workspace:
         raise ConfigError(
             f"the store {settings.store.url} is inside the workspace {settings.tools.workspace!r} of tools that write: "
-            "set tools.workspace to a folder of its own, or tools.store_in_workspace = true to run all the same"
+            "set tools.workspace to a folder of its own, or tools.store_in_workspace = true to allow it"
         )
     own = [settings.source, Path(settings.agent.module) if settings.agent.module else None]
     return [*files, *(path for path in own if path is not None)]
@@ -57,15 +110,14 @@ async def open_runtime(
     """Open the store and build the agent; close everything when the context is left.
 
     `tools` are added to those of the settings. `provider` is used instead of the configured one. `root_agent` is your
-    own ADK agent or app. Turns whose process is gone go on here: those of every session, or without `every_session`
+    own ADK agent or app. Turns whose process is gone continue here: those of every session, or without `every_session`
     only those of sessions that this runtime is sent something for. Raise `ConfigError` for missing settings, before
     anything runs.
     """
     settings = settings or Settings()
-    protected_files(settings)
     async with _open_store(settings) as store:
         settings, root_agent = load_named_agent(settings, root_agent)
-        async with _run_agent(settings, store, tools, provider, root_agent, every_session) as runtime:
+        async with _run_agent(settings, store, root_agent, tools, provider, every_session=every_session) as runtime:
             yield runtime
 
 
@@ -89,7 +141,7 @@ class OpenedAgents:
         opened: list[Runtime] = []
         for chosen, agent in loaded:
             try:
-                running = _run_agent(chosen, self._store, (), None, agent, every_session=True)
+                running = _run_agent(chosen, self._store, agent)
                 opened.append(await self._stack.enter_async_context(running))
             except ConfigError as error:
                 broken.append(BrokenAgent(chosen.app_name, chosen.agent.module or "", error))
@@ -128,17 +180,14 @@ async def open_runtimes(settings: Settings, paths: Sequence[str]) -> AsyncGenera
     Of several agents, those that cannot be loaded are left out. Raise `ConfigError` if none can, or if two have the
     same name.
     """
-    if len(paths) < 2:
-        chosen = settings.with_agent(paths[0]) if paths else settings
-        async with open_runtime(chosen) as runtime, AsyncExitStack() as stack:
-            agents = OpenedAgents(chosen, runtime.store, stack)
-            agents.runtimes.append(runtime)
-            yield agents
-        return
-    protected_files(settings)
+    settings = settings.with_agent(paths[0]) if len(paths) == 1 else settings
     async with _open_store(settings) as store, AsyncExitStack() as stack:
         agents = OpenedAgents(settings, store, stack)
-        await agents.open(paths)
+        if len(paths) > 1:
+            await agents.open(paths)
+        else:
+            settings, root_agent = load_named_agent(settings)
+            agents.runtimes.append(await stack.enter_async_context(_run_agent(settings, store, root_agent)))
         if not agents.runtimes:
             raise next(iter(agents.broken.values())).error
         yield agents
@@ -146,6 +195,7 @@ async def open_runtimes(settings: Settings, paths: Sequence[str]) -> AsyncGenera
 
 @asynccontextmanager
 async def _open_store(settings: Settings) -> AsyncGenerator[Store, None]:
+    protected_files(settings)
     async with (
         traces.export_spans(settings.telemetry),
         Store(settings.store.url, wait_s=settings.store.wait_s) as store,
@@ -153,21 +203,29 @@ async def _open_store(settings: Settings) -> AsyncGenerator[Store, None]:
         yield store
 
 
-@asynccontextmanager
-async def _run_agent(
-    settings: Settings,
-    store: Store,
-    tools: Sequence[Tool],
-    provider: "Provider | None",
-    root_agent: Any,
-    every_session: bool,
-) -> AsyncGenerator[Runtime, None]:
-    """Run the turns of one agent on an open store."""
+def build_agent_app(
+    settings: Settings, root_agent: Any, tools: Sequence[Tool] = (), provider: "Provider | None" = None
+) -> AgentApp:
+    """Build the app of an agent with the tools of the settings."""
     has_tools = tools or settings.tools.enabled or settings.mcp
     built_in = builtin_tools(
         settings.tools, protected=protected_files(settings), read_result=read_full_result if has_tools else None
     )
-    app = AgentApp.build(settings, [*built_in, *tools], provider, root_agent)
+    return AgentApp.build(settings, [*built_in, *tools], provider, root_agent)
+
+
+@asynccontextmanager
+async def _run_agent(
+    settings: Settings,
+    store: Store,
+    root_agent: Any,
+    tools: Sequence[Tool] = (),
+    provider: "Provider | None" = None,
+    *,
+    every_session: bool = True,
+) -> AsyncGenerator[Runtime, None]:
+    """Run the turns of one agent on an open store."""
+    app = build_agent_app(settings, root_agent, tools, provider)
     engine = AdkEngine(settings, store, app)
     await engine.load()
     runtime = Runtime(settings, store, engine, every_session=every_session)

@@ -5,34 +5,34 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from lango.adk.run.agent_app import AgentApp
+from lango.adk.agents.tools.tool_names import ToolNames, diff_of_call, tool_names
+from lango.adk.agents.tree import describe_agent
 from lango.adk.run.engine import AdkEngine
+from lango.adk.run.summary import summarize
 from lango.config import Settings
 from lango.errors import TurnCancelled
-from lango.events import TurnEvent
-from lango.messages import Attachment
+from lango.events import TurnEvent, Usage
+from lango.messages import Attachment, Message
 from lango.providers.catalog import using_key
 from lango.runtime.acceptance import TurnAcceptance
 from lango.runtime.adk_rest import AdkRest
 from lango.runtime.api_keys import ApiKeys
 from lango.runtime.artifacts import Artifacts
+from lango.runtime.execution.replicas import ListedReplica
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.requests.credentials import Credentials
-from lango.runtime.requests.expiry import ApprovalExpiry
+from lango.runtime.requests.expiry import WaitExpiry
 from lango.runtime.requests.grants import Grants
 from lango.runtime.requests.inbox import Inbox
-from lango.runtime.requests.tool_questions import ToolQuestions
-from lango.runtime.resumed_turns import ResumedTurns
 from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.session_watch import SessionWatch
 from lango.runtime.sessions.sessions import Sessions
-from lango.runtime.sessions.stored_turns import StoredTurns
 from lango.runtime.submissions import Submissions
-from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace, session_trace, traced_event, traced_request
+from lango.runtime.turns import Turns
 from lango.sessions import SessionId
 from lango.store import Store, Turn
-from lango.store.sessions.sessions import find_session
-from lango.store.turns.model_requests import RequestBodies
+from lango.store.sessions.sessions import find_session, get_session
+from lango.store.turns.continuing import retry_turn
 from lango.store.turns.recovery import stop_waiting
 from lango.store.turns.turns import request_cancel
 from lango.submissions import (
@@ -56,37 +56,40 @@ class Runtime:
         self._settings = settings
         self._store = store
         self._engine = engine
-        self._expiry = ApprovalExpiry(store)
-        self._turns = TurnSupervisor(settings, store, engine, self._expiry.check_soon, every_session=every_session)
-        self._turns.spawn(self._expiry.run())
-        self._questions = ToolQuestions(store, self._turns)
+        self._expiry = WaitExpiry(store)
+        self._supervisor = TurnSupervisor(settings, store, engine, self._expiry.check_soon, every_session=every_session)
+        self._supervisor.spawn(self._expiry.run())
         self.options = AllowedOptions(store, engine.app.name, settings)
         """The model and the instruction of sessions, where the settings let users choose them."""
-        self._submissions = Submissions(settings, store, engine, self._expiry, self._questions)
-        self._acceptance = TurnAcceptance(store, self._turns, self._submissions, self.options, settings.agent.when_busy)
-        self.sessions = Sessions(
-            store, engine.app.name, lambda: engine.window_rules, lambda: engine.app.credential_names
+        self._submissions = Submissions(settings, store, engine, self._expiry, self._supervisor)
+        self._acceptance = TurnAcceptance(
+            store, self._supervisor, self._submissions, self.options, settings.agent.when_busy
         )
-        """The sessions of this agent: list, read, rename, fork, rewind, delete."""
+        self.sessions = Sessions(
+            store,
+            engine.app.name,
+            lambda: engine.window_rules,
+            lambda: engine.app.credential_names,
+            self._supervisor.model_calls_of,
+        )
+        """The sessions of this agent: list, read, trace, rename, fork, rewind, delete."""
         self.artifacts = Artifacts(store, engine.app.name, settings.store.max_artifact_bytes)
         """The artifacts of sessions and users: list, load, save, delete."""
         self.inbox = Inbox(store, engine.app.name)
         """What waits for users in their sessions: approvals, inputs, results of long-running tools."""
         self.grants = Grants(store, engine.app.name)
         """The grants of sessions: list, revoke."""
-        self.resumed = ResumedTurns(store, self._turns)
-        """The turns of dead processes that continue in this one."""
-        self.memory = self._turns.memory
+        self.turns = Turns(store, engine.app.name, self._supervisor)
+        """The turns of sessions: as they are stored, and their events."""
+        self.memory = self._supervisor.memory
         """The memory: notes about sessions, and facts about users."""
         self.keys = ApiKeys(store)
         """The API keys of all users, and the tokens that they have used."""
-        self.adk_rest = AdkRest(store, engine.app.name, engine.artifacts)
+        self.adk_rest = AdkRest(store, engine.app, engine.artifacts)
         """The sessions and artifacts in the JSON of ADK's own server."""
         self.session_watch = SessionWatch(store, engine.app.name)
         """Notifies readers of changes to the sessions of users."""
-        self.stored_turns = StoredTurns(store, engine.app.name)
-        """The turns of sessions as they are stored."""
-        self.credentials = Credentials(store, engine.app.name, self._expiry)
+        self.credentials = Credentials(store, engine.app.name)
         """The credentials that users gave to tools, and the open requests for them."""
 
     @property
@@ -95,33 +98,56 @@ class Runtime:
         return self._engine.app.name
 
     @property
-    def app(self) -> AgentApp:
-        """The app that runs: its agents, models and tools."""
-        return self._engine.app
+    def model_name(self) -> str:
+        """The name of the root agent's model; empty if it has none, as a workflow."""
+        return self._engine.app.model_name
 
     @property
-    def store(self) -> Store:
-        """The store that this runtime runs on."""
-        return self._store
-
-    @property
-    def turns(self) -> TurnSupervisor:
-        """The turns that run in this process or are queued in it."""
-        return self._turns
+    def may_call_tools(self) -> bool:
+        """Whether an agent has tools, or may transfer to another one."""
+        return self._engine.app.may_call_tools
 
     @property
     def abandoned_turns(self) -> int:
         """How many turns this process ended because their processes died at each attempt."""
-        return self._turns.abandoned_turns
+        return self._supervisor.abandoned_turns
+
+    @property
+    def turns_without_slot(self) -> int:
+        """How many turns wait for a slot in this process."""
+        return self._supervisor.admission.waiting
 
     async def probe(self) -> None:
         """Raise `StoreError` if the database does not answer, or its file is gone or replaced."""
         await self._store.probe()
 
-    @property
-    def queued_turns(self) -> int:
-        """How many turns wait for a slot in this process."""
-        return self._turns.admission.queued
+    # -- the agent ------------------------------------------------------------------------------------------------
+
+    def describe_agents(self) -> dict[str, Any]:
+        """Describe the agent tree, from the root agent on."""
+        return describe_agent(self._engine.app.root)
+
+    async def tool_names(self, *, ask_toolsets: bool = False, require_all: bool = True) -> ToolNames:
+        """List the names of the agents' tools; with `ask_toolsets` also those of toolsets.
+
+        That starts or connects to MCP servers. Raise `ConfigError` if one of them does not answer; without
+        `require_all`, it is one of the `failures`.
+        """
+        return await tool_names(self._engine.app.adk_app, ask_toolsets=ask_toolsets, require_all=require_all)
+
+    async def diff_of_call(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return what a call that waits for approval would change in a file now, as a unified diff.
+
+        It is empty if the tool changes no file, or the file cannot be compared.
+        """
+        return await diff_of_call(self._engine.app.root, name, arguments)
+
+    async def summarize(self, messages: Sequence[Message], instructions: str = "") -> tuple[str, Usage]:
+        """Return a summary of a conversation by the agent's model, and the tokens that it took; nothing is stored.
+
+        Raise `UsageError` if the agent has no model, and `EmptyAnswer` if the model writes nothing.
+        """
+        return await summarize(self._engine.app.root, messages, instructions)
 
     async def use_model(self, model: str, key: str = "") -> None:
         """Answer with another model `provider/name` from now on, for all sessions, until this runtime is closed.
@@ -145,8 +171,7 @@ class Runtime:
 
         Leaving the stream before its end cancels the turn; `submit` does not.
         """
-        request = TurnRequest(idempotency_key)
-        message = SubmittedMessage(text, attachments, request=request)
+        message = SubmittedMessage(text, attachments, request=TurnRequest(idempotency_key))
         turn = await self.accept(session_id, message, user_id=user_id, detached=False)
         async with aclosing(turn.follow_until_left()) as events:
             async for event in events:
@@ -162,68 +187,41 @@ class Runtime:
         attachments: Sequence[Attachment] = (),
     ) -> str:
         """Send a message and return the complete answer, or raise the error of the turn."""
-        request = TurnRequest(idempotency_key)
-        message = SubmittedMessage(text, attachments, request=request)
+        message = SubmittedMessage(text, attachments, request=TurnRequest(idempotency_key))
         turn = await self.accept(session_id, message, user_id=user_id, detached=False)
         return await turn.collect_answer()
 
-    async def trace(
-        self,
-        session_id: str,
-        *,
-        user_id: str = "user",
-        turn: int | None = None,
-        before: int | None = None,
-        limit: int = DEFAULT_TURNS,
-    ) -> SessionTrace:
-        """Read what happened in the newest turns, in those before a turn, or in one: agents, model calls, tools.
-
-        It may be called while a turn runs. Raise `SessionNotFound`, or `TraceNotFound` if there is no such turn.
-        """
-
-        def running_calls(session_key: int, number: int) -> list[dict[str, Any]]:
-            running = self._turns.find_turn(session_key, number)
-            return running.model_calls if running else []
-
-        name = SessionId(self.app_name, user_id, session_id)
-        return await session_trace(
-            self._store, name, turn=turn, before=before, limit=limit, running_calls=running_calls
-        )
-
-    async def traced_request(self, session_id: str, request_id: str, *, user_id: str = "user") -> RequestBodies:
-        """Read a request to a model and its response, as they went over the wire. Raise `TraceNotFound`.
-
-        They are kept with the setting `trace.requests`.
-        """
-        return await traced_request(self._store, SessionId(self.app_name, user_id, session_id), request_id)
-
-    async def traced_event(self, session_id: str, seq: int, *, user_id: str = "user") -> dict[str, Any]:
-        """Read a message as it is stored, also one that was rewound. Raise `MessageNotFound` if there is none."""
-        return await traced_event(self._store, SessionId(self.app_name, user_id, session_id), seq)
-
     async def cancel(self, session_id: str, *, user_id: str = "user", turn: int | None = None) -> bool:
-        """Stop the session's running turn, in any process; stored messages stay. False: none runs.
+        """Stop the session's running turn, in any process; stored messages stay. Return False if none runs.
 
         If a paused turn waits for an approval, for input or for a credential, these requests are closed: the next
-        message starts anew. Long-running tools go on, and their results may still come. With `turn`, only that
+        message starts over. Long-running tools continue, and their results may still come. With `turn`, only that
         turn is stopped, and no request is closed.
         """
         session = await self._store.read(find_session, SessionId(self.app_name, user_id, session_id))
         if session is None:
             return False
         found = await self._store.write(request_cancel, session.key, only=turn)
-        for running in self._turns.running_turns(session.key):
+        for running in self._supervisor.running_turns(session.key):
             is_meant = turn in (None, running.turn.turn)
             if is_meant and running.turn.epoch is not None and not running.turn.repeated:
                 running.stop(TurnCancelled("the turn was stopped"))
         return found or turn is not None or await self._store.write(stop_waiting, session.key, time.time())
 
+    async def retry(self, session_id: str, turn: int, *, user_id: str = "user") -> None:
+        """Run a turn again that could not continue after an update; `lango turns follow` and readers see it continue.
+
+        Raise `Conflict` if it did not end so, or if the conversation has continued.
+        """
+        session = await self._store.read(get_session, SessionId(self.app_name, user_id, session_id))
+        await self._store.write(retry_turn, session.key, turn)
+
     async def withdraw(self, session_id: str, turn: int, *, user_id: str = "user") -> bool:
-        """Withdraw a queued message; False: it is not queued (any more)."""
+        """Withdraw a queued message; return False if it is no longer queued."""
         session = await self._store.read(find_session, SessionId(self.app_name, user_id, session_id))
         if session is None or not await self._store.withdraw_turn(Turn(session.key, turn)):
             return False
-        for running in self._turns.running_turns(session.key):
+        for running in self._supervisor.running_turns(session.key):
             if running.turn.turn == turn:
                 running.stop(TurnCancelled("the message was withdrawn before its turn started"))
         return True
@@ -269,6 +267,10 @@ class Runtime:
         request = TurnRequest(idempotency_key, client_tools, options)
         return await self.accept(session_id, SubmittedMessage(text, attachments, request=request), user_id=user_id)
 
+    async def expire_waits(self, session_id: str, *, user_id: str = "user") -> None:
+        """Close the waits of a session whose time is over."""
+        await self._expiry.expire_session(SessionId(self.app_name, user_id, session_id))
+
     async def waits(self, session_id: str, *, user_id: str = "user") -> list[Wait]:
         """Return what the turns of a session wait for, and can still be answered."""
         return await self._submissions.waits(SessionId(self.app_name, user_id, session_id))
@@ -302,11 +304,12 @@ class Runtime:
         options: ModelOptions | None = None,
         will_continue: bool | None = False,
     ) -> RunningTurn:
-        """Bring results of client calls and long-running tools, by the calls' ids, in any process.
+        """Submit results of client calls and long-running tools, by the calls' ids, in any process.
 
         The model continues when all calls of its answer have a result. With `will_continue`, these are updates of
-        long-running tools, and more results follow; None: they may. Results of calls that wait for none are left out.
-        Raise `WaitNotOpen` if none is left. Without `options` or `client_tools`, those of the turn that paused hold.
+        long-running tools, and more results follow, or may follow if it is None. Results of calls that wait for none
+        are left out. Raise `WaitNotOpen` if none is left. Without `options` or `client_tools`, those of the turn that
+        paused hold.
         """
         request = TurnRequest(idempotency_key, client_tools, options)
         return await self.accept(session_id, SubmittedResults(results, will_continue, request=request), user_id=user_id)
@@ -315,17 +318,30 @@ class Runtime:
         """Return results of client tools as they are stored and the model reads them."""
         return {call_id: result.output for call_id, result in self._engine.inputs.results_to_store(results).items()}
 
+    @property
+    def version(self) -> str:
+        """The version of the app that this process runs."""
+        return self._supervisor.replicas.version
+
+    async def replicas(self) -> Sequence[ListedReplica]:
+        """List the live processes that run turns of this app, this one among them."""
+        return await self._supervisor.replicas.list()
+
+    async def has_other_replicas(self) -> bool:
+        """Whether another process runs turns of this app, of any version."""
+        return bool(await self._supervisor.replicas.versions_elsewhere())
+
     async def hand_over(self, limit_s: float) -> None:
         """Accept no more turns, let the steps under way end within a limit, and release the turns.
 
-        Nothing is cancelled: another process goes on with them, or the next one that opens this store.
+        Nothing is cancelled: another process continues them, or the next one that opens this store.
         """
         await self._acceptance.close(limit_s)
-        await self._turns.hand_over(limit_s)
+        await self._supervisor.hand_over(limit_s)
 
     async def close(self) -> None:
-        """Hand over the running turns, within `server.shutdown_s`, and wait until that is stored."""
-        limit_s = self._settings.server.shutdown_s
+        """Hand over the running turns, within `server.drain_s`, and wait until that is stored."""
+        limit_s = self._settings.server.drain_s
         await self._acceptance.close(limit_s)
-        await self._turns.close(limit_s)
+        await self._supervisor.close(limit_s)
         await self._engine.close()

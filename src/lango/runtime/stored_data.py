@@ -9,23 +9,22 @@ from lango.memory import Memory
 from lango.memory.lost import LostText
 from lango.runtime.api_keys import ApiKeys
 from lango.runtime.artifacts import Artifacts
+from lango.runtime.execution.replicas import ListedReplica, list_replicas
 from lango.runtime.requests.credentials import Credentials
-from lango.runtime.requests.expiry import ApprovalExpiry
 from lango.runtime.requests.inbox import Inbox
 from lango.runtime.sessions.session_transfer import import_session
 from lango.runtime.sessions.session_usage import window_rules_for
 from lango.runtime.sessions.sessions import Sessions
-from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace, session_trace, traced_request
-from lango.runtime.unfinished_turns import UnfinishedTurns
-from lango.sessions import SessionId, SessionRecord
+from lango.runtime.turns import UnfinishedTurns
+from lango.sessions import SessionId, SessionInfo
 from lango.store import Store
 from lango.store.credentials import credentials
 from lango.store.credentials.credentials import Owned
 from lango.store.credentials.secret_box import SecretBox, new_key
+from lango.store.engine.schema import load_migrations
 from lango.store.lifecycle import integrity
 from lango.store.sessions.sessions import list_sessions, list_sessions_by_id, list_users
 from lango.store.sessions.titles import with_all_first_words
-from lango.store.turns.model_requests import RequestBodies
 
 
 class AppData:
@@ -38,23 +37,13 @@ class AppData:
         self._rules = window_rules_for(settings) if settings else WindowRules()
         self.sessions = Sessions(store, app_name, lambda: self._rules)
         self.artifacts = Artifacts(store, app_name, settings.store.max_artifact_bytes if settings else None)
-        self.credentials = Credentials(store, app_name, ApprovalExpiry(store))
+        self.credentials = Credentials(store, app_name)
         self.inbox = Inbox(store, app_name)
         self.memory = Memory(store, app_name, observer=None)
 
     async def lost_texts(self, session_id: str, text: str | None, *, user_id: str = "user") -> list[LostText]:
         """Return what became of a text, or without one of every name, number and date, in the next request."""
         return await self.memory.lost(session_id, text, self._rules, user_id=user_id)
-
-    async def trace(
-        self, session_id: str, *, user_id: str = "user", turn: int | None = None, limit: int = DEFAULT_TURNS
-    ) -> SessionTrace:
-        """Read what happened in the newest turns, or in one, as `Runtime.trace` does."""
-        return await session_trace(self._store, SessionId(self._app_name, user_id, session_id), turn=turn, limit=limit)
-
-    async def traced_request(self, session_id: str, request_id: str, *, user_id: str = "user") -> RequestBodies:
-        """Read a request to a model and its response, as `Runtime.traced_request` does."""
-        return await traced_request(self._store, SessionId(self._app_name, user_id, session_id), request_id)
 
 
 class StoredData:
@@ -69,11 +58,15 @@ class StoredData:
         """Return what the store holds of one app; `settings` limit requests and artifacts."""
         return AppData(self._store, app_name, settings)
 
+    async def replicas(self) -> Sequence[ListedReplica]:
+        """List the live processes that run turns, of all apps."""
+        return await list_replicas(self._store)
+
     async def owners(self) -> Sequence[tuple[str, str]]:
         """List the apps and users that have sessions."""
         return await self._store.read(list_users)
 
-    async def sessions(self, app_name: str | None = None, session_id: str | None = None) -> Sequence[SessionRecord]:
+    async def sessions(self, app_name: str | None = None, session_id: str | None = None) -> Sequence[SessionInfo]:
         """List the sessions of all apps, or of one, or those with an id; the newest last."""
         if session_id is None:
             return await self._store.read(with_all_first_words, await self._store.read(list_sessions, app_name))
@@ -87,7 +80,7 @@ class StoredData:
         user_id: str | None = None,
         session_id: str | None = None,
         progress: Callable[[float], None] | None = None,
-    ) -> SessionRecord:
+    ) -> SessionInfo:
         """Create a session from an export. Unless given, the app, the user and the id are those of the export."""
         return await import_session(self._store, lines, app_name, user_id, session_id, progress)
 
@@ -120,10 +113,16 @@ class StoredData:
 
 
 @asynccontextmanager
-async def open_store(url: str) -> AsyncGenerator[StoredData, None]:
-    """Open a store and upgrade its schema."""
-    async with Store(url) as store:
+async def open_store(url: str, *, contract: bool = False) -> AsyncGenerator[StoredData, None]:
+    """Open a store and upgrade its schema; `contract`: with the steps that drop what older versions use."""
+    async with Store(url, migrations=load_migrations(contract=contract)) as store:
         yield StoredData(store)
+
+
+async def due_migrations(url: str, *, contract: bool = False) -> dict[str, list[str]]:
+    """Return the migrations that opening a store would run, and their statements, without changing anything."""
+    store = Store(url, migrations=load_migrations(contract=contract))
+    return {step.file_name: step.for_dialect(store.dialect) for step in await store.due_migrations()}
 
 
 def new_credential_key() -> str:

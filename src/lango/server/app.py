@@ -108,7 +108,7 @@ def create_app(settings: Settings, runtime: Runtime | OpenedAgents | None = None
             try:
                 yield
             finally:
-                await agents.drain(settings.server.shutdown_s)
+                await agents.drain(settings.server.drain_s)
 
     app = _App(
         title="Lango",

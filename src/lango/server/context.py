@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
@@ -10,18 +9,19 @@ from fastapi import Depends, Query
 from starlette.requests import HTTPConnection
 
 from lango.config import Settings
-from lango.errors import SessionNotFound
+from lango.errors import SessionNotFound, Stopping
 from lango.messages import ArtifactFile, Attachment
 from lango.runtime.opening import OpenedAgents
 from lango.runtime.runtime import Runtime
 from lango.server.errors import ApiError
-from lango.server.security.auth import Authenticator, Caller
+from lango.server.security.auth import Authenticator, Caller, CurrentCaller
 from lango.server.streaming.live import LiveEvents
 from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.sse import EventStreamResponse
-from lango.server.streaming.turn_streams import TurnStreams
-from lango.sessions import SessionRecord
-from lango.store.tool_calls.approvals import expire_approvals, has_expired_approvals
+from lango.server.streaming.turn_streams import TurnRef, TurnStreams
+from lango.sessions import SessionInfo
+from lango.submissions import Submission
+from lango.waits import Wait
 
 _MENDED_POLL_S = 1.0
 _log = logging.getLogger("lango.server")
@@ -34,7 +34,6 @@ class ServerContext:
         self.settings = settings
         self.runtime = runtime
         self.agents = agents
-        self.store = runtime.store
         self.sessions = runtime.sessions
         self.metrics = agents.metrics
         self.turns = TurnStreams(runtime, self.metrics, settings.server.heartbeat_s)
@@ -42,41 +41,87 @@ class ServerContext:
         self.named_model = ""
         """The model that an operator named on the page since the server started."""
 
-    async def get_session(self, caller: Caller, session_id: str) -> SessionRecord:
-        """Return a session of the caller; raise `SessionNotFound` for one of another user, too."""
-        session = await self.sessions.find(session_id, user_id=caller.user_id)
+    def event_response(self, events: LiveEvents) -> EventStreamResponse:
+        """Return a response that streams events."""
+        return EventStreamResponse(events, self.settings.server.write_timeout_s, self.turns.moved)
+
+
+class AgentUser:
+    """The caller of a request and the agent that it is for: what routes do for one user."""
+
+    def __init__(self, context: ServerContext, caller: Caller) -> None:
+        self.context = context
+        self.caller = caller
+        self.id = caller.user_id
+        self.runtime = context.runtime
+        self.sessions = context.sessions
+        self.settings = context.settings
+        self.turns = context.turns
+        self.is_operator = context.authenticator.is_operator(caller)
+        """Whether the user may read and change what all users share."""
+
+    def of_model(self, model: str) -> "AgentUser":
+        """Return the user of the agent that OpenAI's `model` names."""
+        return AgentUser(self.context.agents.of_model(model, self.context), self.caller)
+
+    async def of_session(self, session_id: str) -> "AgentUser":
+        """Return the user of the agent that has a session of the caller; of this one if no agent has it."""
+        return AgentUser(
+            await self.context.agents.of_session(self.caller, session_id, preferred=self.context), self.caller
+        )
+
+    def require_operator(self, action: str, why: str) -> None:
+        """Raise `ApiError` for a user who is not an operator."""
+        if not self.is_operator:
+            raise ApiError(403, "NotAnOperator", f"{why}: only the users in server.operators may {action}")
+
+    async def check_token_quota(self) -> None:
+        """Raise `ApiError` if the caller has used up the tokens of the day."""
+        await self.context.authenticator.check_token_quota(self.caller)
+
+    async def find_session(self, session_id: str) -> SessionInfo | None:
+        """Find a session of the user."""
+        return await self.sessions.find(session_id, user_id=self.id)
+
+    async def get_session(self, session_id: str) -> SessionInfo:
+        """Return a session of the user; raise `SessionNotFound` for one of another user, too."""
+        session = await self.find_session(session_id)
         if session is None:
             raise SessionNotFound(f"there is no session {session_id!r}")
         return session
 
-    async def get_session_without_expired_requests(self, caller: Caller, session_id: str) -> SessionRecord:
-        """Return a session of the caller, after closing its expired requests for approval or input."""
-        session = await self.get_session(caller, session_id)
-        if await self.store.read(has_expired_approvals, session.key):
-            await self.store.write(expire_approvals, session.key, time.time())
-            session = await self.get_session(caller, session_id)
-        return session
+    async def waits(self, session_id: str) -> Sequence[Wait]:
+        """Return what the turns of a session wait for."""
+        return await self.runtime.waits(session_id, user_id=self.id)
 
-    async def load_files(
-        self, caller: Caller, session_id: str, files: Iterable[Attachment | ArtifactFile]
-    ) -> list[Attachment]:
-        """Return the files of a message; artifacts among them are loaded, if the session or the caller has them."""
+    async def load_files(self, session_id: str, files: Iterable[Attachment | ArtifactFile]) -> list[Attachment]:
+        """Return the files of a message; artifacts among them are loaded, if the session or the user has them."""
         load = self.runtime.artifacts.load_attachment
         return [
-            await load(session_id, file, user_id=caller.user_id) if isinstance(file, ArtifactFile) else file
-            for file in files
+            await load(session_id, file, user_id=self.id) if isinstance(file, ArtifactFile) else file for file in files
         ]
 
-    def event_response(self, events: LiveEvents) -> EventStreamResponse:
-        """Return a response that streams events."""
-        return EventStreamResponse(events, self.settings.server.write_timeout_s)
+    async def submit(self, session_id: str, submission: Submission) -> TurnRef:
+        """Store what the user submits to a session and run its turn, whether or not a client follows it."""
+        if self.turns.is_closing:
+            raise Stopping("the server is about to stop: try again in a moment")
+        quota = self.caller.quota
+        running = await self.runtime.accept(
+            session_id,
+            submission,
+            user_id=self.id,
+            quota_id=quota.id if quota else None,
+            tokens_per_day=quota.tokens_per_day if quota else None,
+        )
+        self.turns.observe(running)
+        return TurnRef(running.session, running.turn.turn)
 
 
 class ServedAgents:
     """The agents of a server, by name. The first one answers requests that name none."""
 
     def __init__(self, settings: Settings, runtimes: Sequence[Runtime], opened: OpenedAgents | None = None) -> None:
-        """`opened` has the agents that cannot run, and opens them once their files are mended."""
+        """`opened` has the agents that cannot run, and opens them once their files are fixed."""
         self._settings = settings
         self._opened = opened
         self.metrics = Metrics()
@@ -91,7 +136,7 @@ class ServedAgents:
         return {name: str(one.error) for name, one in broken.items() if name not in self.contexts}
 
     async def serve_mended(self) -> None:
-        """Serve agents that cannot run as soon as their files are mended."""
+        """Serve agents that cannot run as soon as their files are fixed."""
         while self._opened is not None and self._opened.broken:
             await asyncio.sleep(_MENDED_POLL_S)
             for runtime in await self._opened.open_mended():
@@ -106,13 +151,13 @@ class ServedAgents:
     def check_runs(self, name: str) -> None:
         """Raise `ApiError` for an agent that cannot run."""
         if (error := self.broken.get(name)) is not None:
-            raise ApiError(503, "AgentBroken", f"agent {name!r} cannot run until its files are mended: {error}")
+            raise ApiError(503, "AgentBroken", f"agent {name!r} cannot run until its files are fixed: {error}")
 
     def named(self, name: str) -> ServerContext:
         """Return the context of an agent; raise `ApiError` if there is none of that name."""
         self.check_runs(name)
         if name not in self.contexts:
-            raise ApiError(404, "AgentNotFound", f"there is no agent {name!r}; there is {self._names}")
+            raise ApiError(404, "AgentNotFound", f"there is no agent {name!r}; the agents are {self._names}")
         return self.contexts[name]
 
     def of_model(self, model: str, otherwise: ServerContext) -> ServerContext:
@@ -121,7 +166,7 @@ class ServedAgents:
             return otherwise
         self.check_runs(model)
         if model not in self.contexts:
-            raise ApiError(404, "model_not_found", f"model: there is no {model!r}; there is {self._names}")
+            raise ApiError(404, "model_not_found", f"model: there is no {model!r}; the models are {self._names}")
         return self.contexts[model]
 
     @property
@@ -174,3 +219,11 @@ async def get_context(connection: HTTPConnection, agent: AgentName = None) -> Se
 
 
 Context = Annotated[ServerContext, Depends(get_context)]
+
+
+async def get_user(caller: CurrentCaller, context: Context) -> AgentUser:
+    """Return the caller of a request, with the agent that it is for."""
+    return AgentUser(context, caller)
+
+
+CurrentUser = Annotated[AgentUser, Depends(get_user)]

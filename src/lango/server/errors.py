@@ -47,7 +47,7 @@ STATUS_BY_ERROR: tuple[tuple[type[errors.LangoError], int], ...] = (  # the firs
     (errors.StoreUnavailable, 503),
     (errors.ProviderRateLimited, 429),
     (errors.ProviderUnavailable, 503),
-    (errors.ProviderAuthError, 500),  # these two are for who runs the server to fix
+    (errors.ProviderAuthError, 500),  # the operator of the server has to fix these two
     (errors.UnknownModel, 500),
     (errors.ProviderRejected, 400),  # a schema or an option of the request, or its length: a retry does not help
     (errors.IssuerUnavailable, 503),
@@ -106,16 +106,14 @@ def to_api_error(error: Exception) -> ApiError:
         case ApiError():
             return error
         case errors.LangoError():
-            return _lango_api_error(
-                type(error), type(error).__name__, str(error), getattr(error, "retry_after_s", None)
-            )
+            return _lango_api_error(type(error), type(error).__name__, str(error), error.retry_after_s)
         case RequestValidationError():
             return bad_request(describe_problems(error.errors()))
         case HTTPException():
             name = _TYPE_BY_STATUS.get(error.status_code, "Refused")
             return ApiError(error.status_code, name, str(error.detail), headers=error.headers)
         case _:
-            return ApiError(500, "InternalError", "something went wrong here; the server's log says what")
+            return ApiError(500, "InternalError", "internal error: see the server's log")
 
 
 def turn_api_error(event: TurnError) -> ApiError:

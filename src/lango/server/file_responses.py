@@ -54,7 +54,7 @@ def _encoded(name: str) -> str:
 
 
 def _range(header: str, size: int) -> tuple[int, int] | None:
-    """Return the bytes that a `Range` asks for; None: all, because it is none that is served.
+    """Return the bytes that a `Range` asks for, or None for the whole file if such a range is not supported.
 
     Raise `ApiError` 416 if the file has none of them.
     """

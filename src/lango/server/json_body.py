@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 from typing_extensions import override
 
 from lango.events import to_plain_values
-from lango.json_input import TooManyValues, read_counted
+from lango.json_values import TooManyValues, read_counted
 from lango.threads import run_in_thread
 
 _LEVELS = 6
@@ -121,7 +121,7 @@ def without_nan(value: Any) -> Any:
 
 
 class JsonRequest(Request):
-    """A request whose JSON is read within the bounds of `lango.json_input`; its body waits for its end on disk."""
+    """A request whose JSON is read within the bounds of `lango.json_values`; its body waits for its end on disk."""
 
     @override
     async def body(self) -> bytes:

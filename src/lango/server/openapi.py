@@ -15,7 +15,7 @@ GUARD_ERRORS = {
     "503": "Not available now; see Retry-After.",
 }
 BODY_ERRORS = {
-    "408": "The body came too slowly.",
+    "408": "The body arrived too slowly.",
     "413": "The body, or a part of it, is too large.",
     "415": "The body has another Content-Type than the declared one.",
 }
@@ -53,7 +53,7 @@ def _operations(schema: Json) -> Iterator[Json]:
 
 
 def _without_null(parameter: Json) -> None:
-    """Declare an optional parameter by its type alone: none is sent by leaving it out."""
+    """Declare an optional parameter by its type alone: leaving it out sends none."""
     schema: Json = parameter["schema"]
     choices = cast("list[Json]", schema.get("anyOf", []))
     kept = [choice for choice in choices if choice != {"type": "null"}]

@@ -9,13 +9,11 @@ from fastapi import Header, Path
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from lango import messages
-from lango.client_state import is_reserved_name, without_app_state
 from lango.events import NodeProgress
-from lango.json_output import to_client_json
+from lango.json_values import convert, to_client_json
 from lango.messages import ToolCall
 from lango.runtime.sessions.session_messages import MessageDetails
-from lango.sessions import MAX_TITLE, SessionRecord, StoredEvent, as_datetime
-from lango.typed_values import convert
+from lango.sessions import MAX_TITLE, SessionInfo, StoredEvent, as_datetime, is_reserved_name, without_app_state
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
 EXAMPLE_ID = "demo"
@@ -39,7 +37,7 @@ def _to_integer(value: object) -> object:
 
 
 WHOLE_NUMBER = BeforeValidator(_to_integer)
-"""Marks an integer of a body: 2.0 is one in JSON, `true` is none."""
+"""Marks an integer of a body: 2.0 is one in JSON, `true` is not."""
 
 
 class RecordView(BaseModel):
@@ -156,7 +154,7 @@ class NewFork(RequestBody):
     model_config = ConfigDict(json_schema_extra={"examples": [{"at": 0}]})
 
     at: Annotated[int, Field(ge=0, le=MAX_INTEGER), WHOLE_NUMBER] | None = None
-    """The last message to copy; null: all, 0: none, only the initial state."""
+    """The last message to copy; null copies all, 0 none, only the initial state."""
     id: Annotated[str, Field(pattern=SESSION_ID)] | None = None
     """A random id by default."""
     title: Annotated[str, Field(max_length=MAX_TITLE)] | None = None
@@ -195,7 +193,7 @@ class Session(BaseModel):
     tokens: int
 
     @classmethod
-    def from_record(cls, record: SessionRecord) -> Self:
+    def from_record(cls, record: SessionInfo) -> Self:
         """Convert a record."""
         return cls(**_session_fields(record))
 
@@ -206,18 +204,18 @@ class SessionWithState(Session):
     state: dict[str, Any] = {}
 
     @classmethod
-    def from_record(cls, record: SessionRecord) -> Self:
+    def from_record(cls, record: SessionInfo) -> Self:
         """Convert a record."""
         return cls(**_session_fields(record), state=client_state(record))
 
 
-def client_state(record: SessionRecord) -> dict[str, Any]:
+def client_state(record: SessionInfo) -> dict[str, Any]:
     """Return the state of a session without that of the app, and without what is ADK's own: no client may set it."""
     shown = {name: value for name, value in without_app_state(record.state).items() if not is_reserved_name(name)}
     return to_client_json(shown)
 
 
-def _session_fields(record: SessionRecord) -> dict[str, Any]:
+def _session_fields(record: SessionInfo) -> dict[str, Any]:
     return {
         "id": record.name.id,
         "agent": record.name.app_name,
@@ -235,7 +233,7 @@ class SessionPage(BaseModel):
 
     sessions: list[Session]
     next_cursor: str | None = None
-    """Pass it as `cursor` for the next page; null: this is the last one."""
+    """Pass it as `cursor` for the next page; null on the last page."""
 
 
 class ToolCallView(BaseModel):
@@ -246,13 +244,13 @@ class ToolCallView(BaseModel):
     input: Mapping[str, Any] | None = None
     output: Mapping[str, Any] | None = None
     duration_s: float | None = None
-    """How long the tool ran; null: it did not run, or has not ended."""
+    """How long the tool ran; null if it did not run, or has not ended."""
     approved: bool | None = None
-    """Whether it was approved; null: it needed no approval."""
+    """Whether it was approved; null if it needed no approval."""
     approved_by: str | None = None
     """The user who decided, or `policy`."""
     grant_id: int | None = None
-    """The grant that approved it; null: the user decided about this call, or the settings did."""
+    """The grant that approved it; null if the user decided about this call, or the settings did."""
     for_client: bool = False
     """It is a call of a client's tool: the turn waits until the client sends the result."""
 
@@ -322,7 +320,7 @@ class Message(BaseModel):
     nodes: list[NodeView] = []
     """Of the message that starts a turn: the nodes of the workflow that ran in it, in the order of their starts."""
     error: ErrorDetail | None = None
-    """Of the message that starts a turn: why the turn ended without an answer; null: it did not."""
+    """Of the message that starts a turn: why the turn ended without an answer, if it did."""
 
     @classmethod
     def from_details(cls, details: MessageDetails) -> Self:
@@ -359,7 +357,7 @@ class MessagePage(BaseModel):
 
     messages: list[Message]
     before: int | None = None
-    """Pass it as `before` for the previous page; null: there is none."""
+    """Pass it as `before` for the previous page; null if there is none."""
 
 
 class ErrorBody(BaseModel):

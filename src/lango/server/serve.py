@@ -50,15 +50,17 @@ async def serve(
             app = create_app(settings, opened)
             config = uvicorn.Config(
                 app,
-                http=cast("Any", functools.partial(LimitedProtocol, ConnectionLimits.from_settings(settings.server))),
+                http=cast(
+                    "Any", functools.partial(LimitedProtocol, ConnectionLimits.from_settings(settings.server.limits))
+                ),
                 ws=WebSocketProtocol,
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                ws_max_size=max_message_bytes(settings.server),
+                ws_max_size=max_message_bytes(settings.server.limits),
                 ws_per_message_deflate=False,  # it would cost hundreds of kilobytes per socket, for small messages
-                timeout_graceful_shutdown=int(settings.server.shutdown_s + _CLEANUP_S),
+                timeout_graceful_shutdown=int(settings.server.drain_s + _CLEANUP_S),
             )
             address = _base_url(settings.server.host, listener.getsockname()[1])
             checking = asyncio.create_task(_report_unusable_tools(settings, opened.runtimes))
@@ -75,8 +77,7 @@ async def serve(
 async def _report_unusable_tools(settings: Settings, runtimes: Sequence[Runtime]) -> None:
     """Ask the MCP servers for their tools: the log says which of them cannot be offered, and which does not answer."""
     for runtime in runtimes if settings.mcp else ():
-        found = await runtime.app.tool_names(ask_toolsets=True, require_all=False)
-        for failure in set(found.unusable).difference(runtime.app.unusable_tools):
+        for failure in (await runtime.tool_names(ask_toolsets=True, require_all=False)).failures:
             _log.warning("%s", failure)
 
 
@@ -96,7 +97,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more requests, and let turns finish: streams end with their turns, then connections close."""
-        draining = asyncio.create_task(self._context.agents.drain(self._context.settings.server.shutdown_s))
+        draining = asyncio.create_task(self._context.agents.drain(self._context.settings.server.drain_s))
         await super().shutdown(sockets)
         await draining
 

@@ -9,10 +9,10 @@ from typing import Any
 from fastapi import WebSocket, WebSocketDisconnect
 
 from lango.errors import LangoError
-from lango.json_input import TooManyValues, read_json
-from lango.server.context import ServerContext
+from lango.json_values import TooManyValues, read_json
+from lango.server.context import AgentUser, ServerContext
 from lango.server.errors import ApiError, bad_request
-from lango.server.security.auth import Caller, read_authorization
+from lango.server.security.auth import read_authorization
 from lango.server.streaming.sse import wait_until_refused
 from lango.threads import use_share_of
 
@@ -60,11 +60,11 @@ class SocketConnection(ABC):
                 task.cancel()
             await asyncio.wait(tasks)
 
-    async def _authenticate(self) -> Caller:
-        """Return the caller, for each message again: the key may have been revoked."""
+    async def _authenticate(self) -> AgentUser:
+        """Return the user, for each message again: the key may have been revoked."""
         caller = await self._context.authenticator.authenticate(self._authorization)
         use_share_of(caller.user_id)
-        return caller
+        return AgentUser(self._context, caller)
 
     async def _wait_closed(self, receiver: asyncio.Task[None]) -> None:
         check = functools.partial(self._context.authenticator.verify, self._authorization)
@@ -85,7 +85,7 @@ class SocketConnection(ABC):
         return []
 
     async def _receive(self) -> str | None:
-        """Return the next message; None: the client has disconnected."""
+        """Return the next message, or None if the client has disconnected."""
         frame = await self._socket.receive()
         return None if frame["type"] == "websocket.disconnect" else frame.get("text") or ""
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from lango.config import ServerSettings, Settings
 from lango.errors import ConfigError
-from lango.printable_text import printable, printable_line
-from lango.redaction import redact_secrets
-from lango.runtime.api_keys import ApiKeys, open_keys
+from lango.runtime.api_keys import ApiKeys
+from lango.runtime.stored_data import open_store
+from lango.safe_text import printable, printable_line, redact_secrets
 from lango.server.security.hosts import is_loopback
 from lango.telemetry.traces import current_trace_ids
 
@@ -30,8 +30,8 @@ async def open_listener(settings: Settings, fd: int | None = None) -> socket.soc
     """
     listener = bind_port(settings.server) if fd is None else socket.socket(fileno=fd)
     try:
-        async with open_keys(settings.store.url) as keys:
-            await check_exposure(settings.server, keys)
+        async with open_store(settings.store.url) as stored:
+            await check_exposure(settings.server, stored.keys)
     except BaseException:
         listener.close()
         raise
@@ -49,7 +49,7 @@ def bind_port(settings: ServerSettings) -> socket.socket:
     except OSError as error:
         listener.close()
         where = f"{settings.host}:{settings.port}"
-        taken = "it runs there already, or " if error.errno == errno.EADDRINUSE else ""
+        taken = "a server may already run there; " if error.errno == errno.EADDRINUSE else ""
         raise ConfigError(
             f"cannot listen on {where} ({error.strerror}): {taken}choose another with --port or LANGO_SERVER__PORT"
         ) from error
@@ -71,12 +71,12 @@ async def check_exposure(settings: ServerSettings, keys: ApiKeys) -> None:
         return
     if settings.auth == "none":
         raise ConfigError(
-            f"without keys the server listens on this machine only, and {settings.host} is not: "
-            'make a key with `lango keys add --user NAME` and set server.auth = "keys", or use --host 127.0.0.1'
+            f"without keys, the server listens on this machine only, not on {settings.host}: "
+            'create a key with `lango keys add --user NAME` and set server.auth = "keys", or use --host 127.0.0.1'
         )
     if not any(key.revoked_at is None for key in await keys.list()):
         raise ConfigError(
-            f"no API key exists yet to call {settings.host} with: make one with `lango keys add --user NAME`"
+            f"other machines reach {settings.host}, and there is no API key yet: create one with `lango keys add`"
         )
 
 

@@ -8,22 +8,23 @@ from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar
 
 from lango.errors import StoreDamaged, StoreUnavailable
-from lango.json_input import is_larger_than
+from lango.json_values import is_larger_than
 from lango.messages import StoredBytes
-from lango.sessions import SessionId, SessionRecord, StoredEvent
+from lango.sessions import SessionId, SessionInfo, StoredEvent
 from lango.store.codec.records import AppendResult, NewEvent
 from lango.store.contents import blobs_of_event, read_content
 from lango.store.engine.database import LARGE_VALUE, Dialect, Operation
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
+from lango.store.engine.schema import APPLIED, Applied, Migration, Migrations, load_migrations
 from lango.store.engine.urls import open_database
 from lango.store.lifecycle.delete import delete_session
 from lango.store.search import index, query
 from lango.store.sessions.append import append
 from lango.store.sessions.append_statement import append_statement
-from lango.store.tool_calls import tool_questions
 from lango.store.turns import ending, queue, submit, turns
 from lango.store.turns.event_log import LoggedEvent
 from lango.store.turns.turn_result import TurnResult
+from lango.store.waits import waits
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,9 +39,13 @@ class Store:
     again after a lost connection, so its arguments are values that it does not change, and the caller takes the time.
     """
 
-    def __init__(self, url: str, *, wait_s: float = DEFAULT_WAIT_S) -> None:
-        """`wait_s`: how long a turn waits for a database that is away; see `lango.store.engine.outages`."""
-        self._database = open_database(url, wait_s=wait_s)
+    def __init__(self, url: str, *, wait_s: float = DEFAULT_WAIT_S, migrations: Migrations | None = None) -> None:
+        """`wait_s`: how long a turn waits for a database that is away; see `lango.store.engine.outages`.
+
+        `migrations`: others than those of this version, or its contract steps, too.
+        """
+        self._migrations = migrations or load_migrations()
+        self._database = open_database(url, wait_s=wait_s, migrations=self._migrations)
 
     async def __aenter__(self) -> Self:
         """Open the database."""
@@ -73,9 +78,17 @@ class Store:
         """Return the version of the schema."""
         return await self._database.write(_schema_version)
 
+    async def due_migrations(self) -> list[Migration]:
+        """Return the migrations that opening the store would run, without opening it."""
+        return self._migrations.due(await self._database.applied(), "the store")
+
     async def probe(self) -> None:
-        """Raise `StoreError` if the database does not answer, or its file is gone or replaced."""
+        """Raise `StoreError` if the database does not answer, its file is gone, or a newer version has changed it."""
         await self._database.probe()
+        await self._database.read(self._refuse_newer)
+
+    def _refuse_newer(self) -> Operation[None]:
+        self._migrations.due(Applied.of((yield APPLIED, ())), "the store")
 
     async def read(self, operation: Callable[P, Operation[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run an operation that only reads, on one snapshot."""
@@ -163,15 +176,15 @@ class Store:
 
     async def submit_turn(
         self,
-        session: SessionRecord,
+        session: SessionInfo,
         entry: NewEvent,
         owner: str,
         options: submit.SubmitOptions = submit.SubmitOptions(),
     ) -> turns.Turn:
         """Store a turn with its input; it starts, or is queued behind the open turns; see `turns.submit`."""
         is_large = entry.is_large or is_larger_than(options.request, LARGE_VALUE)
-        write = self.write_long if is_large else self.write
-        return await write(submit.submit, session.key, session.name, entry, owner, time.time(), options)
+        operation = partial(submit.submit, session.key, session.name, entry, owner, time.time(), options)
+        return await self._database.write(operation, long=is_large)
 
     async def end_turn(
         self,
@@ -183,8 +196,8 @@ class Store:
     ) -> bool:
         """End a running turn and notify the queued ones; return False if its lease was lost."""
         is_large = sum(len(event.data) for event in events) > LARGE_VALUE
-        write = self.write_long if is_large else self.write
-        ended = await write(ending.end_turn, turn, name, outcome, time.time(), result or TurnResult(), events)
+        operation = partial(ending.end_turn, turn, name, outcome, time.time(), result or TurnResult(), events)
+        ended = await self._database.write(operation, long=is_large)
         self._database.notify_changed(turn.session_key, elsewhere=ended.others_are_queued)
         return ended.ended
 
@@ -194,15 +207,15 @@ class Store:
         self._database.notify_changed(turn.session_key, elsewhere=withdrawn)
         return withdrawn
 
-    async def interrupt_turn(self, session: SessionRecord, abandoned: turns.OpenTurn) -> bool:
+    async def interrupt_turn(self, session: SessionInfo, abandoned: turns.OpenTurn) -> bool:
         """End a session's first open turn, whose owner is gone; return False if it is not first, or was taken over."""
         interrupted = await self.write(ending.interrupt_turn, session.key, session.name, abandoned, time.time())
         self._database.notify_changed(session.key, elsewhere=interrupted)
         return interrupted
 
-    async def answer_tool_question(self, key: int, question_id: str, answer: tool_questions.ToolAnswer) -> bool:
+    async def answer_question(self, key: int, wait_id: str, content: str, answered_by: str) -> bool:
         """Store the answer to a question of a running tool and notify the tool; return False if it is not open."""
-        answered = await self.write(tool_questions.answer_question, key, question_id, answer)
+        answered = await self.write(waits.answer_question, key, wait_id, content, answered_by)
         self._database.notify_changed(key, elsewhere=answered)
         return answered
 

@@ -37,21 +37,14 @@ _router: "SpanRouter | None" = None
 
 def traces_endpoint(settings: TelemetrySettings) -> str:
     """Return the endpoint for traces, from the settings or OpenTelemetry's variables, or "" if traces are off."""
-    if settings.otlp_endpoint:
-        return _with_path(settings.otlp_endpoint)
-    if os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp" or _flag_is_set("OTEL_SDK_DISABLED"):
+    if address := settings.otlp_endpoint:
+        return address if address.endswith(_TRACES) else f"{address.rstrip('/')}/{_TRACES}"
+    is_disabled = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() in ("1", "true")
+    if is_disabled or os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp":
         return ""
     endpoint = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
     base = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
     return endpoint or (f"{base.rstrip('/')}/{_TRACES}" if base else "")
-
-
-def _with_path(address: str) -> str:
-    return address if address.endswith(_TRACES) else f"{address.rstrip('/')}/{_TRACES}"
-
-
-def _flag_is_set(variable: str) -> bool:
-    return os.environ.get(variable, "").strip().lower() in ("1", "true")
 
 
 def is_tracing() -> bool:
@@ -161,12 +154,6 @@ def _span_router(settings: TelemetrySettings) -> "SpanRouter | None":
     if is_tracing():
         _log.info("this program already has a tracer provider: telemetry.otlp_endpoint is not used")
         return None
-    _check_protocol()
-    _router = SpanRouter()
-    return _router
-
-
-def _check_protocol() -> None:
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", _PROTOCOL)
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", protocol)
     if protocol != _PROTOCOL:
@@ -174,6 +161,8 @@ def _check_protocol() -> None:
             f"traces are sent by {_PROTOCOL}, and OTEL_EXPORTER_OTLP_PROTOCOL is {protocol}: set "
             f"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL={_PROTOCOL} and the collector's HTTP port, usually 4318"
         )
+    _router = SpanRouter()
+    return _router
 
 
 async def _stop_within_limit(stop: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 from lango.errors import ClientToolRefused, ConfigError
 from lango.threads import run_in_thread
 from lango.tools.function_schema import inline_definitions
-from lango.tools.schema_checker import MAX_SCHEMA_VALUES, measure_schema
+from lango.tools.schema_checker import measure_schema
 from lango.tools.tool import Tool
 
 MAX_CLIENT_TOOLS = 100
@@ -40,12 +40,11 @@ def client_tool(name: str, description: str, parameters: Any = None) -> Tool:
     _check_schema_size(name, schema)
     try:
         Tool(name, description, schema, _run_by_client)  # checks it with its own `$schema`
-        if _inlined_size(schema, schema.get("$defs", {}), {}) > MAX_SCHEMA_VALUES:
-            raise ClientToolRefused(f"tool {name}: its schema is too large once its $refs are inlined")
         sent = inline_definitions({key: keyword for key, keyword in schema.items() if key != "$schema"})
         return Tool(name, description, sent, _run_by_client)
     except ConfigError as error:
-        raise ClientToolRefused(str(error)) from error
+        text = str(error)
+        raise ClientToolRefused(text if text.startswith("tool ") else f"tool {name}: {text}") from error
     except RecursionError as error:
         raise ClientToolRefused(f"tool {name}: its schema is nested too deeply") from error
 
@@ -79,24 +78,6 @@ def _make_tools(definitions: Sequence[tuple[str, str, Any]]) -> list[Tool]:
         if total > MAX_CHARACTERS:
             raise ClientToolRefused(f"the schemas of a client's tools have more than {MAX_CHARACTERS} characters")
     return [client_tool(*definition) for definition in definitions]
-
-
-def _inlined_size(node: Any, definitions: Mapping[str, Any], known: dict[str, int]) -> int:
-    """Count the nodes that a schema would have with its references inlined.
-
-    Inlining a few definitions that each use another one twice would fill the memory.
-    """
-    if isinstance(node, list):
-        return 1 + sum(_inlined_size(item, definitions, known) for item in cast("list[Any]", node))
-    if not isinstance(node, Mapping):
-        return 1
-    members = cast("Mapping[str, Any]", node)
-    name = str(members.get("$ref", "")).removeprefix("#/$defs/")
-    if name in definitions and name not in known:
-        known[name] = 1  # a definition that contains itself stays a reference
-        known[name] = _inlined_size(definitions[name], definitions, known)
-    beside = sum(_inlined_size(item, definitions, known) for key, item in members.items() if key != "$defs")
-    return 1 + beside + known.get(name, 0)
 
 
 def tools_by_name(tools: Sequence[Tool]) -> dict[str, Tool]:

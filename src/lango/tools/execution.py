@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from lango.errors import InvalidArguments, NotJson, ToolError
-from lango.failure_log import log_failure
 from lango.messages import Attachment
-from lango.tools.result_files import FileLimits, ResultFiles
-from lango.tools.results import clip_to_characters, error_text, to_result
+from lango.safe_text import log_failure
+from lango.tools.results import FileLimits, ResultFiles, clip_to_characters, error_text, to_result
 from lango.tools.tool import Tool, ToolContext
 
 log = logging.getLogger(__name__)
@@ -128,12 +127,7 @@ async def convert_base_exceptions(work: Awaitable[T], passes: Callable[[BaseExce
     except BaseException as error:
         if passes(error):
             raise
-        raise as_tool_error(error) from error
-
-
-def as_tool_error(error: BaseException) -> ToolError:
-    """Convert an error that is no `Exception` to a `ToolError` with the same message."""
-    return ToolError(error_text(error))
+        raise ToolError(error_text(error)) from error
 
 
 async def _run_in_task(awaitable: Any) -> Any:
@@ -192,5 +186,5 @@ async def _run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     if isinstance(error, Exception | KeyboardInterrupt):
         raise error
     if error is not None:
-        raise as_tool_error(error) from error
+        raise ToolError(error_text(error)) from error
     return value

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from typing_extensions import override
 
 from lango.errors import ConfigError
 
+MAX_INLINED_VALUES = 10_000
 _SECTION = re.compile(r"^(Args|Arguments|Parameters):\s*$")
 _ARGUMENT = re.compile(r"^(\*{0,2}\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 
@@ -134,12 +136,16 @@ def _has_default(metadata: list[Any]) -> bool:
 def inline_definitions(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Replace references by their `$defs`: Gemini rejects a `$ref` with a description beside it.
 
-    A definition that contains itself stays a reference.
+    A definition that contains itself stays a reference. Raises `ConfigError` above `MAX_INLINED_VALUES`: a few
+    definitions that each use another one twice would fill the memory.
     """
     definitions: Mapping[str, Any] = schema.get("$defs", {})
     kept: set[str] = set()
+    values = itertools.count(1)
 
     def put(node: Any, inside: tuple[str, ...]) -> Any:
+        if next(values) > MAX_INLINED_VALUES:
+            raise ConfigError("its schema is too large once its $refs are inlined")
         if isinstance(node, list):
             return [put(item, inside) for item in cast("list[Any]", node)]
         if not isinstance(node, dict):

@@ -2,7 +2,8 @@
 
 - A dict stays as it is; any other JSON value becomes `{"result": value}`. Models, dataclasses, dates, enums, paths and
   sets become JSON as pydantic writes them.
-- An `Attachment` is taken out as a file, and its name stands in its place; see `lango.tools.result_files`.
+- An `Attachment`, alone or anywhere in a result, is taken out as a file, and its name stands in its place: the model
+  gets it as a picture or a file. One that is too large, or one too many, is left out with a note.
 - Values without a JSON form (bytes, NaN, an open file, a structure that contains itself) raise `NotJson`.
 - NUL and lone surrogates, which some databases and all requests reject, become U+FFFD.
 - A result that is too long keeps its head and its tail, with a note about the gap.
@@ -12,6 +13,7 @@ import dataclasses
 import itertools
 import json
 import math
+import mimetypes
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -24,9 +26,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from lango.errors import NotJson, ToolError
-from lango.messages import Attachment
-from lango.redaction import redact_secrets
-from lango.tools.result_files import ResultFiles
+from lango.messages import FILE_NAME, MIME_TYPE, Attachment
+from lango.safe_text import redact_secrets
 
 MAX_RESULT_CHARACTERS = 40_000
 """Limit of a result for the model: some 10,000 tokens."""
@@ -41,11 +42,78 @@ _UNSTORABLE = {0: 0xFFFD} | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
 _UNSTORABLE_PATTERN = re.compile("[\0\ud800-\udfff]")
 
 
+_NOT_IN_A_NAME = re.compile(r"[/\\:\x00-\x1f\x7f]+")
+
+_ENDINGS = {"image/jpeg": ".jpg", "image/webp": ".webp", "audio/wav": ".wav", "audio/mpeg": ".mp3", "audio/ogg": ".ogg"}
+"""Those that Python does not know, or that depend on the machine."""
+
+
 class Clipped(Struct, frozen=True):
     """A result for the model, and the full text if it was clipped."""
 
     result: dict[str, Any]
     whole: str | None = None
+
+
+class FileLimits(Struct, frozen=True):
+    """Limits of the files in one result; the defaults are those of the files in a message."""
+
+    max_files: int = 10
+    max_bytes: int = 10_000_000
+    """Of all files together."""
+
+
+class ResultFiles:
+    """The files of one result, each with a name of its own."""
+
+    def __init__(self, limits: FileLimits | None = None) -> None:
+        self.files: list[Attachment] = []
+        self._limits = limits or FileLimits()
+        self._bytes = 0
+
+    def add(self, file: Attachment) -> dict[str, Any]:
+        """Add a file. Return what stands for it in the result: its name, type and size, or why it is left out."""
+        name = self._free_name(file)
+        if problem := self._problem(file):
+            return {"left_out": f"{name}: {problem}"}
+        self._bytes += len(file.data)
+        self.files.append(Attachment(name, file.mime_type.lower(), file.data))
+        return {"file": name, "mime_type": file.mime_type.lower(), "bytes": len(file.data)}
+
+    def _problem(self, file: Attachment) -> str:
+        if not (file.data and MIME_TYPE.fullmatch(file.mime_type)):
+            return "the file is empty, or its type is not valid"
+        if len(self.files) >= self._limits.max_files:
+            return f"a result may have at most {self._limits.max_files} files (setting server.limits.max_attachments)"
+        if self._bytes + len(file.data) > self._limits.max_bytes:
+            return (
+                f"it has {len(file.data)} bytes, and the files of a result may have {self._limits.max_bytes} together "
+                "(setting server.limits.max_attachment_bytes)"
+            )
+        return ""
+
+    def _free_name(self, file: Attachment) -> str:
+        """Return a name that an artifact can have, and no other file of the result has."""
+        name = file_name(file.name, file.mime_type)
+        taken = {other.name for other in self.files}
+        stem, dot, ending = name.rpartition(".") if "." in name[1:] else (name, "", "")
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{stem}-{number}{dot}{ending}"
+        return name
+
+
+def file_name(name: str, mime_type: str) -> str:
+    """Return a name without path and control characters, and with the ending of its type if it has none."""
+    encodable = name.encode(errors="replace").decode()
+    clean = _NOT_IN_A_NAME.sub("_", encodable).strip("._ ")[:150]
+    if not FILE_NAME.fullmatch(clean):
+        clean = "file"
+    if "." in clean:
+        return clean
+    kind = mime_type.lower()
+    return clean + (_ENDINGS.get(kind) or mimetypes.guess_extension(kind) or "")
 
 
 def to_result(value: Any, files: ResultFiles | None = None) -> dict[str, Any]:
@@ -186,7 +254,7 @@ def _limit_kept_text(text: str) -> str:
     if len(text) <= MAX_KEPT_CHARACTERS:
         return text
     head, tail = MAX_KEPT_CHARACTERS * 3 // 4, MAX_KEPT_CHARACTERS // 4
-    return f"{text[:head]}\n[... {len(text) - head - tail} characters were not kept ...]\n{text[-tail:]}"
+    return f"{text[:head]}\n[... {len(text) - head - tail} characters omitted ...]\n{text[-tail:]}"
 
 
 def _compact(value: Any) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from itertools import islice
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 from lango.errors import ConfigError, InvalidArguments
@@ -76,7 +76,7 @@ class SchemaChecker:
         if self._quick.is_valid(arguments):
             return []
         if steps > _MAX_STEPS_TO_EXPLAIN:
-            return ["they do not match the schema, and are too large to list the problems"]
+            return ["they do not match the schema, and are too large for a list of the problems"]
         checker = self._quick if size.characters <= _MAX_CHARACTERS_TO_QUOTE else self._masked
         found: Iterable[Any] = islice(checker.iter_errors(arguments), _MAX_PROBLEMS)
         in_order = sorted(found, key=lambda problem: [str(part) for part in problem.instance_path])
@@ -107,28 +107,20 @@ def measure_schema(schema: Mapping[str, Any]) -> int:
 
     Call it before any other code reads the schema.
     """
-    characters = values = references = depth = 0
-    level: list[Any] = [schema]
-    while level:
-        if (depth := depth + 1) > MAX_SCHEMA_DEPTH:
+    characters = values = references = 0
+    for depth, level in enumerate(_levels(schema), 1):
+        values += len(level)
+        characters += sum(map(_characters, level))
+        for members in map(_members, level):
+            references += sum(name in members for name in _REFERENCES)
+            if too_wide := [name for name in _BRANCHES if _length(members.get(name)) > MAX_BRANCHES]:
+                raise ConfigError(f"one {too_wide[0]} has more than {MAX_BRANCHES} branches")
+        if depth > MAX_SCHEMA_DEPTH:
             raise ConfigError(f"it is nested more than {MAX_SCHEMA_DEPTH} levels deep")
-        below: list[Any] = []
-        for node in level:
-            values += 1
-            characters += _characters(node)
-            if isinstance(node, Mapping):
-                members = cast("Mapping[str, Any]", node)
-                references += sum(name in members for name in _REFERENCES)
-                if too_wide := [name for name in _BRANCHES if _length(members.get(name)) > MAX_BRANCHES]:
-                    raise ConfigError(f"one {too_wide[0]} has more than {MAX_BRANCHES} branches")
-                below += members.values()
-            elif isinstance(node, list | tuple):
-                below += cast("list[Any]", node)
-            if values + len(below) > MAX_SCHEMA_VALUES:
-                raise ConfigError(f"it has more than {MAX_SCHEMA_VALUES} values")
-            if characters > MAX_SCHEMA_CHARACTERS:
-                raise ConfigError(f"it has more than {MAX_SCHEMA_CHARACTERS} characters")
-        level = below
+        if values > MAX_SCHEMA_VALUES:
+            raise ConfigError(f"it has more than {MAX_SCHEMA_VALUES} values")
+        if characters > MAX_SCHEMA_CHARACTERS:
+            raise ConfigError(f"it has more than {MAX_SCHEMA_CHARACTERS} characters")
     if references > MAX_REFERENCES:
         raise ConfigError(f"it has more than {MAX_REFERENCES} references")
     return characters
@@ -136,14 +128,19 @@ def measure_schema(schema: Mapping[str, Any]) -> int:
 
 def has_patterns(schema: Mapping[str, Any]) -> bool:
     """Whether a measured schema contains a regular expression."""
-    ahead: list[Any] = [schema]
-    while ahead:
-        node = ahead.pop()
-        members = _members(node)
-        if isinstance(members.get("pattern"), str) or "patternProperties" in members:
-            return True
-        ahead += members.values()
-    return False
+    return any(
+        isinstance(members.get("pattern"), str) or "patternProperties" in members
+        for level in _levels(schema)
+        for members in map(_members, level)
+    )
+
+
+def _levels(value: Any) -> Iterator[list[Any]]:
+    """Yield the values of a JSON value by their depth: the value itself, its members, their members, ..."""
+    level: list[Any] = [value]
+    while level:
+        yield level
+        level = [member for node in level for member in _members(node).values()]
 
 
 def _characters(value: Any) -> int:
@@ -223,7 +220,7 @@ class _Steps:
 
 
 def _members(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return {str(at): item for at, item in enumerate(cast("list[Any]", value))}
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
@@ -244,33 +241,24 @@ def _subschemas(name: str, members: Mapping[str, Any]) -> Iterator[Any]:
             yield inner
 
 
-class Size:
+class Size(NamedTuple):
     """The size of a JSON value."""
 
-    def __init__(self, depth: int, values: int, characters: int) -> None:
-        self.depth = depth
-        self.characters = characters
-        self.steps = values + characters // _CHARACTERS_PER_STEP
+    depth: int
+    characters: int
+    steps: int
+    """Its values, and some of its characters."""
 
 
 def measure_arguments(value: Any) -> Size:
     """Measure a JSON value. Raises `InvalidArguments` if it is nested too deeply."""
     depth = values = characters = 0
-    level: list[Any] = [value]
-    while level:
-        below: list[Any] = []
-        for node in level:
-            values += 1
-            characters += _characters(node)
-            if isinstance(node, dict):
-                below += cast("dict[str, Any]", node).values()
-            elif isinstance(node, list | tuple):
-                below += cast("list[Any]", node)
-        depth += bool(below)
+    for depth, level in enumerate(_levels(value)):
         if depth > MAX_DEPTH:
             raise InvalidArguments(f"they are nested more than {MAX_DEPTH} levels deep")
-        level = below
-    return Size(depth, values, characters)
+        values += len(level)
+        characters += sum(map(_characters, level))
+    return Size(depth, characters, values + characters // _CHARACTERS_PER_STEP)
 
 
 def _never_fetched(uri: str) -> Any:

@@ -266,5 +266,5 @@ def _invalid_arguments_message(problems: list[str]) -> str:
 
 
 def _typed_problem(problem: Any) -> str:
-    message = "there is no such argument" if problem["type"] == "extra_forbidden" else str(problem["msg"])
+    message = "unknown argument" if problem["type"] == "extra_forbidden" else str(problem["msg"])
     return describe_problem(problem["loc"], message)

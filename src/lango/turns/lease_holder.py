@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from lango.errors import LangoError, StoreError, TurnCancelled, TurnReleased, WaitNotOpen
-from lango.sessions import SessionRecord
+from lango.sessions import SessionInfo
 from lango.store import OpenTurn, Store, Turn
 from lango.store.turns import lease
 from lango.turns.liveness import Owner, OwnerIsGone
@@ -82,8 +82,10 @@ class LeaseHolder:
                 running.stop(TurnCancelled("the turn was stopped"))
 
 
-async def acquire_lease(running: RunningTurn, store: Store, owner: str, check_owners: Callable[[], None]) -> None:
-    """Wait until a turn is first in its session's queue, and lease it.
+async def acquire_lease(
+    running: RunningTurn, store: Store, owner: str, version: str, check_owners: Callable[[], None]
+) -> None:
+    """Wait until a turn is first in its session's queue, and lease it for an owner with this version of the app.
 
     `check_owners` is called while open turns are ahead: their owners may be gone.
     """
@@ -92,10 +94,9 @@ async def acquire_lease(running: RunningTurn, store: Store, owner: str, check_ow
     session = running.session
     async with store.watch_queue(running.turn) as wait_for_queue:
         while True:
+            queued = running.turn.session_key, session.name, running.turn.turn
             leased, left = await finish_despite_cancel(
-                store.write(
-                    lease.lease_turn, running.turn.session_key, session.name, running.turn.turn, owner, time.time()
-                )
+                store.write(lease.lease_turn, *queued, owner, time.time(), version)
             )
             if isinstance(leased, Turn) and leased.epoch is not None:
                 running.lease(leased)
@@ -117,7 +118,7 @@ async def acquire_lease(running: RunningTurn, store: Store, owner: str, check_ow
 
 
 async def interrupt_dead_turns(
-    store: Store, session: SessionRecord, turns: Sequence[OpenTurn], is_gone: OwnerIsGone
+    store: Store, session: SessionInfo, turns: Sequence[OpenTurn], is_gone: OwnerIsGone
 ) -> int:
     """Interrupt the turns at the head of a session's queue whose owner is gone; return how many.
 

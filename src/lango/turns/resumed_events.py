@@ -1,15 +1,17 @@
-"""Emit the events of a turn that goes on, without those that its readers have already.
+"""Emit the events of a resumed turn, without those that its readers have already.
 
 The second run produces the events of the first one again, as far as they are stored. Readers may also have text of a
 model call whose response was never stored: it is withdrawn before the model is called again.
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from lango import events
+from lango.sessions import StoredEvent
 from lango.turns.turn_log import TurnLog
 from lango.waits import QuestionWait
 
@@ -117,6 +119,34 @@ class ResumedEvents:
         after_id = max(min(text.last_valid_id for text in unfinished), self._first_id)
         self._log.emit(events.TextWithdrawn(self._log.next_id(), after_id, author))
         return {kind: text.text[text.end_of(after_id) : text.position] for kind, text in sent.items()}
+
+
+def events_of_record(log: TurnLog) -> list[events.TurnEvent]:
+    """Return the events that readers have of what a turn's record holds: those since its last update."""
+    updates = [
+        n for n, event in enumerate(log.events) if isinstance(event, events.Resumed) and event.reason == "update"
+    ]
+    return log.events[updates[-1] :] if updates else log.events
+
+
+def end_record(log: TurnLog, stored: Sequence[StoredEvent], attempts: int) -> None:
+    """Emit what readers lack of the stored messages of a turn, and that it continues from its history from now on.
+
+    Text of a response that was never stored is withdrawn.
+    """
+    sent = events_of_record(log)
+    resumed = ResumedEvents(log, sent)
+    started = {event.call_id for event in sent if isinstance(event, events.ToolStart)}
+    for message in (event.message for event in stored if event.message is not None):
+        if message.role == "assistant" and message.content:
+            resumed.emit(events.TextDelta(log.next_id(), message.content, message.author))
+        for call in message.tool_calls:
+            if call.output is not None and call.id in started:
+                is_ok = not call.output.get("error")
+                resumed.emit(events.ToolEnd(log.next_id(), call.id, call.name, is_ok, call.output, None))
+    for author in {event.author for event in sent if isinstance(event, _KINDS)}:
+        resumed.begin_model_call(author)
+    log.emit(events.Resumed(log.next_id(), "update", attempts, datetime.now(UTC)))
 
 
 def _step(event: events.TurnEvent) -> _Step | None:

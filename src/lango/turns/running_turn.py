@@ -5,10 +5,12 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec.structs import replace
+
 from lango.errors import LangoError, TurnCancelled, TurnFailed, TurnReleased
 from lango.event_text import StreamedText
 from lango.events import TurnDone, TurnError, TurnEvent, output_to_text
-from lango.sessions import SessionRecord
+from lango.sessions import SessionInfo
 from lango.store import Turn
 from lango.turns.synchronization import StepGate
 from lango.turns.turn_log import TurnLog
@@ -21,9 +23,9 @@ class RunningTurn:
     """An accepted turn: its events so far, and the task that runs it. Any number of readers can follow it."""
 
     def __init__(
-        self, session: SessionRecord, turn: Turn, log: TurnLog, *, attempts: int = 0, taken_over_s: float | None = None
+        self, session: SessionInfo, turn: Turn, log: TurnLog, *, attempts: int = 0, taken_over_s: float | None = None
     ) -> None:
-        """`taken_over_s`: another process accepted it, and so many seconds passed until it was taken over."""
+        """`taken_over_s`: another process accepted it, and it was taken over after this many seconds."""
         self.session = session
         self.turn = turn
         self.log = log
@@ -33,7 +35,9 @@ class RunningTurn:
         self.attempts = attempts
         """How often it was run again after a crash or a failure."""
         self.is_resumed = taken_over_s is not None and turn.epoch is not None
-        """An earlier run of this turn was interrupted: this one goes on from what is stored."""
+        """An earlier run of this turn was interrupted: this one continues from what is stored."""
+        self.has_diverged = False
+        """Run again, it did not follow its record."""
         self.error: LangoError | None = None
         self.answer: str | None = None
         """The complete text. The events of parallel agents are mixed; here each agent's text is in one piece."""
@@ -77,7 +81,7 @@ class RunningTurn:
     async def follow(self, after_id: int = 0) -> AsyncGenerator[TurnEvent, None]:
         """Yield the events after an id, to the end of the turn.
 
-        Raise `TurnReleased` if another process goes on with the turn.
+        Raise `TurnReleased` if another process continues the turn.
         """
         async with aclosing(self.log.follow_emitted(after_id)) as events:
             async for event in events:
@@ -140,6 +144,15 @@ class RunningTurn:
         """Note that the turn is run again, from what is stored."""
         self.attempts, self.is_resumed = attempts, True
 
+    def diverge(self) -> None:
+        """Note that the turn, run again, did not follow its record: it continues from its stored history."""
+        self.has_diverged = self.is_resumed = True
+
+    def begin_record(self) -> None:
+        """Note that a new record begins, under the epoch of the lease."""
+        self.has_diverged = False
+        self.turn = replace(self.turn, first_epoch=self.turn.epoch)
+
     @property
     def is_running(self) -> bool:
         """Whether its agent runs; before, it is queued or waits to be admitted."""
@@ -179,7 +192,7 @@ class RunningTurn:
             self.answer = outcome
 
     def fail(self, error: BaseException) -> None:
-        """Emit the error that the turn ends with, unless another process goes on with it."""
+        """Emit the error that the turn ends with, unless another process continues it."""
         failed = to_lango_error(error)
         self.end_with(failed)
         if not isinstance(failed, TurnReleased):
@@ -201,7 +214,7 @@ def answer_text(text: str, output: Any) -> str:
 
 def error_event(event_id: int, error: LangoError) -> TurnError:
     """Make the event of the error that a turn ends with."""
-    return TurnError(event_id, type(error).__name__, str(error), retry_after_s=getattr(error, "retry_after_s", None))
+    return TurnError(event_id, type(error).__name__, str(error), retry_after_s=error.retry_after_s)
 
 
 def to_lango_error(error: BaseException) -> LangoError:

@@ -19,7 +19,7 @@ class Notifier:
                     future.set_result(True)
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the next `notify`; False: the timeout came first."""
+        """Wait for the next `notify`; return False if the timeout came first."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
         timer = None if timeout_s is None else loop.call_later(timeout_s, _time_out, future)

@@ -97,7 +97,7 @@ class TextBlocks:
             self._blocks[number].held.append(event)
 
     def _waits_in(self, event: TurnEvent) -> int | None:
-        """Return the block that an event is held with; None: it can be emitted."""
+        """Return the block that an event is held with, or None if it can be emitted."""
         match event:
             case TextDelta() | ThoughtDelta():
                 number = self._block_of_event.pop(event.id, None)

@@ -22,8 +22,7 @@ class TimeLimits:
         self._running_calls: set[str] = set()
         self._renewed_at = 0.0
         self._text_interval_s = min(_TEXT_INTERVAL_S, agent.idle_timeout_s / 10)
-        self.of_calls_s: dict[str, float | None] = {}
-        """The time limit of each call, or None if it may take as long as the turn."""
+        self._of_calls_s: dict[str, float | None] = {}
 
     @asynccontextmanager
     async def applied(self) -> AsyncGenerator[None]:
@@ -39,6 +38,14 @@ class TimeLimits:
                 f"the turn took longer than allowed: {agent.idle_timeout_s:g} s without an event, or "
                 f"{agent.request_timeout_s:g} s in all (settings agent.idle_timeout_s, agent.request_timeout_s)"
             ) from error
+
+    def limit_call(self, call_id: str, limit_s: float | None) -> None:
+        """Set the time limit of a tool call; None: it may take as long as the turn."""
+        self._of_calls_s[call_id] = limit_s
+
+    def limit_of_call(self, call_id: str) -> float | None:
+        """Return the time limit of a tool call; None: it may take as long as the turn."""
+        return self._of_calls_s.get(call_id)
 
     def extend(self, seconds: float) -> None:
         """Move the limit of the whole turn: waiting for a person does not count."""
@@ -67,7 +74,7 @@ class TimeLimits:
 
     def _restart(self, now: float) -> None:
         self._renewed_at = now
-        limits = [self.of_calls_s.get(call_id, self._agent.tool_timeout_s) for call_id in self._running_calls]
+        limits = [self._of_calls_s.get(call_id, self._agent.tool_timeout_s) for call_id in self._running_calls]
         longest = max([limit_s + _TOOL_GRACE_S for limit_s in limits if limit_s is not None], default=0.0)
         if not self._idle.expired():
             self._idle.reschedule(None if None in limits else now + (longest or self._agent.idle_timeout_s))

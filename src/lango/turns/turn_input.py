@@ -9,28 +9,20 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from lango.store import NewEvent
-from lango.store.tool_calls.approvals import ApprovalAnswer
-from lango.store.tool_calls.credential_requests import CredentialAnswer
-from lango.store.tool_calls.input_requests import InputAnswer
+from lango.store.waits.waits import WaitAnswer
 from lango.submissions import ModelOptions
 from lango.tools import Tool
 
 
 class TurnInput(Struct):
-    """What starts or continues a turn: a message, an approval, an input, a credential or results of tools."""
+    """What starts or continues a turn: a message, an answer to what a turn waits for, or results of tools."""
 
     event: Any
     """The input as an ADK event; only `lango.adk` reads it."""
     entry: NewEvent
     """The same input as the store keeps it."""
-    answered_call_id: str = ""
-    """The call whose approval request it answers; the turn continues that call's invocation."""
-    approval_answer: ApprovalAnswer | None = None
-    """The answer to that approval request."""
-    input_answer: InputAnswer | None = None
-    """The input request of a workflow that it answers."""
-    credential_answer: CredentialAnswer | None = None
-    """The credential request that it answers."""
+    answer: WaitAnswer | None = None
+    """The answer to a request that it brings; the turn continues the invocation that asks."""
     sent: NewEvent | None = None
     """The message that the user sent, where it answers an input request."""
     client_tools: Mapping[str, Tool] = {}
@@ -42,6 +34,8 @@ class TurnInput(Struct):
     is_retry: bool = False
     """The client's results are stored, and the turn that brought them failed before the model answered."""
 
+    is_continued: bool = False
+    """It is the note from which a turn continues after an update of the app."""
     quota_id: str | None = None
     """The quota that the turn's tokens are counted against."""
     tokens_per_day: int | None = None
@@ -58,12 +52,8 @@ class TurnInput(Struct):
             ]
         if self.options != ModelOptions():
             about["options"] = to_builtins(self.options)
-        if self.approval_answer is not None:
-            about["approval_answer"] = to_builtins(self.approval_answer)
-        if self.input_answer is not None:
-            about["input_answer"] = to_builtins(self.input_answer)
-        if self.credential_answer is not None:  # without the credential, which the store keeps encrypted
-            about["credential_answer"] = to_builtins(replace(self.credential_answer, sealed=""))
+        if self.answer is not None:
+            about["answer"] = to_builtins(replace(self.answer, content=""))  # the row of the wait has it
         if self.is_retry:
             about["retry_of"] = self.event.id
         if self.quota_id is not None:
@@ -75,8 +65,12 @@ class TurnInput(Struct):
     @property
     def continues_invocation(self) -> bool:
         """Whether it continues an invocation that paused, and is no new message."""
-        answers = self.answered_call_id or self.input_answer is not None or self.credential_answer is not None
-        return bool(answers or self.brings_client_results or self.is_retry)
+        return self.answer is not None or self.brings_client_results or self.is_retry
+
+    @property
+    def answered_kind(self) -> str:
+        """The kind of the request that it answers; empty: it answers none."""
+        return self.answer.kind if self.answer is not None else ""
 
     @property
     def brings_client_results(self) -> bool:

@@ -5,8 +5,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import contextmanager
 
-from lango import event_ids
-from lango.events import TextDelta, ThoughtDelta, TurnEvent
+from lango.events import TextDelta, ThoughtDelta, TurnEvent, event_id, number_of_event
 from lango.store import Turn
 from lango.store.turns.event_log import LoggedEvent
 from lango.turns.synchronization import Notifier
@@ -42,12 +41,12 @@ class TurnLog:
         self.changed = Notifier()
         self._stored_changed = Notifier()
         self._on_event = on_event
-        self._number = event_ids.number_of_event(stored[-1].id) if stored else 0
+        self._number = number_of_event(stored[-1].id) if stored else 0
 
     def next_id(self) -> int:
         """Return the next event id, larger than every earlier one of the session."""
         self._number += 1
-        return event_ids.event_id(self.turn, self._number)
+        return event_id(self.turn, self._number)
 
     def emit(self, event: TurnEvent) -> None:
         """Add an event for every reader."""

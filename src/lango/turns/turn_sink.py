@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from lango.events import TurnEvent
-from lango.turns.resumed_events import ResumedEvents
+from lango.turns.resumed_events import ResumedEvents, events_of_record
 from lango.turns.text_blocks import TextBlocks
 from lango.turns.time_limits import TimeLimits
 from lango.turns.turn_log import TurnLog
@@ -21,7 +21,7 @@ class TurnSink:
 
     def __init__(self, log: TurnLog, limits: TimeLimits, *, is_resumed: bool, on_event: Callable[[], None]) -> None:
         """`is_resumed`: an earlier run was interrupted, and readers have its events. Each event calls `on_event`."""
-        self._next = ResumedEvents(log, log.events) if is_resumed else log
+        self._next = ResumedEvents(log, events_of_record(log)) if is_resumed else log
         self._on_event = on_event
         self.next_id = log.next_id
         self.limits = limits

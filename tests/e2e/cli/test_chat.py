@@ -234,7 +234,7 @@ def test_several_lines_and_history(chat: Terminal, folder: Path) -> None:
     [file] = [path for path in (folder / "state").rglob("*") if path.is_file()]
     assert file.stat().st_mode & 0o777 == 0o600
     kept = file.read_text()
-    assert '"first\\nsecond\\nthird"' in kept
+    assert "+first\n+second\n+third\n" in kept
     assert "sk-proj" not in kept
     assert "not kept" not in kept
 

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,12 +20,12 @@ from lango.messages import Message
 from lango.providers.protocol import UsageDelta
 from lango.sessions import SessionId
 from lango.store import NewEvent, Store
-from lango.store.engine.schema import migrations
+from lango.store.engine.schema import newest_version
 from lango.store.sessions.sessions import create_session
 from lango.testing import ScriptedProvider
 from tests.support.processes import run_lango
 
-NEWEST = migrations()[-1][0]
+NEWEST = newest_version()
 
 
 def lango(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -114,6 +115,29 @@ async def test_sessions_usage_shows_the_turns(tmp_path: Path) -> None:
     small = lango("sessions", "usage", "s", cwd=tmp_path, LANGO_HISTORY__MAX_MESSAGE_TOKEN_BUDGET="20").stdout
     assert "budget    20 tokens" in small
     refused(lango("sessions", "usage", "t", cwd=tmp_path), "'t'", "lango sessions list")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_an_upgrade_can_be_checked_and_shown_without_a_change(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if kind == "sqlite":
+        url = "sqlite:///lango.db"
+    else:
+        url = f"{request.getfixturevalue('postgres_server')}&schema=upgrade_{uuid.uuid4().hex[:12]}"
+    for _ in range(2):  # the first one has created nothing
+        check = lango("db", "upgrade", "--check", "--store", url, cwd=tmp_path)
+        assert (check.returncode, check.stdout) == (1, "due: 0001_schema.sql\n")
+        shown = lango("db", "upgrade", "--dry-run", "--store", url, cwd=tmp_path)
+        assert shown.returncode == 0
+        assert shown.stdout.startswith("-- 0001_schema.sql\nCREATE TABLE sessions (")
+        assert ("PRAGMA" in shown.stdout, "tsvector" in shown.stdout.lower()) == (False, kind == "postgres")
+    assert list(tmp_path.iterdir()) == []
+    assert lango("db", "upgrade", "--store", url, cwd=tmp_path).stdout == f"schema {NEWEST}\n"
+    check = lango("db", "upgrade", "--check", "--contract", "--store", url, cwd=tmp_path)
+    assert (check.returncode, check.stdout) == (0, "the schema is up to date\n")
+    shown = lango("db", "upgrade", "--dry-run", "--store", url, cwd=tmp_path)
+    assert (shown.returncode, shown.stdout) == (0, "")
 
 
 def test_settings_come_from_the_file_and_the_environment(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ async def strand(url: str) -> None:
     """Leave a running and a queued turn, and one that waits for an approval, under a former name."""
     gate = Gate()
     script = [ToolCall("c1", "send", {}), ToolCall("c2", gate.tool.name, {})]
-    settings = settings_for(url, shutdown_s=0.0, name="former")
+    settings = settings_for(url, drain_s=0.0, name="former")
     async with open_runtime(settings, provider=ScriptedProvider(script), tools=[gate.tool, SEND]) as runtime:
         await collect((await runtime.submit("asks", "send it")).follow())
         await runtime.submit("left", "go")

@@ -13,6 +13,7 @@ from lango import open_runtime
 from lango.errors import SessionNotFound
 from lango.providers import Request
 from tests.agents.memory_parts import Roles, noted, quoted, remembering, session_of, shown_to
+from tests.support.runtimes import store_of
 from tests.support.servers.server_process import TIMEOUT_S, lango, send, serving
 
 ROOT = Path(__file__).parents[3]
@@ -160,7 +161,7 @@ async def test_facts_are_off_by_default_offered_to_new_sessions_and_replaced(sql
         assert "Bern" not in quoted(roles.agent[-1])
         await runtime.run("fourth", "where do I live?", user_id="bob")
         assert quoted(roles.agent[-1]) == "", "of no other user"
-        await runtime.store.delete_session((await session_of(runtime, "third", "ann")).name)
+        await store_of(runtime).delete_session((await session_of(runtime, "third", "ann")).name)
         assert [fact.text for fact in await runtime.memory.facts(user_id="ann")] == ["Bern"]
         [fact] = await runtime.memory.facts(user_id="ann")
         assert await runtime.memory.forget(fact.id, user_id="ann")

@@ -89,7 +89,7 @@ async def test_openais_client_names_the_agent_as_its_model(server: Server) -> No
             response = await client.responses.create(model=agent, input="hi")
             assert response.output_text == f"{agent} heard hi"
             assert (await client.responses.retrieve(response.id)).output_text == f"{agent} heard hi"
-        with pytest.raises(openai.NotFoundError, match="'carl'; there is 'anna', 'ben'"):
+        with pytest.raises(openai.NotFoundError, match="'carl'; the models are 'anna', 'ben'"):
             await client.chat.completions.create(model="carl", messages=[{"role": "user", "content": "hi"}])
 
 

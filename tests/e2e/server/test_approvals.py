@@ -145,6 +145,6 @@ async def expire_all(store: Store) -> None:
     """Expire every approval request, by the database's clock."""
 
     def operation() -> Any:
-        yield "UPDATE open_calls SET expires_at = 1.0 WHERE expires_at IS NOT NULL", ()
+        yield "UPDATE waits SET expires_at = 1.0 WHERE expires_at IS NOT NULL", ()
 
     await store.write(operation)

@@ -114,8 +114,8 @@ async def test_only_their_own_user_reaches_artifacts(tmp_path: Path) -> None:
 
 
 async def test_an_artifact_above_the_limits_is_refused(tmp_path: Path) -> None:
-    limits = {"LANGO_STORE__MAX_ARTIFACT_BYTES": "1000", "LANGO_SERVER__MAX_ATTACHMENT_BYTES": "3000"}
-    env = limits | {"LANGO_SERVER__MAX_BODY_BYTES": "1000"}
+    limits = {"LANGO_STORE__MAX_ARTIFACT_BYTES": "1000", "LANGO_SERVER__LIMITS__MAX_ATTACHMENT_BYTES": "3000"}
+    env = limits | {"LANGO_SERVER__LIMITS__MAX_BODY_BYTES": "1000"}
     with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", env=env) as server:
         async with server.client() as client:
             await client.post("/v1/sessions", json={"id": "s"})
@@ -233,7 +233,7 @@ async def test_a_users_artifacts_need_no_session(tmp_path: Path) -> None:
 
 
 async def test_uploads_that_cannot_be_saved_are_refused(tmp_path: Path) -> None:
-    env = {"LANGO_STORE__MAX_ARTIFACT_BYTES": "1000", "LANGO_SERVER__MAX_BODY_BYTES": "100"}
+    env = {"LANGO_STORE__MAX_ARTIFACT_BYTES": "1000", "LANGO_SERVER__LIMITS__MAX_BODY_BYTES": "100"}
     with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", env=env) as server:
         async with server.client() as client:
             await client.post("/v1/sessions", json={"id": "s"})

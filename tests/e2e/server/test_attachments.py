@@ -20,7 +20,7 @@ PAGE = b"<script>alert(1)</script>"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("files")
-    limits = "max_body_bytes = 2000\nmax_attachment_bytes = 300000\nmax_attachments = 3"
+    limits = "limits.max_body_bytes = 2000\nlimits.max_attachment_bytes = 300000\nlimits.max_attachments = 3"
     with serving(folder, f"sqlite:///{folder}/lango.db", server=limits) as running:
         yield running
 

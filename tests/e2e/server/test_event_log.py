@@ -16,7 +16,7 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionUserMessageParam
 from websockets.asyncio.client import connect
 
-from lango.event_ids import IDS_PER_TURN
+from lango.events import IDS_PER_TURN
 from lango.store.turns.event_log import KEPT_TURNS
 from tests.e2e.server.test_live import live
 from tests.e2e.server.test_streams import is_whole

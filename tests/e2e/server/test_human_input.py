@@ -114,7 +114,7 @@ async def test_reading_a_session_closes_expired_requests(server: Server, url: st
         request = await ask(client, session)
 
         def expire() -> Any:
-            yield "UPDATE open_calls SET expires_at = 1 WHERE input_request = 1", ()
+            yield "UPDATE waits SET expires_at = 1 WHERE kind = 'input'", ()
 
         await store.write(expire)
         assert await waits_of(client, session) == []

@@ -184,7 +184,7 @@ async def test_turns_of_other_processes_stream_live(tmp_path: Path, sqlite_url: 
 
 
 async def test_a_server_that_stops_does_not_wait_for_readers(tmp_path: Path, sqlite_url: str, session: str) -> None:
-    with serving(tmp_path, sqlite_url, server="shutdown_s = 600") as server:
+    with serving(tmp_path, sqlite_url, server="drain_s = 600") as server:
         async with server.client() as client:
             await send(client, session, "hello")
             async with live(client, session) as page, live(client, None) as other:

@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parents[2] / "support" / "servers" / "agent_folder"
 async def test_a_turn_goes_on_after_a_restart_with_the_changed_agent(tmp_path: Path) -> None:
     agents, gate, log = tmp_path / "agents", tmp_path / "gate", tmp_path / "log.txt"
     shutil.copytree(FOLDER, agents, ignore=shutil.ignore_patterns("__pycache__"))
-    configure(tmp_path, f"sqlite:///{tmp_path}/lango.db", name="", agent="max_turns = 5", server="shutdown_s = 0.5")
+    configure(tmp_path, f"sqlite:///{tmp_path}/lango.db", name="", agent="max_turns = 5", server="drain_s = 0.5")
     command = ("lango", "serve", "--port", "0", "--reload", "agents")
     with log.open("w") as stderr, start_command(*command, cwd=tmp_path, stderr=stderr) as started:
         server = Server(started.process, started.stdout.readline().split()[-1], log)

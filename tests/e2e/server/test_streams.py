@@ -284,7 +284,7 @@ async def resume_there(server: Server, session: str, after: int) -> list[Receive
 
 async def test_a_stopped_server_lets_turns_finish(tmp_path: Path, sqlite_url: str) -> None:
     gate = tmp_path / "gate"
-    with serving(tmp_path / "a", sqlite_url, server="shutdown_s = 600") as server:
+    with serving(tmp_path / "a", sqlite_url, server="drain_s = 600") as server:
         async with server.client() as client, asyncio.timeout(TIMEOUT_S):
             quick = asyncio.create_task(send(client, "quick", f"hold {gate}"))
             while not await resume_briefly(client, "quick", 0, 2):
@@ -311,7 +311,7 @@ async def is_open(server: Server) -> bool:
 
 async def test_a_stopped_server_hands_long_turns_over_to_the_next_one(tmp_path: Path, sqlite_url: str) -> None:
     never = tmp_path / "never"
-    with serving(tmp_path / "a", sqlite_url, server="shutdown_s = 0.5") as server:
+    with serving(tmp_path / "a", sqlite_url, server="drain_s = 0.5") as server:
         async with server.client() as client:
             endless = asyncio.create_task(send(client, "endless", f"hold {never}"))
             await send_until(client, "alone", f"hold {never}")
@@ -321,7 +321,7 @@ async def test_a_stopped_server_hands_long_turns_over_to_the_next_one(tmp_path: 
             *before, last = await endless
         assert [event.type for event in before] == ["accepted", "text_delta"]
         assert (last.id, last.data["error"]) == (0, "Stopping"), "the end of the stream, and no event of the turn"
-        assert "come back with Last-Event-ID" in last.data["message"]
+        assert "reconnect with Last-Event-ID" in last.data["message"]
         assert await asyncio.to_thread(server.process.wait, TIMEOUT_S) == 0
         assert "Traceback" not in server.log.read_text()
     with serving(tmp_path / "a", sqlite_url) as server:

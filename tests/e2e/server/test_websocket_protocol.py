@@ -35,7 +35,7 @@ _HANDSHAKE = (
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("ws")
-    with serving(folder, f"sqlite:///{folder}/lango.db", server="max_body_bytes = 10000") as running:
+    with serving(folder, f"sqlite:///{folder}/lango.db", server="limits.max_body_bytes = 10000") as running:
         yield running
         assert "Traceback" not in running.log.read_text()
 

@@ -31,10 +31,10 @@ from tests.support.servers.command_agent import file_summary
 from tests.support.servers.server_process import Server, serving
 
 SCRIPT = Path(__file__).parents[2] / "support" / "servers" / "agui_client.mjs"
-LIMITS = """max_body_bytes = 1000
-max_conversation_bytes = 1000000
-max_attachment_bytes = 300000
-max_attachments = 4"""
+LIMITS = """limits.max_body_bytes = 1000
+limits.max_conversation_bytes = 1000000
+limits.max_attachment_bytes = 300000
+limits.max_attachments = 4"""
 ENCODED = base64.b64encode(PNG).decode()
 SOURCE = DataSource(value=ENCODED, mime_type="image/png")
 
@@ -165,12 +165,12 @@ def picture(data: bytes) -> dict[str, Any]:
         (
             [media("url", "https://example.com/cat.png")],
             400,
-            "this server fetches no URLs; send file 1 as a data: URL",
+            "this server does not fetch URLs; send file 1 as a data: URL",
         ),
-        ([media("url", "file:///etc/passwd")], 400, "this server fetches no URLs"),
-        ([media("file", "file-123")], 400, "this server stores no files by id"),
-        ([BinaryInputContent(mime_type="image/png", url="http://example.com/a")], 400, "this server fetches no URLs"),
-        ([BinaryInputContent(mime_type="image/png", id="a")], 400, "this server stores no files by id"),
+        ([media("url", "file:///etc/passwd")], 400, "this server does not fetch URLs"),
+        ([media("file", "file-123")], 400, "file ids are not supported"),
+        ([BinaryInputContent(mime_type="image/png", url="http://example.com/a")], 400, "does not fetch URLs"),
+        ([BinaryInputContent(mime_type="image/png", id="a")], 400, "file ids are not supported"),
         ([{"type": "binary", "mimeType": "image/png"}], 400, "this is not a valid AG-UI RunAgentInput"),
         ([{"type": "binary", "data": ENCODED}], 400, "this is not a valid AG-UI RunAgentInput"),
         ([{"type": "binary", "mimeType": "image/png", "data": 7}], 400, "this is not a valid AG-UI RunAgentInput"),
@@ -178,10 +178,10 @@ def picture(data: bytes) -> dict[str, Any]:
         ([media("data", ENCODED), media("data", "not base64!")], 400, "file 2 is not base64"),
         ([media("data", ENCODED, "picture")], 413, "its type 'picture' is not valid"),
         ([media("data", "")], 413, "is empty"),
-        ([media("data", ENCODED)] * 5, 413, "server.max_attachments"),
-        ([picture(bytes(300_001))], 413, "server.max_attachment_bytes"),
-        ([picture(bytes(150_001))] * 2, 413, "server.max_attachment_bytes"),
-        ([picture(bytes(200_000))] * 4, 413, "server.max_conversation_bytes"),
+        ([media("data", ENCODED)] * 5, 413, "server.limits.max_attachments"),
+        ([picture(bytes(300_001))], 413, "server.limits.max_attachment_bytes"),
+        ([picture(bytes(150_001))] * 2, 413, "server.limits.max_attachment_bytes"),
+        ([picture(bytes(200_000))] * 4, 413, "server.limits.max_conversation_bytes"),
     ],
 )
 async def test_invalid_files_are_refused_and_store_nothing(

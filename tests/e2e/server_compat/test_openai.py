@@ -203,7 +203,7 @@ async def test_a_long_conversation_may_be_sent_again(client: AsyncOpenAI, server
     with pytest.raises(openai.APIStatusError) as raised:
         await complete(client, *[user(long)] * 9)
     assert raised.value.status_code == 413
-    assert "server.max_conversation_bytes" in str(raised.value)
+    assert "server.limits.max_conversation_bytes" in str(raised.value)
 
 
 async def test_a_failed_turn_is_an_error_and_is_not_repeated(client: AsyncOpenAI, server: Server) -> None:

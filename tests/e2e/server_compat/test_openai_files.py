@@ -18,10 +18,10 @@ from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
 OTHER = PNG + b"other"
 PDF = b"%PDF-1.7 and more"
-LIMITS = """max_body_bytes = 1000
-max_conversation_bytes = 1000000
-max_attachment_bytes = 300000
-max_attachments = 3"""
+LIMITS = """limits.max_body_bytes = 1000
+limits.max_conversation_bytes = 1000000
+limits.max_attachment_bytes = 300000
+limits.max_attachments = 3"""
 
 
 @pytest.fixture(scope="module")
@@ -181,18 +181,18 @@ async def test_a_file_name_with_a_lone_surrogate_is_repaired(server: Server) -> 
     [
         (
             [picture("https://example.com/cat.png")],
-            "this server fetches no URLs; send file 1 as a data: URL",
+            "this server does not fetch URLs; send file 1 as a data: URL",
             "BadRequest",
         ),
-        ([picture("http://127.0.0.1/cat.png")], "this server fetches no URLs", "BadRequest"),
-        ([picture("file:///etc/passwd")], "this server fetches no URLs", "BadRequest"),
+        ([picture("http://127.0.0.1/cat.png")], "this server does not fetch URLs", "BadRequest"),
+        ([picture("file:///etc/passwd")], "this server does not fetch URLs", "BadRequest"),
         ([picture("data:image/svg+xml,<svg/>")], "as a data: URL (data:image/png;base64,...)", "BadRequest"),
         ([picture("")], "as a data: URL", "BadRequest"),
         ([picture(url_of(PNG)), picture("data:image/png;base64,a\u00e9b=")], "file 2 is not base64", "BadRequest"),
         ([picture("data:image/png;base64,not base64!")], "file 1 is not base64", "BadRequest"),
         ([file(filename="a.pdf", file_data=base64.b64encode(PDF).decode())], "as a data: URL", "BadRequest"),
         ([file(filename="a.pdf", file_data="https://example.com/a.pdf")], "as a data: URL", "BadRequest"),
-        ([file(file_id="file-123")], "this server stores no files by file_id", "BadRequest"),
+        ([file(file_id="file-123")], "file_id is not supported", "BadRequest"),
         ([file(filename="a.pdf")], "send file_data", "BadRequest"),
         (
             [{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}],
@@ -205,9 +205,9 @@ async def test_a_file_name_with_a_lone_surrogate_is_repaired(server: Server) -> 
         ([picture(url_of(PNG, "picture"))], "its type 'picture' is not valid", "AttachmentRefused"),
         ([picture(url_of(PNG, "image/png\r\nX-Evil: 1"))], "is not valid", "AttachmentRefused"),
         ([picture(url_of(b""))], "is empty", "AttachmentRefused"),
-        ([picture(url_of(PNG))] * 4, "server.max_attachments", "AttachmentRefused"),
-        ([picture(url_of(bytes(300_001)))], "server.max_attachment_bytes", "AttachmentRefused"),
-        ([picture(url_of(bytes(150_001)))] * 2, "server.max_attachment_bytes", "AttachmentRefused"),
+        ([picture(url_of(PNG))] * 4, "server.limits.max_attachments", "AttachmentRefused"),
+        ([picture(url_of(bytes(300_001)))], "server.limits.max_attachment_bytes", "AttachmentRefused"),
+        ([picture(url_of(bytes(150_001)))] * 2, "server.limits.max_attachment_bytes", "AttachmentRefused"),
     ],
 )
 async def test_invalid_files_are_refused_and_store_nothing(
@@ -225,4 +225,4 @@ async def test_a_conversation_of_pictures_has_a_limit(client: AsyncOpenAI) -> No
     with pytest.raises(openai.APIStatusError) as raised:
         await complete(client, *[user_parts(picture(url_of(bytes(200_000))))] * 4, user("see"))
     assert raised.value.status_code == 413
-    assert "server.max_conversation_bytes" in raised.value.message
+    assert "server.limits.max_conversation_bytes" in raised.value.message

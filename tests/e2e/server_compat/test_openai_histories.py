@@ -473,7 +473,7 @@ async def test_a_result_without_its_call_is_quoted(sdk: AsyncOpenAI) -> None:
             [chat_message("user", "hi"), call("c", "transfer_to_agent"), result("c", "{}"), chat_message("user", "go")],
             "transfer_to",
         ),
-        ([chat_message("user", "hi"), result("c", "{}")], "the tool messages answer no call"),
+        ([chat_message("user", "hi"), result("c", "{}")], "the tool messages answer none of the calls"),
         (
             [
                 chat_message("user", "hi"),

@@ -133,7 +133,7 @@ async def test_several_calls_are_answered_together_or_not_at_all(client: Client)
     _, calls = await client.send("call pick draw")
     assert [call.function.name for call in calls] == ["pick", "draw"]
     client.returned(calls[0].id, "red")
-    with pytest.raises(openai.BadRequestError, match=f"it is missing for {calls[1].id}"):
+    with pytest.raises(openai.BadRequestError, match=f"there is none for {calls[1].id}"):
         await client.complete()
     assert await client.results() == {}
     client.returned(calls[1].id, "a house")

@@ -354,11 +354,11 @@ async def test_a_failure_is_the_sdks_own_error_and_the_response_says_why(client:
         ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input: the tool messages"),
         (
             {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]},
-            "input: this server stores no files",
+            "input: file_id is not supported",
         ),
         (
             {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://x/y"}]}]},
-            "input: this server fetches no URLs",
+            "input: this server does not fetch URLs",
         ),
         ({"input": [{"type": "mcp_approval_response", "approval_request_id": "x", "approve": True}]}, "input: an mcp"),
     ],

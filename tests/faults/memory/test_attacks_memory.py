@@ -26,6 +26,7 @@ from lango.store.memory.user_facts import MOST_FACTS, Fact
 from lango.store.sessions.sessions import create_session
 from tests.agents.memory_parts import Roles, quoted, remembering, shown_to
 from tests.support.counted_work import check_growth, counted_calls
+from tests.support.runtimes import store_of
 
 LONG = "a long story about a journey " * 14
 SEPARATORS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
@@ -132,10 +133,10 @@ async def test_attack_23_a_flood_of_facts_evicts_none(store_url: str) -> None:
     roles = Roles(observer=obey)
     async with open_runtime(remembering(store_url, user_facts=True), provider=roles.provider) as runtime:
         mine = Fact("home city", "Zurich", 1, 1)
-        session = await runtime.store.write(
+        session = await store_of(runtime).write(
             create_session, SessionId(runtime.app_name, "user", "before"), None, time.time()
         )
-        await runtime.store.write(operations.add_facts, runtime.app_name, "user", session.key, [mine], 1.0)
+        await store_of(runtime).write(operations.add_facts, runtime.app_name, "user", session.key, [mine], 1.0)
         for flood in floods:
             await runtime.run("s", f"{LONG}\n{flood}")
             await runtime.memory.settle()

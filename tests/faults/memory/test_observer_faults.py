@@ -27,6 +27,7 @@ from tests.agents.memory_parts import Roles, noted, numbers_in, quoted, remember
 from tests.agents.parts import TIMEOUT_S, broken_for, rows
 from tests.support.examples import examples
 from tests.support.provider_rules import any_history
+from tests.support.runtimes import store_of
 from tests.support.store_workers import Worker
 from tests.support.turn_worker import until_idle
 
@@ -143,7 +144,7 @@ async def test_o1_a_turn_that_recalled_goes_on_after_a_kill_and_recalls_the_same
         await runtime.memory.settle()
         batches = await runtime.memory.history("s")
         stored = await rows(
-            runtime.store, "SELECT content FROM messages WHERE role IN ('user', 'assistant') ORDER BY seq"
+            store_of(runtime), "SELECT content FROM messages WHERE role IN ('user', 'assistant') ORDER BY seq"
         )
         observed = (await runtime.memory.show("s")).observed_seq
     texts = [text for [text] in stored if text]
@@ -218,7 +219,9 @@ async def test_o1_closing_the_runtime_cancels_an_observer_and_releases_its_lease
             await began.wait()
     roles = Roles()
     async with open_runtime(remembering(sqlite_url), provider=roles.provider) as runtime:
-        claim = await runtime.store.write(acquire_observer_lease, (await session_of(runtime)).key, "another process")
+        claim = await store_of(runtime).write(
+            acquire_observer_lease, (await session_of(runtime)).key, "another process"
+        )
         assert claim
         assert claim.held, "it was given back"
         assert (await runtime.memory.show("s")).batches == ()

@@ -18,12 +18,13 @@ from google.genai import types
 from lango import open_runtime
 from lango.errors import ClientToolRefused, ConfigError, WaitNotOpen
 from lango.messages import ToolCall
-from lango.store.tool_calls.approvals import read_approval_requests
+from lango.store.waits.waits import read_waits
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
 from tests.agents.answers import approve, submit_approval
 from tests.agents.parts import approvals, collect, messages, results_in, settings_for, text_of
 from tests.e2e.cli.test_run import run_json
+from tests.support.runtimes import store_of
 
 RESERVED = ["adk_request_confirmation", "adk_request_credential", "adk_request_input", "adk_anything"]
 
@@ -193,7 +194,7 @@ async def test_attack_15_an_imported_request_for_approval_cannot_be_answered(sto
         assert approvals(await collect(runtime.stream("s", "go")))
         lines = [line async for line in runtime.sessions.export_lines("s")]
         copy = await runtime.sessions.import_lines(lines, session_id="copy")
-        assert await runtime.store.read(read_approval_requests, copy) == []
+        assert await store_of(runtime).read(read_waits, copy.key, copy.name) == []
         with pytest.raises(WaitNotOpen):
             await submit_approval(runtime, "copy", "c1", approved=True)
         assert wiped.ran == []

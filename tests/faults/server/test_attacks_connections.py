@@ -13,7 +13,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from lango.config import ServerSettings
+from lango.config import ServerLimits
 from lango.server.security.connections import RESERVED_CONNECTIONS, ConnectionLimits
 from tests.faults.server.test_attacks_oidc import server_settings
 from tests.support.servers import server_process
@@ -99,7 +99,7 @@ def test_attack_18_a_body_with_two_lengths_is_refused_and_nothing_after_it_is_re
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with short timeouts."""
     folder = tmp_path_factory.mktemp("hasty")
-    limits = "head_timeout_s = 0.5\nbody_timeout_s = 0.5"
+    limits = "limits.head_timeout_s = 0.5\nlimits.body_timeout_s = 0.5"
     with serving(folder, f"sqlite:///{folder}/lango.db", server=limits) as running:
         yield running
 
@@ -151,7 +151,7 @@ def test_attack_18_a_stream_is_not_a_slow_client(hasty: Server) -> None:
 
 
 def test_attack_18_too_many_connections_are_refused_and_health_checks_are_answered(tmp_path: Path) -> None:
-    limits = "max_connections = 5\nhead_timeout_s = 600"
+    limits = "limits.max_connections = 5\nlimits.head_timeout_s = 600"
     with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", server=limits) as server, ExitStack() as held:
         for _ in range(5):
             held.enter_context(opened(server, "GET / HTT"))
@@ -182,14 +182,14 @@ def test_attack_18_too_many_connections_are_refused_and_health_checks_are_answer
 
 
 def test_attack_18_one_client_cannot_take_all_connections() -> None:
-    limits = ConnectionLimits.from_settings(ServerSettings(max_connections=100, max_connections_per_client=3))
+    limits = ConnectionLimits.from_settings(ServerLimits(max_connections=100, max_connections_per_client=3))
     assert limits.allows("192.0.2.1", ["192.0.2.1"] * 2 + ["192.0.2.2"] * 3)
     assert not limits.allows("192.0.2.1", ["192.0.2.1"] * 3)
     assert not limits.allows("127.0.0.1", ["127.0.0.1"] * 3), "a configured number holds for every client"
-    default = ConnectionLimits.from_settings(ServerSettings(max_connections=1000))
+    default = ConnectionLimits.from_settings(ServerLimits(max_connections=1000))
     assert not default.allows("192.0.2.1", ["192.0.2.1"] * 256)
     assert default.allows("127.0.0.1", ["127.0.0.1"] * 500), "a proxy on this machine"
-    assert ConnectionLimits.from_settings(ServerSettings(max_connections_per_client=0)).allows(
+    assert ConnectionLimits.from_settings(ServerLimits(max_connections_per_client=0)).allows(
         "192.0.2.1", ["192.0.2.1"] * 500
     )
 

@@ -37,7 +37,7 @@ FRIEND = "https://friend.example"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with the default configuration: no keys, this machine only."""
     folder = tmp_path_factory.mktemp("open")
-    origins = f'allowed_origins = ["{FRIEND}"]\nallowed_hosts = ["lango.internal"]\nmax_body_bytes = 10000'
+    origins = f'allowed_origins = ["{FRIEND}"]\nallowed_hosts = ["lango.internal"]\nlimits.max_body_bytes = 10000'
     with serving(folder, f"sqlite:///{folder}/lango.db", server=origins) as running:
         yield running
 

@@ -20,6 +20,7 @@ from lango.testing import ScriptedProvider
 from tests.agents.answers import submit_approval
 from tests.agents.parts import settings_for
 from tests.faults.server.test_attacks_approvals import Wiped, forged
+from tests.support.runtimes import store_of
 
 Line = dict[str, Any]
 Part = dict[str, Any] | int | str
@@ -41,7 +42,7 @@ def export(*lines: Line, epoch: int = 0) -> list[str]:
 
 
 async def stored(runtime: Runtime, id_: str = "s") -> list[StoredEvent]:
-    found = await runtime.store.read(read_session_events, (await runtime.sessions.read(id_)).name)
+    found = await store_of(runtime).read(read_session_events, (await runtime.sessions.read(id_)).name)
     assert found
     return found[1]
 
@@ -128,7 +129,7 @@ async def test_attack_23_an_approval_in_an_imported_journal_does_not_count(store
     lines = export(message(1, "user", "go"), message(2, "assistant", tool_calls=[CALL]), approved, epoch=1)
     async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as runtime:
         session = await runtime.sessions.import_lines(lines)
-        entry = await runtime.store.read(read_journal_entry, session.key, "c1")
+        entry = await store_of(runtime).read(read_journal_entry, session.key, "c1")
         assert entry
         assert (entry.status, entry.approved, entry.approved_by) == ("intended", None, None)
         again = [json.loads(line) async for line in runtime.sessions.export_lines("s")]
@@ -173,7 +174,7 @@ async def test_attack_23_an_import_passes_no_address_to_the_models_server(store_
         artifact = await runtime.artifacts.load("s", "a")
         assert isinstance(artifact, bytes)
         assert artifact.decode().startswith("[file omitted: ")
-        await runtime.store.load_files(await stored(runtime))
+        await store_of(runtime).load_files(await stored(runtime))
 
 
 @pytest.mark.parametrize("spelling", ["fileData", "file_data"])
@@ -190,7 +191,7 @@ async def test_attack_23_a_client_cannot_save_an_address_as_an_artifact(store_ur
     part = types.Part(file_data=types.FileData(file_uri=ADDRESSES[0])).model_dump(exclude_none=True)
     async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as runtime:
         session = await runtime.sessions.create("s")
-        service = SqlArtifactService("", store=runtime.store)
+        service = SqlArtifactService("", store=store_of(runtime))
         with pytest.raises(UsageError, match="address"):
             await save_artifact(service, session.name, "a", part, None)
 
@@ -208,12 +209,12 @@ async def test_attack_23_the_parts_of_a_message_are_bounded(store_url: str) -> N
             tool_calls=[{"id": "c", "name": "f", "output": {}}],
             extra={"parts": [{"result": {"parts": parts}}]},
         ),
-        "calls": message(1, "assistant", raw={"tool_calls": json.dumps([CALL] * (MAX_PARTS + 1))}),
+        "calls": message(1, "assistant", tool_calls=[CALL] * (MAX_PARTS + 1)),
         "other values": message(1, "user", extra={"grounding_metadata": {"web_search_queries": [""] * 30_000}}),
     }
     async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as runtime:
         for line in many.values():
-            with pytest.raises(InvalidExport, match=r"line 3: .*(parts|values)"):
+            with pytest.raises(InvalidExport, match=r"line 3: .*(parts|values|tool_calls)"):
                 await runtime.sessions.import_lines(export(line))
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from websockets.asyncio.client import connect
 
-from lango.config import ServerSettings
+from lango.config import ServerLimits, ServerSettings
 from lango.runtime.api_keys import ApiKeys
 from lango.server.errors import ApiError
 from lango.server.security import auth
@@ -39,7 +39,7 @@ class Keyed:
 def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keyed]:
     folder = tmp_path_factory.mktemp("rates")
     url = f"sqlite:///{folder}/lango.db"
-    limits = 'auth = "keys"\nmax_connections_per_client = 60'
+    limits = 'auth = "keys"\nlimits.max_connections_per_client = 60'
     with serving(folder, url, server=limits) as server:
         yield Keyed(server, url)
 
@@ -124,7 +124,7 @@ async def test_attack_24_a_limit_never_sticks_and_no_clock_moves_it(
 
 
 def test_attack_24_all_addresses_of_one_network_are_one_client() -> None:
-    limits = ConnectionLimits.from_settings(ServerSettings(max_connections=1_000, max_connections_per_client=3))
+    limits = ConnectionLimits.from_settings(ServerLimits(max_connections=1_000, max_connections_per_client=3))
     mine = [f"2001:db8:1:2::{number:x}" for number in range(1, 4)]
     assert not limits.allows("2001:db8:1:2:ffff::9", mine)
     assert limits.allows("2001:db8:1:3::1", mine)

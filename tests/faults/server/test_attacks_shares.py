@@ -20,6 +20,7 @@ from tests.agents.parts import settings_for
 from tests.faults.server.test_attacks_imports import export, message
 from tests.support.counted_work import check_growth, counted_calls
 from tests.support.processes import TIMEOUT_S
+from tests.support.runtimes import store_of
 from tests.support.servers.server_process import configure, lango, send, serving
 
 AGENT = Path(__file__).parents[2] / "support" / "servers" / "held_diff_agent.py"
@@ -105,7 +106,7 @@ async def test_attack_23_documents_and_test_cases_are_made_outside_the_event_loo
         session = await runtime.sessions.import_lines(lines)
         page = "".join([part async for part in runtime.sessions.export_document("s", "html")])
         assert page.count("<em>words</em>") == 100
-        case = await session_case.session_eval_set(runtime.store, session.name)
+        case = await session_case.session_eval_set(store_of(runtime), session.name)
         assert len(case["eval_cases"]) == 1
     assert all(threads.values())
     assert threading.get_ident() not in threads["html"] | threads["case"]

@@ -61,14 +61,14 @@ async def test_attack_24_unfinished_uploads_are_bounded_per_user_and_in_all(tmp_
     async with Store(store_url) as store:
         keys = [(await add_api_key(store, user))[1] for user in ("alice", "bob", "carol", "dave", "erin")]
     limits = {"unfinished": 8, "import": 1, "attachment": 1, "conversation": 1}
-    settings = "\n".join(f"max_{name}_bytes = {size * MEGABYTE}" for name, size in limits.items())
-    settings += f"\nbody_timeout_s = {TIMEOUT_S}"
+    settings = "\n".join(f"limits.max_{name}_bytes = {size * MEGABYTE}" for name, size in limits.items())
+    settings += f"\nlimits.body_timeout_s = {TIMEOUT_S}"
     env = {"LANGO_STORE__MAX_ARTIFACT_BYTES": str(2 * MEGABYTE)}
     with serving(tmp_path, store_url, server=f'auth = "keys"\n{settings}', env=env) as server:
         uploads = [begin_upload(server, keys[0], MEGABYTE * 9 // 10) for _ in range(3)]
         status, answer = take_answered(uploads)
         assert status == 429, answer
-        assert "server.max_unfinished_bytes" in answer
+        assert "server.limits.max_unfinished_bytes" in answer
         assert "retry-after" in answer.lower()
         uploads += [begin_upload(server, key, MEGABYTE * 19 // 10) for key in keys[1:4]]
         uploads.append(begin_upload(server, keys[4], MEGABYTE * 9 // 10))

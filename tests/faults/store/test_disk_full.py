@@ -32,6 +32,7 @@ from tests.agents.parts import (
     statuses,
     text_of,
 )
+from tests.support.runtimes import store_of, supervisor_of
 
 FULL_FOR_S = 12.0
 LONG_ANSWER = "a long answer " * 8_000
@@ -126,7 +127,7 @@ async def test_a_turn_waits_for_room_on_the_disk(
     async with open_runtime(settings_for(url), provider=provider, tools=[gate.tool]) as runtime:
         turn = await runtime.submit("s", "go")
         await gate.wait()
-        await disk.fill(runtime.store)
+        await disk.fill(store_of(runtime))
         gate.may_end.set()
         with caplog.at_level(logging.WARNING, "lango"):
             await until(lambda: "no room" in caplog.text or "is full" in caplog.text)
@@ -140,7 +141,7 @@ async def test_a_turn_waits_for_room_on_the_disk(
                 await asyncio.wait_for(sending, TIMEOUT_S)
         assert refused.value.retry_after_s
         assert not turn.finished
-        await disk.make_room(runtime.store)
+        await disk.make_room(store_of(runtime))
         events = await collect(turn.follow())
         assert isinstance(events[-1], TurnDone), events[-1]
         assert text_of(events) == LONG_ANSWER
@@ -161,14 +162,14 @@ async def test_a_turn_whose_end_found_no_room_in_time_is_stored_as_it_was_report
     disk = PostgresDisk(postgres_url, "NEW.status = 'done'")
     settings = Settings.model_validate({"store": {"url": postgres_url, "wait_s": 0}})
     async with open_runtime(settings, provider=ScriptedProvider(["an answer", "another"])) as runtime:
-        await disk.fill(runtime.store)
+        await disk.fill(store_of(runtime))
         turn = await runtime.submit("s", "go")
         reported = last_error(await collect(turn.follow()))
         assert reported.error == "StoreUnavailable"
-        await disk.make_room(runtime.store)
+        await disk.make_room(store_of(runtime))
         assert await asyncio.wait_for(runtime.run("s", "again"), TIMEOUT_S) == "another"
         assert await statuses(runtime) == ["failed", "done"]
-        [[extra]] = await rows(runtime.store, "SELECT extra FROM turns WHERE turn = 1")
+        [[extra]] = await rows(store_of(runtime), "SELECT extra FROM turns WHERE turn = 1")
         assert reported.message in extra
 
 
@@ -188,11 +189,13 @@ async def test_the_owner_of_a_turn_that_finds_no_room_for_its_heartbeat_is_not_g
     ):
         turn = await runtime.submit("s", "go")
         await gate.wait()
-        await disk.fill(runtime.store)
-        await until(lambda: other.store.outages.is_away)  # it found the owner gone, and could not take the turn over
-        await disk.make_room(runtime.store)
-        await until(lambda: not other.store.outages.is_away)
+        await disk.fill(store_of(runtime))
+        await until(
+            lambda: store_of(other).outages.is_away
+        )  # it found the owner gone, and could not take the turn over
+        await disk.make_room(store_of(runtime))
+        await until(lambda: not store_of(other).outages.is_away)
         gate.may_end.set()
         assert text_of(await collect(turn.follow())) == LONG_ANSWER
-        assert not other.turns.running_turns()
-        assert await rows(runtime.store, "SELECT attempts, resumptions FROM turns WHERE turn = 1") == [(0, None)]
+        assert not supervisor_of(other).running_turns()
+        assert await rows(store_of(runtime), "SELECT attempts, resumptions FROM turns WHERE turn = 1") == [(0, None)]

@@ -13,14 +13,14 @@ import apsw
 import pytest
 
 from lango.store import Store
-from lango.store.engine.schema import migrations
+from lango.store.engine.schema import newest_version
 from lango.store.lifecycle import integrity
 from lango.store.sessions.sessions import create_session
 from lango.store.sessions.window import read_session_events
 from tests.support.store_workers import NAME, Worker, append_for_ever, append_ordinary_for_ever, open_on_request
 
 ROUNDS = 25
-NEWEST = migrations()[-1][0]
+NEWEST = newest_version()
 
 
 def check_integrity(url: str) -> None:
@@ -140,7 +140,7 @@ def _migrate_halfway(pipe: Any, path: str, statements: int) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA cache_size = 1")  # so that pages reach the file before there is a commit
     connection.execute("BEGIN IMMEDIATE")
-    operation = upgrade(path, "sqlite")
+    operation = upgrade(path)
     sql, values = next(operation)
     for _ in range(statements):
         sql, values = operation.send(connection.execute(sql, values).fetchall())

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from lango.sessions import SessionId, SessionRecord, StoredEvent
-from lango.store.engine.database import Database, LockingRead, Operation, Row, Statement
-from lango.store.engine.urls import open_database
+from lango.sessions import SessionId, SessionInfo, StoredEvent
+from lango.store.engine.database import LockingRead, Operation, Row, Statement
+from lango.store.engine.urls import Database, open_database
 from lango.store.lifecycle import fork
 from lango.store.sessions import sessions, window
 
@@ -53,7 +53,7 @@ def load(name: str) -> Operation[list[StoredEvent]]:
     return (yield from window.read_window(record, BUDGET))
 
 
-def statements_of_window(record: SessionRecord) -> Operation[list[Statement]]:
+def statements_of_window(record: SessionInfo) -> Operation[list[Statement]]:
     """Read the window, and return the statements that it took."""
     executed: list[Statement] = []
     reading = window.read_window(record, BUDGET)

@@ -36,6 +36,7 @@ from tests.agents.parts import (
 )
 from tests.contract.test_event_log import log_event
 from tests.support.postgres_proxy import Loss, Proxy
+from tests.support.runtimes import store_of
 
 pytestmark = pytest.mark.postgres
 
@@ -103,7 +104,7 @@ class Stage:
         """Check the integrity of a session; return its rows without what differs between sessions."""
         assert await self.runtime.sessions.check(session) == []
         record = await self.runtime.sessions.read(session)
-        turns = [await self.runtime.store.read(read_event_log, record.key, turn) for turn in range(1, 10)]
+        turns = [await store_of(self.runtime).read(read_event_log, record.key, turn) for turn in range(1, 10)]
         return [
             [
                 (one.seq, one.message.role, len(one.message.tool_calls))
@@ -163,7 +164,7 @@ async def results_of_the_client(stage: Stage, session: str) -> list[Any]:
 
 
 async def sessions_of_all_kinds(stage: Stage, session: str) -> list[Any]:
-    sessions, store = stage.runtime.sessions, stage.runtime.store
+    sessions, store = stage.runtime.sessions, store_of(stage.runtime)
     await sessions.create(session, title="a title", state={"user:told": session})
     await stage.say(session, "one")
     await stage.say(session, f"pay {session}")
@@ -181,7 +182,7 @@ async def sessions_of_all_kinds(stage: Stage, session: str) -> list[Any]:
 
 
 async def what_a_server_keeps(stage: Stage, session: str) -> list[Any]:
-    store = stage.runtime.store
+    store = store_of(stage.runtime)
     key, secret = await add_api_key(store, session)
     for _ in range(3):
         await store.write(spend_tokens, key.id, 100, time.time())
@@ -243,7 +244,7 @@ async def staged(proxy: Proxy, name: str) -> AsyncGenerator[Stage]:
     settings = remembering(proxy.url, enabled=name == "memory")
     async with open_runtime(settings, provider=roles.provider, tools=tools.tools) as runtime:
         yield Stage(runtime, tools, roles)
-        assert await runtime.store.read(check_database, runtime.store.dialect) == []
+        assert await store_of(runtime).read(check_database, store_of(runtime).dialect) == []
     assert not [broken for request in roles.agent for broken in broken_for(request)]
 
 

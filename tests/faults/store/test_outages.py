@@ -36,6 +36,7 @@ from tests.agents.parts import (
 )
 from tests.faults.store.test_unavailable import BUSY_TIMEOUT_S, Session, hold_the_lock
 from tests.support.postgres_proxy import Proxy
+from tests.support.runtimes import store_of
 from tests.support.store_workers import NAME, Worker, ordinary
 
 LONGER_THAN_A_REQUEST_S = 15.0
@@ -73,7 +74,7 @@ async def test_a_turn_waits_for_postgres_as_long_as_store_wait_s_says(
         await gate.wait()
         await proxy.go_away()
         gate.may_end.set()
-        reading = asyncio.create_task(runtime.store.read(find_session, NAME))
+        reading = asyncio.create_task(store_of(runtime).read(find_session, NAME))
         await pass_by(leaps, proxy, LONGER_THAN_A_REQUEST_S)
         with pytest.raises(StoreUnavailable) as refused:
             await reading
@@ -86,7 +87,7 @@ async def test_a_turn_waits_for_postgres_as_long_as_store_wait_s_says(
         assert isinstance(events[-1], TurnDone), events
         assert text_of(events) == "here I am"
         assert gate.runs == 1
-        assert runtime.store.outages.recovered_at > 0
+        assert store_of(runtime).outages.recovered_at > 0
         assert await statuses(runtime) == ["done"]
         await whole(runtime)
 

@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
-from lango.event_ids import IDS_PER_TURN
-from lango.events import TextDelta
+from lango.events import IDS_PER_TURN, TextDelta
 from lango.messages import Message, ToolCall
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import NewEvent, OpenTurn, Store, Turn
 from lango.store.engine.database import Operation
 from lango.store.engine.postgres_notify import channel_name
@@ -47,7 +46,7 @@ async def store(postgres_url: str) -> AsyncGenerator[Store]:
 
 
 @pytest.fixture
-async def session(store: Store) -> SessionRecord:
+async def session(store: Store) -> SessionInfo:
     return await store.write(create_session, NAME, None, time.time())
 
 
@@ -98,7 +97,7 @@ async def together(
 
 
 async def test_a_message_withdrawn_while_its_turn_is_leased_is_not_answered(
-    store: Store, session: SessionRecord, postgres_url: str
+    store: Store, session: SessionInfo, postgres_url: str
 ) -> None:
     running = await store.submit_turn(session, user_message("first"), "me")
     queued = await store.submit_turn(session, user_message("second"), "me")
@@ -117,7 +116,7 @@ async def test_a_message_withdrawn_while_its_turn_is_leased_is_not_answered(
 
 
 async def test_a_tool_does_not_start_while_its_turn_is_taken_over(
-    store: Store, session: SessionRecord, postgres_url: str
+    store: Store, session: SessionInfo, postgres_url: str
 ) -> None:
     zombie = await store.submit_turn(session, user_message("first"), "gone")
     now = await store.read(find_session, NAME)
@@ -137,9 +136,7 @@ async def test_a_tool_does_not_start_while_its_turn_is_taken_over(
     assert not (began and told_not_run), "the model sees that it did not run"
 
 
-async def test_the_events_of_a_turn_have_one_final_event(
-    store: Store, session: SessionRecord, postgres_url: str
-) -> None:
+async def test_the_events_of_a_turn_have_one_final_event(store: Store, session: SessionInfo, postgres_url: str) -> None:
     """Events are appended while the turn ends."""
     turn = await store.submit_turn(session, user_message("first"), "me")
     logged = [LoggedEvent.of(TextDelta(id_, "late")) for id_ in range(IDS_PER_TURN + 2, IDS_PER_TURN + 6)]
@@ -149,9 +146,7 @@ async def test_the_events_of_a_turn_have_one_final_event(
     assert (await store.read(read_event_log, session.key, 1)).events[-1].final
 
 
-async def test_a_deleted_session_leaves_no_events_behind(
-    store: Store, session: SessionRecord, postgres_url: str
-) -> None:
+async def test_a_deleted_session_leaves_no_events_behind(store: Store, session: SessionInfo, postgres_url: str) -> None:
     await store.submit_turn(session, user_message("first"), "me")
     logged = [LoggedEvent.of(TextDelta(IDS_PER_TURN + 2, "x"))]
     adding = held_before("INSERT INTO event_log", lambda: event_log.append_log_events(session.key, 1, logged))

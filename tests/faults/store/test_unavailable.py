@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from lango.errors import LangoError, StoreError, StoreUnavailable
 from lango.messages import Message
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import AppendResult, NewEvent
 from lango.store.engine.database import Operation, SingleStatementWrite
-from lango.store.engine.schema import migrations
+from lango.store.engine.schema import load_migrations
 from lango.store.engine.sqlite import SqliteDatabase
 from lango.store.lifecycle import integrity
 from lango.store.sessions import sessions, window
@@ -55,13 +55,13 @@ class Session:
         ).seq
 
     def _single_statement(
-        self, record: SessionRecord, entry: NewEvent
+        self, record: SessionInfo, entry: NewEvent
     ) -> Callable[[], SingleStatementWrite[AppendResult] | None] | None:
         if not self.at_once:
             return None
         return lambda: append_statement(record.key, record.revision, record.last_seq, entry, None)
 
-    async def record(self) -> SessionRecord:
+    async def record(self) -> SessionInfo:
         record = await self.database.read(lambda: sessions.find_session(NAME))
         assert record
         return record
@@ -281,7 +281,7 @@ def test_f7_a_full_disk_is_a_typed_error_and_reads_go_on(tmp_path: Path) -> None
 
 def use_a_read_only_file(pipe: Connection, path: str) -> None:
     """Root may write anything, so this process becomes another user first."""
-    migrations()  # imports files that the other user may not read
+    load_migrations()  # imports files that the other user may not read
     if os.geteuid() == 0:
         os.chown(Path(path).parent, 65534, 65534)
         os.chown(path, 65534, 65534)

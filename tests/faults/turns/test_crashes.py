@@ -8,6 +8,7 @@ import pytest
 from lango.providers import Request
 from lango.store import Store
 from tests.agents.parts import collect, rows, text_of
+from tests.support.runtimes import store_of
 from tests.support.turn_worker import (
     BOUNDARIES,
     Kill,
@@ -59,7 +60,7 @@ async def test_an_answer_after_which_another_agent_speaks_is_no_end(store_url: s
         events = await collect(runtime.stream("s", kill.text, idempotency_key=kill.key))
         assert text_of(events) == 2 * "I pay. it is done"
         assert events[-1].type == "done"
-        assert await rows(runtime.store, "SELECT status FROM turns") == [("done",)]
+        assert await rows(store_of(runtime), "SELECT status FROM turns") == [("done",)]
     assert len((tmp_path / "effects").read_text().split()) == 2
 
 

@@ -61,9 +61,12 @@ async def test_the_answer_to_another_process_continues_a_turn(
         assert {status for [status] in await rows(store, "SELECT status FROM turns")} == {"done"}
         lines = await story(store)
         assert await rows(store, "SELECT call_id FROM open_calls") == []
-        assert await rows(store, "SELECT call_id FROM credential_requests") == []
+        assert (
+            await rows(store, "SELECT id FROM waits WHERE secret IS NOT NULL OR kind = 'credential' AND answer > ''")
+            == []
+        )
         assert len(await rows(store, "SELECT secret FROM credentials")) == (shape in CREDENTIALS)
-        assert await rows(store, "SELECT call_id FROM long_running_calls") == []
+        assert await rows(store, "SELECT id FROM waits WHERE closed IS NULL") == []
     done = effects_in(tmp_path)
     assert done
     assert set(done.values()) == {1}, f"each effect happens once: {done}, {lines}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lango.runtime.execution.suspects import judge_crash
+from lango.runtime.execution.take_over import judge_crash
 from lango.store import Store
 from lango.store.turns.lease import CrashedTurn
 from tests.agents.parts import rows

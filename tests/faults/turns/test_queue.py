@@ -31,6 +31,7 @@ from lango.turns.liveness import LivenessMonitor
 from tests.agents.parts import TIMEOUT_S, collect, messages, rows, statuses
 from tests.support.held_turns import run_a_held_turn
 from tests.support.kill_points import until_idle
+from tests.support.runtimes import store_of, supervisor_of
 from tests.support.store_workers import Worker
 from tests.support.turn_worker import answer, check_calls, open_paying_runtime, run_many_turns
 
@@ -87,7 +88,7 @@ async def here(url: str, folder: Path) -> AsyncGenerator[tuple[Runtime, Looks]]:
 
 
 async def owner_of(runtime: Runtime, turn: int) -> str:
-    return (await rows(runtime.store, f"SELECT owner FROM turns WHERE turn = {turn}"))[0][0]
+    return (await rows(store_of(runtime), f"SELECT owner FROM turns WHERE turn = {turn}"))[0][0]
 
 
 def held(url: str, folder: Path, text: str, where: str, run: Callable[..., None] = run_a_held_turn) -> Worker:
@@ -138,7 +139,7 @@ async def test_a_death_in_the_queue_leaves_the_turn_that_runs_alone(
             turn = await runtime.submit("s", "third")
         else:
             turn = await runtime.submit("s", "second", idempotency_key="key of second")
-        while await owner_of(runtime, 2) != runtime.turns.owner.name:
+        while await owner_of(runtime, 2) != supervisor_of(runtime).owner.name:
             await asyncio.sleep(0.01)
         assert (await statuses(runtime))[:2] == ["running", "queued"], "it keeps its place"
         assert await spoken(runtime) == ["first", "assistant"], "nothing is written into the turn that runs"
@@ -149,7 +150,7 @@ async def test_a_death_in_the_queue_leaves_the_turn_that_runs_alone(
         assert await spoken(runtime) == [*turn_of("first"), *turn_of("second"), *third]
         assert set(await statuses(runtime)) == {"done"}
         check_calls(await messages(runtime), tmp_path)
-        assert await runtime.store.read(check_session, NAME) == []
+        assert await store_of(runtime).read(check_session, NAME) == []
 
 
 @pytest.mark.parametrize("sent", ["nothing", "the same message again"])
@@ -168,7 +169,7 @@ async def test_the_turns_of_two_dead_processes_are_finished_in_the_order_of_the_
         assert await runtime.run("s", "third") == "I pay. it is done"
         assert await statuses(runtime) == ["done", "done", "done"]
         check_calls(await messages(runtime), tmp_path)
-        assert await runtime.store.read(check_session, NAME) == []
+        assert await store_of(runtime).read(check_session, NAME) == []
 
 
 # -- a stop ----------------------------------------------------------------------------------------------------
@@ -192,11 +193,11 @@ async def test_a_stopped_process_is_taken_over_and_writes_nothing_when_it_wakes_
         clock.leap()
         await until_idle(runtime)
         assert await spoken(runtime) == turn_of("first")
-        before, effects = await snapshot(runtime.store), effects_in(tmp_path)
+        before, effects = await snapshot(store_of(runtime)), effects_in(tmp_path)
         wake(stopped)
         assert await ended(stopped) == []
         assert effects_in(tmp_path) == effects, "it starts no tool"
-        assert await snapshot(runtime.store) == before, "it writes nothing"
+        assert await snapshot(store_of(runtime)) == before, "it writes nothing"
         assert await statuses(runtime) == ["done"]
         check_calls(await messages(runtime), tmp_path)
 
@@ -226,10 +227,10 @@ async def test_a_queued_turn_whose_process_is_stopped_waits_for_it_for_a_while(
         assert (await collect(turn.follow()))[-1].type == "done"
         assert await spoken(runtime) == [*turn_of("first"), *turn_of("second"), *turn_of("third")]
         if wakes == "too late":
-            before = await snapshot(runtime.store)
+            before = await snapshot(store_of(runtime))
             wake(stopped)
             assert await ended(stopped) == ["accepted"]
-            assert await snapshot(runtime.store) == before, "it writes nothing"
+            assert await snapshot(store_of(runtime)) == before, "it writes nothing"
         assert await statuses(runtime) == ["done", "done", "done"]
 
 

@@ -27,6 +27,7 @@ from lango.testing import ScriptedProvider
 from tests.agents.parts import rows, settings_for
 from tests.support.agent_shapes import agent, call, fetch
 from tests.support.kill_points import Journal, check_every_kill, go_on, left_behind, run_and_copy
+from tests.support.runtimes import store_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),  # of ADK: experimental features
@@ -56,7 +57,7 @@ async def test_an_output_schema_is_sent_to_the_provider_and_its_value_kept(store
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
         assert await runtime.run("s", "how many?") == '{"n": 3}'
         assert (provider.requests[0].response_schema or {})["properties"].keys() == {"n"}
-        [[state]] = await rows(runtime.store, "SELECT state FROM session_states")
+        [[state]] = await rows(store_of(runtime), "SELECT state FROM session_states")
         assert json.loads(state) == {"size": {"n": 3}}
 
 

@@ -23,6 +23,7 @@ from lango.store.turns.submit import NEW_EPOCH
 from lango.testing import ScriptedProvider
 from tests.agents.parts import TIMEOUT_S, collect, rows, settings_for
 from tests.support.kill_points import Journal, PlannedModel
+from tests.support.runtimes import store_of
 
 PNG = b"\x89PNG" + bytes(2_000)
 
@@ -57,7 +58,7 @@ async def runtime(store_url: str) -> AsyncIterator[Runtime]:
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=agent) as runtime:
         vars(runtime)["provider"] = provider
         yield runtime
-        assert await runtime.store.read(check_database, runtime.store.dialect) == []
+        assert await store_of(runtime).read(check_database, store_of(runtime).dialect) == []
 
 
 async def test_a_tool_saves_and_a_model_reads_artifacts(runtime: Runtime) -> None:
@@ -75,7 +76,9 @@ async def test_a_tool_saves_and_a_model_reads_artifacts(runtime: Runtime) -> Non
         ("user:last", 1, 3, {}),
     ]
     assert await runtime.artifacts.load("s", "cat.png") == PNG + b"cat"
-    stored = await rows(runtime.store, "SELECT extra FROM messages WHERE extra LIKE '%artifact_delta%' ORDER BY seq")
+    stored = await rows(
+        store_of(runtime), "SELECT extra FROM messages WHERE extra LIKE '%artifact_delta%' ORDER BY seq"
+    )
     assert len(stored) == 2, "the events say what was saved"
 
 
@@ -112,8 +115,8 @@ async def test_a_turn_that_lost_its_lease_saves_nothing(store_url: str) -> None:
 
     async def late(tool_context: ToolContext) -> dict[str, Any]:
         """Save something when it is too late."""
-        [(key,)] = await rows(runtime.store, "SELECT session_key FROM sessions")
-        await runtime.store.write(new_epoch, key)
+        [(key,)] = await rows(store_of(runtime), "SELECT session_key FROM sessions")
+        await store_of(runtime).write(new_epoch, key)
         try:
             await tool_context.save_artifact("late", types.Part(text="x"))
             outcomes.append("saved")

@@ -26,6 +26,8 @@ from lango.testing import ScriptedProvider
 from lango.waits import CredentialWait
 from tests.agents.answers import approve, open_credentials, opened, submit_credential
 from tests.agents.parts import collect, last_error, messages, rows, settings_for, text_of
+from tests.support.processes import TIMEOUT_S
+from tests.support.runtimes import store_of
 from tests.support.servers.oauth_server import OAuthServer, oauth_server
 
 
@@ -57,6 +59,7 @@ def account_tool(oauth: OAuthServer, name: str = "account", **options: Any) -> A
     return AuthenticatedFunctionTool(func=whoami, auth_config=oauth.config(**options))
 
 
+SECRETS = "SELECT id FROM waits WHERE secret IS NOT NULL OR answer IS NOT NULL"
 API_KEY = "api-key-0123456789abcdef"
 
 
@@ -77,10 +80,10 @@ def key_tool() -> AuthenticatedFunctionTool:
 async def everything(runtime: Runtime) -> str:
     """Return every value of every table."""
     tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
-    if runtime.store.dialect == "postgres":
+    if store_of(runtime).dialect == "postgres":
         tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
-    names = [name for [name] in await rows(runtime.store, tables)]
-    return repr([await rows(runtime.store, f"SELECT * FROM {name}") for name in names])
+    names = [name for [name] in await rows(store_of(runtime), tables)]
+    return repr([await rows(store_of(runtime), f"SELECT * FROM {name}") for name in names])
 
 
 def agent(oauth: OAuthServer, *answers: Any, **options: Any) -> LlmAgent:
@@ -123,7 +126,7 @@ async def test_t4_a_tool_pauses_for_a_credential_and_goes_on_with_it(
         [end] = [event for event in events if isinstance(event, ToolEnd)]
         assert end.result == {"status": 200, "account": "alice"}
         assert await open_credentials(runtime, "s") == []
-        assert await rows(runtime.store, "SELECT * FROM credential_requests") == []
+        assert await rows(store_of(runtime), SECRETS) == []
         [saved] = await runtime.credentials.list()
         assert (saved.kind, saved.scopes, saved.refreshable) == ("oauth2", ("read", "write"), True)
 
@@ -169,14 +172,14 @@ async def test_t4_an_expired_token_is_refreshed_and_saved(store_url: str, oauth:
     async with open_runtime(settings_for(store_url), root_agent=agent(oauth, *script)) as runtime:
         request = await ask(runtime)
         await answer(runtime, request.id, await oauth.allow(request.auth_url))
-        before = await rows(runtime.store, "SELECT secret, updated_at FROM credentials")
+        before = await rows(store_of(runtime), "SELECT secret, updated_at FROM credentials")
         oauth.expire_all()
         oauth.expires_in = 3600
         events = await collect(runtime.stream("s", "again"))
         [end] = [event for event in events if isinstance(event, ToolEnd)]
         assert end.result == {"status": 200, "account": "alice"}
         assert oauth.grants[-1] == "refresh_token"
-        assert await rows(runtime.store, "SELECT secret, updated_at FROM credentials") != before
+        assert await rows(store_of(runtime), "SELECT secret, updated_at FROM credentials") != before
 
 
 async def test_a_deleted_credential_is_asked_for_again(store_url: str, oauth: OAuthServer) -> None:
@@ -217,13 +220,13 @@ async def test_a_request_expires(store_url: str, oauth: OAuthServer) -> None:
     async with open_runtime(settings.model_copy(update={"credentials": soon}), root_agent=agent(oauth)) as runtime:
         request = await ask(runtime)
         address = await oauth.allow(request.auth_url)
-        async with asyncio.timeout(20):
-            while await rows(runtime.store, "SELECT 1 FROM open_calls"):
+        async with asyncio.timeout(TIMEOUT_S):
+            while await rows(store_of(runtime), "SELECT 1 FROM open_calls"):
                 await asyncio.sleep(0.02)
         with pytest.raises(WaitNotOpen):
             await submit_credential(runtime, "s", request.id, address)
         assert (await messages(runtime))[-1].tool_calls[0].output == {"error": "no credential: the request expired"}
-        assert await rows(runtime.store, "SELECT 1 FROM credential_requests") == []
+        assert await rows(store_of(runtime), SECRETS) == []
 
 
 async def test_a_message_instead_of_an_answer_closes_the_request(store_url: str, oauth: OAuthServer) -> None:

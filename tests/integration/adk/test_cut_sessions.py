@@ -24,6 +24,7 @@ from lango.store.sessions.window import read_session_events
 from lango.testing import ScriptedProvider
 from tests.agents.memory_parts import Roles, remembering
 from tests.agents.parts import broken_for, messages, settings_for
+from tests.support.runtimes import store_of
 
 LONG = "word " * 60
 
@@ -139,7 +140,7 @@ async def test_h2_the_runtime_logs_what_a_users_own_model_does_not_get(
         for _ in range(5):
             await runtime.run("s", "look")
         caplog.clear()
-        stored = await in_all(runtime.store, runtime.app_name)
+        stored = await in_all(store_of(runtime), runtime.app_name)
         await runtime.run("s", "look")
     warnings = warnings_in(caplog)
     assert len(warnings) == 2, "one per request"
@@ -159,7 +160,7 @@ async def test_h2_messages_left_out_besides_the_memory_are_logged(
             await runtime.memory.settle()
         caplog.clear()
         await runtime.run("s", LONG)
-        stored = await in_all(runtime.store, runtime.app_name) - 1
+        stored = await in_all(store_of(runtime), runtime.app_name) - 1
         sent = len(roles.agent[-1].messages)
     [warning] = warnings_in(caplog)
     assert f"left out {stored - sent} of {stored} messages" in warning
@@ -174,7 +175,7 @@ async def test_h2_observed_messages_are_quoted_and_do_not_count_as_left_out(
             await runtime.run("s", LONG)
             await runtime.memory.settle()
         assert roles.observer
-        assert len(roles.agent[-1].messages) < await in_all(runtime.store, runtime.app_name)
+        assert len(roles.agent[-1].messages) < await in_all(store_of(runtime), runtime.app_name)
     assert warnings_in(caplog) == []
 
 
@@ -189,7 +190,7 @@ async def test_m6_one_id_for_every_call_is_made_unique_beyond_the_window(store_u
     async with open_runtime(small(store_url), provider=provider, root_agent=root) as runtime:
         for _ in range(6):
             await runtime.run("s", LONG)
-        made = await call_ids(runtime.store, runtime.app_name)
+        made = await call_ids(store_of(runtime), runtime.app_name)
     assert len(set(made)) == 6, made
     assert made[0] == "call_0", "while the whole session is loaded, a new id is kept"
     assert all(broken_for(request) == [] for request in provider.requests)
@@ -200,7 +201,7 @@ async def test_m6_calls_of_a_users_own_model_get_unique_ids_beyond_the_window(sq
     async with open_runtime(small(sqlite_url), root_agent=root) as runtime:
         for _ in range(6):
             await runtime.run("s", LONG)
-        assert len(set(await call_ids(runtime.store, runtime.app_name))) == 6
+        assert len(set(await call_ids(store_of(runtime), runtime.app_name))) == 6
 
 
 async def test_m6_ids_are_unique_beyond_the_window_in_a_users_runner(store_url: str) -> None:
@@ -221,7 +222,7 @@ async def test_m6_ids_are_unique_among_observed_calls_too(sqlite_url: str) -> No
             await runtime.run("s", LONG)
             await runtime.memory.settle()
         assert roles.observer
-        assert len(set(await call_ids(runtime.store, runtime.app_name))) == 6
+        assert len(set(await call_ids(store_of(runtime), runtime.app_name))) == 6
 
 
 async def test_m6_an_id_of_a_rewound_call_is_not_used_again(sqlite_url: str) -> None:
@@ -231,7 +232,7 @@ async def test_m6_an_id_of_a_rewound_call_is_not_used_again(sqlite_url: str) -> 
         await runtime.run("s", "look")
         await runtime.sessions.rewind("s", before=1)
         await runtime.run("s", "look")
-        assert len(set(await call_ids(runtime.store, runtime.app_name))) == 2
+        assert len(set(await call_ids(store_of(runtime), runtime.app_name))) == 2
 
 
 @pytest.mark.parametrize("kind", ["sub-agents", "no contents"])
@@ -270,7 +271,7 @@ async def test_m6_a_random_id_is_kept(sqlite_url: str, given: str) -> None:
     async with open_runtime(small(sqlite_url), provider=provider, root_agent=root) as runtime:
         for _ in range(5):
             await runtime.run("s", LONG)
-        assert await call_ids(runtime.store, runtime.app_name) == [given]
+        assert await call_ids(store_of(runtime), runtime.app_name) == [given]
 
 
 @pytest.mark.parametrize("given", ["0", "call_7", "functions.look:3", "call_look", "call_transfer_to_agent_2", "c12"])
@@ -280,4 +281,4 @@ async def test_m6_a_counted_id_or_a_name_is_replaced(sqlite_url: str, given: str
     async with open_runtime(small(sqlite_url), provider=provider, root_agent=root) as runtime:
         for _ in range(5):
             await runtime.run("s", LONG)
-        assert given not in await call_ids(runtime.store, runtime.app_name)
+        assert given not in await call_ids(store_of(runtime), runtime.app_name)

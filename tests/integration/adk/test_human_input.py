@@ -25,10 +25,12 @@ from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.submit import SubmitOptions
+from lango.store.waits.waits import get_wait
 from lango.testing import ScriptedProvider
-from lango.waits import InputWait
+from lango.waits import InputWait, Value
 from tests.agents.answers import open_inputs, opened, submit_input
 from tests.agents.parts import TIMEOUT_S, USER, collect, messages, rows, settings_for, stored, text_of
+from tests.support.runtimes import store_of
 from tests.support.store_workers import Worker
 
 SIZE = {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}, "required": ["size"]}
@@ -172,9 +174,9 @@ async def test_an_answer_counts_once(store_url: str) -> None:
             *(submit_input(runtime, "s", request.id, number) for number in (1, 2, 3)), return_exceptions=True
         )
         assert sorted(isinstance(result, WaitNotOpen) for result in results) == [False, True, True]
-        with pytest.raises(WaitNotOpen, match="no open wait"):
+        with pytest.raises(WaitNotOpen, match="was answered before"):
             await submit_input(runtime, "s", request.id, 4)
-        with pytest.raises(WaitNotOpen, match="no open wait 'other'"):
+        with pytest.raises(WaitNotOpen, match="has no wait 'other'"):
             await submit_input(runtime, "s", "other", 4)
 
 
@@ -306,7 +308,7 @@ async def test_a_tool_as_a_node_asks_for_approval(store_url: str, approved: bool
         assert done(events).output == {"got": result}
         assert not [event for event in events if event.type in ("tool_start", "tool_end")], "it is a node"
         journaled = "SELECT approved FROM tool_journal WHERE name = 'wipe' ORDER BY epoch DESC LIMIT 1"
-        assert await rows(runtime.store, journaled) == [(int(approved),)]
+        assert await rows(store_of(runtime), journaled) == [(int(approved),)]
 
 
 async def test_a_pause_does_not_depend_on_the_process(tmp_path: Path) -> None:
@@ -381,14 +383,15 @@ async def test_an_answer_that_is_queued_is_not_given_again(store_url: str) -> No
         async with open_runtime(settings_for(store_url), root_agent=root) as another:
             name = SessionId(another.app_name, USER, "s")
             # another process has read the open request before it is answered
-            late = await vars(another)["_engine"].inputs.input_answer(name, by_path["flow@1/right@1"], "late")
-            session = await another.store.read(find_session, name)
+            session = await store_of(another).read(find_session, name)
             assert session is not None
+            read = await store_of(another).read(get_wait, session.key, name, by_path["flow@1/right@1"])
+            late = vars(another)["_engine"].inputs.answer(name, read, Value("late"))
             queued = await submit_input(runtime, "s", by_path["flow@1/right@1"], "r")  # behind the turn that runs
             with pytest.raises(WaitNotOpen):
                 await submit_input(another, "s", by_path["flow@1/right@1"], "again")
             with pytest.raises(WaitNotOpen):
-                await another.store.submit_turn(session, late.entry, "another", SubmitOptions(answer=late.input_answer))
+                await store_of(another).submit_turn(session, late.entry, "another", SubmitOptions(answer=late.answer))
         may_end.set()
         await first.wait()
         await queued.wait()

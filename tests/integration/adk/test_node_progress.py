@@ -1,4 +1,4 @@
-"""The progress of a workflow's nodes: emitted while they run, and derived from what is stored for later readers."""
+"""The progress of a workflow's nodes: emitted while they run, and read from the event log by later readers."""
 
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
@@ -16,11 +16,11 @@ from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId
 from lango.store.sessions.sessions import find_session
-from lango.store.turns.event_log import read_event_log
-from lango.store.turns.node_progress import latest_by_turn, read_node_steps
+from lango.store.turns.event_log import read_event_log, read_nodes
 from lango.testing import ScriptedProvider
 from tests.agents.answers import open_inputs, submit_input, waiting_for
-from tests.agents.parts import USER, collect, settings_for, stored
+from tests.agents.parts import USER, collect, settings_for
+from tests.support.runtimes import store_of
 
 Shown = tuple[str, str, int, Any, str]
 """What a reader sees of a node: its path, status, attempt, output and error."""
@@ -99,6 +99,12 @@ def shown(events: Sequence[TurnEvent]) -> dict[str, Shown]:
     }
 
 
+async def nodes_by_turn(runtime: Runtime, session_id: str) -> list[list[NodeProgress]]:
+    session = await store_of(runtime).read(find_session, SessionId(runtime.app_name, USER, session_id))
+    assert session is not None
+    return [*(await store_of(runtime).read(read_nodes, session, 1, session.last_seq)).values()]
+
+
 async def run_all(runtime: Runtime) -> list[list[TurnEvent]]:
     turns = [await collect((await runtime.submit("s", "go")).follow())]
     for value in (3, 5):
@@ -136,23 +142,19 @@ async def test_later_readers_see_the_same_progress_of_nodes(store_url: str) -> N
     ]
     assert graph.silent_runs == 1, "a node that ended without an output does not run again after a pause"
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=graph.root()) as another:
-        session = await another.store.read(find_session, SessionId(another.app_name, USER, "s"))
-        assert session is not None
-        steps = await another.store.read(read_node_steps, session, 1, session.last_seq)
-        page = [event for event in await stored(another) if event.message and event.message.role != "event"]
-        by_turn = latest_by_turn(steps, page)
-        assert len(by_turn) == 4
+        nodes = await nodes_by_turn(another, "s")
+        assert len(nodes) == 4
         everything: dict[str, Shown] = {}
-        for turn, nodes in zip(live, by_turn.values(), strict=True):
-            derived, emitted = shown(nodes), shown(turn)
-            assert derived == emitted
-            everything |= derived
+        for turn, events in zip(live, nodes, strict=True):
+            assert events == [event for event in turn if isinstance(event, NodeProgress)]
+            everything |= shown(events)
     assert {everything[path][1] for path in everything} == {"ended"}
     assert {path: everything[path][3] for path in ENDED} == ENDED
     assert everything["flow@1/fail_once@1"][2] == 2
-    failures = [step.event for step in steps if step.event.status == "failed"]
+    steps = [event for events in nodes for event in events]
+    failures = [event for event in steps if event.status == "failed"]
     assert [(event.attempt, event.error) for event in failures] == [(1, "ConnectionError: try again")]
-    waiting = [step.event.path for step in steps if step.event.status == "waiting"]
+    waiting = [event.path for event in steps if event.status == "waiting"]
     assert waiting == ["flow@1/inner@1/ask@1", "flow@1/inner@1", "flow@1/ask_again@1", "flow@1/clerk@1"]
 
 
@@ -161,10 +163,10 @@ async def test_the_event_log_has_the_events_of_nodes(store_url: str) -> None:
     provider = ScriptedProvider(SCRIPT)
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=graph.root()) as runtime:
         live = await run_all(runtime)
-        session = await runtime.store.read(find_session, SessionId(runtime.app_name, USER, "s"))
+        session = await store_of(runtime).read(find_session, SessionId(runtime.app_name, USER, "s"))
         assert session is not None
         for number, turn in enumerate(live, start=1):
-            page = await runtime.store.read(read_event_log, session.key, number)
+            page = await store_of(runtime).read(read_event_log, session.key, number)
             assert [one.event for one in page.events if isinstance(one.event, NodeProgress)] == [
                 event for event in turn if isinstance(event, NodeProgress)
             ]
@@ -178,9 +180,7 @@ async def test_sub_agents_are_no_nodes(sqlite_url: str) -> None:
     async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         await collect((await runtime.submit("s", "go")).follow())
         await collect((await runtime.submit_results("s", {"c1": {"at": "home"}})).follow())
-        session = await runtime.store.read(find_session, SessionId(runtime.app_name, USER, "s"))
-        assert session is not None
-        assert await runtime.store.read(read_node_steps, session, 1, session.last_seq) == []
+        assert await nodes_by_turn(runtime, "s") == []
 
 
 async def test_a_fork_shows_the_nodes_of_its_source(store_url: str) -> None:
@@ -189,16 +189,13 @@ async def test_a_fork_shows_the_nodes_of_its_source(store_url: str) -> None:
         await runtime.run("s", "go")
         fork = await runtime.sessions.fork("s", new_id="f")
         await runtime.run("f", "again")
-        session = await runtime.store.read(find_session, fork.name)
-        assert session is not None
-        steps = await runtime.store.read(read_node_steps, session, 1, session.last_seq)
-        ended = [step.event.path for step in steps if step.event.status == "ended"]
+        ended = [event.path for events in await nodes_by_turn(runtime, "f") for event in events if event.output]
         assert ended == ["flow@1/one@1", "flow@1/two@1"] * 2
-        await runtime.sessions.rewind("f", before=session.last_seq)
-        session = await runtime.store.read(find_session, fork.name)
+        await runtime.sessions.rewind("f", before=fork.last_seq + 1)
+        session = await store_of(runtime).read(find_session, fork.name)
         assert session is not None
-        steps = await runtime.store.read(read_node_steps, session, 1, session.last_seq)
-        assert len([step for step in steps if step.event.status == "ended"]) == 2, "rewound nodes are not shown"
+        details = await runtime.sessions.page_with_details(session, before=None, limit=50)
+        assert [len(message.nodes) for message in details.messages if message.nodes] == [2], "rewound: not shown"
 
 
 @pytest.mark.parametrize("size", [10, 20_000])
@@ -209,8 +206,6 @@ async def test_a_long_output_is_clipped_the_same_for_all_readers(sqlite_url: str
     root = Workflow(name="flow", edges=[(START, large, wrap)])
     async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         live = await collect((await runtime.submit("s", "go")).follow())
-        session = await runtime.store.read(find_session, SessionId(runtime.app_name, USER, "s"))
-        assert session is not None
-        steps = await runtime.store.read(read_node_steps, session, 1, session.last_seq)
-        assert shown([step.event for step in steps]) == shown(live)
+        [nodes] = await nodes_by_turn(runtime, "s")
+        assert shown(nodes) == shown(live)
         assert isinstance(shown(live)["flow@1/large@1"][3], str if size > 10_000 else dict)

@@ -23,9 +23,9 @@ async def test_the_model_reads_the_conversation_as_text_and_nothing_is_stored(sq
     provider = ScriptedProvider([answer, ""])
     settings = Settings.model_validate({"store": {"url": sqlite_url}})
     async with open_runtime(settings, provider=provider) as runtime:
-        text, usage = await runtime.app.summarize(_TALK, "In English.")
+        text, usage = await runtime.summarize(_TALK, "In English.")
         with pytest.raises(EmptyAnswer, match="wrote no summary"):
-            await runtime.app.summarize(_TALK)
+            await runtime.summarize(_TALK)
         assert not await runtime.sessions.list()
     assert text == "It is in Rome."
     assert (usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.thought_tokens) == (100, 20, 50, 5)
@@ -46,4 +46,4 @@ async def test_an_agent_without_a_model_writes_no_summary(sqlite_url: str) -> No
     settings = Settings.model_validate({"store": {"url": sqlite_url}})
     async with open_runtime(settings, root_agent=Workflow(name="steps", edges=[("START", _step)])) as runtime:
         with pytest.raises(UsageError, match="no agent has a model"):
-            await runtime.app.summarize(_TALK)
+            await runtime.summarize(_TALK)

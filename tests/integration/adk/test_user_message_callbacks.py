@@ -19,6 +19,7 @@ from lango.runtime.runtime import Runtime
 from lango.store.lifecycle.integrity import check_database, check_session, list_session_names
 from lango.testing import ScriptedProvider
 from tests.agents.parts import rows, settings_for
+from tests.support.runtimes import store_of
 
 if TYPE_CHECKING:
     from lango.store import Store
@@ -29,7 +30,7 @@ FILES = [Attachment("cat.png", "image/png", PNG), Attachment("user:all.pdf", "ap
 
 
 async def is_whole(runtime: Runtime) -> None:
-    store = runtime.store
+    store = store_of(runtime)
     assert await store.read(check_database, store.dialect) == []
     for name in await store.read(list_session_names):
         assert await store.read(check_session, name) == []
@@ -58,11 +59,11 @@ async def test_the_plugin_that_saves_files_as_artifacts_works(store_url: str) ->
         assert sent.media == ()
         texts = ["keep these", '[Uploaded Artifact: "cat.png"]', '[Uploaded Artifact: "user:all.pdf"]']
         assert sent.content == "\n".join(texts)
-        [(content, extra)] = await rows(runtime.store, "SELECT content, extra FROM messages WHERE seq = 1")
+        [(content, extra)] = await rows(store_of(runtime), "SELECT content, extra FROM messages WHERE seq = 1")
         assert content == "".join(texts)
         assert "$lango:content" not in extra, "the message refers to no file any more"
-        assert await rows(runtime.store, "SELECT uses FROM contents ORDER BY size") == [(1,), (1,)]
-        stored = await rows(runtime.store, "SELECT extra FROM messages UNION ALL SELECT extra FROM state_events")
+        assert await rows(store_of(runtime), "SELECT uses FROM contents ORDER BY size") == [(1,), (1,)]
+        stored = await rows(store_of(runtime), "SELECT extra FROM messages UNION ALL SELECT extra FROM state_events")
         assert any('"artifact_delta":{"cat.png":0' in (each or "") for (each,) in stored)
         assert await runtime.run("s", "what is it?") == "a cat"
         assert [file.data for message in provider.requests[2].messages for file in message.media] == [PNG]
@@ -97,16 +98,16 @@ async def test_what_a_plugin_makes_of_a_message_is_what_is_stored_and_found(stor
     provider = ScriptedProvider(["one", "two"])
     app = App(name="app", root_agent=LlmAgent(name="a", model="scripted/x"), plugins=[plugin])
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=app) as runtime:
-        plugin.store = runtime.store
+        plugin.store = store_of(runtime)
         turn = await runtime.submit("s", "my password is hunter2")
         assert [type(event).__name__ async for event in turn.follow()][-1] == "TurnDone"
         assert await runtime.run("s", "hello") == "two"
         assert plugin.called == 2
         texts = [message.content for message in provider.requests[1].messages]
         assert texts == ["my password is redacted", "one", "hello"]
-        assert await runtime.store.search("app", "user", "hunter2") == []
-        assert len(await runtime.store.search("app", "user", "redacted")) == 1
-        everything = await rows(runtime.store, "SELECT content, extra FROM messages")
+        assert await store_of(runtime).search("app", "user", "hunter2") == []
+        assert len(await store_of(runtime).search("app", "user", "redacted")) == 1
+        everything = await rows(store_of(runtime), "SELECT content, extra FROM messages")
         assert "hunter2" not in str(everything)
         await is_whole(runtime)
 
@@ -146,7 +147,7 @@ async def test_a_tool_reads_the_files_of_the_message(store_url: str) -> None:
         assert {"version": 0, "bytes": len(PNG)} in results
         assert sizes == [len(PNG)]
         assert await runtime.artifacts.load("s", "copy") == PNG
-        assert await rows(runtime.store, "SELECT uses FROM contents") == [(2,)], "the bytes are there once"
+        assert await rows(store_of(runtime), "SELECT uses FROM contents") == [(2,)], "the bytes are there once"
         await is_whole(runtime)
 
 

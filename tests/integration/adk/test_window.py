@@ -17,6 +17,7 @@ from lango.store.sessions.sessions import create_session, find_session
 from lango.testing import ScriptedProvider
 from lango.tools import tool
 from tests.agents.parts import broken_for, settings_for
+from tests.support.runtimes import store_of
 
 
 @tool(effect="none")
@@ -29,7 +30,7 @@ async def fill(runtime: Runtime, turns: int, seed: int = 1) -> None:
     """Store turns of every shape: plain ones, calls, parallel calls."""
     dice = random.Random(seed)
     name = SessionId(runtime.app_name, "user", "s")
-    session = await runtime.store.read(find_session, name) or await runtime.store.write(
+    session = await store_of(runtime).read(find_session, name) or await store_of(runtime).write(
         create_session, name, None, time.time()
     )
     revision, count = session.revision, 0
@@ -44,7 +45,7 @@ async def fill(runtime: Runtime, turns: int, seed: int = 1) -> None:
         for message in messages:
             count += 1
             entry = NewEvent(f"e{seed}-{count}", float(count), message, tokens=60, invocation_id=f"i{number}")
-            revision = (await runtime.store.append(session.key, name, revision, entry)).revision
+            revision = (await store_of(runtime).append(session.key, name, revision, entry)).revision
 
 
 async def request_of(runtime: Runtime, provider: ScriptedProvider) -> Request:
@@ -75,7 +76,7 @@ async def test_h2_the_warning_counts_messages_that_were_not_loaded(
     provider = ScriptedProvider(["yes"] * 2)
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[look]) as runtime:
         await fill(runtime, 60)
-        stored = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", "s"))
+        stored = await store_of(runtime).read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert stored
         with caplog.at_level(logging.WARNING, "lango.history"):
             sent = await request_of(runtime, provider)

@@ -18,6 +18,7 @@ from lango.messages import Attachment, ToolCall
 from lango.providers import Request
 from lango.sessions import SessionId
 from lango.testing import ScriptedProvider
+from tests.support.runtimes import store_of
 
 IMAGE = Attachment("dot.png", "image/png", b"\x89PNG dot")
 
@@ -56,13 +57,13 @@ async def test_a_session_becomes_a_case_that_adk_reads_and_that_passes(tmp_path:
         await runtime.run("s1", "How is Oslo?")
         await runtime.run("s1", "What is this?", attachments=[IMAGE])
         name = SessionId("forecaster", "user", "s1")
-        assert add_case(cases, await session_case(runtime.store, name, "oslo")) == 1
+        assert add_case(cases, await session_case(store_of(runtime), name, "oslo")) == 1
         with pytest.raises(UsageError, match="has a case 'oslo' already"):
-            add_case(cases, await session_case(runtime.store, name, "oslo"))
-        assert add_case(cases, await session_case(runtime.store, name, "oslo again")) == 2
+            add_case(cases, await session_case(store_of(runtime), name, "oslo"))
+        assert add_case(cases, await session_case(store_of(runtime), name, "oslo again")) == 2
         await runtime.sessions.create("empty")
         with pytest.raises(UsageError, match="has no message yet"):
-            await session_case(runtime.store, SessionId("forecaster", "user", "empty"), "empty")
+            await session_case(store_of(runtime), SessionId("forecaster", "user", "empty"), "empty")
 
     read = load_eval_set_from_file(str(cases), "cases")
     assert [case.eval_id for case in read.eval_cases] == ["oslo", "oslo again"]

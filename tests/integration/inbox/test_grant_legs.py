@@ -18,6 +18,7 @@ from lango.runtime.runtime import Runtime
 from tests.agents.answers import submit_approval
 from tests.agents.parts import approvals, collect, rows, settings_for
 from tests.support.kill_points import Journal, PlannedModel, copy_after_each_commit, left_behind, until_idle
+from tests.support.runtimes import store_of
 
 
 class Sender(PlannedModel):
@@ -95,11 +96,11 @@ async def test_a_turn_under_a_grant_goes_on_after_a_kill_at_each_commit(tmp_path
             assert not waiting or revoked, copy.name
             await answer(runtime)
             done = again.effects_by_name["send"] + before.finished["send"]
-            unknown = await rows(runtime.store, "SELECT 1 FROM messages WHERE content LIKE '%outcome is unknown%'")
+            unknown = await rows(store_of(runtime), "SELECT 1 FROM messages WHERE content LIKE '%outcome is unknown%'")
             assert done == 2 or unknown, copy.name  # the model may send again what it knows nothing of
             assert len(set(again.effects)) == len(again.effects), f"{copy.name}: nothing runs twice"
-            assert await rows(runtime.store, "SELECT DISTINCT status FROM turns") == [("done",)], copy.name
-            by_grant = await rows(runtime.store, "SELECT grant_id FROM tool_journal WHERE grant_id IS NOT NULL")
+            assert await rows(store_of(runtime), "SELECT DISTINCT status FROM turns") == [("done",)], copy.name
+            by_grant = await rows(store_of(runtime), "SELECT grant_id FROM tool_journal WHERE grant_id IS NOT NULL")
             assert len(by_grant) <= 1 or unknown, copy.name
     assert bool(asked_again) == revoked
 
@@ -138,5 +139,5 @@ async def test_a_request_that_is_stored_is_not_overtaken_by_its_own_answer(tmp_p
             await until_idle(runtime)
             await answer(runtime)
             assert again.effects == ["send bob", "send eve"], copy.name
-            assert await rows(runtime.store, "SELECT DISTINCT status FROM turns") == [("done",)], copy.name
+            assert await rows(store_of(runtime), "SELECT DISTINCT status FROM turns") == [("done",)], copy.name
     assert waited >= 2, "the request is in the inbox as soon as it is stored"

@@ -24,6 +24,7 @@ from lango.store.tool_calls.grants import Grant, record_intent_by_grant, revoke_
 from lango.testing import ScriptedProvider
 from tests.agents.answers import submit_approval
 from tests.agents.parts import approvals, collect, kinds, rows, settings_for, text_of
+from tests.support.runtimes import store_of
 
 TO_TEAM: dict[str, Any] = {"to": {"glob": "*@team.example"}}
 RAN = ["accepted", "tool_start", "tool_end", "text_delta", "done"]
@@ -98,7 +99,7 @@ async def test_a_grant_for_a_tool_lets_later_calls_run_and_the_journal_names_it(
         assert grant.expires_at is not None
         assert 0 < grant.expires_at - grant.granted_at <= 86_400, "the setting's time, where the answer says none"
         sql = "SELECT call_id, approved, approved_by, grant_id FROM tool_journal ORDER BY epoch"
-        assert await rows(runtime.store, sql) == [
+        assert await rows(store_of(runtime), sql) == [
             ("c1", 1, "user", None),
             ("c1", 1, "user", None),
             ("c2", 1, "user", 1),
@@ -121,9 +122,9 @@ async def test_a_grant_by_arguments_covers_what_fits_and_asks_for_the_rest(store
 
 
 REFUSED: dict[str, tuple[NewGrant, str]] = {
-    "no pattern": (NewGrant({"to": {"starts": "a"}}), "say"),
-    "two patterns": (NewGrant({"to": {"glob": "a*", "any": True}}), "say"),
-    "a pattern that is no object": (NewGrant({"to": "a*"}), "say"),  # pyright: ignore[reportArgumentType]
+    "no pattern": (NewGrant({"to": {"starts": "a"}}), "use "),
+    "two patterns": (NewGrant({"to": {"glob": "a*", "any": True}}), "use "),
+    "a pattern that is no object": (NewGrant({"to": "a*"}), "use "),  # pyright: ignore[reportArgumentType]
     "an open escape": (NewGrant({"to": {"glob": "bob\\"}}), "backslash"),
     "a star alone": (NewGrant({"to": {"glob": "**"}}), "any"),
     "any of everything": (NewGrant({"to": {"any": True}}), "leave `arguments` out"),
@@ -194,7 +195,7 @@ async def test_an_expired_grant_asks_again(store_url: str) -> None:
     sent = Sent()
     async with opened(store_url, send("bob", "c1"), "sent", send("eve", "c2"), sent=sent) as runtime:
         await grant_once(runtime)
-        await end_now(runtime.store)
+        await end_now(store_of(runtime))
         [grant] = await runtime.grants.list("s")
         assert not grant.active
         with pytest.raises(GrantNotFound):
@@ -224,7 +225,7 @@ async def test_a_grant_never_covers_what_the_configuration_forbids(store_url: st
         assert ask_nobody(await ask(runtime))
         assert sent.to == ["bob"]
         sql = "SELECT approved, approved_by, grant_id FROM tool_journal WHERE call_id = 'c2'"
-        assert await rows(runtime.store, sql) == [(0, "policy", None)]
+        assert await rows(store_of(runtime), sql) == [(0, "policy", None)]
 
 
 async def test_a_revocation_and_a_decision_at_once_come_one_after_the_other(store_url: str) -> None:
@@ -238,20 +239,22 @@ async def test_a_revocation_and_a_decision_at_once_come_one_after_the_other(stor
             [grant] = [one for one in await runtime.grants.list("s") if one.active]
             turn = await _running_turn(runtime, session.key)
             decided, revoked = await asyncio.gather(
-                runtime.store.write(record_intent_by_grant, turn, f"x{n}", "send", "once", "hash", 0.0, {"to": "bob"}),
+                store_of(runtime).write(
+                    record_intent_by_grant, turn, f"x{n}", "send", "once", "hash", 0.0, {"to": "bob"}
+                ),
                 other.write(revoke_grant, session.key, grant.id, "user"),
             )
             assert revoked
-            again = await runtime.store.write(
+            again = await store_of(runtime).write(
                 record_intent_by_grant, turn, f"x{n}", "send", "once", "hash", 0.0, {"to": "bob"}
             )
             assert again is None, "from the revocation on, every call asks"
             sql = f"SELECT approved, grant_id FROM tool_journal WHERE call_id = 'x{n}'"
-            assert await rows(runtime.store, sql) == [(None, None)], f"the decision {decided} was taken back"
+            assert await rows(store_of(runtime), sql) == [(None, None)], f"the decision {decided} was taken back"
 
 
 async def _running_turn(runtime: Runtime, key: int) -> Turn:
-    [[epoch]] = await rows(runtime.store, f"SELECT epoch FROM sessions WHERE session_key = {key}")
+    [[epoch]] = await rows(store_of(runtime), f"SELECT epoch FROM sessions WHERE session_key = {key}")
     return Turn(key, 1, epoch, first_epoch=epoch)
 
 
@@ -274,7 +277,7 @@ async def test_grants_are_deleted_with_their_session(store_url: str) -> None:
     async with opened(store_url, send("bob", "c1"), "sent", sent=sent) as runtime:
         await grant_once(runtime)
         await runtime.sessions.delete("s")
-        assert await rows(runtime.store, "SELECT * FROM approval_grants") == []
+        assert await rows(store_of(runtime), "SELECT * FROM approval_grants") == []
 
 
 async def test_a_rewind_of_the_request_revokes_its_grant(store_url: str) -> None:
@@ -334,9 +337,9 @@ async def test_a_grant_covers_a_tool_that_adk_confirms(store_url: str) -> None:
         await approve(runtime, grant=NewGrant({"amount": {"equals": 5}}))
         assert await ask(runtime) == RAN
         assert paid == [5, 5]
-        assert [row for row in await rows(runtime.store, "SELECT call_id, grant_id FROM tool_journal") if row[1]] == [
-            ("c2", 1)
-        ]
+        assert [
+            row for row in await rows(store_of(runtime), "SELECT call_id, grant_id FROM tool_journal") if row[1]
+        ] == [("c2", 1)]
         assert "wait_opened" in await ask(runtime)
         assert paid == [5, 5]
 

@@ -16,6 +16,7 @@ from tests.agents.answers import submit_approval, submit_input
 from tests.agents.parts import collect, rows, settings_for, statuses
 from tests.support.agent_shapes import agent, call
 from tests.support.kill_points import Journal, copy_after_each_commit, left_behind, until_idle
+from tests.support.runtimes import store_of
 
 JOURNAL = "SELECT call_id, approved, approved_by, grant_id FROM tool_journal WHERE call_id LIKE 'node:%send%'"
 
@@ -73,7 +74,7 @@ async def test_a_node_runs_under_a_grant_that_another_process_was_given(store_ur
         await approve(runtime, NewGrant())
         assert await runtime.inbox.list() == []
         assert first.effects + second.effects == ["send bob", "send eve"]
-        [(call_id, *decision)] = await rows(runtime.store, JOURNAL)
+        [(call_id, *decision)] = await rows(store_of(runtime), JOURNAL)
         assert call_id.startswith("node:r")
         assert decision == [1, "user", 1]
         assert await statuses(runtime) == ["done", "done"]
@@ -91,7 +92,7 @@ async def test_a_node_that_a_grant_does_not_cover_asks_for_input(store_url: str)
             await submit_approval(runtime, "s", item.wait.id, approved=True, grant=NewGrant())
         await confirm(runtime)
         assert journal.effects == ["send bob", "send eve"]
-        assert {grant_id for *_, grant_id in await rows(runtime.store, JOURNAL)} == {None}
+        assert {grant_id for *_, grant_id in await rows(store_of(runtime), JOURNAL)} == {None}
 
 
 async def test_a_grant_does_not_answer_a_node_that_has_asked(store_url: str) -> None:
@@ -124,7 +125,7 @@ async def test_a_kill_at_each_commit_before_the_answer_runs_nothing_twice(tmp_pa
             await confirm(runtime)
             assert sorted(again.effects) == ["send bob", "send eve"], copy.name
             assert await runtime.inbox.list() == [], copy.name
-            assert await rows(runtime.store, "SELECT DISTINCT status FROM turns") == [("done",)], copy.name
+            assert await rows(store_of(runtime), "SELECT DISTINCT status FROM turns") == [("done",)], copy.name
 
 
 async def test_a_kill_at_each_commit_under_a_grant_runs_nothing_twice(tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ async def test_a_kill_at_each_commit_under_a_grant_runs_nothing_twice(tmp_path: 
             await approve(runtime, NewGrant())
             assert await runtime.inbox.list() == [], copy.name
             done = again.effects_by_name["send"] + before.finished["send"]
-            unknown = await rows(runtime.store, "SELECT 1 FROM messages WHERE content LIKE '%outcome is unknown%'")
+            unknown = await rows(store_of(runtime), "SELECT 1 FROM messages WHERE content LIKE '%outcome is unknown%'")
             assert done == 2 or unknown, copy.name
             assert len(set(again.effects)) == len(again.effects), f"{copy.name}: nothing runs twice"
-            assert await rows(runtime.store, "SELECT DISTINCT status FROM turns") == [("done",)], copy.name
+            assert await rows(store_of(runtime), "SELECT DISTINCT status FROM turns") == [("done",)], copy.name

@@ -17,12 +17,13 @@ from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.store import Store
 from lango.store.engine.database import Operation, Row
-from lango.store.tool_calls import inbox
-from lango.store.tool_calls.inbox import read_inbox_places
+from lango.store.waits import inbox
+from lango.store.waits.inbox import read_inbox_places
 from lango.testing import ScriptedProvider
 from lango.waits import ApprovalWait, InputWait, LongRunningWait
 from tests.agents.answers import opened, submit_approval, submit_input
 from tests.agents.parts import collect, settings_for
+from tests.support.runtimes import store_of
 
 
 @tool(level="dangerous")
@@ -127,9 +128,9 @@ async def test_expired_declined_and_overtaken_requests_are_left_out(store_url: s
         assert [item.wait.session_id for item in await runtime.inbox.list()] == ["expired"]
 
         def expire() -> Operation[None]:
-            yield "UPDATE open_calls SET expires_at = (SELECT now FROM database_clock)", ()
+            yield "UPDATE waits SET expires_at = (SELECT now FROM database_clock)", ()
 
-        await runtime.store.write(expire)
+        await store_of(runtime).write(expire)
         assert await runtime.inbox.list() == [], "before the request is closed"
 
 
@@ -152,7 +153,7 @@ async def test_rewound_forked_imported_and_deleted_sessions(store_url: str) -> N
         await runtime.sessions.rewind("s", before=1)
         await runtime.sessions.rewind("t", before=1)
         assert [item.wait.session_id for item in await runtime.inbox.list()] == ["fork"]
-        assert len(await runtime.store.read(read_inbox_places, runtime.app_name, "user", 50)) == 1
+        assert len(await store_of(runtime).read(read_inbox_places, runtime.app_name, "user", 50)) == 1
         await runtime.sessions.delete("fork")
         assert await runtime.inbox.list() == []
 
@@ -189,19 +190,15 @@ async def test_an_item_is_found_by_its_short_id(sqlite_url: str) -> None:
 
 
 async def test_the_queries_of_the_inbox_use_small_indexes(sqlite_url: str) -> None:
-    """They look at no message of a session but the one that asks, and at no session in which nothing waits."""
-    statements = {"waiting": vars(inbox)["_WAITING"], "messages": vars(inbox)["_MESSAGES"]}
-    values = {"waiting": ("app", "user", 1.0, 1, "", 50), "messages": (1, 1) * 50}
+    """They look at no message of a session, and at no session in which nothing waits."""
 
-    def plan(name: str) -> Operation[list[Row]]:
-        return (yield f"EXPLAIN QUERY PLAN {statements[name]}", values[name])
+    def plan(statement: str) -> Operation[list[Row]]:
+        return (yield f"EXPLAIN QUERY PLAN {statement}", ("app", "user", 1.0, 1, "", 50))
 
     async with Store(sqlite_url) as store:
-        lines = [str(row[-1]) for row in await store.read(plan, "waiting")]
-        assert any("open_calls_inbox" in line for line in lines), lines
-        assert any("long_running_calls_inbox" in line for line in lines), lines
-        assert any("tool_questions_inbox" in line for line in lines), lines
-        small = ("requests", "results", "questions", "database_clock", "CONSTANT ROW")
-        assert [line for line in lines if line.startswith("SCAN") and not line.endswith(small)] == [], lines
-        lines = [str(row[-1]) for row in await store.read(plan, "messages")]
-        assert any("SEARCH messages" in line for line in lines), lines
+        for statement in (vars(inbox)["_ITEMS"], vars(inbox)["_PLACES"]):
+            lines = [str(row[-1]) for row in await store.read(plan, statement)]
+            assert any("waits_inbox" in line for line in lines), lines
+            small = ("database_clock", "CONSTANT ROW")
+            assert [line for line in lines if line.startswith("SCAN") and not line.endswith(small)] == [], lines
+            assert not any("SORT" in line or "B-TREE" in line for line in lines), lines

@@ -16,6 +16,7 @@ from lango.waits import CredentialWait
 from tests.agents.answers import open_credentials, submit_credential
 from tests.agents.parts import collect, rows, settings_for, text_of
 from tests.integration.adk.test_credentials import API_KEY, account_tool, agent, ask, key_tool
+from tests.support.runtimes import store_of
 from tests.support.servers.oauth_server import OAuthServer, oauth_server
 
 
@@ -95,7 +96,7 @@ async def test_all_credentials_of_one_user_are_deleted(store_url: str, oauth: OA
                 address = await oauth.allow(item.auth_url)
                 turn = await submit_credential(runtime, "s", item.id, address, user_id=user)
                 await collect(turn.follow())
-        assert len(await rows(runtime.store, "SELECT 1 FROM credentials")) == 3
+        assert len(await rows(store_of(runtime), "SELECT 1 FROM credentials")) == 3
         assert await runtime.credentials.delete_all(user_id="ann") == 2
         assert await runtime.credentials.delete_all(user_id="ann") == 0
-        assert await rows(runtime.store, "SELECT user_id, credential_key FROM credentials") == [("bob", "one")]
+        assert await rows(store_of(runtime), "SELECT user_id, credential_key FROM credentials") == [("bob", "one")]

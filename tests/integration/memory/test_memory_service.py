@@ -17,6 +17,7 @@ from lango.store.memory.user_facts import Fact, add_facts
 from lango.testing import ScriptedProvider
 from tests.agents.parts import results_in, rows, settings_for
 from tests.support.kill_points import Journal, PlannedModel, check_resumed, go_on, left_behind, run_and_copy
+from tests.support.runtimes import store_of
 
 
 def agent(*tools: Any, **fields: Any) -> LlmAgent:
@@ -35,8 +36,8 @@ async def test_load_memory_finds_other_conversations_and_facts_of_the_user(store
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=agent(load_memory)) as runtime:
         await runtime.run("first", "My boat is called Nina.")
         await runtime.run("his", "My boat is called Otto.", user_id="bob")
-        [[key]] = await rows(runtime.store, "SELECT session_key FROM sessions WHERE id = 'first'")
-        await runtime.store.write(add_facts, runtime.app_name, "user", key, [Fact("boat", "a ketch", 1, 1)], 1.0)
+        [[key]] = await rows(store_of(runtime), "SELECT session_key FROM sessions WHERE id = 'first'")
+        await store_of(runtime).write(add_facts, runtime.app_name, "user", key, [Fact("boat", "a ketch", 1, 1)], 1.0)
         assert await runtime.run("second", "what is the name of my boat?") == "She is called Nina."
     found = memories_in(results_in(provider.requests[-1])["c1"])
     assert found == ["Nice boat!", "My boat is called Nina.", "boat: a ketch"]
@@ -84,7 +85,7 @@ async def test_a_tool_and_a_callback_add_and_search_memories(store_url: str) -> 
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=root) as runtime:
         await runtime.run("s", "remember this")
         assert results_in(provider.requests[-1])["c1"] == {"result": "1"}
-        assert await rows(runtime.store, "SELECT text FROM memory_entries") == [("likes rowing",)]
+        assert await rows(store_of(runtime), "SELECT text FROM memory_entries") == [("likes rowing",)]
 
 
 async def test_a_users_own_runner_recalls_what_it_added(store_url: str) -> None:

@@ -17,7 +17,7 @@ from lango import open_runtime
 from lango.events import TextDelta as TextDeltaEvent
 from lango.providers import Delta, Finish, Provider, Request, ResilientProvider, Retries, TextDelta
 from lango.providers.protocol import closing_stream
-from lango.providers.wrappers.observed_provider import TracedProvider
+from lango.providers.wrappers.observed_provider import ObservedProvider, trace_request
 from tests.agents.parts import TIMEOUT_S, collect, last_error, settings_for, until
 from tests.integration.providers.test_wire_faults import REQUEST, WIRES, begun, hangs, serve
 from tests.support.servers.wire_server import Answer, Exchange
@@ -78,7 +78,7 @@ def answering(name: str, *, more: int = 1) -> Answer:
 
 def whole(provider: Provider) -> Provider:
     """Wrap a provider as the runtime does."""
-    return TracedProvider(ResilientProvider(provider, retries=Retries(attempts=1)))
+    return ObservedProvider(ResilientProvider(provider, retries=Retries(attempts=1)), trace_request)
 
 
 async def read(provider: Provider, stop_at: Callable[[Delta], bool], request: Request = REQUEST) -> list[Delta]:

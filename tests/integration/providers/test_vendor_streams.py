@@ -9,12 +9,24 @@ from typing import Any
 
 import pytest
 
+from lango.config import ProviderSettings
 from lango.errors import ProviderAuthError, ProviderProtocolError, ProviderRejected, ProviderUnavailable, UnknownModel
 from lango.messages import Message, Signature, Thought, ToolCall
-from lango.providers import CallDelta, Delta, Finish, Request, TextDelta, ThoughtDelta, ToolSpec, UsageDelta
+from lango.providers import (
+    CallDelta,
+    Delta,
+    Finish,
+    Request,
+    TextDelta,
+    ThoughtDelta,
+    ToolSpec,
+    UsageDelta,
+    resolve,
+)
 from lango.providers.anthropic import AnthropicProvider
 from lango.providers.gemini import PLACEHOLDER_SIGNATURE, GeminiProvider
 from lango.providers.openai import OpenAIProvider
+from lango.providers.protocol import Closable
 from lango.providers.reply_assembly import Reply, ReplyAssembler
 from tests.support.servers.wire_server import Answer, Exchange, WireServer, wire_server
 
@@ -555,6 +567,17 @@ async def test_a_key_is_in_no_error_and_no_log(kind: Any, caplog: pytest.LogCapt
     ours = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("lango"))
     assert CANARY not in ours
     assert CANARY not in "\n".join(record.getMessage() for record in caplog.records if record.levelname != "DEBUG")
+
+
+@pytest.mark.parametrize("vendor", ["openai", "anthropic", "gemini"])
+async def test_without_a_key_nothing_of_a_message_is_redacted(vendor: str) -> None:
+    body = {"error": {"type": "x", "code": 400, "message": "none of the fields is known", "status": "X"}}
+    async with wire_server(fails(400, body)) as server:
+        provider, model = resolve(f"{vendor}/m", {vendor: ProviderSettings(base_url=server.url)})
+        with pytest.raises(ProviderRejected, match="none of the fields is known"):
+            await collect(provider, model)
+        assert isinstance(provider, Closable)
+        await provider.aclose()
 
 
 # --- JSON from a model that its API cannot hold to a schema

@@ -13,7 +13,7 @@ from lango.providers.call_log import CallLog, current_call_log
 from lango.providers.gemini import GeminiProvider
 from lango.providers.openai import OpenAIProvider
 from lango.providers.wire_json import body_to_json_text
-from lango.providers.wrappers.observed_provider import RecordedProvider
+from lango.providers.wrappers.observed_provider import ObservedProvider, record_request
 from tests.integration.providers.test_vendor_streams import claude, fails, served, streams
 
 _CHUNK = {
@@ -39,7 +39,7 @@ async def test_the_request_and_the_events_of_the_response_are_kept(kind: Any, an
     log = CallLog(exchanges=[])
     current_call_log.set(log)
     async with served(kind, refusal, answer) as (provider, server):
-        recorded = RecordedProvider(provider)
+        recorded = ObservedProvider(provider, record_request)
         request = Request("m", (Message("user", "hello there"),))
         with pytest.raises(ProviderError):
             async for _ in recorded.stream(request):
@@ -63,6 +63,6 @@ async def test_nothing_is_kept_without_the_setting() -> None:
     log = CallLog()
     current_call_log.set(log)
     async with served(OpenAIProvider, streams(_CHUNK, done=True)) as (provider, _):
-        async for _ in RecordedProvider(provider).stream(Request("m", (Message("user", "hello"),))):
+        async for _ in ObservedProvider(provider, record_request).stream(Request("m", (Message("user", "hello"),))):
             pass
     assert log.exchanges is None

@@ -23,6 +23,7 @@ from tests.agents.parts import collect, rows, settings_for, statuses
 from tests.support.agent_shapes import agent, call, nodes
 from tests.support.kill_points import Journal, copy_after_each_commit, left_behind, story, until_idle
 from tests.support.openapi_tools import rest_tools
+from tests.support.runtimes import store_of
 from tests.support.servers.oauth_server import OAuthServer, oauth_server
 
 Make = Callable[[Journal, OAuthServer], Any]
@@ -150,7 +151,7 @@ async def give(runtime: Runtime, oauth: OAuthServer) -> int:
 
 async def conversation(runtime: Runtime) -> list[str]:
     """Return the conversation without what ADK makes anew for each request."""
-    lines = await story(runtime.store)
+    lines = await story(store_of(runtime))
     return [re.sub(r'"(state|authUri|functionCallId)": "[^"]*"', r'"\1": ""', line) for line in lines]
 
 
@@ -184,7 +185,9 @@ async def test_a_tool_that_needs_a_credential_goes_on_after_a_kill_at_each_commi
             await until_idle(runtime)
             given = await give(runtime, oauth)
             ended = await conversation(runtime)
-            unknown = await rows(runtime.store, "SELECT 1 FROM tool_journal WHERE result LIKE '%outcome is unknown%'")
+            unknown = await rows(
+                store_of(runtime), "SELECT 1 FROM tool_journal WHERE result LIKE '%outcome is unknown%'"
+            )
             assert set(await statuses(runtime)) == {"done"}, copy.name
         if unknown:
             continue  # a tool that had begun is never run again: the model reads that its outcome is unknown

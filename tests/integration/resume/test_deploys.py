@@ -15,20 +15,15 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.workflow import START, Workflow
 
 from lango import open_runtime
-from lango.adk.run.record import divergence
 from lango.events import TurnDone, TurnError
 from tests.agents.answers import open_inputs, submit_input
 from tests.agents.parts import collect, rows, settings_for
 from tests.integration.resume.test_input_legs import asking
 from tests.support.agent_shapes import Own, a_and_b, agent, call, fetch, nodes, pay
 from tests.support.kill_points import Journal, MakeAgent, left_behind, run_and_copy, until_idle
+from tests.support.runtimes import store_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ADK: it still has these agents
-
-
-@pytest.fixture(autouse=True)
-def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(divergence, "PATIENCE_TICKS", 4)
 
 
 def shop(j: Journal, name: str = "shop") -> Any:
@@ -38,7 +33,7 @@ def shop(j: Journal, name: str = "shop") -> Any:
 
 
 def sequence(j: Journal, *names: str) -> Any:
-    subs: list[Any] = [agent(j, name, call("pay", x=name), f"{name} done", tools=[pay(j)]) for name in names]
+    subs: list[Any] = [agent(j, name, call("pay", x=name[0]), f"{name} done", tools=[pay(j)]) for name in names]
     return SequentialAgent(name="r", sub_agents=subs)  # pyright: ignore[reportDeprecated]
 
 
@@ -86,6 +81,10 @@ CHANGES: dict[str, tuple[MakeAgent, MakeAgent]] = {
     "a workflow instead of an agent": (shop, lambda j: Workflow(name="r", edges=[(START, shop(j))])),
     "renamed agent inside a tool": (lambda j: with_agent_tool(j, "shop"), lambda j: with_agent_tool(j, "store")),
 }
+
+
+LOST = ("renamed workflow", "renamed node")
+"""The workflow of the record no longer exists, or a node that has run."""
 
 
 def asks(j: Journal, *, name: str = "r", first: str = "one", question: str = "ask", more: tuple[Any, ...] = ()) -> Any:
@@ -140,7 +139,7 @@ async def go_on(make: MakeAgent, copy: Path) -> tuple[str, Counter[str]]:
     settings = settings_for(f"sqlite:///{copy}", name="app")
     async with open_runtime(settings, root_agent=make(journal)) as runtime:
         await until_idle(runtime)
-        [[status, extra]] = await rows(runtime.store, "SELECT status, extra FROM turns")
+        [[status, extra]] = await rows(store_of(runtime), "SELECT status, extra FROM turns")
     return json.loads(extra)["error"]["type"] if status == "failed" else status, journal.effects_by_name
 
 
@@ -156,6 +155,5 @@ async def test_nothing_takes_effect_twice_when_the_code_changed(tmp_path: Path, 
     names = whole.journal.effects_by_name
     for copy, (end, effects) in zip(begun, ends, strict=True):
         done = effects + Counter({name: left[copy].finished[name] for name in names})
-        assert end in ("done", "TurnDiverged"), copy.name
+        assert end == "done" or (end == "TurnDiverged" and change in LOST), copy.name
         assert done <= names, f"{copy.name}: {end}, {done}"
-    assert "TurnDiverged" in [end for end, _ in ends]

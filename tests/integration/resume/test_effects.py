@@ -10,6 +10,7 @@ from lango.adk import idempotent, once
 from tests.agents.parts import settings_for, statuses
 from tests.support.agent_shapes import agent, call
 from tests.support.kill_points import Journal, run_and_copy, story, until_idle
+from tests.support.runtimes import store_of
 
 UNKNOWN = "outcome is unknown"
 
@@ -44,7 +45,7 @@ async def test_only_an_idempotent_tool_runs_again_after_a_crash_inside_of_it(tmp
         async with open_runtime(settings, root_agent=make(journal, mark)) as runtime:
             await until_idle(runtime)
             assert await statuses(runtime) == ["done"]
-            lines = await story(runtime.store)
+            lines = await story(store_of(runtime))
         unknown += any(UNKNOWN in line for line in lines)
         again += bool(journal.effects)
         assert any(UNKNOWN in line for line in lines) or lines == whole.story

@@ -16,6 +16,7 @@ from lango.tools import Tool, client_tool
 from lango.turns.liveness import Owner
 from tests.agents.parts import Gate, check_order, collect, kinds, last_error, messages, rows, settings_for, text_of
 from tests.support.kill_points import until_idle
+from tests.support.runtimes import store_of
 
 
 async def execute(store: Store, sql: str) -> None:
@@ -52,8 +53,10 @@ async def test_a_closed_runtime_finishes_its_step_and_hands_the_turn_over(store_
             "I wait. ",
             "waited and done",
         ]
-        assert await rows(other.store, "SELECT status, attempts FROM turns") == [("done", 0)], "no attempt is counted"
-        assert '"handover"' in (await rows(other.store, "SELECT resumptions FROM turns"))[0][0]
+        assert await rows(store_of(other), "SELECT status, attempts FROM turns") == [("done", 0)], (
+            "no attempt is counted"
+        )
+        assert '"handover"' in (await rows(store_of(other), "SELECT resumptions FROM turns"))[0][0]
     assert gate.runs == 1
     assert (len(first.requests), len(second.requests)) == (1, 1)
 
@@ -95,7 +98,7 @@ async def test_a_turn_that_fails_for_a_while_goes_on_from_what_is_stored(store_u
         assert visible_text(events) == "I note. all noted"
         assert [event.reason for event in events if isinstance(event, Resumed)] == ["failure"]
         assert len([event for event in events if isinstance(event, ToolStart | ToolEnd)]) == 2
-        assert await rows(runtime.store, "SELECT status, attempts FROM turns") == [("done", 1)]
+        assert await rows(store_of(runtime), "SELECT status, attempts FROM turns") == [("done", 1)]
 
 
 def visible_text(events: list[TurnEvent]) -> str:
@@ -118,7 +121,7 @@ async def test_a_provider_that_stays_away_ends_the_turn_after_all_attempts(store
         events = await collect(runtime.stream("s", "go"))
         assert last_error(events).error == "ProviderUnavailable"
         assert kinds(events).count("resumed") == 2
-        assert await rows(runtime.store, "SELECT status, attempts FROM turns") == [("failed", 2)]
+        assert await rows(store_of(runtime), "SELECT status, attempts FROM turns") == [("failed", 2)]
 
 
 async def test_a_turn_whose_process_died_each_time_is_abandoned_and_the_queue_goes_on(store_url: str) -> None:
@@ -128,7 +131,7 @@ async def test_a_turn_whose_process_died_each_time_is_abandoned_and_the_queue_go
     provider = ScriptedProvider(["two is answered"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         await until_idle(runtime)
-        assert await rows(runtime.store, "SELECT status FROM turns ORDER BY turn") == [("failed",), ("done",)]
+        assert await rows(store_of(runtime), "SELECT status FROM turns ORDER BY turn") == [("failed",), ("done",)]
         events = await collect((await runtime.submit("s", "one", idempotency_key="one")).follow())
         assert last_error(events).error == "TurnAbandoned"
         assert "agent.max_attempts" in last_error(events).message
@@ -139,7 +142,7 @@ async def test_turns_of_a_process_that_is_gone_are_interrupted_if_the_settings_s
     provider = ScriptedProvider([])
     async with open_runtime(settings_for(store_url, on_crash="stop"), provider=provider) as runtime:
         await until_idle(runtime)
-        assert await rows(runtime.store, "SELECT status FROM turns") == [("interrupted",), ("interrupted",)]
+        assert await rows(store_of(runtime), "SELECT status FROM turns") == [("interrupted",), ("interrupted",)]
 
 
 async def test_a_cancel_that_was_requested_before_the_crash_holds(store_url: str) -> None:
@@ -148,7 +151,7 @@ async def test_a_cancel_that_was_requested_before_the_crash_holds(store_url: str
         await execute(store, "UPDATE turns SET cancel_requested = 1 WHERE turn = 1")
     async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as runtime:
         await until_idle(runtime)
-        assert await rows(runtime.store, "SELECT status FROM turns") == [("cancelled",)]
+        assert await rows(store_of(runtime), "SELECT status FROM turns") == [("cancelled",)]
 
 
 async def leave_open(store_url: str, texts: list[str]) -> None:
@@ -159,4 +162,4 @@ async def leave_open(store_url: str, texts: list[str]) -> None:
         for text in texts:
             await runtime.submit("s", text, idempotency_key=text)
         await gate.wait()
-        await forget_owners(runtime.store)  # its later writes are those of a process that was taken for dead
+        await forget_owners(store_of(runtime))  # its later writes are those of a process that was taken for dead

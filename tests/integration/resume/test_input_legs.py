@@ -25,6 +25,7 @@ from tests.support.kill_points import (
     story,
     until_idle,
 )
+from tests.support.runtimes import store_of
 
 
 def asking(name: str = "ask", schema: Any = str) -> Any:
@@ -123,7 +124,7 @@ async def give(runtime: Runtime) -> None:
 
 async def conversation(runtime: Runtime) -> list[str]:
     """Return the conversation without the ids that ADK gives to input requests."""
-    return [re.sub(r'"interruptId": "[^"]*"', '"interruptId": ""', line) for line in await story(runtime.store)]
+    return [re.sub(r'"interruptId": "[^"]*"', '"interruptId": ""', line) for line in await story(store_of(runtime))]
 
 
 @pytest.mark.parametrize("leg", ["the question", "the answer"])

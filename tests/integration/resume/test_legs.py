@@ -14,6 +14,7 @@ from lango.tools import Tool, client_tool
 from tests.agents.answers import submit_approval
 from tests.agents.parts import collect, settings_for
 from tests.support.kill_points import copy_after_each_commit, left_behind, story, until_idle
+from tests.support.runtimes import store_of
 
 PICK = client_tool("pick", "Pick a color.", {"type": "object", "properties": {}})
 
@@ -64,7 +65,7 @@ async def test_a_leg_after_a_pause_goes_on_after_a_kill_at_each_commit(tmp_path:
         else:
             await approve(runtime)
             copies = await copy_after_each_commit(runtime, tmp_path, lambda: bring_result(runtime))
-        whole = await story(runtime.store)
+        whole = await story(store_of(runtime))
     assert len(copies) >= 3
     for copy in copies:
         before = left_behind(copy)
@@ -73,7 +74,7 @@ async def test_a_leg_after_a_pause_goes_on_after_a_kill_at_each_commit(tmp_path:
             await until_idle(runtime)
             if leg == "the approval":
                 await bring_result(runtime)
-            ended = await story(runtime.store)
+            ended = await story(store_of(runtime))
         assert again.paid + before.finished["pay"] <= 1, copy.name
         if not any("outcome is unknown" in line for line in ended):
             assert ended == whole, copy.name

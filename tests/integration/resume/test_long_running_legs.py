@@ -16,6 +16,7 @@ from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
 from tests.agents.parts import collect, rows, settings_for
 from tests.support.kill_points import copy_after_each_commit, left_behind, story, until_idle
+from tests.support.runtimes import store_of
 
 
 def answer(request: Request) -> Any:
@@ -70,22 +71,22 @@ async def test_each_leg_goes_on_after_a_kill_at_each_commit(
                 copies = await copy_after_each_commit(runtime, tmp_path, lambda leg=leg: leg(runtime))
             else:
                 await leg(runtime)
-        whole = await story(runtime.store)
+        whole = await story(store_of(runtime))
     assert len(copies) >= 3
     for copy in copies:
         before = left_behind(copy)
         shop = Shop(first_report)
         async with shop.open(copy) as runtime:
             await until_idle(runtime)
-            if any("outcome is unknown" in line for line in await story(runtime.store)):
+            if any("outcome is unknown" in line for line in await story(store_of(runtime))):
                 assert killed == 0
                 with pytest.raises(WaitNotOpen):  # whether the order was made is not known
                     await update(runtime)
                 continue
             for leg in LEGS[killed + 1 :]:
                 await leg(runtime)
-            assert await story(runtime.store) == whole, copy.name
-            assert set(await rows(runtime.store, "SELECT status FROM turns")) == {("done",)}, copy.name
+            assert await story(store_of(runtime)) == whole, copy.name
+            assert set(await rows(store_of(runtime), "SELECT status FROM turns")) == {("done",)}, copy.name
             assert shop.orders + before.finished["order"] == 1, copy.name
             with pytest.raises(WaitNotOpen):
                 await finish(runtime)

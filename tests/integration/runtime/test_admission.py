@@ -52,7 +52,7 @@ async def one_runs_two_queue(store_url: str) -> AsyncGenerator[tuple[Runtime, Ga
 async def test_turns_beyond_the_limit_queue_in_order_and_see_their_place(sqlite_url: str) -> None:
     async with one_runs_two_queue(sqlite_url) as (runtime, gate, turns):
         first, second, third = turns
-        assert runtime.queued_turns == 2
+        assert runtime.turns_without_slot == 2
         assert (places(second), places(third)) == ([1], [2])
         gate.may_end.set()
         ends = [(await collect(turn.follow()))[-1] for turn in turns]
@@ -61,7 +61,7 @@ async def test_turns_beyond_the_limit_queue_in_order_and_see_their_place(sqlite_
         assert (places(second)[0], places(second)[-1]) == (1, 0)
         assert (places(third)[0], places(third)[-1]) == (2, 0)
         assert text_of(third.events) == "re: third"
-        assert runtime.queued_turns == 0
+        assert runtime.turns_without_slot == 0
 
 
 async def test_a_queued_turn_can_be_cancelled_and_gives_up_its_place(sqlite_url: str) -> None:
@@ -71,7 +71,7 @@ async def test_a_queued_turn_can_be_cancelled_and_gives_up_its_place(sqlite_url:
         await second.wait()
         assert isinstance(second.error, TurnCancelled)
         assert sorted(await statuses(runtime)) == ["cancelled", "running", "running"]
-        assert runtime.queued_turns == 1
+        assert runtime.turns_without_slot == 1
         gate.may_end.set()
         assert text_of(await collect(third.follow())) == "re: third"
         await first.wait()
@@ -114,7 +114,7 @@ async def test_a_turn_that_a_tool_starts_runs_in_the_slot_of_its_caller(sqlite_u
 async def test_closing_a_runtime_hands_over_turns_that_wait_for_a_slot(sqlite_url: str) -> None:
     gate = Gate(effect="idempotent")
     provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {})])
-    settings = settings_for(sqlite_url, max_running_turns=1, shutdown_s=0)
+    settings = settings_for(sqlite_url, max_running_turns=1, drain_s=0)
     async with open_runtime(settings, provider=provider, tools=[gate.tool]) as runtime:
         await runtime.submit("a", "first", idempotency_key="a")
         await gate.wait()
@@ -151,18 +151,18 @@ async def test_a_slot_is_not_lost_when_its_turn_is_cancelled_on_entering(admitte
     await entered.wait()
     cancelled, last = asyncio.create_task(pass_through()), asyncio.create_task(pass_through())
     await asyncio.sleep(0)
-    assert admission.queued == 2
+    assert admission.waiting == 2
     if not admitted_first:
         cancelled.cancel()
     may_leave.set()
-    while admission.queued == 2 and not cancelled.done():
+    while admission.waiting == 2 and not cancelled.done():
         await asyncio.sleep(0)
     cancelled.cancel()
     async with asyncio.timeout(TIMEOUT_S):
         await holder
         await asyncio.wait([cancelled])
         assert await last
-    assert admission.queued == 0
+    assert admission.waiting == 0
 
 
 class Clock:
@@ -206,7 +206,7 @@ async def test_no_turn_begins_until_the_event_loop_was_on_time_for_a_while(monke
     for _ in range(50):
         await crowd.clock.advance(0.2)  # every timer fires late
     assert crowd.entered == list(range(16)), "some run in any case, and no more while it is late"
-    assert crowd.admission.queued == 4
+    assert crowd.admission.waiting == 4
     for _ in range(20):
         await crowd.clock.advance(0.02)  # every timer fires on time
     assert crowd.entered == list(range(16)), "0.4 s on time is not long enough"
@@ -262,6 +262,6 @@ async def test_queued_turns_learn_their_new_places_one_after_the_other(monkeypat
         assert sum(map(len, places)) <= before + 1, "all at once would make the loop late"
     assert places == [[], [1], [2, 1], [3, 2], [4, 3], [5, 4]]
     may_leave.set()
-    while admission.queued:
+    while admission.waiting:
         await clock.advance(0.02)
     await asyncio.wait(tasks)

@@ -11,6 +11,7 @@ from lango.errors import ConfigError
 from lango.runtime.opening import open_runtimes
 from lango.testing import ScriptedProvider
 from tests.agents.parts import settings_for
+from tests.support.runtimes import store_of
 
 SOLO = str(Path(__file__).parents[2] / "agents" / "solo.py")
 FOLDER = Path(__file__).parents[2] / "support" / "servers" / "agent_folder"
@@ -35,7 +36,7 @@ async def test_agents_of_one_folder_share_the_store_and_no_session(sqlite_url: s
         anna, ben = opened.runtimes
         assert await anna.run("s", "hi") == "anna heard hi"
         assert await ben.run("s", "hi") == "ben heard hi"
-        assert anna.store is ben.store
+        assert store_of(anna) is store_of(ben)
         assert [one.message and one.message.author for one in await ben.sessions.messages("s")] == ["user", "ben"]
     with pytest.raises(ConfigError, match=r"agent\.name cannot name several agents"):
         async with open_runtimes(settings_for(sqlite_url, name="both"), paths):

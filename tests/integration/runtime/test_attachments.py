@@ -10,12 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from lango import Attachment, Settings, open_runtime
+from lango.config import ServerLimits, ServerSettings
 from lango.errors import AttachmentRefused, IdempotencyKeyReused
 from lango.history.tokens import IMAGE_TOKENS
 from lango.messages import Media, Message, ToolCall
 from lango.testing import ScriptedProvider
 from tests.agents.parts import Gate, broken_for, collect, rows, settings_for, stored, text_of
 from tests.support import wire_rules
+from tests.support.runtimes import store_of
 from tests.support.servers.wire_server import Answer, Exchange, WireServer, wire_server
 
 PNG = base64.b64decode(
@@ -98,13 +100,12 @@ async def test_a_picture_has_the_tokens_of_a_picture_and_not_of_its_base64(sqlit
 async def test_attachments_over_the_limits_are_refused_before_anything_is_stored(
     sqlite_url: str, files: list[Attachment], about: str
 ) -> None:
-    settings = settings_for(sqlite_url).model_copy(
-        update={"server": Settings().server.model_copy(update={"max_attachments": 2, "max_attachment_bytes": 1000})}
-    )
+    server = ServerSettings(limits=ServerLimits(max_attachments=2, max_attachment_bytes=1000))
+    settings = settings_for(sqlite_url).model_copy(update={"server": server})
     async with open_runtime(settings, provider=ScriptedProvider([])) as runtime:
         with pytest.raises(AttachmentRefused, match=about):
             await runtime.run("s", "Look.", attachments=files)
-        assert await rows(runtime.store, "SELECT COUNT(*) FROM sessions") == [(0,)]
+        assert await rows(store_of(runtime), "SELECT COUNT(*) FROM sessions") == [(0,)]
 
 
 # --- through the vendors' SDKs

@@ -21,6 +21,7 @@ from lango.testing import ScriptedProvider
 from lango.tools import Tool
 from tests.agents.memory_parts import remembering
 from tests.agents.parts import broken_for, check_order, collect, results_in, rows, settings_for, statuses, text_of
+from tests.support.runtimes import store_of
 
 
 class Panic(BaseException):
@@ -89,7 +90,7 @@ async def test_t2_a_base_exception_of_a_handler_is_an_error_result(
         [end] = [event for event in events if isinstance(event, ToolEnd)]
         assert not end.ok
         assert await statuses(runtime) == ["done"]
-        assert await rows(runtime.store, "SELECT status FROM tool_journal") == [("finished",)]
+        assert await rows(store_of(runtime), "SELECT status FROM tool_journal") == [("finished",)]
         assert await runtime.run("s", "and?") == "fine"
     assert told_of(error) in results_in(provider.requests[1])["c1"]["error"]
     assert [broken_for(request) for request in provider.requests] == [[], [], []]

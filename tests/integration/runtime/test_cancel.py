@@ -36,6 +36,7 @@ from tests.agents.parts import (
     until,
 )
 from tests.support.paused_turns import confirmation_in_a_tool
+from tests.support.runtimes import store_of
 
 Stop = Callable[[Runtime, Gate], Awaitable[None]]
 
@@ -106,7 +107,7 @@ async def test_closing_a_runtime_in_a_tool_cancels_nothing(store_url: str) -> No
     """The tool does not end in time: the turn continues in the next runtime, whose model reads "outcome unknown"."""
     gate = Gate()
     provider = ScriptedProvider([["On it. ", ToolCall("c1", gate.tool.name, {})]])
-    settings = settings_for(store_url, shutdown_s=0.1)
+    settings = settings_for(store_url, drain_s=0.1)
     async with open_runtime(settings, provider=provider, tools=[gate.tool]) as runtime:
         turn = await runtime.submit("s", "go", idempotency_key="k")
         await gate.wait()
@@ -176,7 +177,7 @@ async def test_a8_a_tool_that_finished_before_the_cancel_keeps_its_result(sqlite
         task = asyncio.create_task(runtime.run("s", "go"))
         await gate.wait()
         await finished.wait()
-        while ("finished",) not in await rows(runtime.store, "SELECT status FROM tool_journal"):
+        while ("finished",) not in await rows(store_of(runtime), "SELECT status FROM tool_journal"):
             await asyncio.sleep(0)
         await runtime.cancel("s")
         with pytest.raises(TurnCancelled):
@@ -238,8 +239,8 @@ async def test_a8_the_same_id_in_another_turn_is_another_call(sqlite_url: str) -
     async with open_runtime(settings_for(sqlite_url), provider=old, tools=[quick]) as runtime:
         await runtime.run("s", "go")
         for number in range(120):  # the id leaves the window, so that the model adapter no longer sees it
-            name = (await runtime.store.read(find_session, _name(runtime))) or pytest.fail("gone")
-            await runtime.store.append(name.key, name.name, name.revision, _filler(number))
+            name = (await store_of(runtime).read(find_session, _name(runtime))) or pytest.fail("gone")
+            await store_of(runtime).append(name.key, name.name, name.revision, _filler(number))
     provider = ScriptedProvider([ToolCall("same", gate.tool.name, {}), "I see"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[gate.tool]) as runtime:
         await until(runtime.stream("s", "again"), ToolStart)
@@ -285,10 +286,10 @@ async def test_a_cancel_closes_an_open_approval(store_url: str) -> None:
         assert await runtime.cancel("s")
         assert not await runtime.cancel("s")
         assert await runtime.inbox.list() == []
-        assert await rows(runtime.store, "SELECT call_id FROM open_calls") == []
-        journal = await rows(runtime.store, "SELECT approved, approved_by, status FROM tool_journal")
+        assert await rows(store_of(runtime), "SELECT call_id FROM open_calls") == []
+        journal = await rows(store_of(runtime), "SELECT approved, approved_by, status FROM tool_journal")
         assert journal == [(0, "user", "intended")]
-        with pytest.raises(WaitNotOpen, match="no open wait"):
+        with pytest.raises(WaitNotOpen, match="has no wait"):
             await submit_approval(runtime, "s", "c1", approved=True)
         assert await runtime.run("s", "and?") == "I see"
     assert results_in(provider.requests[-1]) == {"c1": STOPPED}
@@ -306,7 +307,7 @@ async def test_a_cancel_of_a_running_turn_closes_the_approval_beside_it(store_ur
         await gate.wait()
         assert await runtime.cancel("s")
         await turn.wait()
-        assert await rows(runtime.store, "SELECT call_id FROM open_calls") == []
+        assert await rows(store_of(runtime), "SELECT call_id FROM open_calls") == []
         with pytest.raises(WaitNotOpen):
             await submit_approval(runtime, "s", "c2", approved=True)
         assert await runtime.run("s", "and?") == "I see"
@@ -318,5 +319,5 @@ async def test_a_cancel_closes_the_workflow_around_an_approval(store_url: str) -
     async with open_runtime(settings_for(store_url), root_agent=confirmation_in_a_tool(effects.append)) as runtime:
         assert approvals(await collect(runtime.stream("s", "go")))
         assert await runtime.cancel("s")
-        assert await rows(runtime.store, "SELECT call_id FROM open_calls") == []
+        assert await rows(store_of(runtime), "SELECT call_id FROM open_calls") == []
     assert effects == []

@@ -37,6 +37,7 @@ from tests.agents.parts import (
     statuses,
     text_of,
 )
+from tests.support.runtimes import store_of
 
 if TYPE_CHECKING:
     from lango.events import TurnEvent
@@ -145,7 +146,7 @@ async def test_a6_a_tool_runs_between_its_start_event_and_its_end_event(sqlite_u
 
     async def look(context: ToolContext) -> str:
         order.append("ran")
-        status = await rows(holder[0].store, "SELECT status FROM tool_journal")
+        status = await rows(store_of(holder[0]), "SELECT status FROM tool_journal")
         assert status == [("started",)]
         assert [message.tool_calls[0].id for message in await messages(holder[0]) if message.tool_calls] == ["c1"]
         assert context.call_id == "c1"
@@ -167,7 +168,7 @@ async def test_a6_a_tool_runs_between_its_start_event_and_its_end_event(sqlite_u
                 assert event.result == {"result": "seen"}
                 assert (await messages(runtime))[-1].role in ("tool", "assistant")
                 assert [message for message in await messages(runtime) if message.role == "tool"]
-                assert await rows(runtime.store, "SELECT status FROM tool_journal") == [("finished",)]
+                assert await rows(store_of(runtime), "SELECT status FROM tool_journal") == [("finished",)]
         check_order(events)
         assert kinds(events) == ["accepted", "text_delta", "tool_start", "tool_end", "text_delta", "done"]
     assert [message for message in order if message != "start"] == ["ran", "end"]
@@ -288,6 +289,6 @@ async def test_why_turns_ended_without_an_answer_is_read_by_their_first_message(
         await runtime.run("s", "three")
         forked = await runtime.sessions.fork("s", new_id="f")
         for session in (await runtime.sessions.read("s"), forked):
-            errors = await runtime.store.read(read_turn_errors, session, 1, session.last_seq)
+            errors = await store_of(runtime).read(read_turn_errors, session, 1, session.last_seq)
             assert {seq: error.message for seq, error in errors.items()} == {3: "it does not want to"}, session.name.id
-            assert await runtime.store.read(read_turn_errors, session, 4, session.last_seq) == {}
+            assert await store_of(runtime).read(read_turn_errors, session, 4, session.last_seq) == {}

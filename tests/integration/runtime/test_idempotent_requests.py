@@ -17,6 +17,7 @@ from lango.tools import Tool, client_tool
 from tests.agents.answers import submit_input
 from tests.agents.parts import TIMEOUT_S, check_order, collect, kinds, last_error, rows, settings_for, text_of
 from tests.integration.runtime.test_queueing import Gate, gated
+from tests.support.runtimes import store_of
 from tests.support.servers.server_process import AGENT, send, serving
 
 
@@ -88,7 +89,7 @@ async def test_accepted_of_a_repeated_message_is_the_stored_one(store_url: str) 
             await turn.wait()
         accepted = [event for turn in turns for event in turn.events if isinstance(event, Accepted)]
         assert [event.waiting for event in accepted] == [False, True]
-        stored = await rows(runtime.store, "SELECT turn, invocation_id FROM turns ORDER BY turn")
+        stored = await rows(store_of(runtime), "SELECT turn, invocation_id FROM turns ORDER BY turn")
         assert [(event.turn, event.invocation_id) for event in accepted] == [tuple(row) for row in stored]
         for text, event in zip("12", accepted, strict=True):
             for one in (runtime, other):
@@ -147,7 +148,7 @@ async def test_the_key_of_a_withdrawn_message_is_refused(store_url: str) -> None
         assert error.error == "TurnCancelled"
         gate.may_end.set()
         await running.wait()
-        assert await rows(runtime.store, "SELECT content FROM messages WHERE role = 'user'") == [("first",)]
+        assert await rows(store_of(runtime), "SELECT content FROM messages WHERE role = 'user'") == [("first",)]
 
 
 async def test_a_turn_of_a_server_is_replayed_from_its_event_log(tmp_path: Path, sqlite_url: str) -> None:

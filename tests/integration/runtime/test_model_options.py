@@ -23,6 +23,7 @@ from lango.tools import Tool, client_tool
 from tests.agents.answers import submit_approval
 from tests.agents.parts import collect, last_error, messages, settings_for, text_of
 from tests.support.kill_points import copy_after_each_commit, until_idle
+from tests.support.runtimes import store_of
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 PICK = client_tool("pick", "Let the user pick.", SCHEMA)
@@ -101,7 +102,7 @@ async def test_a_turn_that_goes_on_after_a_pause_has_the_options_of_the_one_that
         approved = await submit_approval(runtime, "s", "c1", approved=True, client_tools=[PICK])
         await collect(approved.follow())
         assert text_of(await collect((await runtime.submit_results("s", {"c2": {}})).follow())) == '{"city": "Rome"}'
-        record = await runtime.store.read(read_turn, approved.turn.session_key, approved.turn.turn)
+        record = await store_of(runtime).read(read_turn, approved.turn.session_key, approved.turn.turn)
         assert record
         assert "client_request" not in record.request["options"]
         await send(runtime, None)

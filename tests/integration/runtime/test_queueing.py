@@ -38,6 +38,7 @@ from tests.agents.parts import (
     statuses,
     text_of,
 )
+from tests.support.runtimes import store_of
 
 
 def last_words(request: Request) -> str:
@@ -279,7 +280,7 @@ async def test_a7_the_same_key_at_another_runtime_waits_for_the_answer(store_url
         gate.may_end.set()
         assert await first == "done once"
         assert text_of(await collect(again.follow())) == "done once"
-        assert await rows(one.store, "SELECT COUNT(*) FROM turns") == [(1,)]
+        assert await rows(store_of(one), "SELECT COUNT(*) FROM turns") == [(1,)]
 
 
 async def test_a7_keys_belong_to_their_session(sqlite_url: str) -> None:
@@ -318,7 +319,7 @@ async def test_a7_a_caller_that_leaves_at_any_moment_leaves_no_open_turn(store_u
             task.cancel()
             await asyncio.wait([task], timeout=TIMEOUT_S)
             assert task.done(), f"hangs when cancelled after {delay_s} s"
-        left = await rows(runtime.store, "SELECT COUNT(*) FROM turns WHERE status IN ('running', 'queued')")
+        left = await rows(store_of(runtime), "SELECT COUNT(*) FROM turns WHERE status IN ('running', 'queued')")
         assert left == [(0,)]
         assert (await runtime.run("s", "and now?")).startswith("re: ")
 
@@ -333,7 +334,7 @@ async def test_an_old_request_is_replayed_from_its_own_messages_only(sqlite_url:
         async def stored_texts() -> list[tuple[int, str]]:
             return [
                 (row.seq, row.message.content)
-                for row in await runtime.store.read(read_turn_texts, turn.session_key, turn.turn)
+                for row in await store_of(runtime).read(read_turn_texts, turn.session_key, turn.turn)
                 if row.message
             ]
 
@@ -342,7 +343,7 @@ async def test_an_old_request_is_replayed_from_its_own_messages_only(sqlite_url:
 
         assert await stored_texts() == [(4, "two")]
         for below in (2, 3, 4):  # of its neighbours, some have a first sequence number stored
-            await runtime.store.write(as_an_older_version_wrote_it, below)
+            await store_of(runtime).write(as_an_older_version_wrote_it, below)
             assert await stored_texts() == [(4, "two")]
         assert await runtime.run("s", "b", idempotency_key="b") == "two"
 

@@ -12,7 +12,7 @@ from lango.errors import TurnReleased
 from lango.messages import Message, ToolCall
 from lango.runtime.execution import take_over
 from lango.runtime.runtime import Runtime
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import NewEvent
 from lango.store.api_keys import spend_tokens
 from lango.store.sessions.sessions import create_session, find_session
@@ -23,14 +23,15 @@ from lango.turns import lease_holder, liveness
 from lango.turns.liveness import LivenessMonitor
 from tests.agents.parts import TIMEOUT_S, Gate, broken_for, collect, messages, rows, settings_for, statuses
 from tests.support.kill_points import until_idle
+from tests.support.runtimes import store_of, supervisor_of
 
 ELSEWHERE = "elsewhere/boot/pid:[1]|7|123|token"
 DEAD = f"{liveness._machine_id()}|999999999|1|token"  # pyright: ignore[reportPrivateUsage]
 
 
-async def session_of(runtime: Runtime) -> SessionRecord:
+async def session_of(runtime: Runtime) -> SessionInfo:
     name = SessionId(runtime.app_name, "user", "s")
-    return await runtime.store.read(find_session, name) or await runtime.store.write(
+    return await store_of(runtime).read(find_session, name) or await store_of(runtime).write(
         create_session, name, None, time.time()
     )
 
@@ -57,7 +58,7 @@ async def test_turns_of_a_process_that_died_are_answered_in_order(store_url: str
     async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(TIMEOUT_S):
         session = await session_of(runtime)
         for text in ("ran there", "waited there"):
-            await runtime.store.submit_turn(session, entry(text), DEAD)
+            await store_of(runtime).submit_turn(session, entry(text), DEAD)
         assert await runtime.run("s", "here") == "I see"
         assert await statuses(runtime) == ["done", "done", "done"]
         assert [message.content for message in await messages(runtime)] == [
@@ -76,10 +77,10 @@ async def test_a_turn_that_another_process_accepted_starts_within_the_tokens_of_
     provider = ScriptedProvider(["finished", "I see"])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(TIMEOUT_S):
         session = await session_of(runtime)
-        await runtime.store.write(spend_tokens, "small", 20, time.time())
+        await store_of(runtime).write(spend_tokens, "small", 20, time.time())
         limited = SubmitOptions(request={"quota": "small", "tokens_per_day": 20})
-        await runtime.store.submit_turn(session, entry("began there"), DEAD, limited)
-        await runtime.store.submit_turn(session, entry("waited there"), DEAD, limited)
+        await store_of(runtime).submit_turn(session, entry("began there"), DEAD, limited)
+        await store_of(runtime).submit_turn(session, entry("waited there"), DEAD, limited)
         assert await runtime.run("s", "here") == "I see"
         assert await statuses(runtime) == ["done", "failed", "done"]
 
@@ -108,11 +109,11 @@ async def test_another_machine_is_replaced_only_when_its_heartbeat_stops(
                 await asyncio.sleep(0.01)
 
         session = await session_of(runtime)
-        await runtime.store.submit_turn(session, entry("first"), ELSEWHERE)
-        await runtime.store.submit_turn(session, entry("second"), ELSEWHERE)
+        await store_of(runtime).submit_turn(session, entry("first"), ELSEWHERE)
+        await store_of(runtime).submit_turn(session, entry("second"), ELSEWHERE)
         here = await runtime.submit("s", "here")
         for _ in range(4):  # longer than the limit
-            assert [held.turn for held in await runtime.store.write(beat, ELSEWHERE)] == [1]
+            assert [held.turn for held in await store_of(runtime).write(beat, ELSEWHERE)] == [1]
             await checked_again()
             now += liveness.GONE_AFTER_S - 1
         assert await statuses(runtime) == ["running", "queued", "queued"]
@@ -122,7 +123,7 @@ async def test_another_machine_is_replaced_only_when_its_heartbeat_stops(
         events = await collect(here.follow())
         assert events[-1].type == "done"
         assert await statuses(runtime) == ["done", "done", "done"]
-        assert await rows(runtime.store, "SELECT attempts FROM turns ORDER BY turn") == [(1,), (0,), (0,)]
+        assert await rows(store_of(runtime), "SELECT attempts FROM turns ORDER BY turn") == [(1,), (0,), (0,)]
 
 
 async def test_a_repeated_request_gets_the_answer_of_a_process_that_took_over(store_url: str) -> None:
@@ -131,7 +132,7 @@ async def test_a_repeated_request_gets_the_answer_of_a_process_that_took_over(st
         asyncio.timeout(TIMEOUT_S),
     ):
         session = await session_of(runtime)
-        await runtime.store.submit_turn(session, entry("go"), DEAD, SubmitOptions(idempotency_key="k"))
+        await store_of(runtime).submit_turn(session, entry("go"), DEAD, SubmitOptions(idempotency_key="k"))
         assert await runtime.run("s", "go", idempotency_key="k") == "fine"
         assert await statuses(runtime) == ["done"]
         assert await runtime.run("s", "go", idempotency_key="k") == "fine", "also when it has ended"
@@ -150,7 +151,7 @@ async def test_writes_of_a_process_that_lost_its_lease_are_refused(store_url: st
     ):
         turn = await zombie.submit("s", "go")
         await gate.wait()
-        judged.add(zombie.turns.owner.name)
+        judged.add(supervisor_of(zombie).owner.name)
         await until_idle(other)
         gate.may_end.set()
         with pytest.raises(TurnReleased, match="another process"):
@@ -181,7 +182,7 @@ async def test_a_fenced_write_ends_a_turn_without_an_end_for_its_readers(
     ):
         turn = await zombie.submit("s", "go")
         await gate.wait()
-        judged.add(zombie.turns.owner.name)
+        judged.add(supervisor_of(zombie).owner.name)
         await until_idle(other)
         gate.may_end.set()
         with pytest.raises(TurnReleased, match="another process"):
@@ -197,7 +198,7 @@ async def test_a_store_outage_at_the_end_of_a_turn_does_not_keep_the_session_bus
 
     provider = ScriptedProvider(["first", "second"])
     async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime, asyncio.timeout(TIMEOUT_S):
-        end_turn = runtime.store.end_turn
+        end_turn = store_of(runtime).end_turn
         failures = 3
 
         async def away(*args: Any, **fields: Any) -> bool:
@@ -207,7 +208,7 @@ async def test_a_store_outage_at_the_end_of_a_turn_does_not_keep_the_session_bus
                 raise StoreUnavailable("away for a moment")
             return await end_turn(*args, **fields)
 
-        monkeypatch.setattr(runtime.store, "end_turn", away)
+        monkeypatch.setattr(store_of(runtime), "end_turn", away)
         with pytest.raises(StoreUnavailable):
             await runtime.run("s", "one")
         assert await runtime.run("s", "two") == "second"

@@ -16,6 +16,7 @@ from lango.store.sessions.session_options import SessionOptions, read_options
 from lango.testing import Answer, ScriptedProvider
 from tests.agents.parts import settings_for
 from tests.support.kill_points import copy_after_each_commit, until_idle
+from tests.support.runtimes import store_of
 
 
 def note(text: str) -> str:
@@ -57,7 +58,7 @@ async def test_a_choice_holds_for_its_session_and_its_forks_until_it_is_undone(s
         assert (await runtime.options.read("s")).instruction == CHOSEN["instruction"]
         key = (await runtime.sessions.read("s")).key
         await runtime.sessions.delete("s")
-        assert await runtime.store.read(read_options, key) == SessionOptions(), "nothing is left"
+        assert await store_of(runtime).read(read_options, key) == SessionOptions(), "nothing is left"
         await runtime.sessions.create("s")
         await runtime.run("s", "another session of that name")
     configured, chosen = ("small", "Be kind."), ("large", "Answer in {rhyme}.")

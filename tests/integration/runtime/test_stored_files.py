@@ -21,6 +21,7 @@ from lango.store.sessions.window import read_message_page, read_session_window
 from lango.testing import ScriptedProvider
 from tests.agents.parts import Gate, collect, rows, settings_for, text_of
 from tests.support.kill_points import copy_after_each_commit, until_idle
+from tests.support.runtimes import store_of
 
 LARGE = Attachment("large.bin", "image/png", bytes(range(250)) * 40_000)
 """10 MB."""
@@ -32,7 +33,7 @@ class ReadCounter:
     """Counts the bytes of all values that a store reads from its database."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._database: Any = vars(runtime.store)["_database"]
+        self._database: Any = vars(store_of(runtime))["_database"]
         self._read = self._database.read
         self.bytes = 0
         self._database.read = self._counted_read
@@ -72,18 +73,18 @@ async def test_a_file_of_10_mb_adds_less_than_1_kb_to_the_load_of_a_window(store
 
         async def window(session: str) -> None:
             name = SessionId(runtime.app_name, "user", session)
-            assert await runtime.store.read(read_session_window, name, 32_000)
+            assert await store_of(runtime).read(read_session_window, name, 32_000)
 
         async def agent_session(session: str) -> None:
             """Load a session as a turn of the runtime does."""
-            service = SqlSessionService("", store=runtime.store, budget_tokens=32_000, load_files=False)
+            service = SqlSessionService("", store=store_of(runtime), budget_tokens=32_000, load_files=False)
             loaded = await service.get_session(app_name=runtime.app_name, user_id="user", session_id=session)
             assert loaded
             assert len(loaded.events) == 4
 
         async def page(session: str) -> None:
             record = await runtime.sessions.read(session)
-            assert len(await runtime.store.read(read_message_page, record)) == 4
+            assert len(await store_of(runtime).read(read_message_page, record)) == 4
 
         for load in (window, agent_session, page):
             alone = await counter.during(lambda load=load: load("without"))
@@ -115,13 +116,13 @@ async def test_equal_files_of_many_messages_are_stored_once(store_url: str) -> N
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         for session in ("a", "b"):
             await runtime.run(session, "look", attachments=[SMALLER, SMALLER])
-        assert await rows(runtime.store, "SELECT size, uses FROM contents") == [(len(SMALLER.data), 2)]
-        [(longest,)] = await rows(runtime.store, "SELECT MAX(LENGTH(extra)) FROM messages")
+        assert await rows(store_of(runtime), "SELECT size, uses FROM contents") == [(len(SMALLER.data), 2)]
+        [(longest,)] = await rows(store_of(runtime), "SELECT MAX(LENGTH(extra)) FROM messages")
         assert longest < MORE_AT_MOST
         await runtime.sessions.delete("a")
         await runtime.sessions.delete("b")
-        assert await rows(runtime.store, "SELECT hash FROM contents UNION SELECT hash FROM content_chunks") == []
-        assert await runtime.store.read(check_database, runtime.store.dialect) == []
+        assert await rows(store_of(runtime), "SELECT hash FROM contents UNION SELECT hash FROM content_chunks") == []
+        assert await store_of(runtime).read(check_database, store_of(runtime).dialect) == []
 
 
 async def test_a_users_own_runner_gets_the_files_with_the_events(store_url: str) -> None:
@@ -129,7 +130,7 @@ async def test_a_users_own_runner_gets_the_files_with_the_events(store_url: str)
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         await runtime.run("s", "look", attachments=[LARGE])
         for budget in (None, 32_000):
-            service = SqlSessionService("", store=runtime.store, budget_tokens=budget)
+            service = SqlSessionService("", store=store_of(runtime), budget_tokens=budget)
             session = await service.get_session(app_name=runtime.app_name, user_id="user", session_id="s")
             assert session
             parts = (session.events[0].content and session.events[0].content.parts) or []
@@ -187,13 +188,13 @@ async def test_a_queued_message_with_a_file_outlives_its_process(tmp_path: Path)
         again.may_end.set()
         async with open_runtime(settings_for(f"sqlite:///{copy}"), provider=_answers(), tools=[again.tool]) as resumed:
             await asyncio.wait_for(until_idle(resumed), 60)
-            assert await resumed.store.read(check_database, "sqlite") == []
-            if not await rows(resumed.store, "SELECT 1 FROM sessions"):
+            assert await store_of(resumed).read(check_database, "sqlite") == []
+            if not await rows(store_of(resumed), "SELECT 1 FROM sessions"):
                 continue
             messages = await resumed.sessions.messages("s")
             with_files = [stored for stored in messages if stored.message and stored.message.content == "look"]
             for stored in with_files:
-                await resumed.store.load_files([stored])
+                await store_of(resumed).load_files([stored])
                 assert (stored.extra or {})["parts"][1]["inline_data"]["data"] == LARGE.data
                 checked += 1
     assert checked >= 3

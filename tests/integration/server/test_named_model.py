@@ -9,13 +9,14 @@ import pytest
 from google.adk.agents import LlmAgent
 
 from lango import Settings, open_runtime
-from lango.adk.run.context_limits import ContextLimits
+from lango.adk.run.engine import ContextLimits
 from lango.errors import UsageError
 from lango.providers.catalog import resolve
 from lango.runtime.runtime import Runtime
 from lango.server.app import create_app
 from lango.store.api_keys import add_key, new_secret
 from tests.agents.parts import bring_demonstration_model
+from tests.support.runtimes import store_of
 from tests.support.servers.wire_server import chat_for_key, wire_server
 
 KEY, WRONG_KEY = "the-right-key-of-the-lab", "a-wrong-key-of-the-lab"
@@ -57,7 +58,7 @@ async def test_a_named_model_answers_once_its_key_is_right(
             ]
             assert [answer.status_code for answer in answers] == [422, 422, 422, 422, 400]
             assert "KEY_OF_THE_LAB" in answers[0].text
-            assert runtime.app.model_name == "local/default", "nothing has changed"
+            assert runtime.model_name == "local/default", "nothing has changed"
             with pytest.raises(UsageError, match="KEY_OF_THE_LAB"):
                 resolve("lab/large", settings.providers)
             named = await client.post(_PATH, json={"model": "lab/large", "key": f" {KEY}\n"})
@@ -69,9 +70,9 @@ async def test_a_named_model_answers_once_its_key_is_right(
             }
             assert await runtime.run("s", "who are you?") == "from the lab"
             again = await client.post(_PATH, json={"model": "lab/larger", "key": KEY})
-            assert (again.status_code, runtime.app.model_name) == (200, "lab/larger")
+            assert (again.status_code, runtime.model_name) == (200, "lab/larger")
             texts = " ".join(answer.text for answer in (*answers, named, again))
-            texts += str(await runtime.trace("s"))
+            texts += str(await runtime.sessions.trace("s"))
     files = [file for file in tmp_path.rglob("*") if file.is_file() and file.parent != models]
     everything = caplog.text + texts + "".join(file.read_bytes().decode("latin-1") for file in files)
     assert KEY not in everything
@@ -89,7 +90,7 @@ async def test_only_operators_name_a_model_and_only_where_no_configuration_does(
             assert (await client.post(_PATH, json=body)).status_code == 401
             for user, status in (("alice", 403), ("boss", 200)):
                 secret = new_secret()
-                await runtime.store.write(add_key, user, secret, 0.0)
+                await store_of(runtime).write(add_key, user, secret, 0.0)
                 client.headers["authorization"] = f"Bearer {secret}"
                 assert (await client.get("/page/demonstration")).json()["can_name"] == (user == "boss")
                 assert (await client.post(_PATH, json=body)).status_code == status

@@ -12,6 +12,7 @@ from lango.runtime.runtime import Runtime
 from lango.server.app import create_app
 from lango.store.api_keys import add_key, new_secret
 from lango.testing import ScriptedProvider
+from tests.support.runtimes import store_of
 
 _MARKUP = "<img src=x onerror=alert(1)>"
 
@@ -94,7 +95,7 @@ async def test_users_read_neither_requests_nor_the_state_of_the_app(sqlite_url: 
     async with open_runtime(settings, provider=provider) as runtime, _client(settings, runtime) as client:
         keys = {user: new_secret() for user in ("boss", "alice")}
         for user, secret in keys.items():
-            await runtime.store.write(add_key, user, secret, 0.0)
+            await store_of(runtime).write(add_key, user, secret, 0.0)
         found: dict[str, str] = {}
         for user in ("boss", "alice"):
             client.headers["authorization"] = f"Bearer {keys[user]}"
@@ -103,7 +104,7 @@ async def test_users_read_neither_requests_nor_the_state_of_the_app(sqlite_url: 
             trace = (await client.get("/v1/sessions/s/trace")).json()
             [attempt] = trace["turns"][0]["steps"][0]["steps"][0]["attempts"]
             assert (trace["keeps_requests"], attempt["request_id"] is None) == (user == "boss", user != "boss")
-            stored = await runtime.trace("s", user_id=user)
+            stored = await runtime.sessions.trace("s", user_id=user)
             found[user] = stored.turns[0].steps[0].steps[0].attempts[0].request_id or ""
             answer = await client.get(f"/v1/sessions/s/trace/requests/{found[user]}")
             assert answer.status_code == (200 if user == "boss" else 403)

@@ -14,7 +14,7 @@ import pytest
 
 from lango import events, open_runtime
 from lango.errors import StoreUnavailable
-from lango.event_ids import IDS_PER_TURN
+from lango.events import IDS_PER_TURN
 from lango.messages import Message
 from lango.providers.protocol import Finish, TextDelta, UsageDelta
 from lango.runtime.execution import event_log_writer, take_over

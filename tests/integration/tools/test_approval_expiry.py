@@ -11,15 +11,16 @@ from lango import open_runtime
 from lango.errors import WaitNotOpen
 from lango.events import ToolEnd, TurnDone
 from lango.messages import ToolCall
-from lango.runtime.requests.expiry import ApprovalExpiry
+from lango.runtime.requests.expiry import WaitExpiry
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.sessions.sessions import find_session
 from lango.store.sessions.window import read_message_page
-from lango.store.tool_calls.approvals import expire_approvals, read_approval_requests
 from lango.store.tool_calls.tool_journal import read_journal_entries
+from lango.store.waits.waits import expire, read_waits
 from lango.testing import ScriptedProvider
+from lango.waits import ApprovalWait
 from tests.agents.answers import approve, submit_approval
 from tests.agents.parts import (
     TIMEOUT_S,
@@ -35,6 +36,7 @@ from tests.agents.parts import (
     text_of,
 )
 from tests.integration.tools.test_approvals import Sent, send
+from tests.support.runtimes import store_of
 
 NOT_IN_TIME = "not run: the approval request expired without an answer, which counts as declined"
 WENT_ON = "not run: the conversation continued without an answer to the approval request, which counts as declined"
@@ -44,12 +46,12 @@ async def write(runtime: Runtime, sql: str) -> None:
     def operation() -> Any:
         yield sql, ()
 
-    await runtime.store.write(operation)
+    await store_of(runtime).write(operation)
 
 
 async def time_is_over(runtime: Runtime) -> None:
     """Expire every open request, by the database's clock."""
-    await write(runtime, "UPDATE open_calls SET expires_at = 1.0 WHERE expires_at IS NOT NULL")
+    await write(runtime, "UPDATE waits SET expires_at = 1.0 WHERE expires_at IS NOT NULL")
 
 
 async def closed(runtime: Runtime, call_id: str = "c1") -> dict[str, Any]:
@@ -69,7 +71,7 @@ async def closed(runtime: Runtime, call_id: str = "c1") -> dict[str, Any]:
 
 async def journal(runtime: Runtime) -> list[tuple[Any, ...]]:
     return await rows(
-        runtime.store, "SELECT call_id, approved, approved_by, status FROM tool_journal ORDER BY call_id, epoch"
+        store_of(runtime), "SELECT call_id, approved, approved_by, status FROM tool_journal ORDER BY call_id, epoch"
     )
 
 
@@ -82,11 +84,12 @@ async def test_an_approval_request_has_its_expiry(sqlite_url: str) -> None:
         assert question.expires_at
         asked_at = question.expires_at - timedelta(seconds=600)  # by the clock of the database
         assert before - timedelta(seconds=5) <= asked_at <= datetime.now(UTC) + timedelta(seconds=5)
-        session = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", "s"))
+        session = await store_of(runtime).read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert session
-        [waiting] = await runtime.store.read(read_approval_requests, session)
-        assert (waiting.call_id, waiting.name, waiting.arguments) == ("c1", "send", {"to": "bob"})
-        assert waiting.expires_at == pytest.approx(question.expires_at.timestamp(), abs=0.001)
+        [waiting] = await store_of(runtime).read(read_waits, session.key, session.name)
+        assert isinstance(waiting, ApprovalWait)
+        assert (waiting.call_id, waiting.tool, waiting.arguments) == ("c1", "send", {"to": "bob"})
+        assert waiting.expires_at == question.expires_at
 
 
 @pytest.mark.parametrize("limit", [{}, {"approval_expires_s": 0}])
@@ -110,9 +113,9 @@ async def test_an_unanswered_approval_request_is_denied_at_its_expiry(sqlite_url
     async with open_runtime(settings, provider=provider, tools=[sent.tool]) as runtime:
         await collect(runtime.stream("s", "send it"))
         assert await closed(runtime) == {"error": NOT_IN_TIME, "outcome": "not run"}
-        assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
+        assert await rows(store_of(runtime), "SELECT COUNT(*) FROM waits WHERE closed IS NULL") == [(0,)]
         assert await journal(runtime) == [("c1", 0, "policy", "intended")]
-        with pytest.raises(WaitNotOpen, match="no open wait"):
+        with pytest.raises(WaitNotOpen, match="has no wait"):
             await submit_approval(runtime, "s", "c1", approved=True)
         assert await runtime.run("s", "and?") == "it was not sent"
         assert await journal(runtime) == [("c1", 0, "policy", "intended")], "it is recorded once"
@@ -143,10 +146,10 @@ async def test_a_late_answer_is_rejected_and_the_call_closed(sqlite_url: str) ->
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await collect(runtime.stream("s", "send it"))
         await time_is_over(runtime)
-        with pytest.raises(WaitNotOpen, match="no open wait"):
+        with pytest.raises(WaitNotOpen, match="has no wait"):
             await collect(approve(runtime, "s", "c1", approved=True))
         assert (await closed(runtime))["error"] == NOT_IN_TIME
-        assert await rows(runtime.store, "SELECT COUNT(*) FROM turns") == [(1,)], "no turn was begun for it"
+        assert await rows(store_of(runtime), "SELECT COUNT(*) FROM turns") == [(1,)], "no turn was begun for it"
     assert sent.to == []
 
 
@@ -176,7 +179,7 @@ async def test_a_message_denies_the_open_approval_request(sqlite_url: str) -> No
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         await collect(runtime.stream("s", "send it"))
         assert await runtime.run("s", "no, do something else") == "something else, then"
-        assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
+        assert await rows(store_of(runtime), "SELECT COUNT(*) FROM waits WHERE closed IS NULL") == [(0,)]
         assert await journal(runtime) == [("c1", 0, "policy", "intended")]
         assert (await closed(runtime)) == {"error": WENT_ON, "outcome": "not run"}
     assert results_in(provider.requests[1])["c1"]["error"] == WENT_ON
@@ -218,15 +221,15 @@ async def test_expiry_does_not_write_beside_a_running_turn(store_url: str) -> No
         first = await submit_approval(runtime, "s", "c1", approved=True)
         await gate.wait()
         await time_is_over(runtime)
-        session = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", "s"))
+        session = await store_of(runtime).read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert session
-        assert not await runtime.store.write(expire_approvals, session.key, time.time())
+        assert not await store_of(runtime).write(expire, session.key, time.time())
         with pytest.raises(WaitNotOpen):
             await submit_approval(runtime, "s", "c2", approved=True)
         gate.may_end.set()
         events = await collect(first.follow())
         assert isinstance(events[-1], TurnDone), events
-        assert await runtime.store.write(expire_approvals, session.key, time.time())
+        assert await store_of(runtime).write(expire, session.key, time.time())
         assert (await closed(runtime, "c2"))["error"] == NOT_IN_TIME
         assert await runtime.run("s", "well?") == "one done"
     assert sent.to == []
@@ -243,19 +246,19 @@ async def test_a_request_that_is_due_while_its_turn_still_ends_is_closed_soon(sq
 
         def ending() -> Any:
             yield "UPDATE turns SET status = 'running'", ()
-            yield "UPDATE open_calls SET expires_at = 1.0", ()
+            yield "UPDATE waits SET expires_at = 1.0", ()
 
         def ended() -> Any:
             yield "UPDATE turns SET status = 'done'", ()
 
         await store.write(ending)
-        expiry = ApprovalExpiry(store)
+        expiry = WaitExpiry(store)
         await expiry.expire_session(name)
-        assert await rows(store, "SELECT COUNT(*) FROM open_calls") == [(1,)]
+        assert await rows(store, "SELECT COUNT(*) FROM waits WHERE closed IS NULL") == [(1,)]
         assert vars(expiry)["_wake"].is_set(), "it is tried again soon"
         await store.write(ended)
         await expiry.expire_session(name)
-        assert await rows(store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
+        assert await rows(store, "SELECT COUNT(*) FROM waits WHERE closed IS NULL") == [(0,)]
 
 
 async def test_the_journal_records_who_answered_and_how_long_it_took(sqlite_url: str) -> None:
@@ -277,10 +280,10 @@ async def test_the_journal_records_who_answered_and_how_long_it_took(sqlite_url:
             ("c2", 0, "alice", "intended"),
             ("c2", 0, "alice", "intended"),
         ]
-        session = await runtime.store.read(find_session, SessionId(runtime.app_name, "alice", "s"))
+        session = await store_of(runtime).read(find_session, SessionId(runtime.app_name, "alice", "s"))
         assert session
-        messages = await runtime.store.read(read_message_page, session)
-        found = await runtime.store.read(read_journal_entries, session.key, messages)
+        messages = await store_of(runtime).read(read_message_page, session)
+        found = await store_of(runtime).read(read_journal_entries, session.key, messages)
         assert {(call_id, one.duration_s is None) for (_, call_id), one in found.items()} == {
             ("c1", False),
             ("c2", True),
@@ -314,14 +317,15 @@ async def test_a_fork_at_an_approval_request_asks_again(sqlite_url: str) -> None
         [waits] = [one.seq for one in await stored(runtime) if one.message and "waits" in one.message.content]
         await runtime.sessions.fork("s", at=waits, new_id="after", user_id="user")
         for name in ("before", "after"):
-            record = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", name))
+            record = await store_of(runtime).read(find_session, SessionId(runtime.app_name, "user", name))
             assert record
-            [question] = await runtime.store.read(read_approval_requests, record)
+            [question] = await store_of(runtime).read(read_waits, record.key, record.name)
+            assert isinstance(question, ApprovalWait)
             assert (question.call_id, question.arguments) == ("c1", {"to": "bob"})
         events = await collect(approve(runtime, "after", "c1", approved=True))
         assert text_of(events) == "sent once more"
         assert sent.to == ["bob", "bob"]
-        assert await runtime.store.write(expire_approvals, record.key, time.time())
+        assert await store_of(runtime).write(expire, record.key, time.time())
     assert [broken_for(request) for request in provider.requests] == [[]] * 3
 
 
@@ -332,12 +336,12 @@ async def test_a_rewound_approval_request_is_closed(sqlite_url: str) -> None:
         await runtime.run("s", "hello")
         await collect(runtime.stream("s", "send it"))
         await runtime.sessions.rewind("s", before=3, user_id="user")
-        record = await runtime.store.read(find_session, SessionId(runtime.app_name, "user", "s"))
+        record = await store_of(runtime).read(find_session, SessionId(runtime.app_name, "user", "s"))
         assert record
-        assert await runtime.store.read(read_approval_requests, record) == []
+        assert await store_of(runtime).read(read_waits, record.key, record.name) == []
         with pytest.raises(WaitNotOpen):
             await submit_approval(runtime, "s", "c1", approved=True)
         assert await runtime.run("s", "how are you?") == "good"
-        assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
+        assert await rows(store_of(runtime), "SELECT COUNT(*) FROM waits WHERE closed IS NULL") == [(0,)]
     assert results_in(provider.requests[2]) == {}
     assert broken_for(provider.requests[2]) == []

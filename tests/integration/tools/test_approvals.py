@@ -17,7 +17,7 @@ from lango.errors import WaitNotOpen
 from lango.events import ToolEnd, ToolStart, TurnDone
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
-from lango.store.tool_calls.approvals import read_approval_requests
+from lango.store.waits.waits import read_waits
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, tool
 from lango.waits import ApprovalWait
@@ -38,6 +38,7 @@ from tests.agents.parts import (
     text_of,
 )
 from tests.support.kill_points import copy_after_each_commit, story, until_idle
+from tests.support.runtimes import store_of, supervisor_of
 
 
 class Sent:
@@ -82,12 +83,12 @@ async def test_t3_a_dangerous_tool_requests_approval_with_exact_arguments_and_ho
         assert (request.call_id, request.tool, dict(request.arguments)) == ("c1", "send", {"to": "bob"})
         assert sent.to == []
         assert await statuses(runtime) == ["done"]
-        assert not runtime.turns.running_turns(), "nothing waits in memory"
+        assert not supervisor_of(runtime).running_turns(), "nothing waits in memory"
 
         events = await collect(approve(runtime, "s", "c1", approved=True))
         check_order(events)
-        assert kinds(events) == ["accepted", "tool_start", "tool_end", "text_delta", "done"]
-        start, end = events[1], events[2]
+        assert kinds(events) == ["accepted", "wait_closed", "tool_start", "tool_end", "text_delta", "done"]
+        start, end = events[2], events[3]
         assert isinstance(start, ToolStart)
         assert isinstance(end, ToolEnd)
         assert dict(start.arguments) == {"to": "bob"}
@@ -134,7 +135,7 @@ async def test_the_reason_of_a_refusal_survives_a_kill(tmp_path: Path) -> None:
             if len(await statuses(runtime)) < 2:  # killed before the answer was stored
                 continue
             await until_idle(runtime)
-            assert any("and says: not to bob" in line for line in await story(runtime.store)), copy.name
+            assert any("and says: not to bob" in line for line in await story(store_of(runtime))), copy.name
             accepted += 1
     assert accepted
     assert sent.to == []
@@ -240,7 +241,7 @@ async def _write(runtime: Runtime, sql: str) -> None:
     def operation() -> Any:
         yield sql, ()
 
-    await runtime.store.write(operation)
+    await store_of(runtime).write(operation)
 
 
 @pytest.mark.parametrize("first", ["c1", "c2"])
@@ -372,7 +373,7 @@ async def test_t3_adks_confirmation_of_a_users_tool_is_the_same_request(sqlite_u
         assert text_of(await collect(approve(runtime, "s", "c1", approved=approved))) == "done"
         assert sent == (["bob"] if approved else [])
         assert await runtime.run("s", "bye") == "bye"
-        assert await rows(runtime.store, "SELECT COUNT(*) FROM open_calls") == [(0,)]
+        assert await rows(store_of(runtime), "SELECT COUNT(*) FROM open_calls") == [(0,)]
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
 
 
@@ -464,13 +465,15 @@ async def test_t3_a_request_beside_a_call_that_is_done_is_listed_forked_and_answ
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool, looked]) as runtime:
         [shown] = await ask(runtime)
         session = await runtime.sessions.read("s")
-        [listed] = await runtime.store.read(read_approval_requests, session)
-        assert (listed.call_id, listed.name, listed.arguments) == (shown.call_id, shown.tool, shown.arguments)
+        [listed] = await store_of(runtime).read(read_waits, session.key, session.name)
+        assert isinstance(listed, ApprovalWait)
+        assert (listed.call_id, listed.tool, listed.arguments) == (shown.call_id, shown.tool, shown.arguments)
         last = session.last_seq
         assert text_of(await collect(approve(runtime, "s", "c1", approved=True))) == "sent"
         fork = await runtime.sessions.fork("s", at=last)
-        [again] = await runtime.store.read(read_approval_requests, fork)
-        assert (again.call_id, again.name, again.arguments) == (shown.call_id, shown.tool, shown.arguments)
+        [again] = await store_of(runtime).read(read_waits, fork.key, fork.name)
+        assert isinstance(again, ApprovalWait)
+        assert (again.call_id, again.tool, again.arguments) == (shown.call_id, shown.tool, shown.arguments)
         assert text_of(await collect(approve(runtime, fork.name.id, "c1", approved=True))) == "sent again"
     assert sent.to == ["bob", "bob"]
     assert [broken_for(request) for request in provider.requests] == [[], [], []]

@@ -18,18 +18,17 @@ from lango import open_runtime
 from lango.adk import AdkTool
 from lango.adk.run.turn_limits import MAX_SAME_CALLS
 from lango.errors import ClientToolRefused, WaitNotOpen
-from lango.events import ToolStart, TurnEvent
+from lango.events import ToolStart, TurnDone, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.sessions import NO_RESULT_TEXT
-from lango.store.tool_calls.client_calls import read_client_calls
 from lango.submissions import SubmittedMessage, TurnRequest
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
+from lango.waits import ClientResultWait
 from tests.agents.answers import approve, waiting_for
 from tests.agents.parts import (
     Gate,
-    approvals,
     broken_for,
     check_order,
     collect,
@@ -42,6 +41,7 @@ from tests.agents.parts import (
     stored,
     text_of,
 )
+from tests.support.runtimes import store_of
 
 PICK = client_tool(
     "pick_color",
@@ -123,7 +123,7 @@ async def test_a_message_instead_of_a_result_closes_the_call_as_not_run(sqlite_u
             await give(runtime, c1={"color": "red"})
         await send(runtime, "hello")
         assert await results_stored(runtime) == {"c1": unanswered, "c2": unanswered}
-        assert not await rows(runtime.store, "SELECT call_id FROM open_calls")
+        assert not await rows(store_of(runtime), "SELECT call_id FROM open_calls")
     assert not [broken for request in provider.requests for broken in broken_for(request)]
 
 
@@ -150,14 +150,15 @@ async def test_a_call_that_does_not_fit_its_schema_never_reaches_the_client(sqli
         assert status(events) == "client_result"
         assert len(provider.requests) == 2, "the model reads the error and corrects the call"
         assert "among" in results_in(provider.requests[1])["w1"]["error"]
-        [waiting] = await runtime.store.read(read_client_calls, await runtime.sessions.read("s"))
-        assert waiting.call.id == "c1"
+        [waiting] = await runtime.waits("s")
+        assert isinstance(waiting, ClientResultWait)
+        assert waiting.call_id == "c1"
         assert text_of(await give(runtime, c1={"color": "red"})) == "red it is"
         outputs = await results_stored(runtime)
         assert outputs.pop("c1") == {"color": "red"}
         assert len(outputs) == 2
         assert all("among" in one["error"] for one in outputs.values())
-        assert not await rows(runtime.store, "SELECT call_id FROM open_calls")
+        assert not await rows(store_of(runtime), "SELECT call_id FROM open_calls")
     assert not [broken for request in provider.requests for broken in broken_for(request)]
 
 
@@ -166,7 +167,7 @@ async def test_a_model_that_repeats_a_wrong_call_is_stopped(sqlite_url: str) -> 
     async with open_runtime(settings_for(sqlite_url), provider=provider) as runtime:
         assert last_error(await send(runtime)).error == "TurnLimit"
         assert len(provider.requests) == MAX_SAME_CALLS
-        assert not await rows(runtime.store, "SELECT call_id FROM open_calls")
+        assert not await rows(store_of(runtime), "SELECT call_id FROM open_calls")
 
 
 async def test_parallel_calls_go_on_when_all_have_their_results(sqlite_url: str) -> None:
@@ -176,7 +177,7 @@ async def test_parallel_calls_go_on_when_all_have_their_results(sqlite_url: str)
         assert sorted(kinds(events)) == ["accepted", "done", "tool_end", *["tool_start"] * 3, *["wait_opened"] * 2]
         assert status(events) == "client_result"
         events = await give(runtime, c2={"color": "blue"})
-        assert (kinds(events), status(events)) == (["accepted", "done"], "client_result")
+        assert (kinds(events), status(events)) == (["accepted", "wait_closed", "done"], "client_result")
         assert len(provider.requests) == 1, "the model is called only with all results"
         assert text_of(await give(runtime, c1={"color": "red"}, c2={"color": "another"})) == "both"
         shown = {"c1": {"color": "red"}, "c2": {"color": "blue"}, "n1": {"noted": "this"}}
@@ -191,7 +192,8 @@ async def test_an_approval_beside_a_clients_call_waits_for_both(sqlite_url: str,
     tools = [noting(level="dangerous")]
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=tools) as runtime:
         events = await send(runtime)
-        assert (len(approvals(events)), status(events)) == (1, "approval")
+        assert isinstance(events[-1], TurnDone)
+        assert {wait.kind for wait in events[-1].waits} == {"approval", "client_result"}
         if approval_first:
             events = await collect(approve(runtime, "s", "n1", approved=True))
             assert status(events) == "client_result"
@@ -348,7 +350,7 @@ async def test_an_unusable_client_tool_is_rejected_before_anything_is_stored(
             await send(runtime, client_tools=[client_tool(name, "A tool.", parameters)])
         with pytest.raises(ClientToolRefused, match="two tools"):
             await send(runtime, client_tools=[PICK, PICK])
-        assert not await rows(runtime.store, "SELECT id FROM sessions")
+        assert not await rows(store_of(runtime), "SELECT id FROM sessions")
     assert not provider.requests
 
 

@@ -24,6 +24,7 @@ from tests.agents.parts import (
     settings_for,
     text_of,
 )
+from tests.support.runtimes import store_of
 
 ORDER = ToolCall("c1", "order", {"item": "boat"})
 
@@ -72,8 +73,8 @@ async def test_the_result_of_a_tool_that_returned_nothing_continues_in_another_p
         assert broken_for(provider.requests[-1]) == []
         with pytest.raises(WaitNotOpen):
             await give(runtime, c1={"delivered": True})
-        assert await rows(runtime.store, "SELECT * FROM long_running_calls") == []
-        assert await rows(runtime.store, "SELECT * FROM open_calls") == []
+        assert await rows(store_of(runtime), "SELECT id FROM waits WHERE closed IS NULL") == []
+        assert await rows(store_of(runtime), "SELECT * FROM open_calls") == []
 
 
 async def test_updates_and_the_final_result_follow_a_first_report(store_url: str) -> None:

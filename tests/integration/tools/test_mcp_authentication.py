@@ -27,6 +27,7 @@ from lango.testing import ScriptedProvider
 from lango.waits import CredentialWait
 from tests.agents.answers import opened, submit_credential
 from tests.agents.parts import collect
+from tests.support.runtimes import store_of
 from tests.support.servers.oauth_server import CLIENT_ID, OAuthServer, oauth_server
 
 
@@ -153,12 +154,11 @@ async def test_attack_21_no_credential_of_a_client_reaches_the_server(
         own = settings(url, oauth=with_oauth(oauth))
         own = own.model_copy(update={"store": own.store.model_copy(update={"url": store_url})})
         async with open_runtime(own, provider=provider) as runtime:
-            assert "mcp:mail" in runtime.app.credential_names
             for state in ({"mcp:mail": credential}, {"mcp:mail": "a token"}, {"user:mcp:mail": "a token"}):
                 with pytest.raises(StateRefused, match="mcp:mail"):
                     await runtime.sessions.create("s", state=state)
             name = SessionId(runtime.app_name, "user", "s")
-            await runtime.store.write(create_session, name, {"mcp:mail": credential}, time.time())
+            await store_of(runtime).write(create_session, name, {"mcp:mail": credential}, time.time())
             events = await collect(runtime.stream("s", "whose?"))
     assert [
         event.wait.message

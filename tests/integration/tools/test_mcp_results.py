@@ -25,9 +25,14 @@ BASE64 = base64.b64encode(pixels(PICTURE_BYTES)).decode()
 EXCERPT = BASE64[1_000:1_040]
 
 
-def settings_for(url: str, **server: Any) -> Settings:
+def settings_for(url: str, **limits: Any) -> Settings:
     return Settings.model_validate(
-        {"store": {"url": url}, "mcp": SERVER, "tools": {"approval": "auto", "enabled": []}, "server": server}
+        {
+            "store": {"url": url},
+            "mcp": SERVER,
+            "tools": {"approval": "auto", "enabled": []},
+            "server": {"limits": limits},
+        }
     )
 
 

@@ -269,17 +269,17 @@ async def test_the_names_of_tools_are_known_before_a_turn(sqlite_url: str, scrip
     )
     provider = ScriptedProvider([ToolCall("c1", "add", {"a": 2, "b": 3}), "5"])
     async with open_runtime(settings, provider=provider) as runtime:
-        own = await runtime.app.tool_names()
+        own = await runtime.tool_names()
         assert not own.complete, "nothing was started"
         assert "add" not in own.names
-        known = await runtime.app.tool_names(ask_toolsets=True)
+        known = await runtime.tool_names(ask_toolsets=True)
         assert known.complete
         assert known.names == own.names | {"add", "variables", "fails"}
         assert await runtime.run("s", "2 + 3?") == "5"
     script.write_text("raise SystemExit(1)")
     async with open_runtime(settings, provider=provider) as runtime:
         with pytest.raises(ConfigError, match=r"\[mcp\.sums\]"):
-            await runtime.app.tool_names(ask_toolsets=True)
+            await runtime.tool_names(ask_toolsets=True)
 
 
 @pytest.mark.parametrize("server", [McpSettings(), McpSettings(command="x", url="http://y")])
@@ -345,12 +345,12 @@ async def test_tools_that_cannot_be_offered_are_listed_with_their_reasons(
     provider = ScriptedProvider([ToolCall("c1", "add", {"a": 1, "b": 2}), "3"])
     async with open_runtime(settings, provider=provider) as runtime:
         with caplog.at_level(logging.WARNING, "lango.runtime"):
-            found = await runtime.app.tool_names(ask_toolsets=True, require_all=False)
+            found = await runtime.tool_names(ask_toolsets=True, require_all=False)
         assert {"add", "variables", "fails", "list_files"} <= found.names
-        gone, *reasons = found.unusable
+        [gone] = found.failures
         assert "the MCP server gone does not answer" in gone
         first = "the MCP server first has a tool of this name; leave it out with `tools`"
-        assert reasons == [
+        assert list(found.unusable) == [
             f"MCP server second, tool add: {first}",
             f"MCP server second, tool fails: {first}",
             "MCP server second, tool list_files: the agent has a tool of this name; leave it out with `tools`",
@@ -360,4 +360,4 @@ async def test_tools_that_cannot_be_offered_are_listed_with_their_reasons(
             f"MCP server second, tool variables: {first}",
         ]
         logged = [record.getMessage() for record in caplog.records if record.name == "lango.runtime"]
-        assert all(any(reason in line for line in logged) for reason in reasons)
+        assert all(any(reason in line for line in logged) for reason in found.unusable)

@@ -7,6 +7,7 @@ from lango.adk import AdkTool
 from tests.agents.parts import collect, settings_for
 from tests.support.agent_shapes import agent, call
 from tests.support.kill_points import Journal, story
+from tests.support.runtimes import store_of
 
 _AT_ONCE = 32
 
@@ -34,7 +35,7 @@ async def test_of_many_calls_in_one_response_a_few_run_at_a_time_and_the_results
     root = agent(Journal(), "r", [call("work", number=number) for number in numbers], "done", tools=[work])
     async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
         await collect((await runtime.submit("s", "go")).follow())
-        results = (await story(runtime.store))[2]
+        results = (await story(store_of(runtime)))[2]
     assert most == _AT_ONCE
     places = [results.index(f'"worked": "{number}"') for number in numbers]
     assert places == sorted(places)
@@ -50,4 +51,4 @@ async def test_a_tool_in_a_users_module_has_the_time_limit_of_the_settings(sqlit
     root = agent(Journal(), "r", call("wait"), "done", tools=[AdkTool(wait)])
     async with open_runtime(settings_for(sqlite_url, tool_timeout_s=0.2), root_agent=root) as runtime:
         await collect((await runtime.submit("s", "go")).follow())
-        assert "timed out after 0.2 s" in (await story(runtime.store))[2]
+        assert "timed out after 0.2 s" in (await story(store_of(runtime)))[2]

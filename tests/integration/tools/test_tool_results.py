@@ -33,6 +33,7 @@ from tests.agents.parts import (
     statuses,
     text_of,
 )
+from tests.support.runtimes import store_of
 
 
 def raises() -> str:
@@ -108,7 +109,7 @@ async def test_t2_a_failing_tool_returns_an_error_and_the_turn_continues(
         [end] = [event for event in events if isinstance(event, ToolEnd)]
         assert not end.ok
         assert await statuses(runtime) == ["done"]
-        assert await rows(runtime.store, "SELECT status FROM tool_journal") == [("finished",)]
+        assert await rows(store_of(runtime), "SELECT status FROM tool_journal") == [("finished",)]
         assert await runtime.run("s", "and?") == "fine"
     assert message in results_in(provider.requests[1])["c1"]["error"]
     assert [broken_for(request) for request in provider.requests] == [[], [], []]
@@ -138,7 +139,7 @@ async def test_t2_a_blocking_function_does_not_stop_the_process(sqlite_url: str)
     provider = ScriptedProvider([ToolCall("c1", "block", {}), "other", "done"])
     async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         blocked = asyncio.create_task(runtime.run("s", "block"))
-        while len(provider.requests) < 1 or not await rows(runtime.store, "SELECT 1 FROM tool_journal"):
+        while len(provider.requests) < 1 or not await rows(store_of(runtime), "SELECT 1 FROM tool_journal"):
             await asyncio.sleep(0.01)
         assert await runtime.run("other", "hi") == "other"
         go.set()
@@ -207,7 +208,7 @@ async def test_large_results_are_clipped_for_the_model_whole_in_the_store_and_re
     tools = [Tool("long_text", "Give a long text.", None, lambda: whole)]
     async with open_runtime(settings_for(store_url), provider=provider, tools=tools) as runtime:
         assert await runtime.run("s", "read") == "found it"
-        assert await rows(runtime.store, "SELECT whole FROM tool_journal WHERE call_id = 'c1'") == [(whole,)]
+        assert await rows(store_of(runtime), "SELECT whole FROM tool_journal WHERE call_id = 'c1'") == [(whole,)]
         stored = [call for one in await messages(runtime) for call in one.tool_calls if call.output]
         assert len(str(stored[0].output)) < 60_000
         assert await runtime.run("s", "and?") == "fine"

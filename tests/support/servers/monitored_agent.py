@@ -25,7 +25,7 @@ from google.adk.agents import LlmAgent
 
 from lango.adk import AdkTool, ProviderLlm
 from lango.history.tokens import MAX_COUNTED_CHARACTERS, count_tokens
-from lango.json_input import read_counted
+from lango.json_values import read_counted
 from lango.memory.notes.note_format import OBSERVE_PROMPT
 from lango.providers import Request
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, UsageDelta
@@ -36,7 +36,7 @@ _LEAST_DELAY_S = 0.005
 _TICK_S = 0.002
 _LEAST_CALLS, _LEAST_SIZE = 20_000, 100_000
 SIZED = {
-    "lango.json_input.read_counted": ("json", "data"),
+    "lango.json_values.read_counted": ("json", "data"),
     "lango.store.codec.json_text.dumps": ("json", ""),
     "lango.store.codec.json_text.loads": ("json", "text"),
     "lango.store.codec.json_text.dumps_untagged": ("json", ""),

@@ -106,7 +106,7 @@ async def events_of(response: httpx.Response) -> AsyncIterator[ReceivedEvent]:
             continue
         if line:
             name, _, value = line.partition(": ")
-            assert name in ("id", "event", "data"), line
+            assert name in ("id", "event", "data", "retry"), line
             fields[name] = value
         elif fields:
             data = json.loads(fields["data"])

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 from google.adk.events import Event, EventActions
+from google.adk.events.event import NodeInfo
 from google.genai import types
-from hypothesis import given
+from hypothesis import example, given
 from msgspec.structs import replace
 
 from lango.adk.events.events_to_rows import complete_event, event_to_entry
@@ -55,6 +56,7 @@ def with_stored_role(event: Event) -> Event:
 
 
 @given(strategies.events)
+@example(Event(author="node", output={"\ud800": b""}, node_info=NodeInfo(output_for=["flow"])))
 @examples(500)
 def test_s9_any_event_comes_back_equal(event: Event) -> None:
     again = reload(event)

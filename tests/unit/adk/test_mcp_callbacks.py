@@ -6,9 +6,9 @@ from typing import Any
 
 import mcp
 
-from lango.adk.agents.tools.mcp.questions import McpCallbacks, ServerCallbacks
-from lango.store.tool_calls.tool_questions import ToolAnswer, ToolQuestion
+from lango.adk.agents.tools.mcp.questions import McpCallbacks, Question, ServerCallbacks
 from lango.tools import Tool, run_tool
+from lango.waits import Value
 
 assert mcp.types, "imported here: a cold import takes longer than the limit"
 CONTEXT: Any = SimpleNamespace(
@@ -18,9 +18,9 @@ PARAMS = SimpleNamespace(mode="form", message="Which?", requested_schema={"type"
 LIMIT_S = 1.0
 
 
-async def answer_late(question: ToolQuestion, timeout_s: float) -> ToolAnswer:
+async def answer_late(question: Question, timeout_s: float) -> Value:
     await asyncio.sleep(LIMIT_S * 2)
-    return ToolAnswer("accept", {"asked": question.message, "timeout_s": timeout_s})
+    return Value({"asked": question.message, "timeout_s": timeout_s})
 
 
 def callbacks(ask: Any = answer_late) -> ServerCallbacks:
@@ -48,10 +48,10 @@ async def test_the_time_limit_of_a_tool_does_not_run_while_the_user_is_asked() -
 async def test_a_question_ends_with_its_call() -> None:
     asking, closed = asyncio.Event(), asyncio.Event()
 
-    async def never(question: ToolQuestion, timeout_s: float) -> ToolAnswer:
+    async def never(question: Question, timeout_s: float) -> Value:
         asking.set()
         try:
-            return await asyncio.Future[ToolAnswer]()
+            return await asyncio.Future[Value]()
         finally:
             closed.set()
 

@@ -11,11 +11,11 @@ from prompt_toolkit.history import DummyHistory
 from prompt_toolkit.input import create_pipe_input
 
 from lango.cli.chat.terminal.keyboard import KeyboardReader
-from lango.cli.chat.terminal.message_reader import InputInterrupted, LineReader, MessageReader
+from lango.cli.chat.terminal.message_reader import InputInterrupted, LineReader
 from lango.cli.chat.terminal.screen import Screen
 
 
-async def interrupt_and_withdraw(reader: MessageReader, asking: "asyncio.Task[str | None]") -> None:
+async def interrupt_and_withdraw(reader: KeyboardReader | LineReader, asking: "asyncio.Task[str | None]") -> None:
     reader.interrupt()
     reader.interrupt()
     asking.cancel()

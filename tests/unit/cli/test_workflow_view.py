@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from lango.cli.chat.collapsed_sections import show_node
 from lango.cli.chat.terminal.screen import Screen
 from lango.cli.chat.wait_cards import show_wait
-from lango.cli.chat.workflow_view import show_node
 from lango.events import NodeProgress
 from lango.waits import LongRunningWait
 

@@ -25,6 +25,7 @@ TRIED = [
         '{"key": "value"}',
         '{"key": {}}',
         OTHER_ISSUER,
+        '{"max_attachments": 3}',
     ),
     *("https://two.example/x", OAUTH),
     *("refuse", "chat", "deny", "none", "keys", "oidc", "json", "stop"),

@@ -16,7 +16,7 @@ from lango.memory.reflector import keep_what_matters
 from lango.messages import Message
 from lango.sessions import StoredEvent
 from lango.store.memory.observations import Batch, BatchStatus, Observation, Priority, SessionMemory
-from lango.store.search.recall import Memory
+from lango.store.search.memory_entries import Memory
 from lango.store.search.terms import Term
 
 AT = 1_794_702_400.0  # 2026-11-15

@@ -43,24 +43,53 @@ def test_one_context_variable_holds_the_turn_and_one_the_step() -> None:
     assert {module.stem for module in ADK if "ContextVar(" in module.read_text("utf-8")} == {"turn_run", "step"}
 
 
+PARTS = {"turn", "limits", "record", "waits", "output"}
+"""The names of variables that hold the run of a turn, or a part of it."""
+MUTABLE = {"set", "list", "dict", "Counter", "defaultdict"}
+
+
 def test_the_parts_of_a_turn_are_small_and_change_themselves_alone() -> None:
     for module in ADK:
         for node in ast.walk(ast.parse(module.read_text("utf-8"))):
             if isinstance(node, ast.ClassDef):
                 fields = [statement for statement in node.body if isinstance(statement, ast.AnnAssign)]
                 assert len(fields) <= 20, f"{module}: {node.name}"
-            targets = node.targets if isinstance(node, ast.Assign) else []
-            targets += [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
-            for target in targets:
-                assert not _is_part_of_turn(target), f"{module}: {ast.unparse(target)} is assigned from outside"
+            for target in _changed(node):
+                assert not _is_part_of_turn(target), f"{module}: {ast.unparse(target)} is changed from outside"
+
+
+def test_the_parts_of_a_turn_show_no_collections_that_others_could_change() -> None:
+    seen = 0
+    for module in (SOURCE / "adk" / "turn").glob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+            for field in node.body if isinstance(node, ast.ClassDef) else []:
+                name = ast.unparse(field.target) if isinstance(field, ast.AnnAssign) else "_"
+                if isinstance(field, ast.AnnAssign) and not name.startswith("_"):
+                    kinds = {kind.split("[")[0] for kind in ast.unparse(field.annotation).split(" | ")}
+                    assert not kinds & MUTABLE, f"{module}: {name}"
+                    seen += 1
+    assert seen
+
+
+def _changed(node: ast.AST) -> list[ast.expr]:
+    """Return what a statement assigns or deletes."""
+    match node:
+        case ast.Assign() | ast.Delete():
+            return node.targets
+        case ast.AugAssign() | ast.AnnAssign():
+            return [node.target]
+        case _:
+            return []
 
 
 def _is_part_of_turn(target: ast.expr) -> bool:
-    """Whether this is an attribute of an object that a variable `turn` holds."""
+    """Whether this is an attribute, or an item in one, of an object that a variable with such a name holds."""
+    while isinstance(target, ast.Subscript):
+        target = target.value
     outer = target.value if isinstance(target, ast.Attribute) else None
     while isinstance(outer, ast.Attribute):
         outer = outer.value
-    return isinstance(outer, ast.Name) and outer.id == "turn"
+    return isinstance(outer, ast.Name) and outer.id in PARTS
 
 
 def test_public_names_are_imported_on_first_use() -> None:

@@ -43,7 +43,7 @@ def test_systemd_units_start_an_existing_command(text: str) -> None:
     program, *arguments = shlex.split(unit["Service"]["ExecStart"])
     assert Path(program).name == "lango"
     get_command(app).make_context("lango", arguments)  # raises for an unknown command
-    assert int(unit["Service"]["TimeoutStopSec"]) > Settings().server.shutdown_s + 15
+    assert int(unit["Service"]["TimeoutStopSec"]) > Settings().server.drain_s + 15
 
 
 @pytest.mark.parametrize("text", NGINX.values(), ids=NGINX)

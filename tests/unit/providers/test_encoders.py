@@ -194,20 +194,20 @@ PERSON: dict[str, Any] = {"type": "object", "properties": {"friend": {"$ref": "#
     ],
 )
 def test_claude_is_held_to_plain_schemas_only(model: str, schema: dict[str, Any], native: bool) -> None:
-    assert anthropic.constrains_answer(request(model=model, response_schema=schema)) is native
+    assert anthropic.AnthropicProvider.constrains_answer(request(model=model, response_schema=schema)) is native
 
 
 def test_no_claude_can_be_held_to_any_json() -> None:
-    assert not anthropic.constrains_answer(request(model="claude-sonnet-4-5", json_object=True))
-    assert anthropic.constrains_answer(request(model="claude-3-7-sonnet-latest"))
+    assert not anthropic.AnthropicProvider.constrains_answer(request(model="claude-sonnet-4-5", json_object=True))
+    assert anthropic.AnthropicProvider.constrains_answer(request(model="claude-3-7-sonnet-latest"))
 
 
 @pytest.mark.parametrize("settings", [{"response_schema": SCHEMA}, {"json_object": True}])
 def test_gemini_before_3_is_held_to_json_without_tools_only(settings: dict[str, Any]) -> None:
-    assert gemini.constrains_answer(request(model="gemini-2.5-flash", **settings))
-    assert not gemini.constrains_answer(request(model="gemini-2.5-flash", tools=(WEATHER,), **settings))
-    assert gemini.constrains_answer(request(model="gemini-3.5-flash", tools=(WEATHER,), **settings))
-    assert gemini.constrains_answer(request(model="gemini-2.5-flash", tools=(WEATHER,)))
+    assert gemini.GeminiProvider.constrains_answer(request(model="gemini-2.5-flash", **settings))
+    assert not gemini.GeminiProvider.constrains_answer(request(model="gemini-2.5-flash", tools=(WEATHER,), **settings))
+    assert gemini.GeminiProvider.constrains_answer(request(model="gemini-3.5-flash", tools=(WEATHER,), **settings))
+    assert gemini.GeminiProvider.constrains_answer(request(model="gemini-2.5-flash", tools=(WEATHER,)))
 
 
 def test_a_schema_is_closed_at_every_depth() -> None:

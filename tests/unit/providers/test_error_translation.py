@@ -27,7 +27,7 @@ from lango.errors import (
 from lango.providers import anthropic as our_anthropic
 from lango.providers import gemini as our_gemini
 from lango.providers import openai as our_openai
-from lango.providers.sdk.error_translation import VendorRequest, error_from_status, parse_retry_after, translate_errors
+from lango.providers.sdk.error_translation import VendorRequest, parse_retry_after, translate_errors
 
 CANARY = "sk-canary-0123456789"
 EXCHANGE = VendorRequest("acme", "big-model", CANARY)
@@ -101,9 +101,9 @@ STATUSES = {401: ProviderAuthError, 422: ProviderRejected, 429: ProviderRateLimi
 UNUSED = {"InvalidWebhookSignatureError"}  # a ValueError that only a check of webhooks raises
 
 ALL = [
-    *((our_openai.translate, openai.APIStatusError, kind) for kind in exceptions_of(openai)),
-    *((our_anthropic.translate, anthropic.APIStatusError, kind) for kind in exceptions_of(anthropic)),
-    *((our_gemini.translate, gemini_errors.APIError, kind) for kind in exceptions_of(gemini_errors)),
+    *((our_openai.OpenAIProvider.translate, openai.APIStatusError, kind) for kind in exceptions_of(openai)),
+    *((our_anthropic.AnthropicProvider.translate, anthropic.APIStatusError, kind) for kind in exceptions_of(anthropic)),
+    *((our_gemini.GeminiProvider.translate, gemini_errors.APIError, kind) for kind in exceptions_of(gemini_errors)),
 ]
 
 
@@ -187,18 +187,18 @@ def test_a_chunk_of_the_wrong_shape_is_a_protocol_error_only_while_streaming() -
     ],
 )
 def test_errors_by_http_status(status: int | None, message: str, kind: str, expected: type[ProviderError]) -> None:
-    error = error_from_status(status, message, EXCHANGE, kind=kind)
+    error = EXCHANGE.status_error(status, message, kind=kind)
     assert type(error) is expected
     assert (error.provider, error.status) == ("acme", status)
 
 
 def test_a3_an_unknown_model_is_named() -> None:
-    assert "'big-model'" in str(error_from_status(404, "model not found", EXCHANGE))
+    assert "'big-model'" in str(EXCHANGE.status_error(404, "model not found"))
 
 
 @pytest.mark.parametrize("status", [None, 400, 401, 404, 422, 429, 500])
 def test_a3_every_failure_names_the_model(status: int | None) -> None:
-    assert "'big-model'" in str(error_from_status(status, "no", EXCHANGE))
+    assert "'big-model'" in str(EXCHANGE.status_error(status, "no"))
 
 
 def test_retry_after_in_every_form() -> None:
@@ -214,7 +214,7 @@ def test_retry_after_in_every_form() -> None:
 
 def test_geminis_retry_delay_is_read_from_its_details() -> None:
     body = {"error": {"code": 429, "message": "quota", "details": [{"@type": "RetryInfo", "retryDelay": "34s"}]}}
-    error = our_gemini.translate(gemini_errors.ClientError(429, body), EXCHANGE)
+    error = our_gemini.GeminiProvider.translate(gemini_errors.ClientError(429, body), EXCHANGE)
     assert isinstance(error, ProviderRateLimited)
     assert error.retry_after_s == 34
 
@@ -224,7 +224,7 @@ def test_a_key_that_the_vendor_echoes_is_redacted() -> None:
     echo = openai.AuthenticationError(
         f"Incorrect API key: {CANARY}", response=httpx2.Response(401, request=request), body=None
     )
-    with pytest.raises(ProviderAuthError) as caught, translate_errors(our_openai.translate, EXCHANGE):
+    with pytest.raises(ProviderAuthError) as caught, translate_errors(our_openai.OpenAIProvider.translate, EXCHANGE):
         raise echo
     assert CANARY not in str(caught.value)
     assert caught.value.__cause__ is None  # a logged traceback would show it
@@ -232,4 +232,4 @@ def test_a_key_that_the_vendor_echoes_is_redacted() -> None:
 
 
 def test_an_html_error_page_is_shortened() -> None:
-    assert len(str(error_from_status(502, "<html>" + "x" * 10_000, EXCHANGE))) < 600
+    assert len(str(EXCHANGE.status_error(502, "<html>" + "x" * 10_000))) < 600

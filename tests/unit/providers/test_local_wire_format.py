@@ -160,7 +160,7 @@ async def test_finish_reasons(theirs: str, ours: FinishReason) -> None:
 
 
 async def test_a_stream_without_finish_is_an_error() -> None:
-    with pytest.raises(ProviderProtocolError, match="mid-answer"):
+    with pytest.raises(ProviderProtocolError, match="middle of its answer"):
         await deltas_of(chunk(content="Hi"))
 
 

@@ -11,7 +11,7 @@ from lango.messages import Message, ToolCall
 from lango.runtime.trace.steps import MAX_DEPTH, Step
 from lango.runtime.trace.tree import turn_trace
 from lango.sessions import StoredEvent
-from lango.store.turns.model_requests import RequestRecord
+from lango.store.turns.model_requests import ModelRequest
 from lango.store.turns.turn_result import TurnResult
 from lango.store.turns.turn_usage import ToolUse, TurnUsage
 from tests.support.counted_work import check_growth, counted_calls
@@ -91,8 +91,8 @@ def test_requests_belong_to_their_run_of_a_call() -> None:
     assert (other.name, other.branch, other.status) == ("b", "p", "failed")
 
 
-def _request(request_id: str, step: str, at: float, error: str = "") -> RequestRecord:
-    return RequestRecord(step, "p", "m", "", at, 0.5, None, error, request_id, 1, 10)
+def _request(request_id: str, step: str, at: float, error: str = "") -> ModelRequest:
+    return ModelRequest(step, "p", "m", "", at, 0.5, None, error, request_id, 1, 10)
 
 
 def test_nodes_and_code_are_steps_of_their_own() -> None:
@@ -126,7 +126,7 @@ _TIMES = st.floats(10, 90)
 
 
 @st.composite
-def _turns(draw: st.DrawFn) -> tuple[TurnUsage, list[StoredEvent], list[RequestRecord]]:
+def _turns(draw: st.DrawFn) -> tuple[TurnUsage, list[StoredEvent], list[ModelRequest]]:
     """Any rows of a turn, also those that no run would leave."""
     ids = [f"c{n}" for n in range(6)]
     events: list[StoredEvent] = []
@@ -186,7 +186,7 @@ def _turns(draw: st.DrawFn) -> tuple[TurnUsage, list[StoredEvent], list[RequestR
 
 @examples(150)
 @given(_turns())
-def test_every_row_is_in_the_tree_once(turn: tuple[TurnUsage, list[StoredEvent], list[RequestRecord]]) -> None:
+def test_every_row_is_in_the_tree_once(turn: tuple[TurnUsage, list[StoredEvent], list[ModelRequest]]) -> None:
     row, events, requests = turn
     trace = turn_trace(row, events, requests)
     steps = _flat(trace.steps)

@@ -169,9 +169,9 @@ async def test_a_token_without_a_key_id_needs_a_single_key(local: LocalIssuer) -
         ({"exp": "soon"}, "cannot be verified"),
         ({"exp": float("inf")}, "cannot be verified"),
         ({"sub": None}, "no claim 'sub'"),
-        ({"sub": ""}, "names no user"),
-        ({"sub": "a\x00b"}, "names no user"),
-        ({"sub": "a" * 300}, "names no user"),
+        ({"sub": ""}, "does not name a user"),
+        ({"sub": "a\x00b"}, "does not name a user"),
+        ({"sub": "a" * 300}, "does not name a user"),
     ],
 )
 async def test_claims_that_do_not_fit_are_refused(local: LocalIssuer, claims: dict[str, Any], why: str) -> None:

@@ -3,7 +3,7 @@
 from ag_ui.core import AssistantMessage, ReasoningMessage, ToolMessage, UserMessage
 
 from lango.events import TextDelta, TextWithdrawn, ThoughtDelta
-from lango.server.compat.agui.run_messages import RunMessages
+from lango.server.compat.agui.agui_events import RunMessages
 
 
 def test_a_snapshot_has_all_but_the_withdrawn_text() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lango.errors import Unstorable
-from lango.json_output import printable_text
+from lango.json_values import storable_text
 from lango.store.codec.json_text import dumps, loads
 from tests.support.json_strategies import text
 
@@ -39,9 +39,9 @@ def test_nan_is_decoded_as_nan() -> None:
 
 
 def test_printable_text_is_unchanged() -> None:
-    assert printable_text("plain, é漢😀") == "plain, é漢😀"
-    assert printable_text("a\0b\ud800c\udfff") == "a\ufffdb\ufffdc\ufffd"
-    assert len(printable_text("\0\ud800")) == 2, "offsets into the text stay true"
+    assert storable_text("plain, é漢😀") == "plain, é漢😀"
+    assert storable_text("a\0b\ud800c\udfff") == "a\ufffdb\ufffdc\ufffd"
+    assert len(storable_text("\0\ud800")) == 2, "offsets into the text stay true"
 
 
 def test_rich_values_take_their_json_form() -> None:

@@ -18,7 +18,7 @@ from lango import errors, store
 from lango.errors import StoreUrlError
 from lango.store import Store
 from lango.store.codec.ids import address_safe_id, expand, is_address_safe, shorten
-from lango.store.engine.schema import migrations
+from lango.store.engine.schema import load_migrations
 from lango.store.sessions import lineage
 from tests.support.json_strategies import text
 
@@ -85,17 +85,14 @@ def test_parameters_first_appear_in_order(statement: str) -> None:
 
 
 def test_migrations_are_numbered_without_a_gap() -> None:
-    assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
-    assert all(
-        statement.startswith(("CREATE", "ALTER", "UPDATE", "INSERT", "DROP VIEW", "/*"))
-        for _, each in migrations()
-        for statement in each
-    )
-    assert (resources.files("lango.store") / "migrations").is_dir()
+    steps = load_migrations().steps
+    assert [step.version for step in steps] == list(range(1, len(steps) + 1))
+    files = (resources.files("lango.store") / "migrations").iterdir()
+    assert sorted(file.name for file in files) == [step.file_name for step in steps]
 
 
 def test_every_primary_key_begins_with_the_sessions_key() -> None:
-    statements = [statement for _, each in migrations() for statement in each]
+    statements = [statement for step in load_migrations().steps for statement in step.statements]
     tables = [found for each in statements for found in re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", each, re.DOTALL)]
     assert len(tables) > 10
     for table, body in tables:

@@ -95,7 +95,7 @@ async def test_t1_arguments_arrive_as_the_annotated_types() -> None:
         ({"size": {"width": 1}, "color": "green"}, "color", "'red' or 'blue'"),
         ({"size": {"width": 1}, "color": "red", "layers": 0}, "layers", "greater than or equal to 1"),
         ({"size": {"width": 1}, "color": "red", "tags": ["a", 1]}, "tags[1]", "string"),
-        ({"size": {"width": 1}, "color": "red", "colour": "red"}, "colour", "no such argument"),
+        ({"size": {"width": 1}, "color": "red", "colour": "red"}, "colour", "unknown argument"),
     ],
 )
 async def test_t1_a_wrong_argument_is_named_and_the_handler_not_run(

@@ -31,7 +31,7 @@ def defers_response(tool: BaseTool) -> bool:
 
 
 def node_of_tool(tool: Any) -> Any:
-    """Return the node of a workflow that a tool runs; None: it runs none. An agent's tool may be the node itself."""
+    """Return the node of a workflow that a tool runs, or None. An agent's tool may be the node itself."""
     module = sys.modules.get("google.adk.tools._node_tool")  # without it there is no such tool
     if module is not None and isinstance(tool, module.NodeTool):
         return tool.node
@@ -96,13 +96,13 @@ def tool_node_path(context: ToolContext) -> str | None:
 
 
 def confirmation_id_of_tool_node(context: ToolContext) -> str:
-    """Return the id of the input request by which a node that runs a tool asks; empty: no such node runs the tool."""
+    """Return the id of the input request by which a node that runs a tool asks, or "" if no such node runs the tool."""
     path = tool_node_path(context)
     return "" if path is None else f"wf_tool_confirmation:{path}"
 
 
 def confirmation_of_tool_node(context: ToolContext, tool: BaseTool, arguments: dict[str, Any]) -> RequestInput | None:
-    """Return the input request for a confirmation that was requested in a node which runs a tool; None: there is none.
+    """Return the input request for a confirmation that was requested in a node which runs a tool, or None.
 
     ADK asks so for its own confirmations: the node runs again with the answer, which it finds by this id.
     """
@@ -118,7 +118,7 @@ def confirmation_of_tool_node(context: ToolContext, tool: BaseTool, arguments: d
 
 
 def model_of_summarizer(summarizer: Any) -> BaseLlm | None:
-    """Return the model of ADK's own summarizer; None: there is none, or it is the user's own."""
+    """Return the model of ADK's own summarizer, or None if there is none or it is the user's own."""
     model = getattr(summarizer, "_llm", None)
     return model if isinstance(model, BaseLlm) else None
 

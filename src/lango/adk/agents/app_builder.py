@@ -1,23 +1,30 @@
-"""Build the ADK app from the settings or from a user's own agent."""
+"""Build the ADK app from the settings or from a user's own agent, and prepare it for what users may choose."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
 
 from google.adk.agents import BaseAgent, LlmAgent
+from google.adk.agents.readonly_context import ReadonlyContext
 from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 from google.adk.tools.base_toolset import BaseToolset
+from google.adk.utils.instructions_utils import inject_session_state
 
-from lango.adk.agents.app_features import check_features
+from lango.adk.agents.app_checks import check_features
 from lango.adk.agents.callback_guard import guard_callbacks
 from lango.adk.agents.model_registry import ModelRegistry, assign_models
 from lango.adk.agents.tools.adk_tool import AdkTool
 from lango.adk.agents.tools.mcp.questions import McpCallbacks
 from lango.adk.agents.tree import tools_of, walk_with_agent_tools
-from lango.config import Settings
+from lango.adk.model.provider_llm import ProviderLlm
+from lango.adk.turn.turn_run import current_turn
+from lango.config import AgentSettings, Settings
 from lango.errors import ConfigError
 from lango.tools import Tool
+
+_REPLACEABLE_MARK = "_lango_replaceable"
 
 
 def build_app(
@@ -40,36 +47,42 @@ def build_app(
 
         found = load_agent(settings.agent.module)
     if found is None:
-        names = [tool.name for tool in tools]
-        toolsets = _mcp_toolsets(settings, wrap, mcp_callbacks, names)
-        found = _build_configured_agent(settings, models, {tool.name: wrap(tool) for tool in tools}, toolsets)
+        toolsets: Sequence[BaseToolset] = ()
+        if settings.mcp:
+            from lango.adk.agents.tools.mcp.toolset import mcp_toolsets  # its package is optional
+
+            toolsets = mcp_toolsets(
+                settings.mcp,
+                wrap=wrap,
+                callbacks=mcp_callbacks,
+                timeout_s=settings.agent.tool_timeout_s,
+                callback_url=settings.callback_url,
+                taken=[tool.name for tool in tools],
+            )
+        root = _build_configured_agent(settings, models, {tool.name: wrap(tool) for tool in tools}, toolsets)
     else:
-        root: Any = models.adopt_agent(found.root_agent if isinstance(found, App) else found)
+        root = models.adopt_agent(found.root_agent if isinstance(found, App) else found)
         assign_models(root, settings, models)
         for agent in walk_with_agent_tools(root):
             guard_callbacks(agent)
         _add_tools(root, [wrap(tool) for tool in tools])
-        if isinstance(found, App):
-            compaction = found.events_compaction_config
-            update = {
-                "root_agent": root,
-                "plugins": [plugin, *found.plugins],
-                # ADK keeps the model of this runtime in it
-                "events_compaction_config": compaction and compaction.model_copy(),
-            }
-            return _checked(found.model_copy(update=update))
-        found = root
-    return _checked(App(name=settings.app_name, root_agent=found, plugins=[plugin]))
+    if isinstance(found, App):
+        compaction = found.events_compaction_config
+        update = {
+            "root_agent": root,
+            "plugins": [plugin, *found.plugins],
+            "events_compaction_config": compaction and compaction.model_copy(),  # ADK keeps this runtime's model in it
+        }
+        app = found.model_copy(update=update)
+    else:
+        app = App(name=settings.app_name, root_agent=root, plugins=[plugin])
+    check_features(app)
+    return app
 
 
 def own_app_name(agent: BaseAgent | App) -> str | None:
     """Return the name that an `App` gives itself; None for an agent."""
     return agent.name if isinstance(agent, App) else None
-
-
-def _checked(app: App) -> App:
-    check_features(app)
-    return app
 
 
 def _build_configured_agent(
@@ -92,23 +105,6 @@ def _build_configured_agent(
         model=models.get(settings.model),
         tools=[*tools.values(), *toolsets],
         sub_agents=[*subs],
-    )
-
-
-def _mcp_toolsets(
-    settings: Settings, wrap: Callable[[Tool], AdkTool], callbacks: McpCallbacks, taken: Collection[str]
-) -> Sequence[BaseToolset]:
-    if not settings.mcp:
-        return []
-    from lango.adk.agents.tools.mcp.toolset import mcp_toolsets  # its package is optional
-
-    return mcp_toolsets(
-        settings.mcp,
-        wrap=wrap,
-        callbacks=callbacks,
-        timeout_s=settings.agent.tool_timeout_s,
-        callback_url=settings.callback_url,
-        taken=taken,
     )
 
 
@@ -135,3 +131,33 @@ def _add_tools(root: Any, tools: Sequence[AdkTool]) -> None:
     _added_tools.update(tools)
     if tools or len(remaining) < len(own):
         root.tools = [*(own_tool for own_tool in remaining if getattr(own_tool, "name", "") not in names), *tools]
+
+
+def allow_choices(root: Any, settings: AgentSettings, get_model: Callable[[str], ProviderLlm]) -> None:
+    """Prepare an agent as the settings allow. Raise an error for a model, or an agent, with which that cannot be."""
+    if settings.session_instruction:
+        if not isinstance(root, LlmAgent):
+            raise ConfigError(f"agent.session_instruction: {root.name} is a workflow, and has no instruction")
+        if not hasattr(root.instruction, _REPLACEABLE_MARK):
+            root.instruction = _replaceable(root.instruction)
+    for model in settings.models:
+        get_model(model)
+    if settings.models and not isinstance(getattr(root, "model", None), ProviderLlm):
+        raise ConfigError(
+            f"agent.models: the model of {root.name} is a model object of its own, which Lango cannot replace: "
+            "set agent.model, or give the agent a provider/name"
+        )
+
+
+def _replaceable(original: Any) -> Callable[[ReadonlyContext], Any]:
+    async def instruction(context: ReadonlyContext) -> str:
+        turn = current_turn.get()
+        if turn is not None and (chosen := turn.input.options.session_instruction):
+            return chosen
+        if isinstance(original, str):  # ADK fills in the state of a text, and not of what a function returns
+            return await inject_session_state(original, context)
+        made = original(context)
+        return await made if inspect.isawaitable(made) else made
+
+    setattr(instruction, _REPLACEABLE_MARK, True)
+    return instruction

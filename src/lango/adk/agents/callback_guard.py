@@ -7,7 +7,8 @@ the process. A panic of a native library is not caught by `except Exception` eit
 import functools
 import inspect
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import Any, cast
 
 from google.adk.agents import BaseAgent
@@ -21,11 +22,6 @@ _GUARDED_MARK = "_lango_guarded"
 def is_adk_control_flow(error: BaseException) -> bool:
     """Whether ADK itself raises this error to control a run, such as a node that waits for input."""
     return type(error).__module__.startswith("google.adk.")
-
-
-def may_propagate(error: BaseException) -> bool:
-    """Whether an error propagates unchanged: an `Exception`, Ctrl-C, a cancellation."""
-    return isinstance(error, Exception | KeyboardInterrupt | CancelledError) or is_adk_control_flow(error)
 
 
 def guard_callbacks(agent: BaseAgent) -> None:
@@ -44,12 +40,8 @@ def _guarded(callback: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(callback)
     def call(*arguments: Any, **named: Any) -> Any:
-        try:
+        with _errors_converted():
             result = callback(*arguments, **named)
-        except BaseException as error:
-            if may_propagate(error):
-                raise
-            raise _to_agent_failed(error) from error
         return _guarded_await(result) if inspect.isawaitable(result) else result
 
     setattr(call, _GUARDED_MARK, True)
@@ -57,13 +49,18 @@ def _guarded(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 
 async def _guarded_await(result: Awaitable[Any]) -> Any:
-    try:
+    with _errors_converted():
         return await result
+
+
+@contextmanager
+def _errors_converted() -> Generator[None]:
+    """Raise `AgentFailed` for an error that no `except Exception` catches, but for Ctrl-C and cancellation."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt, CancelledError):
+        raise
     except BaseException as error:
-        if may_propagate(error):
+        if is_adk_control_flow(error):
             raise
-        raise _to_agent_failed(error) from error
-
-
-def _to_agent_failed(error: BaseException) -> AgentFailed:
-    return AgentFailed(f"a callback of the agent raised {error_text(error)}")
+        raise AgentFailed(f"a callback of the agent raised {error_text(error)}") from error

@@ -19,7 +19,7 @@ from lango.memory import MemoryModel
 from lango.messages import Message
 from lango.providers import Fallback, Provider, Request, ResilientProvider, Timeouts, resolve
 from lango.providers.protocol import Closable, ContextSizedProvider, LoadableProvider, closing_stream
-from lango.providers.wrappers.observed_provider import RecordedProvider, TracedProvider
+from lango.providers.wrappers.observed_provider import ObservedProvider, record_request, trace_request
 from lango.telemetry.traces import is_tracing
 
 _ANSWER_TIMEOUT_S = 30.0
@@ -107,7 +107,7 @@ class ModelRegistry:
         return ""
 
     def name_of(self, agent: Any) -> str:
-        """Return the name of an agent's model, as the settings or the agent name it; empty: it has none of its own."""
+        """Return the name of an agent's model, as the settings or the agent name it, or "" if it has none."""
         model: Any = getattr(agent, "model", None) or ""
         if isinstance(model, ProviderLlm):
             same = [name for name, made in self._models.items() if made.provider is model.provider]
@@ -136,8 +136,10 @@ class ModelRegistry:
         context_tokens = partial(provider.context_tokens, name) if isinstance(provider, ContextSizedProvider) else None
         provider = self._observed(provider)
         if self._provider is None:
-            fallback = self._settings.agent.fallback_model
-            others = [self._fallback(fallback)] if fallback and fallback != model else []
+            others: list[Fallback] = []
+            if (fallback := self._settings.agent.fallback_model) and fallback != model:
+                other, other_name = self._resolve(fallback)
+                others.append(Fallback(self._observed(other), other_name))
             provider = ResilientProvider(provider, timeouts=self._timeouts, fallbacks=others)
         return ProviderLlm(provider, name, context_tokens=context_tokens, **self._limits)
 
@@ -151,15 +153,11 @@ class ModelRegistry:
             "counter": self._counter,
         }
 
-    def _fallback(self, model: str) -> Fallback:
-        provider, name = self._resolve(model)
-        return Fallback(self._observed(provider), name)
-
     def _observed(self, provider: Provider) -> Provider:
         """Wrap a provider where its requests are traced or kept."""
         if self._settings.trace.requests:
-            provider = RecordedProvider(provider)
-        return TracedProvider(provider) if is_tracing() else provider
+            provider = ObservedProvider(provider, record_request)
+        return ObservedProvider(provider, trace_request) if is_tracing() else provider
 
     def _resolve(self, model: str) -> tuple[Provider, str]:
         if self._provider is not None:
@@ -240,7 +238,7 @@ def named_models(root: Any, settings: Settings) -> Iterator[tuple[LlmAgent, Any,
 
 
 def _model_to_assign(agent: LlmAgent, settings: Settings, serves: Callable[[str], bool]) -> str:
-    """Return the name of the Lango model that a user's agent gets; empty: it keeps its own model."""
+    """Return the name of the Lango model that a user's agent gets, or "" if it keeps its own model."""
     own: Any = _original_model(agent)
     wanted = own if isinstance(own, str) and serves(own) else ""
     if not _inherits_no_model(agent):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from google.adk.agents import BaseAgent, LlmAgent
+from google.adk.agents import LlmAgent
 
 from lango.adk.agents.tree import walk_agents
 
@@ -46,14 +46,8 @@ def transfer_targets(root: Any, name: str) -> list[str]:
             if isinstance(parent, LlmAgent):
                 near += [] if agent.disallow_transfer_to_parent else [parent]
                 near += [] if agent.disallow_transfer_to_peers else parent.sub_agents
-            return [
-                target.name
-                for target in near
-                if target.name != name and (target is parent or not _is_agent_tool(target))
-            ]
+            others = [target for target in near if target.name != name]
+            # ADK calls agents of these modes as tools
+            tools = [target for target in others if getattr(target, "mode", None) in ("task", "single_turn")]
+            return [target.name for target in others if target is parent or target not in tools]
     return []
-
-
-def _is_agent_tool(agent: BaseAgent) -> bool:
-    """Whether ADK calls an agent as a tool, so that it is no target of a transfer."""
-    return getattr(agent, "mode", None) in ("task", "single_turn")

@@ -8,7 +8,7 @@ case, and ignore them.
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,7 +22,7 @@ from lango.messages import Attachment
 from lango.test_cases import Call, Case, Exchange, read_case_checks
 
 if TYPE_CHECKING:
-    from google.genai.types import Content
+    from google.genai.types import Content, FunctionCall
 
 _EXTENSION = ".evalset.json"
 _REQUESTS = "adk_request_"  # ADK's own calls, with which a run asks for an approval, an input or a credential
@@ -99,8 +99,11 @@ def set_id(name: str) -> str:
 
 
 def _read_case(path: Path, case: EvalCase) -> Case:
+    if not case.conversation:
+        why = "it has no `conversation`; run a case with a simulated user with `adk eval`"
+        raise UsageError(f"{path}: case {case.eval_id!r}: {why}")
     try:
-        exchanges = _read_exchanges(case)
+        exchanges = tuple(map(_read_exchange, case.conversation))
         extra: dict[str, Any] = case.model_extra or {}
         start = case.session_input
         return Case(
@@ -116,33 +119,23 @@ def _read_case(path: Path, case: EvalCase) -> Case:
         raise UsageError(f"{path}: case {case.eval_id!r}: {error}") from error
 
 
-def _read_exchanges(case: EvalCase) -> tuple[Exchange, ...]:
-    if not case.conversation:
-        raise UsageError("it has no `conversation`; run a case with a simulated user with `adk eval`")
-    return tuple(map(_read_exchange, case.conversation))
-
-
 def _read_exchange(invocation: Invocation) -> Exchange:
     content = invocation.user_content
     files: list[Attachment] = []
     for part in content.parts or ():
         if part.inline_data and part.inline_data.data is not None:
-            blob = part.inline_data
-            files.append(
-                Attachment(blob.display_name or "file", blob.mime_type or "application/octet-stream", blob.data or b"")
-            )
+            name, mime_type = part.inline_data.display_name, part.inline_data.mime_type
+            data = part.inline_data.data
+            files.append(Attachment(name or "file", mime_type or "application/octet-stream", data))
         elif part.text is None:
             raise UsageError("a user's message may hold text and files with their data, nothing else")
-    return Exchange(
-        text_of(content),
-        tuple(files),
-        tuple(
-            Call(call.name or "", call.args or {})
-            for call in get_all_tool_calls(invocation.intermediate_data)
-            if not is_request(call.name)
-        ),
-        text_of(invocation.final_response),
-    )
+    calls = tool_calls(get_all_tool_calls(invocation.intermediate_data))
+    return Exchange(text_of(content), tuple(files), calls, text_of(invocation.final_response))
+
+
+def tool_calls(calls: "Iterable[FunctionCall]") -> tuple[Call, ...]:
+    """Return the calls of tools, without requests to a person."""
+    return tuple(Call(call.name or "", call.args or {}) for call in calls if not is_request(call.name))
 
 
 def text_of(content: "Content | None") -> str:

@@ -8,15 +8,15 @@ from google.adk.events import Event
 from google.genai.types import Content, Part
 from msgspec import Struct
 
-from lango.adk.evaluation.eval_set import is_request, new_eval_set, set_id, text_of
+from lango.adk.evaluation.eval_set import is_request, new_eval_set, set_id, text_of, tool_calls
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.errors import SessionNotFound, UsageError
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import Store
 from lango.store.sessions.lineage import is_live, live_ranges
 from lango.store.sessions.state import read_state_at
 from lango.store.sessions.window import read_session_events
-from lango.test_cases import Call, Exchange
+from lango.test_cases import Exchange
 from lango.threads import run_in_thread
 
 
@@ -29,7 +29,8 @@ class _Turn(Struct, frozen=True):
     @property
     def final(self) -> Event | None:
         """The event with the final answer."""
-        return next((event for event in reversed(self.events) if _is_final_text(event)), None)
+        found = (event for event in reversed(self.events) if event.is_final_response() and text_of(event.content))
+        return next(found, None)
 
 
 async def session_case(store: Store, name: SessionId, case_id: str) -> EvalCase:
@@ -64,7 +65,7 @@ async def session_exchanges(store: Store, name: SessionId) -> list[Exchange]:
     return await run_in_thread(lambda: [_to_exchange(turn) for turn in turns])
 
 
-async def _read_turns(store: Store, name: SessionId) -> tuple[SessionRecord, list[_Turn]]:
+async def _read_turns(store: Store, name: SessionId) -> tuple[SessionInfo, list[_Turn]]:
     found = await store.read(read_session_events, name)
     if found is None:
         raise SessionNotFound(f"there is no session {name.id!r}")
@@ -88,17 +89,10 @@ def _split_turns(events: Sequence[Event]) -> Iterator[_Turn]:
         yield turn
 
 
-def _is_final_text(event: Event) -> bool:
-    return event.is_final_response() and bool(text_of(event.content))
-
-
 def _to_exchange(turn: _Turn) -> Exchange:
-    calls = [call for event in turn.events for call in event.get_function_calls() if not is_request(call.name)]
-    return Exchange(
-        text_of(turn.message.content),
-        calls=tuple(Call(call.name or "", call.args or {}) for call in calls),
-        answer=text_of(turn.final.content) if turn.final else "",
-    )
+    calls = tool_calls(call for event in turn.events for call in event.get_function_calls())
+    answer = text_of(turn.final.content) if turn.final else ""
+    return Exchange(text_of(turn.message.content), calls=calls, answer=answer)
 
 
 def _to_invocation(turn: _Turn) -> Invocation:

@@ -10,7 +10,7 @@ The output of a workflow is stored as an answer, so that every reader of the con
 and `output_text` in `extra` says that the event itself has no content.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from lango.events import output_to_text
 from lango.history import count_tokens
 from lango.history.pairing import pair
-from lango.json_output import printable_text
+from lango.json_values import storable_text
 from lango.messages import Media, Message, Role, StoredBytes, Thought, ToolCall, byte_size, content_hash, fresh_call_id
 from lango.store import NewEvent
 from lango.store.codec.json_text import dumps
@@ -144,9 +144,7 @@ def _calls_and_results(event: Event) -> Iterator[Message]:
         )
 
 
-def event_to_entry(
-    event: Event, approval_expires_s: float | None = None, input_expires_s: float | None = None
-) -> NewEvent:
+def event_to_entry(event: Event, expires_s: Mapping[str, float | None] | None = None) -> NewEvent:
     """Convert an event to a store entry. The event is complete (see `complete_event`)."""
     extra = _extra_of_event(event)
     contents: dict[str, bytes] = {}
@@ -173,9 +171,8 @@ def event_to_entry(
         extra=extra,
         long_running=frozenset(event.long_running_tool_ids or ()),
         rewind_before=event.actions.rewind_before_invocation_id,
-        approval_timeout_s=approval_expires_s,
+        expires_s=expires_s or {},
         contents=contents,
-        input_timeout_s=input_expires_s,
     )
 
 
@@ -272,7 +269,7 @@ class _RowBuilder:
         if thought:
             return text
         self.texts.append(text)
-        return len(text) if printable_text(text) == text else text
+        return len(text) if storable_text(text) == text else text
 
     def _add_call(self, call: types.FunctionCall) -> dict[str, Any]:
         self.calls.append(ToolCall(call.id or "", call.name or "", call.args))
@@ -321,14 +318,11 @@ def _extra_fields(
 def _content_to_message(
     content: types.Content, author: str, extra: dict[str, Any], contents: dict[str, bytes]
 ) -> Message:
-    if (
-        content.parts
-        and len(content.parts) == 1
-        and (message := _single_part_message(content, content.parts[0], author))
-    ):
+    parts = content.parts or ()
+    if len(parts) == 1 and (message := _single_part_message(content, parts[0], author)):
         return message
     row = _RowBuilder(contents)
-    for part in content.parts or ():
+    for part in parts:
         row.add(part)
     if not row.has_default_layout:
         extra["parts"] = row.layout if content.parts is not None else None
@@ -354,7 +348,7 @@ def _single_part_message(content: types.Content, part: types.Part, author: str) 
     role = _CONTENT_ROLES.get(content.role)
     if role is None or (role == "user" and author != "user"):
         return None
-    if (text := part.text) and _is_only_text(part) and printable_text(text) == text:
+    if (text := part.text) and _is_only_text(part) and storable_text(text) == text:
         return Message(role, text, author=author)
     if (made := part.function_call) and _is_only_call(part) and _is_usual_call(made) and made.name:
         return Message(role, "", (ToolCall(made.id or "", made.name, made.args),), author)
@@ -374,21 +368,14 @@ def content_role(role: str) -> str:
 
 def _tokens_outside_columns(content: types.Content) -> int:
     """Count the tokens of thoughts, pictures and files, which have no column."""
-    thoughts: list[Thought] = []
+    parts = content.parts or ()
+    thoughts = tuple(Thought(part.text) for part in parts if part.thought and part.text)
+    of_results = [piece for part in parts for piece in (part.function_response and part.function_response.parts) or ()]
     media: list[Media] = []
-    for part in content.parts or ():
-        if part.thought and part.text:
-            thoughts.append(Thought(part.text))
+    for part in (*parts, *of_results):
         if part.inline_data:
             media.append(Media(part.inline_data.mime_type or "", part.inline_data.data))
         elif part.file_data:
             media.append(Media(part.file_data.mime_type or "", uri=part.file_data.file_uri))
-        for piece in (part.function_response and part.function_response.parts) or ():
-            if piece.inline_data:
-                media.append(Media(piece.inline_data.mime_type or "", piece.inline_data.data))
-            elif piece.file_data:
-                media.append(Media(piece.file_data.mime_type or "", uri=piece.file_data.file_uri))
-    if not thoughts and not media:
-        return 0
-    with_them = Message("assistant", thoughts=tuple(thoughts), media=tuple(media))
+    with_them = Message("assistant", thoughts=thoughts, media=tuple(media))
     return count_tokens(with_them) - count_tokens(Message("assistant"))

@@ -7,8 +7,8 @@ produces again is recognised, and is neither stored nor emitted a second time.
 A step has an identity that is the same in both runs. For a model call it is the agent, its branch, and how many of the
 agent's events came before. For a tool it is the id of its call. For a node of a workflow it is its path and run. Inside
 an agent that is called as a tool, the id of the outer call comes first. Where the second run asks for another step than
-the record has, `TurnDiverged` is raised: it is never continued wrongly. A step that the record does not have waits
-until all recorded ones are used; see `lango.adk.run.record.divergence`.
+the record has, `TurnDiverged` is raised: it is never continued wrongly. A step that the record does not have is not run
+while recorded ones before it are unused; see `lango.adk.run.record.divergence`.
 """
 
 from collections import deque
@@ -24,11 +24,15 @@ from msgspec import Struct
 from lango.errors import TurnDiverged
 from lango.sessions import CREDENTIAL_CALL, StoredEvent
 from lango.store.codec.ids import call_key
-from lango.store.tool_calls.tool_journal import TurnEntry
+from lango.store.tool_calls.tool_journal import JournalEntry
 
 FROM_CODE = "from_code"
 """In the `extra` of an event with content that no model call made: a callback or the user's own agent did."""
 
+TOOL_SCHEMAS = "tool_schemas"
+"""In the `extra` of an event that asks for approvals: the digest of each tool's schema, by its name."""
+
+_NODE = "node:"
 _Lane = tuple[str, str]
 """A branch, and an agent in it. Their events come in the same order in every run; those of others may mix."""
 _RESPONSE_FIELDS = sorted(LlmResponse.model_fields.keys() & Event.model_fields.keys() - {"partial"})
@@ -40,6 +44,8 @@ class _Recorded(Struct, eq=False):
     event: Event
     is_message: bool
     from_code: bool
+    is_used: bool
+    """The run has asked for it, or it is no step that a run asks for."""
 
 
 class KnownResult(Struct, frozen=True):
@@ -58,26 +64,25 @@ class RecordedRun:
         self,
         stored: Sequence[StoredEvent],
         events: Sequence[Event],
-        entries: Mapping[str, TurnEntry],
-        *,
-        is_static: bool = False,
+        entries: Mapping[str, JournalEntry],
     ) -> None:
-        """`events` are the ADK events of the `stored` ones; `entries` is the turn's part of the tool journal.
-
-        `is_static`: only ADK's own agents run, so steps run at the same time only in different branches.
-        """
+        """`events` are the ADK events of the `stored` ones; `entries` is the turn's part of the tool journal."""
         self._lanes: dict[_Lane, deque[_Recorded]] = {}
         self._results: dict[str, _Recorded] = {}
         self._exceptions: list[_Recorded] = []
         self._entries = entries
-        self._is_static = is_static
         # a call of a tool needs no place of its own here: the response that made it has one
         self._unused = {_place(key) for key, entry in entries.items() if _has_place(key) and entry.status != "intended"}
+        self._functions = {_place(key) for key in entries if key.startswith(_NODE)}
         self._ended: set[str] = set()
         self.uses = 0
         """How many recorded steps this run has used: it grows while the run follows the record."""
         for row, event in zip(stored, events, strict=True):
-            recorded = _Recorded(event, row.message is not None, bool((row.extra or {}).get(FROM_CODE)))
+            from_code = bool((row.extra or {}).get(FROM_CODE))
+            is_step = _is_call_result(event) or (_is_response(event) and not from_code)
+            recorded = _Recorded(
+                event, row.message is not None, from_code, is_used=not is_step or event.author == "user"
+            )
             if _is_exception(event):
                 self._exceptions.append(recorded)
                 continue
@@ -92,27 +97,29 @@ class RecordedRun:
             for recorded in lane:
                 yield from (call.id for call in recorded.event.get_function_calls() if call.id)
 
-    def next_response(self, agent: str, branch: str) -> LlmResponse | None:
-        """Return the recorded response to an agent's next model call; None: it was not made yet."""
+    def next_response(self, agent: str, branch: str) -> tuple[LlmResponse, Mapping[str, Any]] | None:
+        """Return the recorded response to an agent's next model call, and the state that callbacks changed around it.
+
+        None: the call was not made yet.
+        """
         lane = self._lanes.get((branch, agent))
         if not lane:
             return None
         recorded = lane[0]
         if recorded.from_code or not _is_response(recorded.event):
             raise TurnDiverged(f"agent {agent!r} calls its model, and in the first run it did not at this point: {WHY}")
+        self._use(recorded)
         event = recorded.event
         fields = {name: getattr(event, name) for name in _RESPONSE_FIELDS}
-        return LlmResponse(**{name: value for name, value in fields.items() if value is not None}, partial=False)
-
-    def state_delta_of_response(self, agent: str, branch: str) -> Mapping[str, Any]:
-        """Return the state that callbacks around an agent's next model call changed in the first run."""
-        return self._lanes[branch, agent][0].event.actions.state_delta
+        response = LlmResponse(**{name: value for name, value in fields.items() if value is not None}, partial=False)
+        return response, event.actions.state_delta
 
     def next_result(self, call_id: str) -> KnownResult | None:
         """Return the stored result of a tool call; None: the record has no message with its result."""
         recorded = self._results.get(call_id)
         if recorded is None:
             return None
+        self._use(recorded)
         event = recorded.event
         responses = event.get_function_responses()
         [response] = [one.response or {} for one in responses if one.id == call_id][:1]
@@ -128,7 +135,7 @@ class RecordedRun:
             for recorded in lane
         )
 
-    def entry(self, step_id: str) -> TurnEntry | None:
+    def entry(self, step_id: str) -> JournalEntry | None:
         """Return what the tool journal has about a step of this turn, and note that this run asks for it."""
         key = call_key(step_id)
         if key in self._entries:
@@ -140,29 +147,46 @@ class RecordedRun:
         """Note that a tool or node has its result: the recorded steps inside it are no longer needed."""
         self._ended.add(step_id)
 
-    def unused_step(self) -> str | None:
-        """Describe a recorded step that this run has not asked for; return None if the record is used up."""
-        for (_, author), lane in self._lanes.items():
-            if author != "user" and lane:
-                return f"a step of {author!r}"
-        self._unused = {place for place in self._unused if not self._is_inside_ended(place)}
-        return f"step {min(self._unused)!r}" if self._unused else None
+    def _use(self, recorded: _Recorded) -> None:
+        self.uses += not recorded.is_used
+        recorded.is_used = True
+
+    def unused_before(self, outer_calls: Sequence[str], branch: str, *, is_tool: bool) -> str | None:
+        """Describe an unused recorded step that comes before a new step; None: there is none.
+
+        ADK runs agents at the same time only in branches of which none begins with the other, so steps of such branches
+        have no order. Of the calls of one response, a tool may run beside an agent, which has a branch inside of that
+        of the tool. Inside of a call, only the steps inside of it count.
+        """
+
+        def comes_before(other: str) -> bool:
+            new, old = _parts(branch), _parts(other)
+            return new[: len(old)] == old or (not is_tool and old[: len(new)] == new)
+
+        if not outer_calls:
+            for (name, author), lane in self._lanes.items():
+                if comes_before(name) and not all(recorded.is_used for recorded in lane):
+                    return f"a step of {author!r}"
+            return None
+        inside = "/".join(outer_calls) + "/"
+        for place in sorted(self._unused):
+            step = place.removeprefix(inside)
+            if step != place and "/" not in step and comes_before(step.partition("@")[2].partition("#")[0]):
+                return f"step {place!r}" if not self._is_inside_ended(place) else None
+        return None
+
+    def unused_node_before(self, place: str) -> str | None:
+        """Describe an unused node that the same function ran in the first run; None: none is left, or no one ran it.
+
+        The nodes of a graph have no order here: whether the graph still fits is decided before the run.
+        """
+        outer = place.rpartition("/")[0]
+        if outer not in self._functions:
+            return None
+        return next((f"node {old!r}" for old in sorted(self._unused) if old.startswith(f"{outer}/")), None)
 
     def _is_inside_ended(self, place: str) -> bool:
         return any(place[:end] in self._ended for end, letter in enumerate(place) if letter == "/")
-
-    def must_be_used_before(self, branch: str, *, is_tool: bool) -> bool:
-        """Whether the record has an unused step that cannot run at the same time as a new step of this branch.
-
-        ADK runs agents at the same time only in branches of which none begins with the other. Of the calls of one
-        response, a tool may run beside an agent, which has a branch inside that of the tool.
-        """
-        new = _parts(branch)
-        return self._is_static and any(
-            lane and author != "user" and (new[: len(old)] == old or (not is_tool and old[: len(new)] == new))
-            for (name, author), lane in self._lanes.items()
-            for old in [_parts(name)]
-        )
 
     def take(self, event: Event) -> bool | None:
         """Recognise an event that the first run stored, and make it equal to the stored one.
@@ -179,6 +203,7 @@ class RecordedRun:
             raise TurnDiverged(f"{event.author!r} {difference}: {WHY}")
         lane.popleft()
         self.uses += 1
+        recorded.is_used = True
         _adopt(event, recorded.event)
         return recorded.is_message
 
@@ -202,6 +227,10 @@ WHY = (
     "the code of the agent, or what it depends on, is not the same as when the turn began. What is stored stays; "
     "send the message again"
 )
+
+
+def _is_call_result(event: Event) -> bool:
+    return bool(event.get_function_responses())
 
 
 def _has_place(key: str) -> bool:

@@ -26,7 +26,7 @@ from lango.store.codec.rows import role_of_row
 
 
 def stored_to_events(stored: Iterable[StoredEvent], root_agent_name: str | None) -> list[Event]:
-    """Rebuild events. `root_agent_name` is the author of messages that have none; empty: `lango-agent`."""
+    """Rebuild events. `root_agent_name` is the author of messages that have none, by default `lango-agent`."""
     found = list(stored)
     messages = with_ids([_with_known_role(row.message) if row.message else _NO_MESSAGE for row in found])
     return [
@@ -98,13 +98,11 @@ def _content(message: Message, extra: dict[str, Any]) -> types.Content | None:
     elif layout is not _DEFAULT_LAYOUT:
         parts = _ContentReader(message).parts(layout)
     elif message.role == "tool":
-        parts = [
-            copy_with(blank_model(types.Part), {"function_response": _result(call)}) for call in message.tool_calls
-        ]
-        parts = parts or [_text(message.content)]  # a result without a call, from an older version
+        parts = [_part(function_response=_result(call)) for call in message.tool_calls]
+        parts = parts or [_part(text=message.content)]  # a result without a call, from an import
     else:
-        parts = [_text(message.content)] if message.content else []
-        parts += [copy_with(blank_model(types.Part), {"function_call": _call(call)}) for call in message.tool_calls]
+        parts = [_part(text=message.content)] if message.content else []
+        parts += [_part(function_call=_call(call)) for call in message.tool_calls]
     return copy_with(blank_model(types.Content), {"role": role, "parts": parts})
 
 
@@ -124,11 +122,11 @@ class _ContentReader(Struct):
     def _part(self, item: Any) -> types.Part:
         match item:
             case int():
-                return _text(self._slice(item))
+                return _part(text=self._slice(item))
             case "call":
-                return copy_with(blank_model(types.Part), {"function_call": self._next_call({})})
+                return _part(function_call=self._next_call({}))
             case "result":
-                return copy_with(blank_model(types.Part), {"function_response": self._next_result({})})
+                return _part(function_response=self._next_result({}))
             case _:
                 return self._full_part(dict(item))
 
@@ -161,8 +159,8 @@ class _ContentReader(Struct):
         return types.FunctionResponse.model_validate({**dump_non_defaults(result), **fields}) if fields else result
 
 
-def _text(text: str) -> types.Part:
-    return copy_with(blank_model(types.Part), {"text": text})
+def _part(**fields: Any) -> types.Part:
+    return copy_with(blank_model(types.Part), fields)
 
 
 def _call(call: ToolCall) -> types.FunctionCall:

@@ -5,11 +5,11 @@ a second result. They are stored, so they are sent: as quoted text to any model;
 the content, takes the results themselves and repairs the history. ADK also drops any content without a role.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from google.adk.events import Event
 from google.genai import types
-from pydantic import PrivateAttr
+from pydantic import Field
 
 from lango.history.history_repair import quote_result
 from lango.messages import ToolCall
@@ -18,25 +18,16 @@ from lango.messages import ToolCall
 class UnpairedContent(types.Content):
     """Results that answer no call, quoted as text."""
 
-    _results: tuple[types.Part, ...] = PrivateAttr(default=())
-
-    @property
-    def results(self) -> types.Content:
-        """The results themselves."""
-        return types.Content(role="user", parts=list(self._results))
+    results: types.Content = Field(default_factory=types.Content, exclude=True)
+    """The results themselves."""
 
     @classmethod
-    def of(cls, results: Iterable[types.Part]) -> "UnpairedContent":
+    def of(cls, results: list[types.Part]) -> "UnpairedContent":
         """Quote results."""
-        content = cls(role="user", parts=[])
-        content._results = tuple(results)
-        content.parts = [types.Part(text=_quote(part.function_response)) for part in content._results]
-        return content
-
-
-def _quote(result: types.FunctionResponse | None) -> str:
-    assert result
-    return quote_result(ToolCall(result.id or "", result.name or "", output=result.response or {}))
+        found = [part.function_response for part in results if part.function_response]
+        calls = [ToolCall(result.id or "", result.name or "", output=result.response or {}) for result in found]
+        quotes = [types.Part(text=quote_result(call)) for call in calls]
+        return cls(role="user", parts=quotes, results=types.Content(role="user", parts=results))
 
 
 def events_for_requests(events: Sequence[Event]) -> list[Event]:
@@ -53,7 +44,8 @@ def events_for_requests(events: Sequence[Event]) -> list[Event]:
     answered: set[tuple[str, int]] = set()  # the call id and the event that makes the call
     updated: set[str] | None = None
     pieces = [piece for event in events for piece in _calls_then_results(_with_role(event))]
-    newest = max((at for at, event in enumerate(pieces) if _is_message(event)), default=0)
+    said = [event.author == "user" and event.content and not event.get_function_responses() for event in pieces]
+    newest = max((at for at, is_message in enumerate(said) if is_message), default=0)
     for at, event in enumerate(pieces):
         parts = (event.content and event.content.parts) or ()
         unpaired: list[types.Part] = []
@@ -80,10 +72,6 @@ def events_for_requests(events: Sequence[Event]) -> list[Event]:
         else:
             prepared.append(event)
     return prepared
-
-
-def _is_message(event: Event) -> bool:
-    return event.author == "user" and bool(event.content) and not event.get_function_responses()
 
 
 def _calls_then_results(event: Event) -> list[Event]:

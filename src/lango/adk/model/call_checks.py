@@ -29,7 +29,7 @@ def unique_call_id(call_id: str, used_ids: set[str], *, has_all_calls: bool) -> 
     An id that is unsafe in an address is replaced, too: the call may wait for an answer of a client. Renaming an id is
     free, because every provider accepts any id back.
     """
-    used_before = call_id in used_ids or not (has_all_calls or _is_random(call_id))
+    used_before = call_id in used_ids or not (has_all_calls or _RANDOM.search(call_id))
     if used_before or call_id.startswith(ADK_PREFIX) or not is_address_safe(call_id):
         # not call_<name>: the session may hold such an id outside of the window
         call_id = f"call_{uuid.uuid4().hex[:24]}"
@@ -37,21 +37,18 @@ def unique_call_id(call_id: str, used_ids: set[str], *, has_all_calls: bool) -> 
     return call_id
 
 
-def make_call_ids_unique(calls: Iterable[types.FunctionCall], used_ids: set[str], session: Session) -> None:
+def make_call_ids_unique(calls: Iterable[types.FunctionCall], used_ids: Iterable[str], session: Session) -> set[str]:
     """Give a new id to each call of a response whose id the session or the turn may already have used.
 
-    A request shows the calls of other agents as quoted text, or not at all: only the session has them all. ADK gives
-    ids to calls that have none.
+    Return all ids that are used now. A request shows the calls of other agents as quoted text, or not at all: only the
+    session has them all. ADK gives ids to calls that have none.
     """
-    named = [call for call in calls if call.id]
+    named, used = [call for call in calls if call.id], set(used_ids)
     if named:
-        used_ids.update(call.id or "" for event in session.events for call in event.get_function_calls())
+        used.update(call.id or "" for event in session.events for call in event.get_function_calls())
     for call in named:
-        call.id = unique_call_id(call.id or "", used_ids, has_all_calls=current_step().load.has_all_calls)
-
-
-def _is_random(call_id: str) -> bool:
-    return _RANDOM.search(call_id) is not None
+        call.id = unique_call_id(call.id or "", used, has_all_calls=current_step().load.has_all_calls)
+    return used
 
 
 def is_reserved_name(name: str | None) -> bool:

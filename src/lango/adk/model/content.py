@@ -18,6 +18,7 @@ from lango.messages import Media, Message, Signature, Thought, ToolCall
 from lango.providers.gemini import PLACEHOLDER_SIGNATURE, checks_signatures
 
 _SIGNATURE_HEADER = b"lango-signature"
+_ANY_TYPE = "application/octet-stream"
 _OTHER_AGENT_PREFIX = "For context: below is a transcript of what another agent did"
 """The start of the user message in which ADK quotes other agents."""
 
@@ -81,15 +82,15 @@ def content_to_messages(content: types.Content) -> list[Message]:
     elif calls:
         messages.append(Message("assistant", tool_calls=calls))
     if results:
-        media = tuple(media for part in parts for media in _result_media(part))
-        messages.append(Message("tool", tool_calls=results, media=media))
+        files = [piece for part in parts for piece in (part.function_response and part.function_response.parts) or ()]
+        messages.append(Message("tool", tool_calls=results, media=_media(files)))
     if content.role != "model":
         messages.append(_user_message(parts))
-    return [message for message in messages if _is_not_empty(message)]
-
-
-def _is_not_empty(message: Message) -> bool:
-    return bool(message.content or message.tool_calls or message.media or message.thoughts or message.signature)
+    return [
+        message
+        for message in messages
+        if message.content or message.tool_calls or message.media or message.thoughts or message.signature
+    ]
 
 
 def _model_message(parts: Sequence[types.Part], calls: tuple[ToolCall, ...]) -> Message:
@@ -99,7 +100,11 @@ def _model_message(parts: Sequence[types.Part], calls: tuple[ToolCall, ...]) -> 
         "assistant",
         "".join(_text(part) for part in texts),
         calls,
-        thoughts=tuple(_thought(part) for part in parts if part.thought and not part.function_call),
+        thoughts=tuple(
+            Thought(part.text or "", bytes_to_signature(part.thought_signature))
+            for part in parts
+            if part.thought and not part.function_call
+        ),
         media=_media(parts),
         signature=signatures[-1] if signatures else None,
     )
@@ -118,10 +123,6 @@ def _text(part: types.Part) -> str:
     if part.code_execution_result and part.code_execution_result.output:
         return f"```tool_output\n{part.code_execution_result.output}\n```"
     return part.text or ""
-
-
-def _thought(part: types.Part) -> Thought:
-    return Thought(part.text or "", bytes_to_signature(part.thought_signature))
 
 
 def _call(part: types.Part) -> ToolCall:
@@ -143,22 +144,12 @@ def plain_model(value: Any) -> Any:
     return value
 
 
-def _media(parts: Sequence[types.Part]) -> tuple[Media, ...]:
-    found = [_to_media(part.inline_data, part.file_data) for part in parts]
-    return tuple(media for media in found if media is not None)
-
-
-def _result_media(part: types.Part) -> list[Media]:
-    pieces = (part.function_response and part.function_response.parts) or []
-    found = [_to_media(piece.inline_data, piece.file_data) for piece in pieces]
-    return [media for media in found if media is not None]
-
-
-def _to_media(
-    blob: types.Blob | types.FunctionResponseBlob | None, file: types.FileData | types.FunctionResponseFileData | None
-) -> Media | None:
-    if blob and blob.data:
-        return Media(blob.mime_type or "application/octet-stream", blob.data, name=blob.display_name)
-    if file and file.file_uri:
-        return Media(file.mime_type or "application/octet-stream", uri=file.file_uri, name=file.display_name)
-    return None
+def _media(parts: Sequence[types.Part | types.FunctionResponsePart]) -> tuple[Media, ...]:
+    found: list[Media] = []
+    for part in parts:
+        blob, file = part.inline_data, part.file_data
+        if blob and blob.data:
+            found.append(Media(blob.mime_type or _ANY_TYPE, blob.data, name=blob.display_name))
+        elif file and file.file_uri:
+            found.append(Media(file.mime_type or _ANY_TYPE, uri=file.file_uri, name=file.display_name))
+    return tuple(found)

@@ -26,7 +26,6 @@ from lango.adk.model.request_config import (
     thinking_config,
     tool_choice,
     tool_specs,
-    wants_json,
 )
 from lango.adk.model.responses import (
     final_response,
@@ -51,7 +50,7 @@ from lango.history import (
     repair,
 )
 from lango.history.history_repair import CONTEXT_AUTHOR, CONTINUE
-from lango.json_input import is_larger_than
+from lango.json_values import is_larger_than
 from lango.memory import quote
 from lango.messages import Message
 from lango.providers.protocol import (
@@ -206,6 +205,7 @@ class ProviderLlm(BaseLlm):
         config = llm_request.config
         untyped: Any = config  # genai accepts more types for these two fields than it declares
         model = llm_request.model or self.model
+        schema = response_schema(config)
         request = Request(
             model=model,
             messages=(),
@@ -215,8 +215,8 @@ class ProviderLlm(BaseLlm):
             top_p=config.top_p,
             max_tokens=config.max_output_tokens,
             stop=tuple(config.stop_sequences or ()),
-            response_schema=response_schema(config),
-            json_object=wants_json(config),
+            response_schema=schema,
+            json_object=schema is None and config.response_mime_type == "application/json",
             tool_choice=tool_choice(config),
             thinking=thinking_config(config),
         )

@@ -8,7 +8,7 @@ from typing import Any
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.models.llm_request import LlmRequest
 from google.genai import types
-from pydantic import PrivateAttr
+from pydantic import Field
 
 from lango.adk.services.stored_session import StoredSession
 from lango.memory import quote
@@ -18,19 +18,13 @@ from lango.store.memory.observations import SessionMemory
 class MemoryContent(types.Content):
     """The quoted memory in a request. `ProviderLlm` recognises the type, and fits it to its budget."""
 
-    _recalled: SessionMemory = PrivateAttr(default_factory=SessionMemory)
-
-    @property
-    def recalled(self) -> SessionMemory:
-        """The memory that it quotes."""
-        return self._recalled
+    recalled: SessionMemory = Field(default_factory=SessionMemory, exclude=True)
+    """The memory that it quotes."""
 
     @classmethod
     def of(cls, recalled: SessionMemory) -> "MemoryContent":
         """Quote a memory."""
-        content = cls(role="user", parts=[types.Part(text=quote(recalled))])
-        content._recalled = recalled
-        return content
+        return cls(role="user", parts=[types.Part(text=quote(recalled))], recalled=recalled)
 
 
 class RecalledContent(types.Content):

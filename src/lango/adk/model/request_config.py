@@ -58,11 +58,6 @@ def response_schema(config: types.GenerateContentConfig) -> Mapping[str, Any] | 
     return None if schema is None else json_schema_of(schema)
 
 
-def wants_json(config: types.GenerateContentConfig) -> bool:
-    """Whether the answer must be JSON of any shape."""
-    return config.response_mime_type == "application/json" and response_schema(config) is None
-
-
 def json_schema_of(schema: Any) -> Mapping[str, Any]:
     """Convert a schema of genai, a Python type or a dict to JSON schema."""
     if isinstance(schema, types.Schema):

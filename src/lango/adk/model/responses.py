@@ -1,10 +1,11 @@
 """Convert a provider's reply to ADK responses, and answer malformed calls."""
 
+import functools
 from collections.abc import Container, Mapping
 
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from lango.adk.model.call_checks import allowed_name, unique_call_id
 from lango.adk.model.content import signature_to_bytes
@@ -50,15 +51,15 @@ def usage_to_metadata(usage: UsageDelta) -> types.GenerateContentResponseUsageMe
     """Convert usage to ADK's metadata, which counts thoughts separately; None if the provider reported nothing."""
     if usage == UsageDelta():
         return None
+    answer_tokens = None if usage.output_tokens is None else usage.output_tokens - (usage.thought_tokens or 0)
     return CountedUsage(
         prompt_token_count=usage.input_tokens,
-        candidates_token_count=None
-        if usage.output_tokens is None
-        else usage.output_tokens - (usage.thought_tokens or 0),
+        candidates_token_count=answer_tokens,
         thoughts_token_count=usage.thought_tokens,
         cached_content_token_count=usage.cached_tokens,
         total_token_count=(usage.input_tokens or 0) + (usage.output_tokens or 0),
-    ).with_cache_writes(usage.cache_write_tokens or 0)
+        cache_write_tokens=usage.cache_write_tokens or 0,
+    )
 
 
 def partial_response(delta: Delta) -> LlmResponse | None:
@@ -75,14 +76,9 @@ def partial_response(delta: Delta) -> LlmResponse | None:
 
 def with_unique_call_ids(reply: Reply, used_ids: set[str]) -> Reply:
     """Give a new id to each call that has none, whose id may have been used before, or whose id ADK would hide."""
-    has_all_calls = current_step().load.has_all_calls
-    calls = tuple(
-        replace(call, id=unique_call_id(call.id, used_ids, has_all_calls=has_all_calls)) for call in reply.calls
-    )
-    malformed = tuple(
-        replace(call, id=unique_call_id(call.id, used_ids, has_all_calls=has_all_calls)) for call in reply.malformed
-    )
-    return replace(reply, calls=calls, malformed=malformed)
+    new_id = functools.partial(unique_call_id, used_ids=used_ids, has_all_calls=current_step().load.has_all_calls)
+    calls = tuple(replace(call, id=new_id(call.id)) for call in reply.calls)
+    return replace(reply, calls=calls, malformed=tuple(replace(call, id=new_id(call.id)) for call in reply.malformed))
 
 
 def malformed_call_problem(reply: Reply) -> str:
@@ -120,22 +116,14 @@ def _malformed_call_result(call: MalformedCall) -> ToolCall:
 
 def join_replies(before: Reply, after: Reply) -> Reply:
     """Join the replies of two attempts: a client that streams has seen the text of both."""
+    counts = zip(astuple(before.usage), astuple(after.usage), strict=True)
     unsigned = tuple(Thought(thought.text) for thought in before.thoughts if thought.text)
     return replace(
         after,
         text=before.text + after.text,
         thoughts=(*unsigned, *after.thoughts),
-        usage=UsageDelta(
-            *(
-                _sum_counts(getattr(before.usage, name), getattr(after.usage, name))
-                for name in UsageDelta.__struct_fields__
-            )
-        ),
+        usage=UsageDelta(*(None if pair == (None, None) else sum(filter(None, pair)) for pair in counts)),
     )
-
-
-def _sum_counts(before: int | None, after: int | None) -> int | None:
-    return None if before is None and after is None else (before or 0) + (after or 0)
 
 
 def final_response(reply: Reply, model: str, offered: Container[str] = ()) -> LlmResponse:

@@ -4,24 +4,29 @@ import asyncio
 import functools
 
 from google.adk.runners import Runner
+from msgspec.structs import replace
 
 from lango.adk.agents.adk_internals import preload_adk
-from lango.adk.agents.app_features import summary_model
+from lango.adk.agents.app_checks import summary_model
 from lango.adk.agents.credential_exchange import move_exchanges_off_the_loop
 from lango.adk.agents.tools.adk_tool import decision_for
 from lango.adk.agents.tools.effects import effect_of_tool
 from lango.adk.agents.transfers import transfer_targets
-from lango.adk.agents.tree import final_answer_agent, has_only_adk_agents, is_final_answer, walk_agents
+from lango.adk.agents.tree import (
+    agents_with_direct_text,
+    final_answer_agent,
+    is_final_answer,
+    walk_agents,
+)
 from lango.adk.events.recorded_run import RecordedRun
 from lango.adk.events.rows_to_events import stored_to_events
-from lango.adk.model.direct_text import agents_with_direct_text
+from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.run.agent_app import AgentApp
-from lango.adk.run.context_limits import ContextLimits
 from lango.adk.run.input.input_builder import InputBuilder
 from lango.adk.run.leg import LegRunner
 from lango.adk.run.record import workflow_nodes
-from lango.adk.services.artifact_references import load_references
-from lango.adk.services.artifact_service import SqlArtifactService
+from lango.adk.run.updates import Updates, continued_history
+from lango.adk.services.artifact_service import SqlArtifactService, load_references
 from lango.adk.services.credential_secrets import keep_answers_out_of_logs
 from lango.adk.services.credential_service import SqlCredentialService
 from lango.adk.services.memory_service import SqlMemoryService
@@ -34,17 +39,68 @@ from lango.adk.turn.record import Record
 from lango.adk.turn.turn_run import AppServices, TurnRun
 from lango.adk.turn.waits import Waits
 from lango.config import Settings
-from lango.history import WindowRules
-from lango.memory import Memory, Observer
+from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, messages_to_load
+from lango.memory import Memory, MemoryModel, MemoryThresholds, Observer, thresholds_for
 from lango.store import Store, Turn
 from lango.store.credentials.secret_box import SecretBox
 from lango.store.tool_calls.tool_journal import read_turn_entries
+from lango.store.turns.continuing import read_earlier_calls
 from lango.store.turns.turns import read_turn_record
 from lango.turns.lease_holder import LeaseHolder
 from lango.turns.liveness import OwnerIsGone
 from lango.turns.running_turn import RunningTurn
 from lango.turns.turn_input import TurnInput
 from lango.turns.turn_sink import TurnSink
+
+
+class ContextLimits:
+    """The limits of the requests of one app, and the model that observes its sessions."""
+
+    def __init__(self, settings: Settings, app: AgentApp) -> None:
+        history, memory = settings.history, settings.memory
+        self._memory_settings = memory
+        self._app = app
+        self.budget_tokens = history.max_message_token_budget or DEFAULT_BUDGET_TOKENS
+        self.max_messages = messages_to_load(None if memory.enabled else history.max_messages)
+        self.memory_model: MemoryModel | None = None
+        """None: the memory is off."""
+        self.thresholds: MemoryThresholds | None = None
+        """The thresholds of the memory, or None if it is off."""
+        self.update()
+
+    def update(self) -> None:
+        """Compute the limits of the memory from the models that answer and observe now."""
+        if self._memory_settings.enabled:
+            agent_context, model = self._app.models.memory_model(self._app.root)
+            self.memory_model = model
+            self.thresholds = thresholds_for(
+                self._memory_settings, self.budget_tokens, agent_context, model.context_tokens
+            )
+
+    @property
+    def notes_tokens(self) -> int | None:
+        """The most tokens of notes in a request, or None if the memory is off."""
+        return self.thresholds.notes_tokens if self.thresholds else None
+
+    @property
+    def recall_tokens(self) -> int:
+        """The most tokens that are recalled for a message; with 0, nothing is recalled."""
+        return self.thresholds.recall_tokens if self.thresholds else 0
+
+    @property
+    def window_rules(self) -> WindowRules:
+        """The limits of the root agent's next request."""
+        model, memory = getattr(self._app.root, "model", None), self._memory_settings
+        # a model of the user's own is only bounded by what the session service loads
+        rules = (
+            model.window_rules if isinstance(model, ProviderLlm) else WindowRules(self.budget_tokens, self.max_messages)
+        )
+        return replace(
+            rules,
+            with_memory=memory.enabled,
+            with_facts=memory.enabled and memory.user_facts,
+            notes_tokens=self.notes_tokens,
+        )
 
 
 class AdkEngine:
@@ -67,6 +123,8 @@ class AdkEngine:
             memory_service=SqlMemoryService("", store=store, stored_sessions=True),
             credential_service=SqlCredentialService("", store=store, box=self._box),
         )
+        self.updates = Updates(store, app.root, lambda: app.version)
+        """How this version of the app continues the turns of others."""
         self.inputs = InputBuilder(store, sessions, app.root, self._box)
         self.legs = LegRunner(
             self._runner, store, self.inputs, app.root, capture_content=settings.telemetry.capture_content
@@ -82,6 +140,8 @@ class AdkEngine:
             decide=lambda tool: decision_for(tool, settings.tools),
             effect=lambda tool: effect_of_tool(tool, settings.tools),
             agent_names=functools.partial(transfer_targets, app.root),
+            continued_history=continued_history(app.root),
+            tool_schema=lambda agent, tool: app.version.shape.tool_schema(agent, tool),
             trace=settings.trace,
             direct_text_agents=frozenset() if has_plugins else agents_with_direct_text(walk_agents(app.root)),
         )
@@ -98,9 +158,11 @@ class AdkEngine:
             rules=SessionRules(
                 box=self._box,
                 ends_turn=lambda event: is_final_answer(event, final_agent),
-                approval_expires_s=settings.tools.approval_expires_s or None,
-                input_expires_s=settings.agent.input_expires_s or None,
-                credential_expires_s=settings.credentials.request_expires_s or None,
+                expires_s={
+                    "approval": settings.tools.approval_expires_s or None,
+                    "input": settings.agent.input_expires_s or None,
+                    "credential": settings.credentials.request_expires_s or None,
+                },
                 memory=settings.memory.enabled,
                 user_facts=settings.memory.user_facts,
                 notes_tokens=limits.notes_tokens,
@@ -142,13 +204,15 @@ class AdkEngine:
         await self._runner.close()
         await self.app.models.close()
 
-    async def _read_record(self, turn: Turn, first_seq: int) -> RecordedRun:
-        """Read what an earlier run of a turn stored."""
+    async def _read_record(self, turn: Turn, first_seq: int | None) -> RecordedRun:
+        """Read what an earlier run of a turn stored; nothing without the message of its input."""
+        if first_seq is None:
+            return RecordedRun((), (), {})
         stored = await self._store.read(read_turn_record, turn, first_seq)
         await self._store.load_files(stored)
         entries = await self._store.read(read_turn_entries, turn)
         events = stored_to_events(stored, self.app.root.name)
-        return RecordedRun(stored, events, entries, is_static=has_only_adk_agents(self.app.root))
+        return RecordedRun(stored, events, entries)
 
     async def begin(
         self, running: RunningTurn, turn_input: TurnInput, sink: TurnSink, first_seq: int | None = None
@@ -157,9 +221,9 @@ class AdkEngine:
 
         `first_seq` is the message of the input, if an earlier run may have stored more.
         """
-        recorded = await self._read_record(running.turn, first_seq) if first_seq is not None else None
         agent, model = self._settings.agent, turn_input.options.model
         self._files.keep(turn_input.entry.contents)
+        earlier = await self._store.read(read_earlier_calls, running.turn) if turn_input.is_continued else {}
         return TurnRun(
             session=running.session.name,
             input=turn_input,
@@ -175,9 +239,9 @@ class AdkEngine:
                 store=self._store,
                 lease=running.turn,
                 loop=asyncio.get_running_loop(),
-                recorded=recorded,
+                recorded=await self._read_record(running.turn, first_seq),
                 first_seq=first_seq,
-                used_call_ids=set(recorded.call_ids) if recorded is not None else set(),
+                earlier_calls=earlier,
             ),
             waits=Waits(),
             output=Output(

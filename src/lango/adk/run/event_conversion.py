@@ -8,7 +8,7 @@ from lango.adk.events.events_to_rows import AGENT_ERROR, output_text
 from lango.adk.turn.output import Output
 from lango.adk.turn.turn_run import TurnRun
 from lango.errors import AgentFailed, EmptyAnswer, LangoError
-from lango.events import ToolEnd, TurnError, WaitOpened, to_plain_values
+from lango.events import WaitOpened, to_plain_values
 from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, REQUEST_CALLS
 from lango.store.codec.ids import address_safe_id
 
@@ -72,27 +72,23 @@ def _emit_request(turn: TurnRun, call: types.FunctionCall) -> None:
     """Emit a request to a person; note the id of any other call, whose start the plugin emits."""
     id_, name, waits, output = call.id or "", call.name or "", turn.waits, turn.output
     if name == CONFIRMATION_CALL:
-        waits.kinds.add("approval")
+        waits.note_kind("approval")
     elif name == INPUT_CALL:
-        waits.kinds.add("input")
+        waits.note_kind("input")
     elif name == CREDENTIAL_CALL:
-        waits.kinds.add("credential")
+        waits.note_kind("credential")
     if name in REQUEST_CALLS:  # shown as it is stored, because that is what is answered
         if (wait := waits.open.get(address_safe_id(id_))) is not None:
             output.emit(WaitOpened(output.next_id(), wait))
     elif name != TRANSFER_TOOL and not name.startswith(_REQUEST_PREFIX):
-        output.shown_calls.add(id_)
+        output.note_call(id_)
 
 
 def _emit_result(output: Output, event: Event, result: types.FunctionResponse) -> None:
-    id_, name, response = result.id or "", result.name or "", result.response or {}
+    id_, name = result.id or "", result.name or ""
     if name == TRANSFER_TOOL or name.startswith(_REQUEST_PREFIX) or id_ in event.actions.requested_tool_confirmations:
         return
-    ok = not response.get("error")
-    output.end_tool(ends_turn=ok and bool(event.actions.skip_summarization))
-    output.emit(ToolEnd(output.next_id(), id_, name, ok, response, output.durations_s.pop(id_, None)))
-    if not ok:
-        output.emit(TurnError(output.next_id(), "ToolFailed", str(response["error"]), fatal=False, call_id=id_))
+    output.end_tool(id_, name, result.response or {}, ends_turn=bool(event.actions.skip_summarization))
 
 
 def require_answer(turn: TurnRun) -> None:

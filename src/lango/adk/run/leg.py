@@ -1,7 +1,6 @@
 """Run one leg of a turn with ADK's Runner: from its input to a pause or to its end."""
 
 import asyncio
-import functools
 from contextlib import aclosing
 from typing import Any
 
@@ -19,13 +18,14 @@ from lango.adk.run.record import workflow_nodes
 from lango.adk.turn.output import MissingAgent
 from lango.adk.turn.turn_run import TurnRun, entered
 from lango.errors import LangoError, WaitNotOpen
-from lango.failure_log import log_failure
+from lango.events import WaitClosed
+from lango.safe_text import log_failure
 from lango.sessions import REQUEST_CALLS
 from lango.store import Store
 from lango.store.engine.database import LARGEST
-from lango.store.sessions.sessions import find_session
-from lango.store.waits.waits import read_waits
+from lango.store.waits.waits import is_closed_by_answer, list_pending, read_waits
 from lango.telemetry.traces import is_tracing
+from lango.waits import ApprovalWait, ClientResultWait, CredentialWait, LongRunningWait
 
 _MAX_LLM_CALLS = 1_000_000
 _TOOL_THREADS = 32
@@ -45,11 +45,13 @@ class LegRunner:
     async def run(self, turn: TurnRun) -> None:
         """Run the leg that the input of a turn starts. A transfer to an agent that does not exist is corrected once."""
         with entered(turn):
+            for closed in turn.record.lease.closed:
+                turn.output.emit(WaitClosed(turn.output.next_id(), closed.wait, closed.outcome, closed.answered_by))
             await self._check_pending(turn)
             if turn.input.brings_client_results and turn.waits.kinds - {"credential"}:
-                return  # the model continues when nothing is pending any more
+                return  # the model continues when nothing is pending
             continues = turn.input.continues_invocation
-            await workflow_nodes.check_earlier_nodes(self._root, turn)
+            await workflow_nodes.read_nodes_before_pause(turn)
             answered = await workflow_nodes.answered_node(self._root, turn)
             if answered is not None and not answered.may_run_again:
                 answered.end(turn)
@@ -64,22 +66,19 @@ class LegRunner:
             if missing is not None:
                 raise missing.error
             await self._request_credentials(turn)
-            if answered is not None and answered.may_run_again and answered.path not in turn.record.node_paths:
+            if answered is not None and answered.may_run_again and not turn.record.has_run_node(answered.path):
                 answered.end(turn)
             await self._check_end(turn, continues=continues)
 
     async def _check_end(self, turn: TurnRun, *, continues: bool) -> None:
         """Check at the end of a run that the record was used up, and that there is an answer, or what it waits for."""
-        if turn.record.recorded is not None:
-            turn.record.recorded.check_complete()
-        kinds = turn.waits.kinds
+        turn.record.check_complete()
         if turn.waits.client_calls:
-            kinds.add("client_result")
+            turn.waits.note_kind("client_result")
         await await_node_calls(turn)
-        if continues and "input" not in kinds and await self._inputs.open_input_requests(turn.session):
-            kinds.add("input")  # other nodes may still wait
-        if continues and "credential" not in kinds and await self._inputs.open_credential_requests(turn.session):
-            kinds.add("credential")
+        if continues:  # other nodes may still wait
+            await self._read_waits(turn)
+            turn.waits.note_open_requests()
         require_answer(turn)
 
     async def _check_pending(self, turn: TurnRun) -> None:
@@ -88,31 +87,27 @@ class LegRunner:
         if turn_input.is_retry:
             call_ids = {result.id or "" for result in event.get_function_responses()}
             await self._inputs.retry_results(name, call_ids)
-        answers = turn_input.answered_call_id or turn_input.credential_answer is not None
-        if not (answers or turn_input.brings_client_results):
+        answer = turn_input.answer
+        if not turn_input.brings_client_results and (answer is None or answer.kind == "input"):
             return
-        pending = await self._inputs.pending_approvals(name, event.id)
-        if turn_input.answered_call_id and pending.pop(turn_input.answered_call_id, None) is None:
-            raise WaitNotOpen(f"the conversation went on before call {turn_input.answered_call_id!r} was approved")
-        kinds = turn.waits.kinds
-        if any(request.invocation_id == event.invocation_id for request in pending.values()):
-            kinds.add("approval")
+        if answer is not None and answer.approved is not None:
+            place = turn.record.lease.session_key, answer.wait_id
+            if not await self._store.read(is_closed_by_answer, *place):
+                raise WaitNotOpen(f"the conversation continued before call {answer.about!r} was approved", "superseded")
         before = LARGEST if turn.record.first_seq is None else turn.record.first_seq
-        if any(open_call.made_by.seq < before for open_call in await self._inputs.open_client_calls(name)):
-            kinds.add("client_result")
-        # a long-running tool that other turns called does not hold this one up
-        if any(
-            open_call.made_by.seq < before and open_call.made_by.invocation_id == event.invocation_id
-            for open_call in await self._inputs.unreported_calls(name)
-        ):
-            kinds.add("long_running_result")
-        answered = turn_input.credential_answer.call_id if turn_input.credential_answer else ""
-        if any(
-            request.stored_id != answered and request.invocation_id == event.invocation_id
-            for request in await self._inputs.open_credential_requests(name)
-        ):
-            kinds.add("credential")
-        turn.waits.note_others()
+        others: list[str] = []
+        for stored in await self._store.read(list_pending, turn.record.lease.session_key, name):
+            match stored.wait:
+                case ApprovalWait() | CredentialWait() if stored.invocation_id == event.invocation_id:
+                    others.append(stored.wait.kind)
+                case ClientResultWait() if stored.seq < before:
+                    others.append(stored.wait.kind)
+                # a long-running tool that other turns called does not hold this one up
+                case LongRunningWait() if stored.seq < before and stored.invocation_id == event.invocation_id:
+                    others.append(stored.wait.kind)
+                case _:
+                    pass
+        turn.waits.note_others(others)
 
     async def _run_adk(self, turn: TurnRun, message: types.Content, invocation_id: str | None) -> MissingAgent | None:
         """Run the agent on a message that is stored, and emit its events; return an agent that it could not find."""
@@ -128,7 +123,7 @@ class LegRunner:
             async with aclosing(events):
                 async for event in events:
                     if not event.partial and any(call.name in REQUEST_CALLS for call in event.get_function_calls()):
-                        await self._read_requests(turn)
+                        await self._read_waits(turn)
                     note_calls(turn, event)
                     emit_event(turn, event)
         except (LangoError, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
@@ -149,23 +144,23 @@ class LegRunner:
     async def _request_credentials(self, turn: TurnRun) -> None:
         """Request the credentials that tools asked for and ADK did not request."""
         service, name = self._runner.session_service, turn.session
-        for missing in turn.waits.missing_requests:
+        for missing in turn.waits.take_missing_requests():
             session = await service.get_session(app_name=name.app_name, user_id=name.user_id, session_id=name.id)
             if session is None:
                 return
             event = await service.append_event(session, request_event(missing))
-            await self._read_requests(turn)
+            await self._read_waits(turn)
             emit_event(turn, event)
-        turn.waits.missing_requests.clear()
 
-    async def _read_requests(self, turn: TurnRun) -> None:
-        """Read the open requests to a person."""
-        session = await self._store.read(find_session, turn.session)
-        if session is not None:
-            turn.waits.note_open(await self._store.read(read_waits, session))
+    async def _read_waits(self, turn: TurnRun) -> None:
+        """Read what the session waits for."""
+        turn.waits.note_open(await self._store.read(read_waits, turn.record.lease.session_key, turn.session))
 
 
 def _run_config(capture_content: bool) -> RunConfig:
+    mode = ContentCapturingMode.SPAN_ONLY if capture_content else ContentCapturingMode.NO_CONTENT
+    # ADK copies every value of a request for its newer attributes, even where no span is recorded: 50 ms for 40,000
+    stability = None if is_tracing() else "stable"
     return RunConfig.model_validate(
         {
             "streaming_mode": "sse",
@@ -174,13 +169,6 @@ def _run_config(capture_content: bool) -> RunConfig:
             # a user's blocking function must not stop the other turns of this process
             "tool_thread_pool_config": {"max_workers": _TOOL_THREADS},
             # by default, ADK puts messages on its spans
-            "telemetry": _telemetry(capture_content, is_tracing()),
+            "telemetry": TelemetryConfig(capture_message_content=mode, genai_semconv_stability_opt_in=stability),
         }
     )
-
-
-@functools.cache
-def _telemetry(capture_content: bool, is_traced: bool) -> TelemetryConfig:
-    mode = ContentCapturingMode.SPAN_ONLY if capture_content else ContentCapturingMode.NO_CONTENT
-    # ADK copies every value of a request for its newer attributes, even where no span is recorded: 50 ms for 40,000
-    return TelemetryConfig(capture_message_content=mode, genai_semconv_stability_opt_in=None if is_traced else "stable")

@@ -5,7 +5,6 @@ belongs to. Without a turn, as in a user's own Runner, the plugin does nothing.
 """
 
 import logging
-import time
 from typing import Any, cast
 
 from google.adk.agents.callback_context import CallbackContext
@@ -31,7 +30,7 @@ from lango.adk.model.turn_options import append_client_instruction, apply_option
 from lango.adk.run.input.user_message import prepare_user_message
 from lango.adk.run.pauses.approval_gate import check_approved_arguments, journal_intent, refusal_reason
 from lango.adk.run.recall import insert_recalled
-from lango.adk.run.record.divergence import await_record
+from lango.adk.run.record.divergence import require_used_up
 from lango.adk.run.record.journal_recorder import record_error, record_result
 from lango.adk.run.record.model_requests import keep_adk_request, store_requests
 from lango.adk.run.record.replay import (
@@ -41,6 +40,7 @@ from lango.adk.run.record.replay import (
     record_nested_response,
     replayed_response,
     replayed_result,
+    result_before_update,
     runs_agents,
 )
 from lango.adk.run.runtime_tools import guard_tool
@@ -56,8 +56,8 @@ from lango.adk.services.stored_session import prepare_for_requests
 from lango.adk.turn.limits import call_fingerprint
 from lango.adk.turn.step import LoadSummary, current_step, enter_step, note_load, warn_left_out
 from lango.adk.turn.turn_run import TurnRun, current_turn
-from lango.errors import ClientToolRefused, LangoError, ModelOptionsRefused
-from lango.failure_log import log_failure
+from lango.errors import ClientToolRefused, ModelOptionsRefused, TurnLimit
+from lango.safe_text import log_failure
 
 _log = logging.getLogger("lango.runtime")
 _SERVERS_LOST = (
@@ -88,33 +88,11 @@ class RuntimePlugin(BasePlugin):
         turn = current_turn.get()
         if turn is None:
             return None
-        # an agent that is called as a tool has its own session, and its text is only a tool result
-        in_agent_tool = not turn.has_session(callback_context)
-        if (failure := turn.limits.count_model_call()) is not None:
-            return _refuse(turn, "TURN_LIMIT", failure)
-        step = next_model_step(turn, callback_context, nested=in_agent_tool)
-        if (known := replayed_response(turn, callback_context, step, nested=in_agent_tool)) is not None:
-            # ADK looks up the tools of the calls in the request
-            return _add_client_tools(turn, callback_context, llm_request) or known
-        agent_name, branch = callback_context.agent_name, callback_context.branch or ""
-        await await_record(turn, f"a model call of agent {agent_name!r}", branch)
-        call = await turn.begin_model_call(callback_context, llm_request.model or "", step)
-        if (refusal := _offer_tools(turn, callback_context, llm_request)) is not None:
-            return refusal
-        insert_memory(callback_context, llm_request)
-        if not in_agent_tool:
-            await insert_recalled(turn, callback_context, llm_request)
-        await turn.app.load_references(turn.session, llm_request.contents)
-        await turn.app.load_files(llm_request.contents)
-        if in_agent_tool:
-            note_load(LoadSummary())
-        agent: Any = callback_context.get_invocation_context().agent
-        if not isinstance(model := agent.canonical_model, ProviderLlm):
-            _prepare_request_of_user_model(model, llm_request, callback_context)
-            keep_adk_request(call, llm_request)
-        elif not in_agent_tool and agent_name in turn.app.direct_text_agents:
-            turn.output.stream_directly(llm_request, agent_name, branch)
-        return None
+        try:
+            return await _prepare_model_call(turn, callback_context, llm_request)
+        except (TurnLimit, ClientToolRefused, ModelOptionsRefused) as failure:
+            turn.output.fail(failure)
+            return LlmResponse(error_code=type(failure).__name__, error_message=str(failure))
 
     @override
     async def after_model_callback(
@@ -135,9 +113,10 @@ class RuntimePlugin(BasePlugin):
                 keep_first_call(llm_response)
             parts = (llm_response.content and llm_response.content.parts) or []
             calls = [part.function_call for part in parts if part.function_call]
-            make_call_ids_unique(calls, turn.record.used_call_ids, callback_context.session)
+            used_ids = make_call_ids_unique(calls, turn.record.used_call_ids, callback_context.session)
+            turn.record.note_call_ids(used_ids)
             if turn.offers_client_tools(callback_context):
-                turn.waits.client_calls.update(mark_client_calls(llm_response, turn.input.client_tools))
+                turn.waits.note_client_calls(mark_client_calls(llm_response, turn.input.client_tools))
             if ended is not None and not turn.has_session(callback_context):
                 await record_nested_response(turn, ended, llm_response)
                 turn.limits.step_gate.leave()
@@ -170,7 +149,7 @@ class RuntimePlugin(BasePlugin):
         if (request := confirmation_of_tool_node(tool_context, tool, tool_args)) is not None:
             return cast("dict[str, Any]", request)  # what the node yields: it has no model that could ask
         waits = call_id in {*tool_context.actions.requested_tool_confirmations, *turn.waits.confirmed_by_adk}
-        if not waits and (call_id in turn.output.shown_calls or _runs_after_answer(turn, tool_context)):
+        if not waits and (turn.output.shows_call(call_id) or _runs_after_answer(turn, tool_context)):
             turn.output.start_tool(call_id, tool.name, tool_args, tool_context.agent_name)
         return result
 
@@ -181,7 +160,7 @@ class RuntimePlugin(BasePlugin):
         """Journal the result before it becomes a message."""
         turn = current_turn.get()
         call_id = tool_context.function_call_id or ""
-        if turn is None or call_id not in turn.record.started_at:
+        if turn is None or not turn.record.is_running(call_id):
             enter_step("")
             return None
         try:
@@ -202,7 +181,7 @@ class RuntimePlugin(BasePlugin):
         call_id = tool_context.function_call_id or ""
         if turn is not None:
             log_failure(f"tool {tool.name} failed in {turn.place}", error)
-        if turn is None or call_id not in turn.record.started_at:
+        if turn is None or not turn.record.is_running(call_id):
             return None
         try:
             return await record_error(turn, call_id, error, tool_context)
@@ -229,74 +208,87 @@ def _runs_after_answer(turn: TurnRun, context: ToolContext) -> bool:
     return answered and tool_node_path(context) is None
 
 
-def _refuse(turn: TurnRun, code: str, failure: LangoError) -> LlmResponse:
-    """Let the turn fail instead of calling the model."""
-    turn.output.fail(failure)
-    return LlmResponse(error_code=code, error_message=str(failure))
+async def _prepare_model_call(turn: TurnRun, context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
+    """Prepare a model call, or return its recorded response. Raise the error of a call that cannot be made."""
+    # an agent that is called as a tool has its own session, and its text is only a tool result
+    in_agent_tool = not turn.has_session(context)
+    turn.limits.count_model_call()
+    step = next_model_step(turn, context, nested=in_agent_tool)
+    if (known := replayed_response(turn, context, step, nested=in_agent_tool)) is not None:
+        _add_client_tools(turn, context, request)  # ADK looks up the tools of the calls in the request
+        return known
+    agent_name, branch = context.agent_name, context.branch or ""
+    await require_used_up(turn, f"a model call of agent {agent_name!r}", branch)
+    call = await turn.begin_model_call(context, request.model or "", step)
+    _offer_tools(turn, context, request)
+    insert_memory(context, request)
+    if not in_agent_tool:
+        await insert_recalled(turn, context, request)
+    await turn.app.load_references(turn.session, request.contents)
+    await turn.app.load_files(request.contents)
+    if in_agent_tool:
+        note_load(LoadSummary())
+    agent: Any = context.get_invocation_context().agent
+    if not isinstance(model := agent.canonical_model, ProviderLlm):
+        _prepare_request_of_user_model(model, request, context)
+        keep_adk_request(call, request)
+    elif not in_agent_tool and agent_name in turn.app.direct_text_agents:
+        turn.output.stream_directly(request, agent_name, branch)
+    return None
 
 
-def _offer_tools(turn: TurnRun, context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
-    """Add the client's tools to a request, or remove all from the last one; return an error if that is not possible."""
+def _offer_tools(turn: TurnRun, context: CallbackContext, request: LlmRequest) -> None:
+    """Add the client's tools to a request, or remove all from the last one, and set the options of the turn.
+
+    Raise `ClientToolRefused` or `ModelOptionsRefused` if that is not possible.
+    """
     if turn.failed_servers:
         request.append_instructions([_SERVERS_LOST.format(servers=", ".join(sorted(turn.failed_servers)))])
-    if (refusal := _add_client_tools(turn, context, request)) is not None:
-        return refusal
+    _add_client_tools(turn, context, request)
     limit = turn.limits.max_model_calls
     if turn.limits.model_calls == limit and limit > 1:
         remove_tools(request)
     elif turn.limits.model_calls == max(1, int(limit * WARN_AT_SHARE)):
         _log.warning("turn %s: %s of %s model calls are used", turn.record.lease.turn, turn.limits.model_calls, limit)
-    return _apply_options(turn, context, request)
-
-
-def _apply_options(turn: TurnRun, context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
-    """Set the options of the turn in a request; return an error if that is not possible."""
     if turn.has_session(context):  # agents that run in parallel read it, too
         append_client_instruction(request, turn.input.options.instruction)
-    if not turn.answers_client(context):
-        return None
-    try:
-        apply_options(request, turn.input.options, turn.input.client_tools, is_first_call=turn.limits.model_calls == 1)
-    except ModelOptionsRefused as error:
-        return _refuse(turn, "MODEL_OPTIONS_REFUSED", error)
-    return None
+    if turn.answers_client(context):
+        is_first_call = turn.limits.model_calls == 1
+        apply_options(request, turn.input.options, turn.input.client_tools, is_first_call=is_first_call)
 
 
-def _add_client_tools(turn: TurnRun, context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
-    """Add the client's tools to a request; return an error if the agent has a tool of the same name."""
-    if not turn.offers_client_tools(context) or has_answer_schema(request):
-        return None
-    try:
+def _add_client_tools(turn: TurnRun, context: CallbackContext, request: LlmRequest) -> None:
+    """Add the client's tools to a request. Raise `ClientToolRefused` if the agent has a tool of the same name."""
+    if turn.offers_client_tools(context) and not has_answer_schema(request):
         add_client_tools(request, turn.input.client_tools)
-    except ClientToolRefused as error:
-        return _refuse(turn, "CLIENT_TOOL_REFUSED", error)
-    return None
 
 
 async def _journal_and_admit(
     turn: TurnRun, call_id: str, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
 ) -> dict[str, Any] | None:
-    """Journal a call and check whether it may run. Return the result that the model reads instead; None: it runs."""
+    """Journal a call and check whether it may run. Return what the model reads instead, or None if it runs."""
     if (context.tool_confirmation is not None or turn.brings_credential) and turn.waits.has_others:
         context.actions.skip_summarization = True  # the model continues when every request is answered
     refused = check_call(turn, tool, arguments, context)
     if refused or is_unknown_tool(tool):  # ADK itself lists the existing tools for the model
         return refused
     fingerprint = call_fingerprint(tool.name, arguments)
+    if (known := result_before_update(turn, fingerprint, context)) is not None:
+        return known
     if context.tool_confirmation and (changed := await check_approved_arguments(turn, call_id, fingerprint)):
         return changed
     # a known call is not held back: the record may have what it led to, such as a request for approval
     if turn.record.entry(call_id) is None and not runs_agents(tool):
-        await await_record(turn, f"tool {tool.name!r}", context.branch or "", is_tool=True)
+        await require_used_up(turn, f"tool {tool.name!r}", context.branch or "", is_tool=True)
     if refused := await journal_intent(turn, call_id, tool, arguments, fingerprint, context):
         return refused
     if not runs_agents(tool):  # their own steps pass the gate
         await turn.limits.enter_tool()
-    if not await turn.record.start(call_id) and call_id not in turn.record.runs_again:
+    if not await turn.record.start(call_id) and not turn.record.may_repeat(call_id):
         _leave_tool(turn, tool)
         return {"error": "not run: this call was begun before"}
-    turn.record.started_at[call_id] = time.monotonic()
-    turn.limits.time.of_calls_s[call_id] = time_limit_s(tool, turn.limits.tool_timeout_s)
+    turn.record.begin_call(call_id)
+    turn.limits.time.limit_call(call_id, time_limit_s(tool, turn.limits.tool_timeout_s))
     guard_tool(tool)
     return None
 

@@ -25,7 +25,7 @@ _log = logging.getLogger("lango.memory")
 
 async def insert_recalled(turn: TurnRun, context: CallbackContext, request: LlmRequest) -> None:
     """Insert what is recalled after the user's message, the same for every model call of a turn."""
-    session, max_tokens, texts = context.session, turn.limits.recall_tokens, turn.record.recalled_texts
+    session, max_tokens, record = context.session, turn.limits.recall_tokens, turn.record
     first_seq = current_step().load.first_seq
     if isinstance(session, StoredSession) and first_seq > session.recalled.floor_seq:
         first_seq += _MAYBE_CUT  # the window is as large as its budget: the request may not show all of it
@@ -35,17 +35,18 @@ async def insert_recalled(turn: TurnRun, context: CallbackContext, request: LlmR
     places = [at for at, content in enumerate(request.contents) if question and _text(content) == question]
     if not places:
         return
-    if question not in texts:
+    if (recalled := record.recalled_text(question)) is None:
         others = [content for content in request.contents if not isinstance(content, MemoryContent)]
         shown = Shown(first_seq, [text for content in others if (text := _text(content)) and text != question])
-        asked = turn.record.store, turn.session, session.recalled, question
+        asked = record.store, turn.session, session.recalled, question
         try:
-            texts[question] = await recall_for(*asked, shown=shown, max_tokens=max_tokens)
-        except LangoError as error:  # the turn goes on without it
+            recalled = await recall_for(*asked, shown=shown, max_tokens=max_tokens)
+        except LangoError as error:  # the turn continues without it
             _log.warning("nothing was recalled in session %s: %s", session.id, error)
-            texts[question] = ""
-    if texts[question]:
-        request.contents.insert(places[-1] + 1, RecalledContent(role="user", parts=[types.Part(text=texts[question])]))
+            recalled = ""
+        record.note_recalled(question, recalled)
+    if recalled:
+        request.contents.insert(places[-1] + 1, RecalledContent(role="user", parts=[types.Part(text=recalled)]))
 
 
 def _text(content: types.Content | None) -> str:

@@ -7,16 +7,14 @@ from google.adk.tools import BaseTool, ToolContext
 
 from lango.adk.agents.adk_internals import has_replaced_run, replace_run
 from lango.adk.agents.callback_guard import is_adk_control_flow
-from lango.adk.agents.tools.adk_tool import AdkTool, time_limit_s, with_files
+from lango.adk.agents.tools.adk_tool import AdkTool, attachments_to_parts, time_limit_s, with_files
 from lango.adk.agents.tools.mcp.results import read_mcp_result
-from lango.adk.events.message_parts import attachments_to_parts
 from lango.adk.turn.turn_run import current_turn
 from lango.store.tool_calls import tool_journal
 from lango.tools import Tool, ToolOutcome
 from lango.tools.builtin.enabled_tools import HOW_TO_READ
 from lango.tools.execution import CANCELLED_INSIDE, convert_base_exceptions
-from lango.tools.result_files import FileLimits, ResultFiles
-from lango.tools.results import to_result
+from lango.tools.results import FileLimits, ResultFiles, to_result
 
 _CANCEL_GRACE_S = 2.0
 

@@ -16,7 +16,7 @@ from lango.history.tokens import compact_json
 from lango.messages import Message
 
 _SYSTEM = (
-    "You write the notes from which a conversation goes on: its messages are dropped, and only your notes and the "
+    "You write the notes from which a conversation continues: its messages are dropped, and only your notes and the "
     "user's own messages are kept. Note what was asked, answered, decided, promised and found out, with every name, "
     "number, date, path and identifier that may be needed again, what tools returned as far as it still matters, and "
     "what is still open. Do not answer the user, and add nothing that is not in the conversation."

@@ -57,25 +57,15 @@ def check_call(
     turn: TurnRun, tool: BaseTool, arguments: Mapping[str, Any], context: ToolContext
 ) -> dict[str, Any] | None:
     """Return the error of a call that cannot run even with approval: too often repeated, or bad arguments."""
-    return _check_repetition(turn, tool, arguments, context) or _check_arguments(tool, arguments)
-
-
-def _check_arguments(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    times = turn.limits.count_call(call_fingerprint(tool.name, arguments))
+    if times >= MAX_SAME_CALLS and context.tool_confirmation is None:
+        failure = TurnLimit(f"{tool.name} was called {MAX_SAME_CALLS} times in one turn with the same arguments")
+        turn.output.fail(failure)
+        context.actions.skip_summarization = True
+        return {"error": f"not run: {failure}"}
     if isinstance(tool, AdkTool | ClientTool):
         try:
             tool.tool.validate(arguments)
         except InvalidArguments as error:
             return {"error": str(error)}
     return None
-
-
-def _check_repetition(
-    turn: TurnRun, tool: BaseTool, arguments: Mapping[str, Any], context: ToolContext
-) -> dict[str, Any] | None:
-    times = turn.limits.count_call(call_fingerprint(tool.name, arguments))
-    if times < MAX_SAME_CALLS or context.tool_confirmation is not None:
-        return None
-    failure = TurnLimit(f"{tool.name} was called {MAX_SAME_CALLS} times in one turn with the same arguments")
-    turn.output.fail(failure)
-    context.actions.skip_summarization = True
-    return {"error": f"not run: {failure}"}

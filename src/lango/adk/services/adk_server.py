@@ -23,18 +23,25 @@ from pydantic_core import PydanticSerializationError
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.services.artifact_service import SqlArtifactService
 from lango.adk.services.credential_secrets import public_credential
-from lango.client_state import without_app_state
 from lango.errors import UsageError
-from lango.json_output import to_client_json
+from lango.json_values import to_client_json
 from lango.messages import MAX_PARTS, ArtifactFile, Attachment, make_attachment
-from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, SessionId, SessionRecord, StoredEvent
+from lango.sessions import (
+    CONFIRMATION_CALL,
+    CREDENTIAL_CALL,
+    INPUT_CALL,
+    SessionId,
+    SessionInfo,
+    StoredEvent,
+    without_app_state,
+)
 from lango.store.codec.ids import address_safe_id
-from lango.store.tool_calls.approvals import REFUSAL_REASON
-from lango.waits import Answer, Approve, Credential, Refuse, Value
+from lango.waits import REFUSAL_REASON, Answer, Approve, Credential, Refuse, Value
 
 ADK_VERSION = version("google-adk")
 
 _ADK_INTERNAL_PREFIX = "__adk_internal_"
+_REQUEST_PREFIX = "adk_request_"  # of the calls by which ADK itself asks
 _REQUESTS = (CONFIRMATION_CALL, INPUT_CALL, CREDENTIAL_CALL)
 _CREDENTIALS = {"rawAuthCredential", "raw_auth_credential", "exchangedAuthCredential", "exchanged_auth_credential"}
 _AUTH_TYPES = {name for kind in AuthCredentialTypes for name in (kind.value, kind.name, kind.name.lower())}
@@ -46,7 +53,7 @@ class CallResult(Struct, frozen=True):
     call_id: str
     result: dict[str, Any]
     will_continue: bool | None = None
-    """Whether more results follow; None: ADK's clients need not say so."""
+    """Whether more results follow, or None if the client does not say."""
 
 
 class ClientMessage(Struct, frozen=True):
@@ -72,7 +79,8 @@ def read_message(message: Mapping[str, Any]) -> ClientMessage:
     if responses and len(responses) == len(parts) and all(response.name in _REQUESTS for response in responses):
         answers = [(address_safe_id(response.id or ""), _read_answer(response)) for response in responses]
         return ClientMessage(answers=tuple(answers))
-    if responses and len(responses) == len(parts) and not any(_is_adk_request(response) for response in responses):
+    to_adk = [response for response in responses if (response.name or "").startswith(_REQUEST_PREFIX)]
+    if responses and len(responses) == len(parts) and not to_adk:
         return ClientMessage(results=tuple(_read_result(response) for response in responses))
     text = "".join(part.text or "" for part in parts)
     files = [part for part in parts if _is_file(part)]
@@ -92,13 +100,9 @@ def _read_answer(response: types.FunctionResponse) -> Answer:
     """Read an answer to a request to a person: ADK's clients wrap values that are no objects as `result`."""
     given = response.response or {}
     value: Any = given["result"] if given.keys() == {"result"} else given
-    match response.name:
-        case name if name == INPUT_CALL:
-            return Value(value)
-        case name if name == CREDENTIAL_CALL:
-            return Credential(value)
-        case _:
-            return _read_confirmation(given)
+    if response.name == INPUT_CALL:
+        return Value(value)
+    return Credential(value) if response.name == CREDENTIAL_CALL else _read_confirmation(given)
 
 
 def _read_confirmation(given: Any) -> Answer:
@@ -122,11 +126,6 @@ def _read_file(number: int, part: types.Part) -> Attachment | ArtifactFile:
     return ArtifactFile((part.file_data and part.file_data.file_uri) or "")
 
 
-def _is_adk_request(response: types.FunctionResponse) -> bool:
-    """Whether a response answers a question of ADK itself."""
-    return (response.name or "").startswith("adk_request_")
-
-
 def _read_result(response: types.FunctionResponse) -> CallResult:
     if not response.id:
         raise UsageError("newMessage: a functionResponse needs the id of its call")
@@ -134,16 +133,13 @@ def _read_result(response: types.FunctionResponse) -> CallResult:
 
 
 def session_to_json(
-    record: SessionRecord, stored: Iterable[StoredEvent], root_agent_name: str, *, with_app_state: bool
+    record: SessionInfo, stored: Iterable[StoredEvent], root_agent_name: str, *, with_app_state: bool
 ) -> dict[str, Any]:
     """Write a session as ADK does; the state of the app is for operators only."""
     own = record.state if with_app_state else without_app_state(record.state)
+    name, state = record.name, to_client_json(own)
     session = Session(
-        id=record.name.id,
-        app_name=record.name.app_name,
-        user_id=record.name.user_id,
-        state=to_client_json(own),
-        last_update_time=record.updated_at,
+        id=name.id, app_name=name.app_name, user_id=name.user_id, state=state, last_update_time=record.updated_at
     )
     return _to_public_json(session) | {"events": stored_to_json(stored, root_agent_name, with_app_state=with_app_state)}
 
@@ -206,12 +202,7 @@ async def save_artifact(
         if file.file_data and not artifact_util.is_artifact_ref(file):
             raise UsageError("artifact: send the file itself as inlineData; of addresses, only artifact:// is accepted")
         version = await service.save_artifact(
-            app_name=name.app_name,
-            user_id=name.user_id,
-            session_id=name.id,
-            filename=filename,
-            artifact=file,
-            custom_metadata=metadata,
+            **_place(name), filename=filename, artifact=file, custom_metadata=metadata
         )
     except (InputValidationError, ValidationError) as error:
         message = str(error) if isinstance(error, InputValidationError) else "artifact: this is not a Part of genai"
@@ -222,9 +213,7 @@ async def save_artifact(
 async def artifact_metadata(service: SqlArtifactService, name: SessionId, filename: str) -> list[dict[str, Any]]:
     """Write the metadata of an artifact's versions as ADK does; none for a name that no artifact can have."""
     try:
-        found = await service.list_artifact_versions(
-            app_name=name.app_name, user_id=name.user_id, session_id=name.id, filename=filename
-        )
+        found = await service.list_artifact_versions(**_place(name), filename=filename)
     except InputValidationError:
         return []
     return [_to_public_json(version) for version in found]
@@ -233,14 +222,16 @@ async def artifact_metadata(service: SqlArtifactService, name: SessionId, filena
 async def load_artifact(
     service: SqlArtifactService, name: SessionId, filename: str, version: int | None
 ) -> dict[str, Any] | None:
-    """Write an artifact as ADK does; None: there is none, or its reference does not resolve."""
+    """Write an artifact as ADK does, or return None if there is none or its reference does not resolve."""
     try:
-        part = await service.load_artifact(
-            app_name=name.app_name, user_id=name.user_id, session_id=name.id, filename=filename, version=version
-        )
+        part = await service.load_artifact(**_place(name), filename=filename, version=version)
     except InputValidationError:
         return None
     return None if part is None else _to_public_json(part)
+
+
+def _place(name: SessionId) -> dict[str, str]:
+    return {"app_name": name.app_name, "user_id": name.user_id, "session_id": name.id}
 
 
 def partial_event(text: str, author: str, invocation_id: str, *, thought: bool) -> dict[str, Any]:

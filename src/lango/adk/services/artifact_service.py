@@ -12,12 +12,13 @@ from typing_extensions import override
 from lango.adk.events.events_to_rows import dump_non_defaults
 from lango.adk.services.stored_service import StoredService
 from lango.adk.turn.turn_run import turn_of_session
-from lango.errors import Unstorable
+from lango.errors import ReferenceRefused, Unstorable
 from lango.messages import byte_size
 from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.artifacts import artifacts
 from lango.store.artifacts.artifacts import USER_PREFIX, Artifact, NewArtifact
+from lango.store.artifacts.references import check_reference
 
 _MAX_REFERENCES = 5
 """How many references to other artifacts a load follows, as ADK's own services do."""
@@ -71,7 +72,7 @@ class SqlArtifactService(StoredService, BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> types.Part | None:
-        """Load a version of an artifact, or the newest; None: there is none."""
+        """Load a version of an artifact, or the newest. Return None if there is none."""
         session_id = session_id.strip() if session_id is not None else None
         for left in range(_MAX_REFERENCES, -1, -1):
             scope, name = _scope(app_name, user_id, session_id, filename)
@@ -133,7 +134,7 @@ class SqlArtifactService(StoredService, BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactVersion | None:
-        """Return the metadata of a version of an artifact, or of the newest; None: there is none."""
+        """Return the metadata of a version of an artifact, or of the newest, or None if there is none."""
         scope, name = _scope(app_name, user_id, session_id, filename)
         artifact = await self._store.read(artifacts.read_version, scope, name, version)
         return None if artifact is None else _metadata(scope, artifact)
@@ -211,3 +212,32 @@ def _metadata(scope: SessionId, artifact: Artifact) -> ArtifactVersion:
         create_time=artifact.created_at,
         mime_type=artifact.mime_type,
     )
+
+
+async def load_references(service: SqlArtifactService, name: SessionId, contents: list[types.Content]) -> None:
+    """Replace the contents of a request that refer to artifacts: no provider can read their addresses.
+
+    The session's own contents stay.
+    """
+    for place, content in enumerate(contents):
+        parts = content.parts or []
+        if any(artifact_util.is_artifact_ref(part) for part in parts):
+            loaded = [await _load_reference(service, name, part) for part in parts]
+            contents[place] = content.model_copy(update={"parts": loaded})
+
+
+async def _load_reference(service: SqlArtifactService, name: SessionId, part: types.Part) -> types.Part:
+    """Load the artifact that a part refers to; any other part stays.
+
+    The model reads a sentence instead of an artifact of another session or user, or one that was deleted: a failure
+    would repeat in every later turn of the session.
+    """
+    if part.file_data is None or not artifact_util.is_artifact_ref(part):
+        return part
+    try:
+        target = check_reference(part.file_data.file_uri or "", name.app_name, name.user_id, name.id)
+        place = {"app_name": name.app_name, "user_id": name.user_id, "session_id": name.id}
+        loaded = await service.load_artifact(**place, filename=target.name, version=target.version)
+    except (ReferenceRefused, InputValidationError) as error:
+        return types.Part(text=f"[this file cannot be loaded: {error}]")
+    return types.Part(text=f"[the file {target.name!r} was deleted]") if loaded is None else loaded

@@ -2,7 +2,7 @@
 
 ADK's request for a credential holds the address that the user opens, and what it was made with. The store keeps the
 address in the message, and the PKCE verifier encrypted in a row of its own. An answer is stored without the credential;
-`lango.store.tool_calls.credential_requests` keeps that, encrypted, until its turn has ended.
+the row of its wait keeps that, encrypted, until its turn has ended.
 """
 
 import logging
@@ -16,11 +16,10 @@ from google.genai import types
 from pydantic import BaseModel
 from typing_extensions import override
 
-from lango.client_state import KEPT_IN_STATE, is_credential
-from lango.sessions import CREDENTIAL_CALL, TEMP_PREFIX, SessionId
+from lango.sessions import CREDENTIAL_CALL, KEPT_IN_STATE, TEMP_PREFIX, SessionId, is_credential
 from lango.store.codec.records import RequestSecret
 from lango.store.credentials.secret_box import SecretBox
-from lango.store.tool_calls.credential_requests import state_hash
+from lango.store.waits.waits import state_hash
 
 GIVEN = {"status": "given"}
 """What a message shows of a credential that the user gave."""

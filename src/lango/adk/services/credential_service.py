@@ -35,7 +35,7 @@ class SqlCredentialService(StoredService, BaseCredentialService):
     async def load_credential(
         self, auth_config: AuthConfig, callback_context: CallbackContext
     ) -> AuthCredential | None:
-        """Load the credential of the current user; None: there is none."""
+        """Load the credential of the current user, or return None if there is none."""
         app_name, user_id, key = _name(auth_config, callback_context)
         sealed = await self._store.read(credentials.load_credential, app_name, user_id, key)
         if sealed is None:
@@ -66,7 +66,7 @@ class SqlCredentialService(StoredService, BaseCredentialService):
         return await self._store.read(credentials.list_credentials, app_name, user_id)
 
     async def delete_credential(self, key: str, *, app_name: str, user_id: str) -> bool:
-        """Delete a credential of a user; False: there is none."""
+        """Delete a credential of a user; return whether there was one."""
         return await self._store.write(credentials.delete_credential, app_name, user_id, key)
 
 

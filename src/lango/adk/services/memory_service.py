@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from google.adk.memory import BaseMemoryService
 from google.adk.memory.base_memory_service import SearchMemoryResponse
@@ -20,8 +20,8 @@ from lango.store.codec.json_text import dumps, loads
 from lango.store.memory.observations import read_user_notes
 from lango.store.memory.user_facts import delete_fact, read_facts
 from lango.store.search import memory_entries
-from lango.store.search.memory_entries import NewMemory
-from lango.store.search.recall import Memory, find_messages, parse_question, rank
+from lango.store.search.memory_entries import Memory, NewMemory
+from lango.store.search.recall import find_messages, parse_question, rank
 from lango.store.search.terms import Term
 from lango.store.sessions.open_calls import find_event
 from lango.store.sessions.sessions import find_session
@@ -63,9 +63,8 @@ class SqlMemoryService(StoredService, BaseMemoryService):
         name = SessionId(session.app_name, session.user_id, session.id)
         if self._stored_sessions and await self._store.read(find_session, name):
             return  # it is memory already
-        await self._add(
-            session.app_name, session.user_id, [_event_to_memory(event, session.id) for event in session.events]
-        )
+        found = [_to_memory(event, event.timestamp, session.id) for event in session.events]
+        await self._add(session.app_name, session.user_id, found)
 
     @override
     async def add_events_to_memory(
@@ -83,8 +82,8 @@ class SqlMemoryService(StoredService, BaseMemoryService):
             session = await self._store.read(find_session, SessionId(app_name, user_id, session_id))
             if session is not None:  # its own events are memory already
                 new = [event for event in events if not await self._store.read(find_event, session.key, event.id)]
-        metadata = dict(custom_metadata or {})
-        await self._add(app_name, user_id, [_event_to_memory(event, session_id or "", metadata) for event in new])
+        found = [_to_memory(event, event.timestamp, session_id or "", custom_metadata) for event in new]
+        await self._add(app_name, user_id, found)
 
     @override
     async def add_memory(
@@ -96,7 +95,11 @@ class SqlMemoryService(StoredService, BaseMemoryService):
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
         """Add memories directly."""
-        await self._add(app_name, user_id, [_entry_to_memory(entry, custom_metadata or {}) for entry in memories])
+        found = [
+            _to_memory(entry, _parse_time(entry.timestamp), "", {**(custom_metadata or {}), **entry.custom_metadata})
+            for entry in memories
+        ]
+        await self._add(app_name, user_id, found)
 
     async def _add(self, app_name: str, user_id: str, memories: Sequence[NewMemory | None]) -> None:
         check_id("app_name", app_name)
@@ -142,7 +145,7 @@ class SqlMemoryService(StoredService, BaseMemoryService):
 
     @override
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
-        """Delete a memory. A message stays in its conversation, but is not recalled any more."""
+        """Delete a memory. A message stays in its conversation, but is no longer recalled."""
         if not memory_id or not SessionId(app_name, user_id, "").is_storable:
             return
         fact_id = memory_id.removeprefix(_FACT)
@@ -161,34 +164,26 @@ def _is_shown(memory: Memory) -> bool:
     return memory.seq > 0 and memory.seq >= current_step().load.first_seq  # 0: a note, which may not be shown
 
 
-def _event_to_memory(event: "Event", session_id: str, metadata: Mapping[str, Any] | None = None) -> NewMemory | None:
-    """Return the memory of an event; None if it has no text."""
-    text = _text(event.content)
-    if not text or event.content is None:
+def _to_memory(
+    found: "Event | MemoryEntry",
+    created_at: float | None,
+    session_id: str,
+    metadata: Mapping[str, object] | None = None,
+) -> NewMemory | None:
+    """Return the memory of an event or an entry; None if it has no text."""
+    text = " ".join(part.text for part in (found.content and found.content.parts) or () if part.text)
+    if not text or found.content is None:
         return None
+    # without an id: the same one for the same memory
+    unique = f"{found.author}\0{found.timestamp}\0{text}".encode("utf-8", "surrogatepass")
     return NewMemory(
-        event.id or _content_id(event.author, event.timestamp, text),
+        found.id or hashlib.sha256(unique).hexdigest()[:32],
         text,
-        dumps(event.content.model_dump(exclude_none=True)),
-        event.author,
-        event.timestamp,
+        dumps(found.content.model_dump(exclude_none=True)),
+        found.author or "",
+        created_at,
         session_id,
         dumps(metadata) if metadata else None,
-    )
-
-
-def _entry_to_memory(entry: MemoryEntry, metadata: Mapping[str, object]) -> NewMemory | None:
-    text = _text(entry.content)
-    if not text:
-        return None
-    all_metadata = {**metadata, **entry.custom_metadata}
-    return NewMemory(
-        entry.id or _content_id(entry.author, entry.timestamp, text),
-        text,
-        dumps(entry.content.model_dump(exclude_none=True)),
-        entry.author or "",
-        _parse_time(entry.timestamp),
-        metadata=dumps(all_metadata) if all_metadata else None,
     )
 
 
@@ -205,15 +200,6 @@ def _memory_to_entry(memory: Memory) -> MemoryEntry:
         author=memory.author or None,
         timestamp=None if memory.created_at is None else as_datetime(memory.created_at).isoformat(),
     )
-
-
-def _text(content: types.Content | None) -> str:
-    return " ".join(part.text for part in (content and content.parts) or () if part.text)
-
-
-def _content_id(author: str | None, time: object, text: str) -> str:
-    """Return an id for a memory that has none: the same for the same memory."""
-    return hashlib.sha256(f"{author}\0{time}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _parse_time(text: str | None) -> float | None:

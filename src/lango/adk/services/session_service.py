@@ -4,7 +4,7 @@ import asyncio
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from google.adk.errors import StaleSessionError
@@ -13,12 +13,13 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events import Event
 from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+from google.genai import types
 from msgspec import Struct
 from msgspec.structs import replace
 from typing_extensions import override
 
 from lango.adk.events.events_to_rows import DEFAULT_AGENT_NAME, complete_error, complete_event, event_to_entry
-from lango.adk.events.recorded_run import FROM_CODE
+from lango.adk.events.recorded_run import FROM_CODE, TOOL_SCHEMAS
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.services.credential_secrets import holds_credentials, without_secrets
 from lango.adk.services.state_credentials import keep_state_credentials, show_state_credentials
@@ -37,17 +38,17 @@ from lango.adk.turn.step import LoadSummary, note_load, warn_left_out
 from lango.adk.turn.turn_run import TurnRun, turn_of_session
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
 from lango.history import load_tokenizer
-from lango.sessions import SessionId, SessionRecord, StoredEvent
+from lango.messages import ToolCall
+from lango.sessions import CONFIRMATION_CALL, SessionId, SessionInfo, StoredEvent
 from lango.store import Store
 from lango.store.codec.records import NewEvent, without_temporary_state
-from lango.store.codec.rows import garbage_collection_paused
+from lango.store.codec.rows import approval_subject, garbage_collection_paused
 from lango.store.credentials.secret_box import SecretBox
 from lango.store.memory.observations import SessionMemory, read_window_with_memory
 from lango.store.sessions.lineage import live_ranges
 from lango.store.sessions.sessions import create_session, find_session, list_sessions
 from lango.store.sessions.state import delta_to_restore, read_state_before, read_user_state, split_scopes
 from lango.store.sessions.window import read_session_events, read_session_window
-from lango.store.turns.node_progress import WORKFLOW_NODE
 
 
 class StaleStoredSession(StaleSession, StaleSessionError):
@@ -62,20 +63,25 @@ class StoredSessionExists(SessionExists, AlreadyExistsError):
     """A session of that id exists: an error of both ADK's and Lango's type."""
 
 
+_ADK_ERRORS: dict[type[Exception], type[StoreError]] = {
+    StaleSession: StaleStoredSession,
+    SessionNotFound: StoredSessionNotFound,
+    SessionExists: StoredSessionExists,
+}
+
+
 class SessionRules(Struct, frozen=True):
     """What a Lango runtime asks of its sessions beyond ADK's contract."""
 
     box: SecretBox | None = None
-    """Encrypts the secrets of credentials, each in a row of its own; None: they are stored in messages.
+    """Encrypts the secrets of credentials, each in a row of its own. With None, they are stored in messages.
 
     Only a Lango runtime can bring the answer to a request for such a credential.
     """
     ends_turn: Callable[[Event], bool] = lambda event: False
     """Returns whether an event ends its turn."""
-    approval_expires_s: float | None = None
-    """After how many seconds an approval request expires; None: never."""
-    input_expires_s: float | None = None
-    credential_expires_s: float | None = None
+    expires_s: Mapping[str, float | None] = {}
+    """After how many seconds waits expire, by their kinds; without limit where none is given."""
     memory: bool = False
     """Whether the window starts after the observed messages, and the session holds their notes."""
     user_facts: bool = False
@@ -113,7 +119,7 @@ class SqlSessionService(StoredService, BaseSessionService):
         self._max_messages = max_messages
         self._root_agent_name = root_agent_name
         self._load_files = load_files
-        self._warn = rules is None  # the model of a runtime logs it, together with what it leaves out of the request
+        self._warn = rules is None  # otherwise the model logs it, together with what it leaves out of the request
         self._rules = rules or SessionRules()
         self._appending: dict[tuple[int, int], deque[asyncio.Future[None]] | None] = {}
 
@@ -131,8 +137,8 @@ class SqlSessionService(StoredService, BaseSessionService):
         name = SessionId(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
         try:
             return session_from_record(await self._store.write(create_session, name, state, time.time()), [])
-        except (StaleSession, SessionNotFound, SessionExists) as error:
-            raise _to_adk_error(error) from error
+        except tuple(_ADK_ERRORS) as error:
+            raise _ADK_ERRORS[type(error)](str(error)) from error
 
     @override
     async def get_session(
@@ -154,13 +160,10 @@ class SqlSessionService(StoredService, BaseSessionService):
         if self._budget_tokens is None:
             found = await self._store.read(read_session_events, name, newest, since)
         elif self._rules.memory:
+            facts, notes_tokens = self._rules.user_facts, self._rules.notes_tokens
+            place = name, self._budget_tokens
             remembered = await self._store.read(
-                read_window_with_memory,
-                name,
-                self._budget_tokens,
-                with_facts=self._rules.user_facts,
-                notes_tokens=self._rules.notes_tokens,
-                until=until,
+                read_window_with_memory, *place, with_facts=facts, notes_tokens=notes_tokens, until=until
             )
             found = remembered and remembered[:2]
             recalled = remembered[2] if remembered else recalled
@@ -180,15 +183,15 @@ class SqlSessionService(StoredService, BaseSessionService):
         first_seq = min((row.seq for row in stored), default=0)
         note_load(LoadSummary(left_out, self._warn, has_all_calls, clipped_tokens, first_seq))
         session = session_from_record(record, stored_to_events(stored, self._root_agent_name), recalled)
-        if turn is not None and turn.brings_credential:
-            _show_credential(turn, session)
+        if turn is not None:
+            _show_to_turn(turn, session)
         if turn is not None and self._rules.box is not None:
             await show_state_credentials(self._store, self._rules.box, session)
         if until is not None and (newest_record := await self._store.read(find_session, name)):
             set_version(session, version_of_record(newest_record))
         return session
 
-    def _count_left_out(self, record: SessionRecord, stored: list[StoredEvent], first_seq: int) -> int:
+    def _count_left_out(self, record: SessionInfo, stored: list[StoredEvent], first_seq: int) -> int:
         """Count the messages that did not fit the budget; those before `first_seq` are quoted as memory."""
         total = sum(
             last - max(first, first_seq) + 1
@@ -244,17 +247,16 @@ class SqlSessionService(StoredService, BaseSessionService):
             if self._rules.box is not None and holds_credentials(event):
                 entry = await self._to_entry_without_secrets(event, version.name, self._rules.box)
             else:
-                entry = event_to_entry(event, self._rules.approval_expires_s, self._rules.input_expires_s)
+                entry = event_to_entry(event, self._rules.expires_s)
             if turn is not None and (marks := _marks(turn, event)):
                 entry = replace(entry, extra={**(entry.extra or {}), **marks})
-            ends_turn = self._rules.ends_turn(event)
             appended = await self._store.append(
                 version.key,
                 version.name,
                 version.revision,
                 entry,
                 epoch=turn.record.lease.epoch if turn else None,
-                ends_turn=ends_turn,
+                ends_turn=self._rules.ends_turn(event),
                 last_seq=version.last_seq,
             )
             set_version(session, SessionVersion(version.key, version.name, appended.revision, appended.seq))
@@ -263,8 +265,8 @@ class SqlSessionService(StoredService, BaseSessionService):
             is_shown = appended.repeated and shows_event(session, event)
             is_loaded = entry.message is not None or self._budget_tokens is None
             show_event(session, event, as_event=is_loaded and not is_shown)
-        except (StaleSession, SessionNotFound, SessionExists) as error:
-            raise _to_adk_error(error) from error
+        except tuple(_ADK_ERRORS) as error:
+            raise _ADK_ERRORS[type(error)](str(error)) from error
         finally:
             self._wake_next_append(lock_key)
         return event
@@ -272,8 +274,8 @@ class SqlSessionService(StoredService, BaseSessionService):
     async def _to_entry_without_secrets(self, event: Event, name: SessionId, box: SecretBox) -> NewEvent:
         kept_in_state = await keep_state_credentials(self._store, box, name, event)
         stored, kept = without_secrets(event, name, box, kept_in_state)
-        entry = event_to_entry(stored, self._rules.approval_expires_s, self._rules.input_expires_s)
-        return replace(entry, request_secrets=kept, credential_timeout_s=self._rules.credential_expires_s)
+        entry = event_to_entry(stored, self._rules.expires_s)
+        return replace(entry, request_secrets=kept)
 
     async def _wait_to_append(self, lock_key: tuple[int, int]) -> None:
         """Wait until earlier appends to the same session object are done."""
@@ -314,11 +316,16 @@ class SqlSessionService(StoredService, BaseSessionService):
         return version_of_record(record)
 
 
-def _show_credential(turn: TurnRun, session: Session) -> None:
-    """Show ADK the credential that the input of a turn brings: the stored message does not have it."""
+def _show_to_turn(turn: TurnRun, session: Session) -> None:
+    """Show ADK what the stored messages of a turn do not have: the credential that its input brings.
+
+    A turn that continues after an update shows the steps of agents that no longer exist as those of its root.
+    """
     for event in session.events:
-        if event.id == turn.input_event.id:
+        if turn.brings_credential and event.id == turn.input_event.id:
             event.content = turn.input_event.content
+        if turn.input.is_continued:
+            event.author = turn.app.continued_history.author(event.author)
 
 
 def _is_input(turn: TurnRun, session: Session, event: Event) -> bool:
@@ -332,7 +339,7 @@ def _is_input(turn: TurnRun, session: Session, event: Event) -> bool:
 
 
 def _take_recorded(turn: TurnRun, event: Event) -> bool | None:
-    """Recognise an event that an earlier run of the turn stored, as `RecordedRun.take` does; None: it is new."""
+    """Recognise an event that an earlier run stored, as `RecordedRun.take` does, or return None if it is new."""
     if event.actions.compaction is not None:
         turn.output.add_summary(event)
     if event.author != "user":
@@ -347,29 +354,19 @@ def _is_from_code(turn: TurnRun, event: Event) -> bool:
     return not turn.output.model_calls.is_awaited(event)
 
 
-def _marks(turn: TurnRun, event: Event) -> dict[str, bool]:
-    """Return what the event itself does not show: that code made it, or a node of a workflow that has not ended."""
-    marks: dict[str, bool] = {}
-    if _is_from_code(turn, event):
-        marks[FROM_CODE] = True
-    nodes = turn.record.node_paths
-    if nodes and event.node_info.path in nodes and not event.node_info.output_for:
-        marks[WORKFLOW_NODE] = True
-    return marks
+def _marks(turn: TurnRun, event: Event) -> dict[str, Any]:
+    """Return what the event itself does not show: that code made it, and the schemas of tools that it asks about."""
+    marks: dict[str, Any] = {FROM_CODE: True} if _is_from_code(turn, event) else {}
+    about = [_tool_of_request(call) for call in event.get_function_calls() if call.name == CONFIRMATION_CALL]
+    schemas = {name: schema for name in about if (schema := turn.app.tool_schema(event.author, name)) is not None}
+    return marks | {TOOL_SCHEMAS: schemas} if schemas else marks
+
+
+def _tool_of_request(call: types.FunctionCall) -> str:
+    return str(approval_subject(ToolCall("", call.name or "", call.args)).get("name", ""))
 
 
 def _apply_config(stored: list[StoredEvent], newest: int | None, since: float | None) -> list[StoredEvent]:
     if since is not None:
         stored = [row for row in stored if row.created_at >= since]
     return stored if newest is None else stored[len(stored) - min(newest, len(stored)) :]
-
-
-def _to_adk_error(error: StaleSession | SessionNotFound | SessionExists) -> StoreError:
-    """Convert an error to one that also has ADK's type."""
-    match error:
-        case StaleSession():
-            return StaleStoredSession(str(error))
-        case SessionNotFound():
-            return StoredSessionNotFound(str(error))
-        case SessionExists():
-            return StoredSessionExists(str(error))

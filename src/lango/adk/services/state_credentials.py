@@ -11,9 +11,8 @@ from google.adk.events import Event
 from google.adk.sessions import Session
 
 from lango.adk.services.credential_secrets import state_credentials
-from lango.client_state import KEPT_IN_STATE, is_credential
 from lango.errors import CredentialKeyError
-from lango.sessions import SessionId, is_id
+from lango.sessions import KEPT_IN_STATE, SessionId, is_credential, is_id
 from lango.store import Store
 from lango.store.credentials import credentials
 from lango.store.credentials.credentials import NewCredential

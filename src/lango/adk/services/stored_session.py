@@ -9,7 +9,7 @@ from pydantic import PrivateAttr
 
 from lango.adk.events.fast_models import copy_with, private_value, set_private, set_unvalidated
 from lango.adk.events.unpaired_results import events_for_requests
-from lango.sessions import TEMP_PREFIX, SessionId, SessionRecord
+from lango.sessions import TEMP_PREFIX, SessionId, SessionInfo
 from lango.store.codec.records import without_temporary_state
 from lango.store.memory.observations import SessionMemory
 
@@ -42,7 +42,7 @@ def _session_template() -> StoredSession:
     return StoredSession(id="", app_name="", user_id="")
 
 
-def version_of_record(record: SessionRecord) -> SessionVersion:
+def version_of_record(record: SessionInfo) -> SessionVersion:
     """Return the version of a session that a record holds."""
     return SessionVersion(record.key, record.name, record.revision, record.last_seq)
 
@@ -82,7 +82,7 @@ def show_event(session: Session, event: Event, *, as_event: bool) -> None:
 
 
 def session_from_record(
-    record: SessionRecord, events: list[Event], recalled: SessionMemory | None = None
+    record: SessionInfo, events: list[Event], recalled: SessionMemory | None = None
 ) -> StoredSession:
     """Build the ADK session of a stored record, its events and the memory of earlier ones."""
     # a copy of a template: stored values need no validation, and a list may have 50,000 sessions

@@ -23,7 +23,7 @@ class Limits(Struct, eq=False, kw_only=True):
     tool_timeout_s: float
     """The time limit of tools without one of their own."""
     recall_tokens: int = 0
-    """The most tokens that are recalled for a message; 0: nothing is recalled."""
+    """The most tokens that are recalled for a message; with 0, nothing is recalled."""
     time: TimeLimits
     step_gate: StepGate
     """Passed before each step: it is closed while the process stops."""
@@ -32,12 +32,11 @@ class Limits(Struct, eq=False, kw_only=True):
     model_calls: int = 0
     _same_calls: Counter[str] = field(default_factory=Counter[str])
 
-    def count_model_call(self) -> TurnLimit | None:
-        """Count a model call; return an error if it is one too many."""
+    def count_model_call(self) -> None:
+        """Count a model call. Raise `TurnLimit` if it is one too many."""
         self.model_calls += 1
-        if self.model_calls <= self.max_model_calls:
-            return None
-        return TurnLimit(f"the turn took more than {self.max_model_calls} model calls (setting agent.max_turns)")
+        if self.model_calls > self.max_model_calls:
+            raise TurnLimit(f"the turn took more than {self.max_model_calls} model calls (setting agent.max_turns)")
 
     def count_call(self, call: str) -> int:
         """Count a tool call, given by its fingerprint; return how often the turn has made it."""

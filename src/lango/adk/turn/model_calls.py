@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.events import Event
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from msgspec import Struct, field, structs
-from pydantic import PrivateAttr
+from pydantic import Field
 
 from lango.adk.turn.step import current_step
 from lango.events import Usage
@@ -22,17 +22,8 @@ SUMMARY = "compaction"
 class CountedUsage(types.GenerateContentResponseUsageMetadata):
     """Usage with what ADK's metadata has no field for; it is not stored with the event."""
 
-    _cache_write_tokens: int = PrivateAttr(default=0)
-
-    @property
-    def cache_write_tokens(self) -> int:
-        """How many of the input tokens were written to the provider's cache."""
-        return self._cache_write_tokens
-
-    def with_cache_writes(self, tokens: int) -> Self:
-        """Note how many of the input tokens were written to the provider's cache."""
-        self._cache_write_tokens = tokens
-        return self
+    cache_write_tokens: int = Field(default=0, exclude=True)
+    """How many of the input tokens were written to the provider's cache."""
 
 
 def usage_of_response(counted: types.GenerateContentResponseUsageMetadata | None) -> Usage:
@@ -117,7 +108,7 @@ class ModelCalls(Struct, eq=False):
 
     keeps_requests: bool = False
     """Whether the requests are kept for the trace."""
-    calls: list[ModelCallStats] = field(default_factory=list[ModelCallStats])
+    calls: Sequence[ModelCallStats] = ()
     _newest: dict[tuple[str, ...], ModelCallStats] = field(default_factory=dict[tuple[str, ...], ModelCallStats])
     """The newest model call of each agent, by its session, branch and name."""
     _under_way: set[_Lane] = field(default_factory=set[_Lane])
@@ -133,12 +124,12 @@ class ModelCalls(Struct, eq=False):
         if self.keeps_requests:
             call.log = CallLog(exchanges=[])
         current_call_log.set(call.log)
-        self.calls.append(call)
+        self.calls = (*self.calls, call)
         self._newest[_caller(context)] = call
         return call
 
     def end(self, context: CallbackContext, response: LlmResponse) -> ModelCallStats | None:
-        """Note the end of a model call, and return it; None: it was not made in this run."""
+        """Note the end of a model call, and return it, or None if it was not made in this run."""
         if (call := self._newest.get(_caller(context))) is None:
             return None
         call.end(response.model_version, response.usage_metadata)
@@ -152,14 +143,14 @@ class ModelCalls(Struct, eq=False):
         """Add a model call that the record of an earlier run answers."""
         call = ModelCallStats(response.model_version or "", agent, step=step, branch=branch, replayed=True)
         call.end(response.model_version, response.usage_metadata)
-        self.calls.append(call)
+        self.calls = (*self.calls, call)
 
     def add_summary(self, model: str, event: Event) -> ModelCallStats:
         """Add the model call behind a summary of ADK's compaction, as far as the summary says what it used."""
         call = ModelCallStats(model, SUMMARY)
         call.end(event.model_version, event.usage_metadata)
         call.duration_s = 0.0  # not known: only its end is seen
-        self.calls.append(call)
+        self.calls = (*self.calls, call)
         return call
 
     def is_awaited(self, event: Event) -> bool:

@@ -1,7 +1,7 @@
 """Collect what a run of a turn puts out: text, tokens, model calls, its end; and emit it to the turn's readers."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from google.adk.events import Event
@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from lango.adk.turn.model_calls import ModelCalls, usage_of_response
 from lango.errors import AgentNotFound, LangoError
-from lango.events import ToolStart, TurnEvent, Usage
+from lango.events import ToolEnd, ToolStart, TurnError, TurnEvent, Usage
 from lango.providers import protocol as providers
 from lango.turns.turn_sink import TurnSink
 
@@ -23,7 +23,7 @@ class MissingAgent(Struct, frozen=True):
     """An agent that does not exist, and that a model wanted to transfer to."""
 
     name: str
-    valid: list[str]
+    valid: Sequence[str]
     """The agents that it could have named."""
 
     @property
@@ -40,14 +40,14 @@ class Output(Struct, eq=False, kw_only=True):
     model_calls: ModelCalls
     summary_model: str = ""
     """The model of ADK's compaction."""
-    usage_by_model: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    usage_by_model: Mapping[str, Usage] = {}
     """The tokens of the model calls so far; their cost is not known yet."""
     summaries: int = 0
     """How many summaries of earlier events were made."""
-    invocation_ids: list[str] = field(default_factory=list[str])
+    invocation_ids: Sequence[str] = ()
     finish_reason: str = ""
     value: Any = None
-    """The final output of a workflow; None: it has none."""
+    """The final output of a workflow, or None."""
     error: tuple[str, str] | None = None
     """The code and message of an error that an agent reported, and that no text followed."""
     failure: LangoError | None = None
@@ -58,9 +58,9 @@ class Output(Struct, eq=False, kw_only=True):
     has_text_since_tool: bool = False
     ended_by_tool: bool = False
     """A tool's result ended the turn: no answer follows."""
-    shown_calls: set[str] = field(default_factory=set[str])
+    _shown_calls: set[str] = field(default_factory=set[str])
     """The ids of the tool calls in the events so far."""
-    durations_s: dict[str, float] = field(default_factory=dict[str, float])
+    _durations_s: dict[str, float] = field(default_factory=dict[str, float])
     """The duration of each finished call whose end was not emitted yet."""
     _progress_at: dict[str, float] = field(default_factory=dict[str, float])
     _text_sinks: dict[int, TextSink] = field(default_factory=dict[int, TextSink])
@@ -88,7 +88,7 @@ class Output(Struct, eq=False, kw_only=True):
         self.sink.emit(self.sink.blocks.add(block, text, thought=thought))
 
     def stream_directly(self, request: LlmRequest, agent: str, branch: str) -> None:
-        """Emit the text of the response to a request without ADK; see `lango.adk.model.direct_text`."""
+        """Emit the text of the response to a request without ADK; see `lango.adk.agents.tree`."""
         block: int | None = None
 
         def emit(delta: providers.TextDelta | providers.ThoughtDelta) -> None:
@@ -100,7 +100,7 @@ class Output(Struct, eq=False, kw_only=True):
         self._text_sinks[id(request)] = emit
 
     def take_text_sink(self, request: LlmRequest) -> TextSink | None:
-        """Return where the text of the response to a request goes, once; None: it goes through ADK."""
+        """Return where the text of the response to a request goes, once, or None if it goes through ADK."""
         return self._text_sinks.pop(id(request), None)
 
     # -- tools ----------------------------------------------------------------------------------------------------
@@ -109,10 +109,27 @@ class Output(Struct, eq=False, kw_only=True):
         """Emit that a tool starts."""
         self.sink.emit(ToolStart(self.sink.next_id(), call_id, name, arguments, agent))
 
-    def end_tool(self, *, ends_turn: bool) -> None:
-        """Note the result of a tool: the model answers next, unless the result ends the turn."""
+    def note_call(self, call_id: str) -> None:
+        """Note that an event has a tool call."""
+        self._shown_calls.add(call_id)
+
+    def shows_call(self, call_id: str) -> bool:
+        """Whether an event so far has a tool call."""
+        return call_id in self._shown_calls
+
+    def note_duration(self, call_id: str, duration_s: float) -> None:
+        """Note how long a call took, until its end is emitted."""
+        self._durations_s[call_id] = duration_s
+
+    def end_tool(self, call_id: str, name: str, result: dict[str, Any], *, ends_turn: bool) -> None:
+        """Emit the result of a tool. The model answers next, unless the result ends the turn."""
+        ok = not result.get("error")
         self.has_text_since_tool = False
-        self.ended_by_tool = ends_turn
+        self.ended_by_tool = ok and ends_turn
+        duration_s = self._durations_s.pop(call_id, None)
+        self.emit(ToolEnd(self.next_id(), call_id, name, ok, result, duration_s))
+        if not ok:
+            self.emit(TurnError(self.next_id(), "ToolFailed", str(result["error"]), fatal=False, call_id=call_id))
 
     def may_report(self, call_id: str, *, is_last: bool) -> bool:
         """Whether the progress of a call may be emitted: at most once a second; the end always."""
@@ -126,7 +143,8 @@ class Output(Struct, eq=False, kw_only=True):
 
     def add_usage(self, model: str, usage: Usage) -> None:
         """Count the tokens of a model call."""
-        self.usage_by_model[model] = self.usage_by_model.get(model, Usage()) + usage
+        used = self.usage_by_model.get(model, Usage()) + usage
+        self.usage_by_model = {**self.usage_by_model, model: used}
 
     def add_summary(self, event: Event) -> None:
         """Count a summary of ADK's compaction, which no callback sees: its tokens count."""
@@ -137,7 +155,7 @@ class Output(Struct, eq=False, kw_only=True):
     def note(self, event: Event) -> None:
         """Note the invocation and the tokens of an event of ADK, and why a response ended."""
         if event.invocation_id and event.invocation_id not in self.invocation_ids:
-            self.invocation_ids.append(event.invocation_id)
+            self.invocation_ids = (*self.invocation_ids, event.invocation_id)
         if event.partial:
             return
         if event.finish_reason:
@@ -157,7 +175,7 @@ class Output(Struct, eq=False, kw_only=True):
         """Let the turn fail."""
         self.failure = failure
 
-    def note_missing_agent(self, name: str, valid: list[str]) -> None:
+    def note_missing_agent(self, name: str, valid: Sequence[str]) -> None:
         """Note a transfer to an agent that does not exist."""
         self.missing_agent = MissingAgent(name, valid)
 
@@ -166,6 +184,6 @@ class Output(Struct, eq=False, kw_only=True):
         self.corrected_transfer = missing.error
 
     def take_missing_agent(self) -> MissingAgent | None:
-        """Return the agent of a transfer that failed, once; None: there was none."""
+        """Return the agent of a transfer that failed, once, or None if none failed."""
         missing, self.missing_agent = self.missing_agent, None
         return missing

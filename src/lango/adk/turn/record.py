@@ -3,19 +3,22 @@
 import time
 from asyncio import AbstractEventLoop
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from google.adk.events import Event
+from google.adk.models.llm_response import LlmResponse
 from msgspec import Struct, field
 
-from lango.adk.events.recorded_run import RecordedRun
+from lango.adk.events.recorded_run import KnownResult, RecordedRun
 from lango.adk.turn.step import current_step
 from lango.store import Store, Turn
 from lango.store.artifacts.artifacts import Saver
 from lango.store.sessions.sessions import check_epoch
 from lango.store.tool_calls import tool_journal
-from lango.store.tool_calls.tool_journal import ApprovalDecision, JournalEntry, JournalStatus, TurnEntry
+from lango.store.tool_calls.tool_journal import ApprovalDecision, JournalEntry, JournalStatus
+from lango.store.turns.continuing import EarlierCall
+from lango.store.turns.event_log import read_earlier_nodes
 from lango.tools import Effect
 
 RECHECK_LEASE_AFTER_S = 2.0
@@ -27,48 +30,88 @@ class Record(Struct, eq=False, kw_only=True):
 
     store: Store
     lease: Turn
-    """Its epoch fences every write: a turn that lost its lease cannot write any more."""
+    """Its epoch fences every write: a turn that lost its lease can no longer write."""
     loop: AbstractEventLoop
     """The event loop of the turn, for code of ADK that runs in threads."""
-    recorded: RecordedRun | None = None
-    """What an earlier run of this turn stored; None: this is its first run."""
+    recorded: RecordedRun
+    """What an earlier run of this turn stored; nothing in its first run."""
     first_seq: int | None = None
-    """The message of the input, if an earlier run stored more after it."""
-    used_call_ids: set[str] = field(default_factory=set[str])
-    """Call ids that this turn must not use again."""
-    started_at: dict[str, float] = field(default_factory=dict[str, float])
-    """When each running call started, on the monotonic clock."""
-    agent_calls: set[str] = field(default_factory=set[str])
-    """The calls of tools that run agents or nodes, whose own steps are recorded."""
-    runs_again: set[str] = field(default_factory=set[str])
-    """Calls that an earlier run started and did not finish, and that are harmless to run again."""
-    node_paths: set[str] = field(default_factory=set[str])
-    """The paths of the workflow's nodes that run or ran in this turn."""
-    earlier_nodes: dict[str, str] = field(default_factory=dict[str, str])
+    """The message of the input, if an earlier run may have stored more after it."""
+    earlier_nodes: Mapping[str, str] = {}
     """The nodes that ran before the pause that this turn continues: their status, by path."""
-    recalled_texts: dict[str, str] = field(default_factory=dict[str, str])
-    """What was recalled for the user's message, by its text: every model call of the turn is shown the same."""
+    earlier_calls: Mapping[str, list[EarlierCall]] = {}
+    """The calls with effects that the turn made before it continued after an update, by their fingerprints."""
+    used_call_ids: frozenset[str] = frozenset()
+    """Call ids that this turn must not use again."""
+    _started_at: dict[str, float] = field(default_factory=dict[str, float])
+    """When each running call started, on the monotonic clock."""
+    _repeatable_calls: set[str] = field(default_factory=set[str])
+    """Calls that an earlier run started and did not finish, and that are harmless to run again."""
+    _node_paths: set[str] = field(default_factory=set[str])
+    """The paths of the workflow's nodes that run or ran in this turn."""
+    _recalled_texts: dict[str, str] = field(default_factory=dict[str, str])
     _steps: Counter[str] = field(default_factory=Counter[str])
     _artifact_saves: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
+    def __post_init__(self) -> None:
+        """Keep the call ids of the earlier run from being used again."""
+        self.note_call_ids(self.recorded.call_ids)
+
+    def note_call_ids(self, used: Iterable[str]) -> None:
+        """Note call ids that this turn must not use again."""
+        self.used_call_ids |= frozenset(used)
+
     # -- what an earlier run stored -------------------------------------------------------------------------------
 
-    def entry(self, step_id: str) -> TurnEntry | None:
-        """Return what the tool journal has about a step from an earlier run; None: it is new."""
-        return self.recorded.entry(step_id) if self.recorded is not None else None
+    @property
+    def is_rerun(self) -> bool:
+        """Whether an earlier run of the turn may have stored steps."""
+        return self.first_seq is not None
+
+    def entry(self, step_id: str) -> JournalEntry | None:
+        """Return what the tool journal has about a step from an earlier run, or None if the step is new."""
+        return self.recorded.entry(step_id)
 
     def take(self, event: Event) -> bool | None:
-        """Recognise an event that an earlier run stored, as `RecordedRun.take` does; None: it is new."""
-        return self.recorded.take(event) if self.recorded is not None else None
+        """Recognise an event that an earlier run stored, as `RecordedRun.take` does, or return None if it is new."""
+        return self.recorded.take(event)
+
+    def next_response(self, agent: str, branch: str) -> tuple[LlmResponse, Mapping[str, Any]] | None:
+        """Return the recorded response to an agent's next model call, and the state that callbacks changed around it.
+
+        None: the call was not made yet.
+        """
+        return self.recorded.next_response(agent, branch)
+
+    def next_result(self, call_id: str) -> KnownResult | None:
+        """Return the recorded result of a tool call, or None if no message has it."""
+        return self.recorded.next_result(call_id)
+
+    def requests_credential(self, path: str) -> bool:
+        """Whether the record has a credential request of the node at this path: its tool has not run yet."""
+        return self.recorded.requests_credential(path)
+
+    @property
+    def uses(self) -> int:
+        """How many recorded steps this run has used: it grows while the run follows the record."""
+        return self.recorded.uses
+
+    def unused_before(self, outer_calls: Sequence[str], branch: str, node: str, *, is_tool: bool) -> str | None:
+        """Describe an unused step of the record that comes before a new one; `node` is the id of a function node."""
+        found = self.recorded.unused_before(outer_calls, branch, is_tool=is_tool)
+        return found or self.recorded.unused_node_before(node)
+
+    def check_complete(self) -> None:
+        """Raise `TurnDiverged` if the run ended before it asked for all that the record has."""
+        self.recorded.check_complete()
 
     async def newest_entry(self, call_id: str) -> JournalEntry | None:
-        """Return the newest entry of a call, of this turn or an earlier one; None: the journal has none."""
+        """Return the newest entry of a call, of this turn or an earlier one, or None."""
         return await self.store.read(tool_journal.read_journal_entry, self.lease.session_key, call_id)
 
     def end(self, step_id: str) -> None:
         """Note that a tool or node has its result: what is recorded of the steps inside it is no longer needed."""
-        if self.recorded is not None:
-            self.recorded.end(step_id)
+        self.recorded.end(step_id)
 
     def next_step(self, place: str, separator: str = "#") -> str:
         """Return the id of the next step at a place, such as an agent's next model call: the same in every run."""
@@ -87,8 +130,50 @@ class Record(Struct, eq=False, kw_only=True):
             epoch,
             epoch if first_epoch is None else first_epoch,
             step,
-            runs_again=self.recorded is not None,
+            runs_again=self.is_rerun,
         )
+
+    # -- the steps of this run ------------------------------------------------------------------------------------
+
+    def begin_call(self, call_id: str) -> None:
+        """Note that a tool call starts now."""
+        self._started_at[call_id] = time.monotonic()
+
+    def is_running(self, call_id: str) -> bool:
+        """Whether a tool call runs."""
+        return call_id in self._started_at
+
+    def end_call(self, call_id: str) -> float:
+        """Note that a tool call has ended; return its duration in seconds."""
+        return time.monotonic() - self._started_at.pop(call_id)
+
+    def allow_repeat(self, call_id: str) -> None:
+        """Let a call run that an earlier run started: it is harmless to run it again."""
+        self._repeatable_calls.add(call_id)
+
+    def may_repeat(self, call_id: str) -> bool:
+        """Whether a call that an earlier run started may run again."""
+        return call_id in self._repeatable_calls
+
+    def note_node(self, path: str) -> None:
+        """Note that the node of a workflow at this path runs in this turn."""
+        self._node_paths.add(path)
+
+    def has_run_node(self, path: str) -> bool:
+        """Whether the node of a workflow at this path runs or ran in this turn."""
+        return path in self._node_paths
+
+    async def read_earlier_nodes(self, invocation_id: str) -> None:
+        """Read the nodes that ran before the pause that this turn continues."""
+        self.earlier_nodes = await self.store.read(read_earlier_nodes, self.lease, invocation_id)
+
+    def recalled_text(self, question: str) -> str | None:
+        """Return what was recalled for a message of the user: every model call of the turn is shown the same."""
+        return self._recalled_texts.get(question)
+
+    def note_recalled(self, question: str, text: str) -> None:
+        """Note what was recalled for a message of the user."""
+        self._recalled_texts[question] = text
 
     # -- new steps ------------------------------------------------------------------------------------------------
 
@@ -100,9 +185,9 @@ class Record(Struct, eq=False, kw_only=True):
         await self.store.write(tool_journal.record_intent, self.lease, *call)
 
     async def start(self, step_id: str) -> bool:
-        """Journal that a step starts; False: it was started before.
+        """Journal that a step starts; return False if it was started before.
 
-        A process that was suspended meanwhile may have lost the turn: it checks its lease again before the step runs.
+        A process that was suspended in between may have lost the turn: it checks its lease again before the step runs.
         """
         checked_at = time.monotonic()
         is_first = await self.store.write(tool_journal.record_start, self.lease, step_id, time.time())

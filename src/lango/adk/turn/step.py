@@ -30,7 +30,7 @@ class Step(Struct, frozen=True):
     """The place of this code in a run: a tool call or a node, inside of other calls."""
 
     id: str = ""
-    """The tool call or workflow node, the same in every run of the turn; empty: neither."""
+    """The tool call or workflow node, the same in every run of the turn, or ""."""
     outer_calls: tuple[str, ...] = ()
     """The ids of the calls that this code runs inside of: agents that are called as tools."""
     load: LoadSummary = LoadSummary()
@@ -44,7 +44,7 @@ class Step(Struct, frozen=True):
 
     @property
     def outer_call(self) -> str:
-        """The id of the call that this code runs inside of; empty: none."""
+        """The id of the call that this code runs inside of, or ""."""
         return self.outer_calls[-1] if self.outer_calls else ""
 
 

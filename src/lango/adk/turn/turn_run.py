@@ -1,6 +1,6 @@
 """Share one run of a turn between ADK's services, models and callbacks."""
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -25,6 +25,24 @@ from lango.tools.approval_policy import Decision
 from lango.turns.turn_input import TurnInput
 
 
+class ContinuedHistory(Struct, frozen=True):
+    """How the agents of an app read what a turn did before it continued after an update."""
+
+    agents: frozenset[str]
+    root: str
+    """The root agent, if it reads steps of agents that no longer exist as its own: it continues their work."""
+    readers: frozenset[str]
+    """The agents that read the conversation."""
+
+    def author(self, name: str) -> str:
+        """Return the author under which an event is shown."""
+        return name if name == "user" or name in self.agents else self.root or name
+
+    def shows_call(self, author: str, reader: str) -> bool:
+        """Whether an agent reads a call of this author as one of its own."""
+        return reader in self.readers and self.author(author) == reader
+
+
 class AppServices(Struct, frozen=True, kw_only=True):
     """What all turns of an app use."""
 
@@ -38,10 +56,13 @@ class AppServices(Struct, frozen=True, kw_only=True):
     """Returns what a second run of a tool would do."""
     agent_names: Callable[[str], list[str]]
     """Returns the agents that an agent, given by its name, can transfer to."""
+    continued_history: ContinuedHistory
+    tool_schema: Callable[[str, str], str | None]
+    """Returns the digest of the schema of an agent's tool, given by their names; None: it is not known before a run."""
     trace: TraceSettings
     """What the trace keeps of the model calls."""
     direct_text_agents: frozenset[str]
-    """The agents whose text nothing in ADK can change; see `lango.adk.model.direct_text`."""
+    """The agents whose text nothing in ADK can change; see `lango.adk.agents.tree`."""
 
 
 class TurnRun(Struct, eq=False, frozen=True, kw_only=True):
@@ -57,9 +78,8 @@ class TurnRun(Struct, eq=False, frozen=True, kw_only=True):
     replaced_model: Any = None
     """The root agent's model, which `chosen_model` replaces in this turn."""
     chosen_model: Any = None
-    """The model that was chosen for the session; None: the agent's own."""
-    failed_servers: dict[str, ConfigError] = field(default_factory=dict[str, ConfigError])
-    """The MCP servers whose tools could not be listed, and why: the turn runs without these tools."""
+    """The model that was chosen for the session, or None for the agent's own."""
+    _failed_servers: dict[str, ConfigError] = field(default_factory=dict[str, ConfigError])
 
     @property
     def input_event(self) -> Event:
@@ -69,7 +89,16 @@ class TurnRun(Struct, eq=False, frozen=True, kw_only=True):
     @property
     def brings_credential(self) -> bool:
         """Whether the input is a credential: the stored message does not have it, and ADK gets it from the input."""
-        return self.input.credential_answer is not None
+        return self.input.answered_kind == "credential"
+
+    @property
+    def failed_servers(self) -> Mapping[str, ConfigError]:
+        """The MCP servers whose tools could not be listed, and why."""
+        return self._failed_servers
+
+    def note_failed_server(self, server: str, failure: ConfigError) -> None:
+        """Note that the tools of an MCP server cannot be listed: the turn runs without them."""
+        self._failed_servers[server] = failure
 
     @property
     def place(self) -> str:
@@ -103,7 +132,7 @@ class TurnRun(Struct, eq=False, frozen=True, kw_only=True):
 
 
 current_turn: ContextVar[TurnRun | None] = ContextVar("lango_turn", default=None)
-"""The run of a turn that this code belongs to; None: it runs in none, as in a user's own Runner."""
+"""The run of a turn that this code belongs to, or None, as in a user's own Runner."""
 
 
 @contextmanager

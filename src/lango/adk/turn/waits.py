@@ -1,16 +1,13 @@
 """Collect what a turn waits for when its run ends."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
 
 from google.adk.auth.auth_tool import AuthConfig
 from google.adk.events import Event
 from msgspec import Struct, field
 
-from lango.waits import Wait
-
-WaitKind = Literal["approval", "input", "credential", "client_result", "long_running_result"]
+from lango.waits import CredentialWait, InputWait, Wait
 
 
 class MissingRequest(Struct, frozen=True):
@@ -26,31 +23,52 @@ class MissingRequest(Struct, frozen=True):
 class Waits(Struct, eq=False):
     """What a turn waits for: the agent continues with the answers."""
 
-    kinds: set[WaitKind] = field(default_factory=set[WaitKind])
+    kinds: frozenset[str] = frozenset()
     """Of which kinds something is awaited."""
     has_others: bool = False
     """Something else is awaited besides what the input of this turn answers."""
     open: Mapping[str, Wait] = {}
     """The stored open waits of the session, by their ids."""
-    client_calls: set[str] = field(default_factory=set[str])
+    client_calls: frozenset[str] = frozenset()
     """Ids of the calls that wait for the client after the turn."""
-    node_calls: set[str] = field(default_factory=set[str])
+    node_calls: frozenset[str] = frozenset()
     """The long-running calls in a workflow's nodes; see `lango.adk.run.pauses.unanswered_calls`."""
-    confirmed_by_adk: set[str] = field(default_factory=set[str])
+    confirmed_by_adk: frozenset[str] = frozenset()
     """Calls that have not started: ADK asks for their confirmation."""
-    missing_requests: list[MissingRequest] = field(default_factory=list[MissingRequest])
+    missing_requests: Sequence[MissingRequest] = ()
     """The credentials that tools asked for, and ADK did not request; see `lango.adk.run.pauses.unanswered_calls`."""
     _requested_for: set[str] = field(default_factory=set[str])
     _requested_keys: set[str] = field(default_factory=set[str])
     _questions: Counter[str] = field(default_factory=Counter[str])
 
-    def note_others(self) -> None:
-        """Note whether something is awaited besides the answer that starts this turn, before its agent runs."""
+    def note_others(self, kinds: Iterable[str]) -> None:
+        """Note what is awaited besides the answer that starts this turn, before its agent runs."""
+        self.kinds |= frozenset(kinds)
         self.has_others = bool(self.kinds)
+
+    def note_kind(self, kind: str) -> None:
+        """Note that something of a kind is awaited."""
+        self.kinds |= {kind}
 
     def note_open(self, waits: Sequence[Wait]) -> None:
         """Note the open waits of the session, as they are stored."""
         self.open = {wait.id: wait for wait in waits}
+
+    def note_open_requests(self) -> None:
+        """Note that the open requests for input and credentials are awaited: other nodes of a workflow made them."""
+        self.kinds |= {wait.kind for wait in self.open.values() if isinstance(wait, InputWait | CredentialWait)}
+
+    def note_client_calls(self, call_ids: Iterable[str]) -> None:
+        """Note calls that wait for the client after the turn."""
+        self.client_calls |= frozenset(call_ids)
+
+    def note_node_call(self, call_id: str) -> None:
+        """Note a long-running call of a workflow's node."""
+        self.node_calls |= {call_id}
+
+    def note_confirmed_by_adk(self, call_id: str) -> None:
+        """Note that ADK asks for the confirmation of a call."""
+        self.confirmed_by_adk |= {call_id}
 
     def note_credential_request(self, call_id: str, key: str) -> None:
         """Note that ADK requested a credential for a tool's call; it requests one of each key."""
@@ -60,8 +78,13 @@ class Waits(Struct, eq=False):
     def note_wanted_credential(self, call_id: str, config: AuthConfig, event: Event) -> None:
         """Note that a tool asked for a credential: unless ADK requested it, the run does at its end."""
         if call_id not in self._requested_for and (config.credential_key or "") not in self._requested_keys:
-            self.missing_requests.append(MissingRequest(call_id, config, event))
+            self.missing_requests = (*self.missing_requests, MissingRequest(call_id, config, event))
             self._requested_for.add(call_id)
+
+    def take_missing_requests(self) -> Sequence[MissingRequest]:
+        """Return the credentials that the run has to request, once."""
+        missing, self.missing_requests = self.missing_requests, ()
+        return missing
 
     def next_question(self, call_id: str) -> int:
         """Count the questions of a running call; return the number of the next."""

@@ -3,42 +3,47 @@
 import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from lango.cli.chat import resumed_session
-from lango.cli.chat.collapsed_sections import CollapsedSections
-from lango.cli.chat.status_line import StatusLine
-from lango.cli.chat.terminal.message_reader import InputInterrupted, MessageReader
+from lango.cli.chat.collapsed_sections import CollapsedSection, show_section_content
+from lango.cli.chat.terminal.message_reader import InputInterrupted
 from lango.cli.chat.terminal.screen import Screen
-from lango.cli.chat.turn_view import TurnView, show_section_content
+from lango.cli.chat.turn_view import TurnView
 from lango.cli.chat.wait_cards import ask_answer, show_wait
 from lango.cli.session_target import LOCAL_USER, SessionTarget
+from lango.cli.terminal_text import one_line
 from lango.config import Settings
-from lango.errors import InvalidAnswer, LangoError, TurnCancelled, WaitNotOpen
+from lango.errors import InvalidAnswer, LangoError, StoreError, TurnCancelled, WaitNotOpen
 from lango.events import WaitOpened
 from lango.runtime import RunningTurn
 from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
-from lango.sessions import SessionId, SessionRecord
+from lango.runtime.sessions.session_usage import window_rules_for
+from lango.sessions import SessionInfo
 from lango.waits import Answer, ApprovalWait, QuestionWait, Wait
+
+if TYPE_CHECKING:
+    from lango.cli.chat.wait_cards import MessageReader
 
 T = TypeVar("T")
 
 _LATER = "not answered: `lango inbox answer ID VALUE` in another terminal answers it while the tool waits"
 _CLOSED = "the question is closed: it was answered elsewhere, or its time is over"
 _POLL_S = 1.0
+_MIN_MODEL_CHARACTERS = 4
 
 
 class ChatSession:
     """The runtime, the screen and the current session of a chat."""
 
-    reader: MessageReader
+    reader: "MessageReader"
     """Set by the loop once the runtime is open: completing a command needs the session."""
 
     def __init__(self, settings: Settings, screen: Screen) -> None:
         self.settings = settings
         self.screen = screen
-        self.sections = CollapsedSections()
+        self.sections: list[CollapsedSection] = []
         self.status_line = StatusLine()
         self.target = SessionTarget("")
         self.draft = ""
@@ -68,12 +73,7 @@ class ChatSession:
     @property
     def model(self) -> str:
         """The name of the root agent's model."""
-        return self.runtime.app.model_name or "no model of its own"
-
-    @property
-    def session_id(self) -> SessionId:
-        """The key of the current session in the store."""
-        return SessionId(self.runtime.app_name, LOCAL_USER, self.target.session_id)
+        return self.runtime.model_name or "no model of its own"
 
     async def reopen(self, settings: Settings) -> None:
         """Reopen the runtime with other settings, or with the current ones if those fail."""
@@ -96,13 +96,13 @@ class ChatSession:
         """Ask the user about each approval, with the exact arguments, and continue the turn with the decision."""
         while approvals := [wait for wait in waits if isinstance(wait, ApprovalWait)]:
             wait = approvals[0]
-            show_wait(self.screen, wait, await self.runtime.app.diff_of_call(wait.tool, wait.arguments))
+            show_wait(self.screen, wait, await self.runtime.diff_of_call(wait.tool, wait.arguments))
             if (answer := await self.ask_answer(wait)) is None:
                 return
             waits = await self.show_answered_turn(wait, answer)
 
     async def ask_answer(self, wait: Wait) -> Answer | None:
-        """Ask the user for an answer; None: the user gives none now."""
+        """Ask the user for an answer; return None if the user gives none now."""
         try:
             answer = await ask_answer(self.reader, self.screen, wait)
         except InputInterrupted:
@@ -128,16 +128,16 @@ class ChatSession:
     async def resume(self, target: SessionTarget) -> None:
         """Switch to a session; show its last turns and its open requests.
 
-        Turns whose process died go on here, and are shown to their end.
+        Turns whose process died continue here, and are shown to their end.
         """
         self.switch_to(target)
         session = await self.runtime.sessions.find(target.session_id, user_id=LOCAL_USER)
         if session is None:
             return
-        resumed = await self.runtime.resumed.wait(session)
+        resumed = await self.runtime.turns.wait_for_resumed(session)
         await self._show_history(session, resumed[0].first_seq if resumed else None)
-        await self._load_status()
-        notice = resumed_session.last_turn_notice(await self.runtime.resumed.last_turn(session))
+        await self.status_line.load(self.runtime, self.target.session_id)
+        notice = resumed_session.last_turn_notice(await self.runtime.turns.last(session))
         if notice:
             self.screen.print_line(notice, "yellow")
         for turn in resumed:
@@ -151,28 +151,25 @@ class ChatSession:
             elif not isinstance(wait, ApprovalWait):
                 show_wait(self.screen, wait)
 
-    async def _show_history(self, session: SessionRecord, last_seq: int | None) -> None:
-        """Show a session's last turns; what follows `last_seq` is shown as its turn goes on."""
+    async def _show_history(self, session: SessionInfo, last_seq: int | None) -> None:
+        """Show a session's last turns; what follows `last_seq` is shown as its turn continues."""
         sessions = self.runtime.sessions
         messages = await sessions.messages(session.name.id, user_id=LOCAL_USER, limit=resumed_session.SHOWN_MESSAGES)
         if last_seq:
             messages = [stored for stored in messages if stored.seq <= last_seq]
-        steps = await sessions.node_steps(session, messages[0].seq) if messages else ()
+        nodes = await sessions.nodes(session, messages[0].seq if messages else session.last_seq)
         if last_seq:
-            steps = [step for step in steps if step.seq < last_seq]
-        root_agent = self.runtime.app.agents()["name"]
-        resumed_session.show_last_turns(self.screen, self.sections, session, messages, steps, root_agent)
+            nodes = {seq: events for seq, events in nodes.items() if seq < last_seq}
+        root_agent = self.runtime.describe_agents()["name"]
+        resumed_session.show_last_turns(self.screen, self.sections, session, messages, nodes, root_agent)
 
     def switch_to(self, target: SessionTarget) -> None:
         """Make a session the current one."""
         self.target, self.status_line = target, StatusLine()
 
-    async def _load_status(self) -> None:
-        await self.status_line.load(self.runtime, self.target.session_id)
-
     async def _show_turn(self, turn: RunningTurn) -> Sequence[Wait]:
         """Show a turn to its end; return what the session waits for then."""
-        view = TurnView(self.screen, self.sections, self.runtime.app.agents()["name"])
+        view = TurnView(self.screen, self.sections, self.runtime.describe_agents()["name"])
         self._running = (turn, view)
         try:
             with self.reader.without_echo():
@@ -187,7 +184,7 @@ class ChatSession:
             view.close()
         if isinstance(turn.error, TurnCancelled):
             self.screen.print_line("stopped; the answer so far is kept", "yellow")
-        await self._load_status()
+        await self.status_line.load(self.runtime, self.target.session_id)
         return await self.open_waits()
 
     async def _answer_question(self, wait: QuestionWait) -> None:
@@ -232,13 +229,12 @@ class ChatSession:
 
     def open_section(self, number: int | None = None) -> None:
         """Show the content of a collapsed section, by default the newest."""
-        found = self.sections.find(number)
-        if found:
-            show_section_content(self.screen, *found)
+        wanted = len(self.sections) if number is None else number
+        if 1 <= wanted <= len(self.sections):
+            show_section_content(self.screen, wanted, self.sections[wanted - 1])
         else:
-            self.screen.print_line(
-                "there is nothing to open" if number is None else f"there is no line {number}", "yellow"
-            )
+            missing = "there is nothing to open" if number is None else f"there is no line {number}"
+            self.screen.print_line(missing, "yellow")
 
     async def run_interruptible(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Await work that Ctrl-C cancels; return None if it was cancelled."""
@@ -259,3 +255,38 @@ class ChatSession:
             self._interruptible_task.cancel()
         else:
             self.reader.interrupt()
+
+
+class StatusLine:
+    """Tokens and cost of a session, as last loaded."""
+
+    def __init__(self) -> None:
+        self._cost_usd: float | None = None
+        self._tokens = 0
+        self._budget_tokens: int | None = None
+
+    async def load(self, runtime: Runtime, session_id: str) -> None:
+        """Read the cost of the session, and the tokens of its next request; keep the old numbers if the store fails."""
+        try:
+            usage = await runtime.sessions.usage(session_id, user_id=LOCAL_USER, limit=1)
+        except StoreError:
+            return
+        self._tokens, self._budget_tokens = usage.window.tokens, usage.rules.budget_tokens
+        self._cost_usd = usage.total.cost_usd
+
+    def render(self, settings: Settings, model: str, session_id: str, width: int) -> str:
+        """Return the line; if it is too wide, without the session, then with a shorter name of the model."""
+        budget_tokens = self._budget_tokens or window_rules_for(settings).budget_tokens
+        usage = [f"{self._tokens:,} of {budget_tokens:,} tokens", _format_cost(self._cost_usd, model)]
+        whole = " · ".join([model, *usage, session_id])
+        if len(whole) <= width:
+            return whole
+        left = width - len(" · ".join(["", *usage]))
+        return " · ".join([one_line(model, left), *usage] if left >= _MIN_MODEL_CHARACTERS else usage)[:width]
+
+
+def _format_cost(cost_usd: float | None, model: str) -> str:
+    """Format a cost in dollars; without a price it is unknown, except for local models."""
+    if cost_usd is None:
+        return "free" if model.startswith("local/") else "$ -"
+    return f"${cost_usd:.4f}" if cost_usd < 1 else f"${cost_usd:,.2f}"

@@ -1,12 +1,15 @@
-"""Collapse tool calls and thoughts to one line that can be opened."""
+"""Describe tool calls, thoughts and nodes of workflows in one line each; those of calls and thoughts can be opened."""
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from rich.padding import Padding
+from rich.text import Text
 
 from lango.cli.terminal_text import one_line, printable
+from lango.events import NodeProgress, ToolProgress, output_to_text
 
 if TYPE_CHECKING:
     from lango.cli.chat.terminal.screen import Screen
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 _VALUE_CHARACTERS = 40
 _SHORT_CHARACTERS = 80
 _OPENED_LINES = 400
+_OUTPUT_CHARACTERS = 100
 
 
 class CollapsedSection(Struct):
@@ -27,43 +31,24 @@ class CollapsedSection(Struct):
     failed: bool = False
 
 
-class CollapsedSections:
-    """The sections of a chat, by number."""
-
-    def __init__(self) -> None:
-        self._sections: list[CollapsedSection] = []
-
-    def __len__(self) -> int:
-        """Return the number of sections."""
-        return len(self._sections)
-
-    def add(self, section: CollapsedSection) -> int:
-        """Add a section and return its number."""
-        self._sections.append(section)
-        return len(self._sections)
-
-    def find(self, number: int | None) -> tuple[int, CollapsedSection] | None:
-        """Return a section by its number, or the newest."""
-        wanted = len(self._sections) if number is None else number
-        return (wanted, self._sections[wanted - 1]) if 1 <= wanted <= len(self._sections) else None
-
-
 def tool_call_section(
     name: str, arguments: Mapping[str, Any], result: Mapping[str, Any] | None, ok: bool, took_s: float | None
 ) -> CollapsedSection:
     """Return the section of a tool call."""
     note = "" if took_s is None else format_seconds(took_s)
     if not ok:
-        note = " ".join(part for part in (note, f"failed: {one_line(_error_text(result))}") if part)
-    shown_result = "none (any more)" if result is None else readable_result(result)
+        reason = (result or {}).get("error") or (result or {}).get("result") or "no result"
+        note = f"{note} failed: {one_line(str(reason))}".lstrip()
+    shown_result = "no longer stored" if result is None else readable_result(result)
     parts = [("arguments", readable_result(arguments)), ("result", shown_result)]
     return CollapsedSection(call_title(name, arguments), parts, note, failed=not ok)
 
 
 def call_title(name: str, arguments: Mapping[str, Any]) -> str:
     """Format a call as one line: `read_file(path="a.txt")`, with long values cut."""
-    arguments_text = (f"{one_line(str(key))}={_short_json(value)}" for key, value in arguments.items())
-    return f"{one_line(name)}({', '.join(arguments_text)})"
+    values = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in arguments.items()}
+    shown = (f"{one_line(str(key))}={one_line(value, _VALUE_CHARACTERS)}" for key, value in values.items())
+    return f"{one_line(name)}({', '.join(shown)})"
 
 
 def exact_arguments(arguments: Mapping[str, Any]) -> str:
@@ -89,21 +74,15 @@ def show_diff(screen: "Screen", diff: str) -> None:
 
 def readable_result(value: Mapping[str, Any]) -> str:
     """Format a result: texts as they are, other values as JSON."""
-    return printable("\n".join(_limit_lines(_result_lines(value)))) or "{}"
+    lines = list(_result_lines(value))
+    if len(lines) > _OPENED_LINES:
+        lines[_OPENED_LINES:] = [f"... {len(lines) - _OPENED_LINES} more lines"]
+    return printable("\n".join(lines)) or "{}"
 
 
 def format_seconds(took_s: float) -> str:
     """Format a duration."""
     return f"{took_s:.1f} s" if took_s < 100 else f"{took_s / 60:.0f} min"
-
-
-def _error_text(result: Mapping[str, Any] | None) -> str:
-    reason = (result or {}).get("error") or (result or {}).get("result") or "no result"
-    return str(reason)
-
-
-def _short_json(value: Any) -> str:
-    return one_line(json.dumps(value, ensure_ascii=False, default=str), _VALUE_CHARACTERS)
 
 
 def _result_lines(value: Mapping[str, Any]) -> Iterator[str]:
@@ -115,9 +94,51 @@ def _result_lines(value: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key}: {item if isinstance(item, str) else json.dumps(item, ensure_ascii=False, default=str)}"
 
 
-def _limit_lines(lines: Iterator[str]) -> Iterator[str]:
-    for number, line in enumerate(lines):
-        if number == _OPENED_LINES:
-            yield f"... {1 + sum(1 for _ in lines)} more lines"
+def show_section(screen: "Screen", sections: list[CollapsedSection], section: CollapsedSection) -> None:
+    """Add a section, and write its line."""
+    sections.append(section)
+    number = len(sections)
+    sign = screen.symbol("✗", "x") if section.failed else screen.symbol("▸", ">")
+    line = Text.assemble(
+        (f"{sign} {number} {section.title}", "red" if section.failed else "cyan"), (f" {section.note}", "dim")
+    )
+    line.no_wrap, line.overflow = True, "ellipsis"
+    screen.print_renderables(line)
+
+
+def show_section_content(screen: "Screen", number: int, section: CollapsedSection) -> None:
+    """Write the content of a section."""
+    screen.print_line(f"{screen.symbol('▾', 'v')} {number} {section.title} {section.note}".rstrip(), "cyan")
+    for heading, text in section.parts:
+        if heading:
+            screen.print_line(f"  {heading}", "dim")
+        screen.print_renderables(Padding(Text(text), (0, 0, 0, 4)))
+
+
+def node_title(event: NodeProgress) -> str:
+    """Return the path of a node below its workflow, with the number of its run where it is not the first."""
+    steps = [step.rpartition("@") for step in event.path.split("/")[1:]]
+    names = [name if run == "1" else f"{name} {run}" for name, _, run in steps]
+    title = one_line(" / ".join(names) or event.name)
+    return title if event.attempt == 1 else f"{title}, attempt {event.attempt}"
+
+
+def show_node(screen: "Screen", event: NodeProgress) -> None:
+    """Write a line about a node that ended, failed or waits."""
+    match event.status:
+        case "started":
             return
-        yield line
+        case "ended":
+            output = "" if event.output is None else one_line(output_to_text(event.output), _OUTPUT_CHARACTERS)
+            screen.print_line(f"{screen.symbol('✓', '+')} {node_title(event)}{': ' if output else ''}{output}", "dim")
+        case "failed":
+            line = f"{screen.symbol('✗', 'x')} {node_title(event)} failed: {one_line(event.error)}"
+            screen.print_line(line, "yellow")
+        case "waiting":
+            screen.print_line(f"{screen.symbol('…', '~')} {node_title(event)} waits", "dim")
+
+
+def describe_progress(event: ToolProgress) -> str:
+    """Describe the progress of a running tool."""
+    share = f"{event.progress:g}" if event.total is None else f"{event.progress:g} of {event.total:g}"
+    return f" {share}{': ' if event.message else ''}{one_line(event.message)}"

@@ -6,17 +6,21 @@ import signal
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from lango import __version__
 from lango.cli.chat.chat_session import ChatSession
+from lango.cli.chat.model_choice import next_step
 from lango.cli.chat.slash_commands import complete_command, is_command, run_command
-from lango.cli.chat.terminal.message_reader import InputInterrupted, LineReader, MessageReader
+from lango.cli.chat.terminal.message_reader import InputInterrupted, LineReader
 from lango.cli.chat.terminal.screen import Screen
-from lango.cli.model_check import next_step
 from lango.cli.session_target import choose_session
 from lango.config import Settings
 from lango.errors import LangoError
 from lango.providers import label
+
+if TYPE_CHECKING:
+    from lango.cli.chat.wait_cards import MessageReader
 
 _MCP_START_S = 5.0
 """How long the prompt waits for MCP servers to list their tools."""
@@ -39,7 +43,7 @@ async def run_chat(settings: Settings, resume: str | None, continue_newest: bool
         screen.draw([], [])
 
 
-def _make_reader(chat: ChatSession) -> MessageReader:
+def _make_reader(chat: ChatSession) -> "MessageReader":
     if not (chat.screen.live and sys.stdin.isatty()):
         return LineReader()
     from lango.cli.chat.terminal.input_history import InputHistory, history_file
@@ -61,10 +65,10 @@ async def _show_unusable_tools(chat: ChatSession) -> None:
     """
     if not chat.settings.mcp:
         return
-    asking = asyncio.ensure_future(chat.runtime.app.tool_names(ask_toolsets=True, require_all=False))
+    asking = asyncio.ensure_future(chat.runtime.tool_names(ask_toolsets=True, require_all=False))
     await asyncio.wait({asking}, timeout=_MCP_START_S)
     if asking.done():
-        for failure in set(asking.result().unusable).difference(chat.runtime.app.unusable_tools):
+        for failure in asking.result().failures:
             chat.screen.print_line(failure, "yellow")
 
 
@@ -77,7 +81,7 @@ async def _read_messages(chat: ChatSession) -> None:
     if not chat.target.new:
         try:
             await chat.resume(chat.target)
-        except LangoError as error:  # for example an approval that was answered elsewhere meanwhile
+        except LangoError as error:  # for example an approval that was has been answered elsewhere
             chat.screen.print_line(str(error), "red")
     await _show_unusable_tools(chat)
     hinted = False

@@ -4,21 +4,20 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lango.cli.chat.collapsed_sections import tool_call_section
+from lango.cli.chat.collapsed_sections import show_node, show_section, tool_call_section
 from lango.cli.chat.markdown_blocks import split_blocks
-from lango.cli.chat.turn_view import markdown_lines, show_section
-from lango.cli.chat.workflow_view import show_node
+from lango.cli.chat.turn_view import markdown_lines
 from lango.cli.terminal_text import printable
 from lango.events import output_to_text
 from lango.sessions import INPUT_CALL
 
 if TYPE_CHECKING:
-    from lango.cli.chat.collapsed_sections import CollapsedSections
+    from lango.cli.chat.collapsed_sections import CollapsedSection
     from lango.cli.chat.terminal.screen import Screen
+    from lango.events import NodeProgress
     from lango.messages import Message
-    from lango.runtime.resumed_turns import LastTurn
-    from lango.runtime.values import NodeStep
-    from lango.sessions import SessionRecord, StoredEvent
+    from lango.runtime.turns import LastTurn
+    from lango.sessions import SessionInfo, StoredEvent
 
 SHOWN_MESSAGES = 60
 _SHOWN_TURNS = 2
@@ -27,13 +26,13 @@ _ADK_REQUEST_PREFIX = "adk_request_"
 
 def show_last_turns(
     screen: "Screen",
-    sections: "CollapsedSections",
-    session: "SessionRecord",
+    sections: "list[CollapsedSection]",
+    session: "SessionInfo",
     messages: "Sequence[StoredEvent]",
-    steps: "Sequence[NodeStep]" = (),
+    nodes: "Mapping[int, Sequence[NodeProgress]]",
     root_agent: str = "",
 ) -> None:
-    """Show the last turns of a session as they looked when they ran, with the nodes of workflows.
+    """Show the last turns of a session as they looked when they ran, with the nodes of workflows after their input.
 
     Each turn is expected to begin with `root_agent`; the name of another agent is shown when it begins to speak.
     """
@@ -52,10 +51,8 @@ def show_last_turns(
             speaker = _show_speaker(screen, stored.message, speaker)
         if stored.message:
             _show_message(screen, sections, stored.message, arguments, _answered_later(shown, at))
-        next_seq = shown[at + 1].seq if at + 1 < len(shown) else session.last_seq + 1
-        for step in steps:
-            if stored.seq <= step.seq < next_seq:
-                show_node(screen, step.event)
+        for event in nodes.get(stored.seq, ()):
+            show_node(screen, event)
 
 
 def _show_speaker(screen: "Screen", message: "Message", speaker: str) -> str:
@@ -88,7 +85,7 @@ def is_user_message(stored: "StoredEvent") -> bool:
 
 def _show_message(
     screen: "Screen",
-    sections: "CollapsedSections",
+    sections: "list[CollapsedSection]",
     message: "Message",
     arguments: dict[str, Mapping[str, Any]],
     answered_later: set[str],

@@ -8,22 +8,17 @@ from msgspec import Struct
 
 from lango.cli.chat import resumed_session
 from lango.cli.chat.chat_session import ChatSession
-from lango.cli.chat.terminal.message_reader import InputInterrupted
+from lango.cli.chat.model_choice import change_model, known_models
 from lango.cli.chat.wait_cards import show_wait
-from lango.cli.model_check import check_model, pull_missing_weights
 from lango.cli.session_target import LOCAL_USER, SessionTarget, new_session, session_by_prefix
-from lango.cli.tables import grant_row, make_table
+from lango.cli.tables import grant_row, make_table, summary_lines, turn_row
 from lango.cli.terminal_text import format_age
-from lango.cli.usage_report import summary_lines, turn_row
 from lango.cli.wait_answers import read_answer
-from lango.config import Settings
-from lango.errors import MissingCredentials, UsageError
-from lango.providers import label
-from lango.providers.catalog import using_key
+from lango.errors import UsageError
 from lango.waits import ApprovalWait, ClientResultWait, LongRunningWait
 
 if TYPE_CHECKING:
-    from lango.runtime.values import Grant
+    from lango.runtime.requests.grants import Grant
 
 CommandFunction = Callable[[ChatSession, str], Awaitable[None]]
 
@@ -253,64 +248,13 @@ async def _answer_with(chat: ChatSession, rest: str, *, update: bool = False) ->
 async def _skip(chat: ChatSession, _: str) -> None:
     waits = [wait for wait in await chat.open_waits() if not isinstance(wait, ClientResultWait | LongRunningWait)]
     if waits and await chat.runtime.cancel(chat.target.session_id, user_id=LOCAL_USER):
-        chat.screen.print_line("what waited for you is closed; your next message starts anew")
+        chat.screen.print_line("what waited for you is closed; your next message starts a new turn")
     else:
         chat.screen.print_line("nothing waits for you")
 
 
 async def _quit(_chat: ChatSession, _: str) -> None:
     raise QuitChat
-
-
-async def _model(chat: ChatSession, rest: str) -> None:
-    """Show the model, or change it after a check, so that a wrong name does not fail the next message."""
-    if not rest:
-        chat.screen.print_line(label(chat.model))
-        chat.screen.print_line("/model provider/name changes it, such as /model openai/gpt-5-mini", "dim")
-        return
-    if chat.settings.store.url in ("sqlite://", "sqlite:///", "sqlite:///:memory:"):
-        raise UsageError("the session is in memory only, and would be lost: choose the model with -m")
-    agent = chat.settings.agent.model_copy(update={"model": rest})
-    settings = chat.settings.model_copy(update={"agent": agent})
-    failure = await _check_with_key(chat, settings, rest)
-    if failure is None:
-        chat.screen.print_line(f"stopped; the model is still {chat.model}", "yellow")
-        return
-    await chat.reopen(settings)
-    if chat.runtime.options.models and not chat.target.new:  # what was chosen on the page would hold instead
-        await chat.runtime.options.change(chat.target.session_id, {"model": None}, user_id=LOCAL_USER)
-    chat.screen.print_line(f"from now on: {label(chat.model)}")
-    if failure:
-        chat.screen.print_line(f"it did not answer a test request: {failure}", "yellow")
-
-
-async def _check_with_key(chat: ChatSession, settings: Settings, model: str) -> str | None:
-    """Check a model; ask for the key of its provider if it is missing. Return why it does not answer; None: stopped."""
-    try:
-        return await chat.run_interruptible(_bring_and_check(chat, settings, model))
-    except MissingCredentials as error:
-        if not chat.reader.hides_input:
-            raise
-        chat.screen.print_line(str(error), "yellow")
-    provider = model.partition("/")[0]
-    chat.screen.print_line("or type it here: it is kept in the memory of this process only", "dim")
-    try:
-        key = await chat.reader.ask_line(f"the key of {provider}:", hidden=True)
-    except InputInterrupted:
-        key = None
-    if not key:
-        return None
-    with using_key(provider, key):
-        return await chat.run_interruptible(_bring_and_check(chat, settings, model))
-
-
-async def _bring_and_check(chat: ChatSession, settings: Settings, model: str) -> str:
-    """Download a local model that is not here yet, and check that the model answers; return why it does not."""
-    try:
-        await pull_missing_weights(model, lambda line: chat.screen.draw([], [line]))
-    finally:
-        chat.screen.draw([], [])
-    return await check_model(settings, model)
 
 
 async def _memory(chat: ChatSession, rest: str) -> None:
@@ -357,7 +301,7 @@ async def _edit_memory(chat: ChatSession, action: str, item_id: str = "", text: 
 
 COMMANDS = {
     "/help": Command("", "list the commands", _help),
-    "/model": Command("[NAME]", "show or change the model of the next turns", _model),
+    "/model": Command("[NAME]", "show or change the model of the next turns", change_model),
     "/sessions": Command("", "list the sessions", _sessions),
     "/resume": Command("ID", "continue another session", _resume),
     "/fork": Command("[N]", "continue in a copy of this session, without its last N turns", _fork),
@@ -374,14 +318,3 @@ COMMANDS = {
     "/update": Command("ID VALUE", "report the progress of a long-running tool; its result follows", _update),
     "/quit": Command("", "quit; the session is kept", _quit),
 }
-
-
-def known_models(settings: Settings) -> Iterable[str]:
-    """Return the models of the settings and the local models, for completion."""
-    from lango.providers.local.known_models import MODELS
-
-    agent = settings.agent
-    named = [settings.model, agent.fallback_model, settings.memory.model]
-    named += [sub.model for sub in agent.sub_agents.values()]
-    named += [f"local/{model.name}" for model in MODELS]
-    return list(dict.fromkeys(name for name in named if name))

@@ -4,20 +4,21 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, assert_never
 
-from rich.padding import Padding
 from rich.text import Text
 
 from lango import events
 from lango.cli.chat.collapsed_sections import (
     CollapsedSection,
-    CollapsedSections,
     call_title,
+    describe_progress,
     format_seconds,
+    node_title,
+    show_node,
+    show_section,
     tool_call_section,
 )
 from lango.cli.chat.markdown_blocks import MarkdownBlocks, TerminalMarkdown
 from lango.cli.chat.wait_cards import show_wait
-from lango.cli.chat.workflow_view import describe_progress, node_title, show_node
 from lango.cli.terminal_text import describe_resumption, one_line, printable
 from lango.event_text import is_withdrawn
 from lango.waits import ApprovalWait, CredentialWait, InputWait, QuestionWait
@@ -34,7 +35,7 @@ _DRAWING_SHARE = 4
 class TurnView:
     """Shows the events of a turn. On a terminal the unfinished tail is redrawn, also while no events arrive."""
 
-    def __init__(self, screen: "Screen", sections: CollapsedSections, root_agent: str = "") -> None:
+    def __init__(self, screen: "Screen", sections: list[CollapsedSection], root_agent: str = "") -> None:
         """The name of an agent is shown when another one begins to speak; at first `root_agent` is expected."""
         self._screen = screen
         self._sections = sections
@@ -46,7 +47,7 @@ class TurnView:
         self._queue_place = 0
         self._calls: dict[str, tuple[events.ToolStart, float]] = {}
         self._progress: dict[str, str] = {}
-        """How far running calls are, in words."""
+        """The progress of running calls, in words."""
         self._nodes: dict[str, tuple[events.NodeProgress, float]] = {}
         """The nodes of a workflow that run, and since when."""
         self._began = time.monotonic()
@@ -278,23 +279,3 @@ def markdown_lines(screen: "Screen", blocks: list[str]) -> list[str]:
             lines.pop()
         rendered += [*([""] if rendered and lines else []), *lines]
     return rendered
-
-
-def show_section(screen: "Screen", sections: CollapsedSections, section: CollapsedSection) -> None:
-    """Write the line of a collapsed section."""
-    number = sections.add(section)
-    sign = screen.symbol("✗", "x") if section.failed else screen.symbol("▸", ">")
-    line = Text.assemble(
-        (f"{sign} {number} {section.title}", "red" if section.failed else "cyan"), (f" {section.note}", "dim")
-    )
-    line.no_wrap, line.overflow = True, "ellipsis"
-    screen.print_renderables(line)
-
-
-def show_section_content(screen: "Screen", number: int, section: CollapsedSection) -> None:
-    """Write the content of a section."""
-    screen.print_line(f"{screen.symbol('▾', 'v')} {number} {section.title} {section.note}".rstrip(), "cyan")
-    for heading, text in section.parts:
-        if heading:
-            screen.print_line(f"  {heading}", "dim")
-        screen.print_renderables(Padding(Text(text), (0, 0, 0, 4)))

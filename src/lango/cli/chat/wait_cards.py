@@ -1,7 +1,7 @@
 """Draw what a turn waits for, with a card per kind, and ask the user for the answer."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, assert_never, cast
 
 from lango.cli.chat.collapsed_sections import call_title, exact_arguments, show_diff
@@ -25,8 +25,11 @@ from lango.waits import (
 )
 
 if TYPE_CHECKING:
-    from lango.cli.chat.terminal.message_reader import MessageReader
+    from lango.cli.chat.terminal.keyboard import KeyboardReader
+    from lango.cli.chat.terminal.message_reader import LineReader
     from lango.cli.chat.terminal.screen import Screen
+
+    MessageReader = KeyboardReader | LineReader
 
 DECLINE = "/skip"
 HOW_TO_ANSWER: Mapping[type[Wait], str] = {
@@ -43,9 +46,6 @@ _APPROVAL_PROMPT = (
 _REASON_PROMPT = "why not? The model reads it:"
 _WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
-AskLine = Callable[[str], Awaitable[str | None]]
-"""Asks for a line; None: the input has ended."""
-
 
 def show_wait(screen: "Screen", wait: Wait, diff: str = "") -> None:
     """Write what a turn waits for, how to answer, and until when; `diff` is what a call to approve would change."""
@@ -53,7 +53,11 @@ def show_wait(screen: "Screen", wait: Wait, diff: str = "") -> None:
         case ApprovalWait():
             _show_approval(screen, wait, diff)
         case InputWait():
-            _show_input(screen, wait)
+            screen.print_line(printable(wait.message) or "the workflow needs your input", "bold")
+            if wait.payload is not None:
+                screen.print_line(printable(json.dumps(wait.payload, ensure_ascii=False, indent=2, default=str)))
+            if fits := describe_schema(wait.schema):
+                screen.print_line(f"expected: {fits}", "dim")
         case QuestionWait():
             _show_question(screen, wait)
         case CredentialWait():
@@ -69,14 +73,6 @@ def show_wait(screen: "Screen", wait: Wait, diff: str = "") -> None:
         hint = f"{hint} (until {until})" if hint else f"denied if not answered by {until}"
     if hint:
         screen.print_line(hint, "dim")
-
-
-def _show_input(screen: "Screen", wait: InputWait) -> None:
-    screen.print_line(printable(wait.message) or "the workflow needs your input", "bold")
-    if wait.payload is not None:
-        screen.print_line(printable(json.dumps(wait.payload, ensure_ascii=False, indent=2, default=str)))
-    if fits := describe_schema(wait.schema):
-        screen.print_line(f"expected: {fits}", "dim")
 
 
 def _show_question(screen: "Screen", wait: QuestionWait) -> None:
@@ -111,7 +107,7 @@ def _show_approval(screen: "Screen", wait: ApprovalWait, diff: str) -> None:
 async def ask_answer(
     reader: "MessageReader", screen: "Screen", wait: Wait, refused: Answer | None = None
 ) -> Answer | None:
-    """Ask for the answer to a wait; None: the user gives none now. Raise `InputInterrupted` for Ctrl-C.
+    """Return the answer of the user to a wait, or None for no answer now. Raise `InputInterrupted` for Ctrl-C.
 
     `refused` is the answer before, which did not fit: an empty line keeps what it had.
     """
@@ -121,7 +117,7 @@ async def ask_answer(
         case QuestionWait() | InputWait():
             before: Any = refused.value if isinstance(refused, Value) else None
             given = cast("dict[str, Any]", before) if isinstance(before, dict) else {}
-            value = await _fill_form(wait, reader.ask_line, given)
+            value = await _fill_form(wait, reader, given)
             if value == DECLINE:
                 return Decline() if isinstance(wait, QuestionWait) else None
             return None if value is None else Value(value)
@@ -153,8 +149,8 @@ async def _ask_approval(reader: "MessageReader", screen: "Screen", wait: Approva
     return Refuse(reason) if decision == "no" else Approve(NewGrant() if decision == "always" else None)
 
 
-async def _fill_form(wait: QuestionWait | InputWait, ask: AskLine, given: Mapping[str, Any]) -> Any:
-    """Ask for a value; None: the input has ended; `DECLINE`: the user declines.
+async def _fill_form(wait: QuestionWait | InputWait, reader: "MessageReader", given: Mapping[str, Any]) -> Any:
+    """Ask for a value; return None at the end of the input, or `DECLINE` if the user declines.
 
     An empty line takes what was `given` before, then the default, and leaves out an optional field.
     """
@@ -162,12 +158,16 @@ async def _fill_form(wait: QuestionWait | InputWait, ask: AskLine, given: Mappin
     properties: Mapping[str, Mapping[str, Any]] = schema.get("properties") or {}
     if not properties:
         agrees = not schema and isinstance(wait, QuestionWait)  # the user does what the message says
-        line = await ask("press Enter when you are done:" if agrees else f"{_what_fits(schema) or 'your answer'}:")
+        line = await reader.ask_line(
+            "press Enter when you are done:" if agrees else f"{describe_schema(schema) or 'your answer'}:"
+        )
         return {} if line == "" and agrees else line
     values: dict[str, Any] = {}
     for name, field in properties.items():
         default = given.get(name, field.get("default"))
-        line = await ask(_field_prompt(name, field, default, optional=name not in (schema.get("required") or ())))
+        line = await reader.ask_line(
+            _field_prompt(name, field, default, optional=name not in (schema.get("required") or ()))
+        )
         if line is None or line == DECLINE:
             return line
         if line or default is not None:
@@ -176,28 +176,13 @@ async def _fill_form(wait: QuestionWait | InputWait, ask: AskLine, given: Mappin
 
 
 def _field_prompt(name: str, field: Mapping[str, Any], default: Any, *, optional: bool) -> str:
-    notes = [
-        _what_fits(field),
-        "optional" if optional and default is None else "",
-        "" if default is None else f"Enter: {json.dumps(default, ensure_ascii=False)}",
-    ]
-    note = "; ".join(one_line(part) for part in notes if part)
+    without_line = "optional" if optional else ""
+    if default is not None:
+        without_line = f"Enter: {json.dumps(default, ensure_ascii=False)}"
+    note = "; ".join(one_line(part) for part in (describe_schema(field), without_line) if part)
     what = one_line(str(field.get("title") or name))
     description = one_line(str(field.get("description") or ""))
     return f"{what}{f', {description}' if description else ''}{f' ({note})' if note else ''}:"
-
-
-def _what_fits(field: Mapping[str, Any]) -> str:
-    choices = _choices(field)
-    if field.get("type") == "array":
-        return f"several of {', '.join(_choices(field.get('items') or {}))}, with commas between"
-    return f"one of {', '.join(choices)}" if choices else describe_schema(field)
-
-
-def _choices(field: Mapping[str, Any]) -> list[str]:
-    """Return the values to choose from; MCP names them in one of two ways."""
-    titled = cast("list[Mapping[str, Any]]", field.get("oneOf") or field.get("anyOf") or [])
-    return [str(value) for value in field.get("enum") or [choice["const"] for choice in titled if "const" in choice]]
 
 
 def _read_value(field: Mapping[str, Any], line: str) -> Any:

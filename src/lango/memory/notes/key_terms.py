@@ -45,13 +45,13 @@ _LOOK_BACK = 8  # characters before a word that tell whether it begins a sentenc
 _KEPT_SHARE = 0.6  # of its words: a decision may be reworded
 
 
-def _cached_if_short(find: Callable[[str], frozenset[str]]) -> Callable[[str], frozenset[str]]:
-    """Cache the results for notes, which are short; messages may be large."""
+def cached_if_short(find: Callable[[str], frozenset[str]]) -> Callable[[str], frozenset[str]]:
+    """Cache the results of a function for notes, which are short; messages may be large."""
     cached = lru_cache(maxsize=4096)(find)
     return lambda text: cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else find(text)
 
 
-@_cached_if_short
+@cached_if_short
 def key_terms(text: str) -> frozenset[str]:
     """Return the names, numbers, dates, codes and quoted words of a text, in lower case."""
     found: set[str] = set()
@@ -68,7 +68,7 @@ def key_terms(text: str) -> frozenset[str]:
             if not begins or _is_subject(text, match.end(), plain):
                 found.add(plain)
     for quoted in _QUOTED.finditer(text):
-        found |= {word for word in _words(quoted[1]) if word not in _COMMON}
+        found |= {word for word in words_of(quoted[1]) if word not in _COMMON}
     return frozenset(found)
 
 
@@ -83,10 +83,10 @@ def _is_subject(text: str, end: int, word: str) -> bool:
     return not word.endswith(("ed", "ing", "s")) and after.endswith(("ed", "s"))
 
 
-@_cached_if_short
+@cached_if_short
 def content_words(text: str) -> frozenset[str]:
     """Return the words of a text that carry its content, in lower case."""
-    return frozenset(word for word in _words(text) if word not in _COMMON and (len(word) > 2 or word.isdigit()))
+    return frozenset(word for word in words_of(text) if word not in _COMMON and (len(word) > 2 or word.isdigit()))
 
 
 def missing_terms(text: str, kept: Iterable[str]) -> frozenset[str]:
@@ -95,13 +95,13 @@ def missing_terms(text: str, kept: Iterable[str]) -> frozenset[str]:
     if not wanted:
         return wanted
     have = frozenset[str]().union(*(all_terms(other) for other in kept))
-    return frozenset(term for term in wanted if term not in have and not set(_words(term)) <= have)
+    return frozenset(term for term in wanted if term not in have and not set(words_of(term)) <= have)
 
 
-@_cached_if_short
+@cached_if_short
 def all_terms(text: str) -> frozenset[str]:
     """Return the words and the key terms of a text, in lower case."""
-    words = _words(text)
+    words = words_of(text)
     return key_terms(text) | frozenset(words) | {_singular(word) for word in words}
 
 
@@ -126,7 +126,8 @@ def asks_for_the_past(text: str) -> bool:
     return _EARLIER.search(text) is not None
 
 
-def _words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
     return [match[0].lower() for match in _WORDS.finditer(text)]
 
 

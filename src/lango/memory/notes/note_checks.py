@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.memory.notes import transcript
-from lango.memory.notes.key_terms import asks_to_remember, content_words, key_terms
+from lango.memory.notes.key_terms import asks_to_remember, content_words, key_terms, words_of
 from lango.memory.notes.note_format import Note, clean_text
 from lango.sessions import StoredEvent
 
@@ -24,7 +24,6 @@ _RELATIVE_TIME = re.compile(
 )
 _MAX_PINNED = 20
 _MAX_PINNED_CHARACTERS = 600
-_WORDS = re.compile(r"[^\W_]+")
 
 
 class _Shown(Struct):
@@ -60,7 +59,7 @@ def _shown(stored: StoredEvent) -> _Shown:
     text = transcript.text_of(stored)
     by_user = stored.message is not None and stored.message.role == "user"
     whole = f"{transcript.head_of(stored)} {text}"
-    terms = key_terms(whole) | frozenset(word.lower() for word in _WORDS.findall(whole))
+    terms = key_terms(whole) | frozenset(words_of(whole))
     return _Shown(stored.seq, text, by_user, terms)
 
 
@@ -86,7 +85,7 @@ def _is_said(fact: Note, every: frozenset[str]) -> bool:
 
 
 def _has(words: frozenset[str], term: str) -> bool:
-    return term in words or all(part in words for part in _WORDS.findall(term))
+    return term in words or all(part in words for part in words_of(term))
 
 
 def _may_be_derived(term: str, days: set[str], relative: bool) -> bool:

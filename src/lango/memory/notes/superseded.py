@@ -12,7 +12,7 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lango.memory.notes.key_terms import all_terms, content_words, key_terms
+from lango.memory.notes.key_terms import all_terms, content_words, key_terms, words_of
 from lango.store.memory.observations import Observation
 
 _BE = frozenset(["are", "is", "was", "were"])
@@ -31,7 +31,6 @@ _GENERIC = frozenset(
 )
 _FIRST_WORDS = frozenset(["a", "an", "at", "by", "for", "from", "in", "not", "of", "on", "the", "to", "under", "with"])
 _MAX_VALUE_WORDS = 8
-_WORD = re.compile(r"[^\W_]+")
 
 
 class CurrentNote(Struct, frozen=True):
@@ -49,15 +48,14 @@ def statement_of(text: str) -> tuple[str, str] | None:
     found = _STATEMENT.match(text)
     if found is None:
         return None
-    about = [word.lower() for word in _WORD.findall(found["about"])]
-    value = found["value"].strip()
-    words = [word.lower() for word in _WORD.findall(value)]
+    about, value = words_of(found["about"]), found["value"].strip()
+    words = words_of(value)
     if not words or len(words) > _MAX_VALUE_WORDS:
         return None
     if found["verb"] in _BE:  # "the meeting is on ..." and "the meeting is in ..." are two things
         first = words[:1] if words[0] in _FIRST_WORDS else []
         return (" ".join([*about, *first]), value) if set(about) - _GENERIC else None
-    terms = {part for term in key_terms(text) for part in _WORD.findall(term)}
+    terms = {part for term in key_terms(text) for part in words_of(term)}
     kind = [word for word in words if word not in terms and word != "now"]
     # "runs version 3" and "runs in the park" are two things, and "works with care" is no value
     return (" ".join([*about, found["verb"], *kind]), value) if terms & set(words) else None
@@ -118,4 +116,4 @@ def current_notes(notes: Sequence[Observation], numbers: Sequence[str] = ()) -> 
 
 
 def _same(one: str, other: str) -> bool:
-    return _WORD.findall(one.lower()) == _WORD.findall(other.lower())
+    return words_of(one) == words_of(other)

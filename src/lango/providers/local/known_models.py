@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -119,13 +120,13 @@ def local_model(name: str) -> LocalModel:
     if name.endswith(".gguf"):
         return _from_file(name)
     if name == "default":
-        return QWEN if _has_weights(QWEN) else SMOLLM2
-    for model in MODELS:
-        if model.name == name:
-            return model
-    known = ", ".join(model.name for model in MODELS)
+        return QWEN if QWEN.weights and weights_path(QWEN.weights).is_file() else SMOLLM2
+    known = {model.name: model for model in MODELS}
+    if name in known:
+        return known[name]
     raise UnknownModel(
-        f"There is no local model {name!r}: use default, {known}, or the path of a .gguf file", provider=PROVIDER
+        f"There is no local model {name!r}: use default, {', '.join(known)}, or the path of a .gguf file",
+        provider=PROVIDER,
     )
 
 
@@ -141,30 +142,26 @@ def model_file(name: str) -> tuple[LocalModel, Path]:
 
 
 def _from_file(name: str) -> LocalModel:
+    path = Path(name).expanduser()
     # a known file runs with the settings that work best for it, any other with its own chat template
-    for model in MODELS:
-        if model.weights and Path(name).expanduser() == weights_path(model.weights):
-            return model
+    if known := next((model for model in MODELS if model.weights and path == weights_path(model.weights)), None):
+        return known
+    calls: CallScheme = "pick"
+    with suppress(OSError):
+        calls = "template" if _template_takes_tools(path, path.stat().st_mtime_ns) else "pick"
     return LocalModel(
         name=name,
-        label=f"{Path(name).stem}, a model file of your own",
+        label=f"{path.stem}, a model file of your own",
         context_tokens=8192,
         answer_tokens=2048,
         temperature=0.2,
-        calls="template" if _template_takes_tools(Path(name).expanduser()) else "pick",
+        calls=calls,
     )
 
 
-def _template_takes_tools(path: Path) -> bool:
-    """Whether the chat template of a model file supports tools."""
-    try:
-        return _template_has_tools(path, path.stat().st_mtime_ns)
-    except OSError:
-        return False
-
-
 @lru_cache(maxsize=8)
-def _template_has_tools(path: Path, _changed_at: int) -> bool:
+def _template_takes_tools(path: Path, _changed_at: int) -> bool:
+    """Whether the chat template of a model file supports tools."""
     with path.open("rb") as file:
         head = file.read(_GGUF_HEAD_BYTES)
     # a key, the type of its value (4 bytes), the length of the text (8 bytes), the text
@@ -179,7 +176,3 @@ def is_demonstration(model: str) -> bool:
     """Whether a model `provider/name` is good for a demonstration only."""
     provider, _, name = model.partition("/")
     return provider == PROVIDER and any(known.is_demonstration for known in MODELS if known == local_model(name))
-
-
-def _has_weights(model: LocalModel) -> bool:
-    return model.weights is not None and weights_path(model.weights).is_file()

@@ -134,7 +134,8 @@ _engines_lock = threading.Lock()
 
 def engine_for(model: LocalModel, path: Path) -> Engine:
     """Return the engine of a model file; there is one per file and process."""
-    ensure_installed()
+    if not is_installed():
+        raise MissingDependency(f"local models need an engine: {INSTALL}")
     with _engines_lock:
         if not _engines:
             atexit.register(close_engines)
@@ -157,12 +158,6 @@ def close_engines() -> None:
 def is_installed() -> bool:
     """Whether the engine's package is installed."""
     return importlib.util.find_spec("xllamacpp") is not None
-
-
-def ensure_installed() -> None:
-    """Raise unless the engine's package is installed."""
-    if not is_installed():
-        raise MissingDependency(f"local models need an engine: {INSTALL}")
 
 
 def threads() -> int:

@@ -38,9 +38,8 @@ def wheel_member(
     `report_bytes` is called during the download with the number of bytes so far.
     """
     reasons: list[str] = []
-    download = (
-        folder / uuid.uuid4().hex
-    )  # of this process alone: the pip of one that was killed may still write beside it
+    # of this process alone: the pip of one that was killed may still write beside it
+    download = folder / uuid.uuid4().hex
     for name, command in download_commands(requirement, download):
         shutil.rmtree(folder, ignore_errors=True)
         download.mkdir(parents=True)
@@ -128,20 +127,16 @@ def _run_command(command: Sequence[str], folder: Path, report_bytes: Callable[[i
         return error.strerror or str(error)
     with process:
         try:
-            stderr = _wait_for_stderr(process, folder, report_bytes)
+            while True:
+                try:
+                    stderr = process.communicate(timeout=_POLL_S)[1]
+                    break
+                except subprocess.TimeoutExpired:
+                    report_bytes(size_of(folder))
         except BaseException:
             process.kill()
             raise
     return None if process.returncode == 0 else _error_line(stderr) or f"exit code {process.returncode}"
-
-
-def _wait_for_stderr(process: "subprocess.Popen[str]", folder: Path, report_bytes: Callable[[int], None]) -> str:
-    """Wait for a tool and return its stderr; report its progress meanwhile."""
-    while True:
-        try:
-            return process.communicate(timeout=_POLL_S)[1]
-        except subprocess.TimeoutExpired:
-            report_bytes(size_of(folder))
 
 
 def size_of(folder: Path) -> int:

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -43,7 +43,7 @@ def pull(model: LocalModel, *, source: Source = "auto", progress: Progress | Non
         _download(weights, partial, source, _monotonic_progress(progress or (lambda done, total: None)))
         _check_partial(partial, weights)
         partial.replace(path)
-        _stamp(path, weights)
+        _note_verified(path, weights)
     return path
 
 
@@ -151,39 +151,29 @@ def _check_space(partial: Path, weights: Weights) -> None:
 def _is_verified(path: Path, weights: Weights) -> bool:
     if not path.is_file() or path.stat().st_size != weights.size_bytes:
         return False
-    if _read_stamp(path) == _stamp_text(path, weights):
-        return True  # unchanged since it was hashed, which takes seconds for a gigabyte
+    noted, text = _verified_note(path, weights)
+    with suppress(OSError):
+        if noted.read_text() == text:
+            return True  # unchanged since it was hashed, which takes seconds for a gigabyte
     if _sha256(path) != weights.sha256:
         return False
-    _stamp(path, weights)
+    _note_verified(path, weights)
     return True
+
+
+def _verified_note(path: Path, weights: Weights) -> tuple[Path, str]:
+    return path.with_name(f"{path.name}.checked"), f"{weights.sha256} {path.stat().st_mtime_ns}\n"
+
+
+def _note_verified(path: Path, weights: Weights) -> None:
+    noted, text = _verified_note(path, weights)
+    with suppress(OSError):  # a read-only folder: the next process hashes again
+        noted.write_text(text)
 
 
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _stamp_text(path: Path, weights: Weights) -> str:
-    return f"{weights.sha256} {path.stat().st_mtime_ns}\n"
-
-
-def _stamp_path(path: Path) -> Path:
-    return path.with_name(f"{path.name}.checked")
-
-
-def _read_stamp(path: Path) -> str:
-    try:
-        return _stamp_path(path).read_text()
-    except OSError:
-        return ""
-
-
-def _stamp(path: Path, weights: Weights) -> None:
-    try:
-        _stamp_path(path).write_text(_stamp_text(path, weights))
-    except OSError:
-        return  # a read-only folder: the next process hashes again
 
 
 @contextmanager

@@ -51,7 +51,8 @@ def encode(request: Request, model: LocalModel) -> dict[str, Any]:
     if request.stop:
         body["stop"] = list(request.stop)
     if request.response_schema is not None:
-        body["response_format"] = json_format(request.response_schema)
+        schema = dict(request.response_schema)
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
     elif request.json_object:
         body["response_format"] = {"type": "json_object"}
     else:
@@ -81,11 +82,6 @@ def encode_tool(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def json_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `response_format` that constrains an answer to a JSON schema."""
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}
-
-
 def escape_control_tokens(text: str) -> str:
     """Escape control tokens: the engine takes `<|im_end|>` in a message for the end of its turn."""
     return _CONTROL_TOKEN.sub("<| ", text)
@@ -93,31 +89,24 @@ def escape_control_tokens(text: str) -> str:
 
 def _turn(message: Message, *, as_text: bool) -> ChatTurn | None:
     match message.role:
-        case "user":
-            text = "\n".join(part for part in (message.content, *map(_media_note, message.media)) if part)
-            return {"role": "user", "content": escape_control_tokens(text)} if text else None
-        case "assistant":
-            return _assistant(message, as_text=as_text)
-        case "tool":
-            text = _results(message.tool_calls) if message.tool_calls else message.content
-            return {"role": "user", "content": escape_control_tokens(text)} if text else None
-        case "system":
-            return {"role": "user", "content": escape_control_tokens(message.content)} if message.content else None
         case "event":
             return None
+        case "assistant":
+            return _assistant(message, as_text=as_text)
+        case "tool" if message.tool_calls:
+            text = _results(message.tool_calls)
+        case _:
+            text = "\n".join(part for part in (message.content, *map(_media_note, message.media)) if part)
+    return {"role": "user", "content": escape_control_tokens(text)} if text else None
 
 
 def _assistant(message: Message, *, as_text: bool) -> ChatTurn | None:
-    if not message.content and not message.tool_calls:
-        return None
     turn: ChatTurn = {"role": "assistant", "content": escape_control_tokens(message.content)}
-    if not message.tool_calls:
-        return turn
     if as_text:
         turn["content"] = "\n".join([turn["content"], *map(_call_as_text, message.tool_calls)]).strip()
-    else:
+    elif message.tool_calls:
         turn["tool_calls"] = [_call(call) for call in message.tool_calls]
-    return turn
+    return turn if message.content or message.tool_calls else None
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -182,24 +171,26 @@ async def decode(chunks: AsyncIterator[Mapping[str, Any]], used: TokenUsage, mod
                 finish = Finish(_REASONS.get(reason, "error"), detail=reason, model=model)
         used.add(chunk.get("usage") or {})
     if finish is None:
-        raise ProviderProtocolError("The local model stopped in mid-answer", provider=PROVIDER)
+        raise ProviderProtocolError("The local model stopped in the middle of its answer", provider=PROVIDER)
     yield finish
 
 
 def engine_error(error: Mapping[str, Any]) -> ProviderError:
     """Translate an error of the engine."""
     status, message = int(error.get("code", 500)), str(error.get("message", "unknown"))
+    kind: type[ProviderError] = ProviderProtocolError
+    problem = f"The local model failed: {message}"
     if error.get("type") == "exceed_context_size_error":
-        message = (
-            f"The request has {error.get('n_prompt_tokens')} tokens; the local model's context holds "
+        kind = ProviderRejected
+        problem = (
+            f"The request has {error.get('n_prompt_tokens')} tokens; the context of the local model holds "
             f"{error.get('n_ctx')}: lower history.max_message_token_budget, or use a larger model"
         )
-        return ProviderRejected(message, provider=PROVIDER, status=status)
-    if status == 503:
-        return ProviderUnavailable(f"The local model is not ready: {message}", provider=PROVIDER, status=status)
-    if 400 <= status < 500:
-        return ProviderRejected(f"The local model rejected the request: {message}", provider=PROVIDER, status=status)
-    return ProviderProtocolError(f"The local model failed: {message}", provider=PROVIDER, status=status)
+    elif status == 503:
+        kind, problem = ProviderUnavailable, f"The local model is not ready: {message}"
+    elif 400 <= status < 500:
+        kind, problem = ProviderRejected, f"The local model rejected the request: {message}"
+    return kind(problem, provider=PROVIDER, status=status)
 
 
 def _deltas(delta: Mapping[str, Any]) -> list[Delta]:
@@ -210,12 +201,6 @@ def _deltas(delta: Mapping[str, Any]) -> list[Delta]:
         found.append(TextDelta(text))
     for call in delta.get("tool_calls") or ():
         function: Mapping[str, Any] = call.get("function", {})
-        found.append(
-            CallDelta(
-                index=call.get("index", 0),
-                id=call.get("id") or "",
-                name=function.get("name") or "",
-                arguments=function.get("arguments") or "",
-            )
-        )
+        id_, name, arguments = call.get("id"), function.get("name"), function.get("arguments")
+        found.append(CallDelta(call.get("index", 0), id_ or "", name or "", arguments or ""))
     return found

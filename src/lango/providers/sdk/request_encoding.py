@@ -10,8 +10,8 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from lango.history.history_repair import CONTINUE, repair
-from lango.history.message_cleanup import clean_text
-from lango.messages import Media, Message, Signature, ToolCall
+from lango.history.message_cleanup import clean_text, keep_signatures
+from lango.messages import Media, Message, ToolCall
 from lango.providers.protocol import Request
 
 Json = dict[str, Any]
@@ -28,42 +28,29 @@ _PLAIN_KEYWORDS = frozenset(
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def prepare_messages(request: Request) -> tuple[str, list[Message]]:
+def prepare_messages(request: Request, provider: str) -> tuple[str, list[Message]]:
     """Return the system instruction, and the messages as every provider accepts them: paired, in order, none empty.
 
-    All results of one assistant message become one message, with no image of a tool between them.
+    All results of one assistant message become one message, with no image of a tool between them. Signatures of other
+    providers and models, which they would reject, are left out.
     """
     texts, messages = [request.system], list[Message]()
-    for message in repair(request.messages):
+    for message in repair(keep_signatures(request.messages, provider, request.model)):
         if message.role == "system":
             texts.append(message.content)
         elif message.role == "tool" and messages and messages[-1].role == "tool":
-            messages[-1] = _join_results(messages[-1], message)
+            first = messages[-1]
+            calls, media = first.tool_calls + message.tool_calls, first.media + message.media
+            messages[-1] = replace(first, tool_calls=calls, media=media)
         else:
             messages.append(message)
     system = clean_text("\n".join(text for text in texts if text.strip()))
     return system, messages or [Message("user", CONTINUE)]
 
 
-def _join_results(first: Message, second: Message) -> Message:
-    return replace(first, tool_calls=first.tool_calls + second.tool_calls, media=first.media + second.media)
-
-
-def own_signature(signature: Signature | None, provider: str, request: Request) -> bytes | None:
-    """Return a signature's value if this provider and model made it: others reject it."""
-    if signature is None or (signature.provider, signature.model) != (provider, request.model):
-        return None
-    return signature.value or None
-
-
 def without_signatures(request: Request) -> Request:
-    """Return the request without signatures, for a vendor that rejected one."""
-    return replace(request, messages=tuple(_without_signatures(message) for message in request.messages))
-
-
-def has_signatures(request: Request) -> bool:
-    """Whether a message of the request has a signature."""
-    return any(_without_signatures(message) != message for message in request.messages)
+    """Return the request without signatures."""
+    return replace(request, messages=tuple(keep_signatures(request.messages, "", "")))
 
 
 def valid_tool_name(name: str) -> str:
@@ -101,11 +88,6 @@ def media_text(media: Media) -> str:
     label = media.name or media.mime_type or "file"
     note = f"[{label}: a file of type {media.mime_type or 'unknown'} that this model cannot read]"
     return media.text or note
-
-
-def has_media(request: Request) -> bool:
-    """Whether a message of the request has an image or another file."""
-    return any(message.media for message in request.messages)
 
 
 def without_media(request: Request) -> Request:
@@ -190,12 +172,3 @@ def _closed_value(value: Any) -> Any:
     if isinstance(value, list):
         return [_closed_value(item) for item in cast("list[Any]", value)]
     return value
-
-
-def _without_signatures(message: Message) -> Message:
-    return replace(
-        message,
-        signature=None,
-        thoughts=tuple(replace(thought, signature=None) for thought in message.thoughts),
-        tool_calls=tuple(replace(call, signature=None) for call in message.tool_calls),
-    )

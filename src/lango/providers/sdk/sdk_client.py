@@ -5,15 +5,18 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from types import ModuleType
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypedDict, TypeVar, Unpack, cast
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from lango.errors import MissingDependency
-from lango.providers.protocol import Delta
+from lango.errors import MissingDependency, ProviderError
+from lango.providers.call_log import note_request, note_response
+from lango.providers.protocol import Delta, Request
 from lango.providers.sdk.error_translation import Translate, VendorRequest, translate_errors
+from lango.providers.sdk.json_answers import stream_json
 
 T = TypeVar("T")
 
@@ -64,27 +67,40 @@ class ClientPerLoop(Generic[T]):
             await self._close(client)
 
 
+class StreamReader(Protocol):
+    """Converts the events of one answer to deltas."""
+
+    def deltas(self, event: Any, /) -> list[Delta]:
+        """Return the deltas of an event."""
+        ...
+
+    def end(self) -> list[Delta]:
+        """Return the last deltas after the stream; raise if the answer is broken."""
+        ...
+
+
+class CommonOptions(TypedDict, total=False):
+    """What every provider of an SDK can be made with, besides its key."""
+
+    name: str
+    base_url: str | None
+    timeouts: Timeouts
+    options: Mapping[str, Any]
+    """Fields that are added to every request."""
+
+
 class SdkProvider(ABC, Generic[T]):
     """A provider that uses a vendor's SDK with the client `T`."""
 
     vendor: ClassVar[str]
     """The provider's name, unless the configuration gives it another."""
 
-    def __init__(
-        self,
-        api_key: str,
-        *,
-        name: str = "",
-        base_url: str | None = None,
-        timeouts: Timeouts | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> None:
-        """`options` are added to every request."""
-        self._name = name or self.vendor
-        self._api_key = api_key
-        self._base_url = base_url
-        self._timeouts = timeouts or Timeouts()
-        self._options = dict(options or {})
+    def __init__(self, api_key: str | None = None, **common: Unpack[CommonOptions]) -> None:
+        self._name = common.get("name") or self.vendor
+        self._api_key = api_key or ""
+        self._base_url = common.get("base_url")
+        self._timeouts = common.get("timeouts", Timeouts())
+        self._options = dict(common.get("options", {}))
         self._clients = ClientPerLoop(self._make_client, self._close_client)
 
     @property
@@ -96,27 +112,55 @@ class SdkProvider(ABC, Generic[T]):
         """Show the name without the key."""
         return f"<{type(self).__name__} {self._name}>"
 
+    def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        """Stream the answer to a request; closing the iterator closes the connection."""
+        return self._stream(request) if self.constrains_answer(request) else stream_json(request, self._stream)
+
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
         await self._clients.aclose()
 
+    @staticmethod
+    def constrains_answer(request: Request) -> bool:
+        """Whether the API constrains the answer to this request, if it must be JSON."""
+        del request
+        return True
+
+    @staticmethod
+    @abstractmethod
+    def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
+        """Translate an error of the SDK; return None for other exceptions."""
+
+    @abstractmethod
+    def _reader(self, request: Request, exchange: VendorRequest) -> StreamReader: ...
+
+    @abstractmethod
+    async def _send(self, request: Request, exchange: VendorRequest) -> Any:
+        """Send a request; return its answer, an asynchronous context manager and iterable."""
+
     @abstractmethod
     def _make_client(self) -> T: ...
 
-    @abstractmethod
-    async def _close_client(self, client: T) -> None: ...
+    async def _close_client(self, client: T) -> None:
+        await cast("Any", client).close()
 
+    def _stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        exchange = VendorRequest(self._name, request.model, self._api_key)
+        send = partial(self._send, request, exchange)
+        return stream_answer(send, self._reader(request, exchange), self.translate, exchange)
 
-class StreamReader(Protocol):
-    """Converts the events of one answer to deltas."""
-
-    def deltas(self, event: Any, /) -> list[Delta]:
-        """Return the deltas of an event."""
-        ...
-
-    def end(self) -> list[Delta]:
-        """Return the last deltas after the stream; raise if the answer is broken."""
-        ...
+    def _generated_client(self, package: str, kind: str) -> T:
+        """Make a client of OpenAI's or Anthropic's SDK, which one generator makes."""
+        sdk = load_sdk(package, f"lango-adk[{package}]")
+        return getattr(sdk, kind)(
+            api_key=self._api_key or "none",  # a self-hosted server often needs no key; the SDK requires one
+            base_url=self._base_url,
+            timeout=sdk.Timeout(self._timeouts.idle_s, connect=self._timeouts.connect_s),
+            max_retries=0,
+            http_client=sdk.DefaultAsyncHttpxClient(
+                event_hooks={"request": [note_request], "response": [note_response]}
+            ),
+        )
 
 
 async def stream_answer(

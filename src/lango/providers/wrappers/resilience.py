@@ -15,19 +15,27 @@ from contextlib import aclosing
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lango.errors import ProviderError, ProviderProtocolError, ProviderRejected, ProviderTimeout, ProviderUnavailable
+from lango.errors import ProviderError, ProviderProtocolError, ProviderTimeout, ProviderUnavailable
 from lango.providers.call_log import note_failure
 from lango.providers.protocol import Closable, Delta, Finish, Provider, Request, UsageDelta, closing_stream
-from lango.providers.sdk.request_encoding import has_media, has_signatures, without_media, without_signatures
+from lango.providers.sdk.request_encoding import without_media, without_signatures
 from lango.providers.sdk.sdk_client import Timeouts
 
 logger = logging.getLogger(__name__)
 
-_ABOUT_MEDIA = re.compile(
-    r"image|vision|visual|multi-?modal|modalit|media|audio|document|pdf|file|content type|must be a string",
-    re.IGNORECASE,
+_TRANSIENT = (ProviderUnavailable, ProviderTimeout, ProviderProtocolError)
+_REJECTED_PARTS = (
+    ({400}, re.compile(r"signature|thinking|thought|reasoning|encrypted", re.IGNORECASE), without_signatures),
+    (
+        {400, 404, 415, 422, 500, 501},  # some servers answer 500 to a picture
+        re.compile(
+            r"image|vision|visual|multi-?modal|modalit|media|audio|document|pdf|file|content type|must be a string",
+            re.IGNORECASE,
+        ),
+        without_media,
+    ),
 )
-_ABOUT_SIGNATURES = re.compile(r"signature|thinking|thought|reasoning|encrypted", re.IGNORECASE)
+"""The parts of a request that a provider may reject, by the status and the words of its error."""
 
 
 class Retries(Struct, frozen=True):
@@ -87,21 +95,31 @@ class ResilientProvider:
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the answer to a request; closing the iterator closes the connection."""
         deadline = self._clock() + self._timeouts.total_s
-        targets = [Fallback(self._provider, request.model), *self._fallbacks]
-        for position, target in enumerate(targets, 1):
-            progress = _Progress()
-            attempts = self._stream_with_retries(
-                target.provider, replace(request, model=target.model), deadline, progress
-            )
+        provider, sent, attempt = self._provider, request, 1
+        fallbacks, has_output = iter(self._fallbacks), False
+        while True:
             try:
-                async with aclosing(attempts) as deltas:
+                async with aclosing(self._stream_once(provider, sent, deadline)) as deltas:
                     async for delta in deltas:
+                        has_output = has_output or not isinstance(delta, UsageDelta)
                         yield delta
-            except (ProviderUnavailable, ProviderTimeout, ProviderProtocolError) as error:
-                if progress.has_output or position == len(targets) or self._clock() >= deadline:
+            except ProviderError as error:
+                if has_output:
                     raise
-                fallback = targets[position].model
-                logger.warning("%s failed, falling back to %s: %s", target.provider.name, fallback, error)
+                if simpler := _simpler_request(error, sent):
+                    logger.warning("%s rejected the request, sending a simpler one: %s", provider.name, error)
+                    sent = simpler
+                elif (wait_s := self._wait_s(error, attempt, deadline)) is not None:
+                    logger.warning(
+                        "%s: attempt %d failed, retrying in %.1f s: %s", provider.name, attempt, wait_s, error
+                    )
+                    attempt += 1
+                    await self._sleep(wait_s)
+                elif self._may_retry(error, deadline) and (fallback := next(fallbacks, None)):
+                    logger.warning("%s failed, falling back to %s: %s", provider.name, fallback.model, error)
+                    provider, sent, attempt = fallback.provider, replace(request, model=fallback.model), 1
+                else:
+                    raise
             else:
                 return
 
@@ -111,58 +129,27 @@ class ResilientProvider:
             if isinstance(provider, Closable):
                 await provider.aclose()
 
-    async def _stream_with_retries(
-        self, provider: Provider, request: Request, deadline: float, progress: "_Progress"
-    ) -> AsyncGenerator[Delta, None]:
-        attempt = 1
-        while True:
-            try:
-                async with aclosing(self._stream_once(provider, request, deadline, progress)) as deltas:
-                    async for delta in deltas:
-                        yield delta
-            except ProviderRejected as error:
-                simpler = None if progress.has_output else _without_refused_parts(error, request)
-                if simpler is None:
-                    raise
-                logger.warning("%s rejected the request, sending a simpler one: %s", provider.name, error)
-                request = simpler
-            except (ProviderUnavailable, ProviderTimeout, ProviderProtocolError) as error:
-                if not progress.has_output and _refuses_media(error, request):  # some servers answer 500 to a picture
-                    logger.warning(
-                        "%s does not accept images, sending the request without them: %s", provider.name, error
-                    )
-                    request = without_media(request)
-                    continue
-                wait_s = self._wait_s(error, attempt, deadline)
-                if progress.has_output or wait_s is None:
-                    raise
-                logger.warning("%s: attempt %d failed, retrying in %.1f s: %s", provider.name, attempt, wait_s, error)
-                attempt += 1
-                await self._sleep(wait_s)
-            else:
-                return
+    def _may_retry(self, error: ProviderError, deadline: float) -> bool:
+        return isinstance(error, _TRANSIENT) and self._clock() < deadline
 
     def _wait_s(self, error: ProviderError, attempt: int, deadline: float) -> float | None:
-        retry_after_s = error.retry_after_s if isinstance(error, ProviderUnavailable) else None
-        wait_s = self._retries.delay_s(attempt, retry_after_s, self._jitter())
+        """Return the wait before the next attempt, or None if there is none."""
+        if not self._may_retry(error, deadline):
+            return None
+        wait_s = self._retries.delay_s(attempt, error.retry_after_s, self._jitter())
         return None if wait_s is None or self._clock() + wait_s >= deadline else wait_s
 
-    async def _stream_once(
-        self, provider: Provider, request: Request, deadline: float, progress: "_Progress"
-    ) -> AsyncGenerator[Delta, None]:
+    async def _stream_once(self, provider: Provider, request: Request, deadline: float) -> AsyncGenerator[Delta, None]:
         started_at = time.time()
         try:
             async with closing_stream(provider.stream(request)) as stream:
-                while True:
-                    delta = await self._next_delta(stream, provider.name, deadline)
-                    if delta is None:
-                        raise ProviderProtocolError(
-                            f"{provider.name}: the answer ended without a finish reason", provider=provider.name
-                        )
-                    progress.has_output = progress.has_output or not isinstance(delta, UsageDelta)
+                while delta := await self._next_delta(stream, provider.name, deadline):
                     yield delta
                     if isinstance(delta, Finish):
                         return
+            raise ProviderProtocolError(
+                f"{provider.name}: the answer ended without a finish reason", provider=provider.name
+            )
         except ProviderError as error:
             note_failure(provider.name, request.model, started_at, error)
             raise
@@ -180,26 +167,11 @@ class ResilientProvider:
         raise ProviderTimeout(f"{name}: {what}", provider=name) from cause
 
 
-class _Progress(Struct):
-    """Whether a part of the answer was yielded."""
-
-    has_output: bool = False
-
-
-def _without_refused_parts(error: ProviderRejected, request: Request) -> Request | None:
-    """Return the request without the media or signatures that the vendor rejects; None if it rejects another part."""
-    if _refuses_signatures(error, request):
-        return without_signatures(request)
-    return without_media(request) if _refuses_media(error, request) else None
-
-
-def _refuses_media(error: ProviderError, request: Request) -> bool:
-    return (
-        error.status in (400, 404, 415, 422, 500, 501)
-        and has_media(request)
-        and _ABOUT_MEDIA.search(str(error)) is not None
-    )
-
-
-def _refuses_signatures(error: ProviderRejected, request: Request) -> bool:
-    return error.status == 400 and has_signatures(request) and _ABOUT_SIGNATURES.search(str(error)) is not None
+def _simpler_request(error: ProviderError, request: Request) -> Request | None:
+    """Return the request without the signatures or the media that the provider rejects, or None."""
+    for statuses, names_them, simplify in _REJECTED_PARTS:
+        if error.status in statuses and names_them.search(str(error)):
+            simpler = simplify(request)
+            if simpler != request:
+                return simpler
+    return None

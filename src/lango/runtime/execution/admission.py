@@ -53,7 +53,7 @@ class Admission:
         more than the turns that run in any case are admitted: all of them would begin to stream at the same moment."""
 
     @property
-    def queued(self) -> int:
+    def waiting(self) -> int:
         """How many turns wait to be admitted."""
         return len(self._queue)
 

@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from lango.errors import SessionNotFound, Stopping, TurnFailed, error_type
 from lango.events import TurnDone, TurnError
 from lango.store import Store, Turn
-from lango.store.turns.event_log import LoggedEvent, has_joined_texts, read_event_log
+from lango.store.turns.event_log import LoggedEvent, read_event_log
 from lango.store.turns.turns import read_turn_texts
 from lango.turns.running_turn import RunningTurn, answer_text
 from lango.turns.turn_log import TurnLog
@@ -62,15 +62,11 @@ class EventLogReader:
                     raise Stopping("the server stops")
             wait_s = min(1.5 * wait_s, _MAX_POLL_S)
 
-    async def has_joined_texts(self, session_key: int, turn: int) -> bool:
-        """Whether the event log has whole texts of a turn instead of the pieces that were streamed."""
-        return await self._store.read(has_joined_texts, session_key, turn)
-
     def stop(self) -> None:
         """End all readers of turns that run elsewhere: this process stops."""
         self._stopping.set()
 
-    async def replay(self, running: RunningTurn) -> None:
+    async def resend(self, running: RunningTurn) -> None:
         """Emit the events of a turn that ran before, or runs in another process, to a repeated request."""
         turn = running.turn
         async for logged in self.follow(turn.session_key, turn.turn):

@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 from lango.errors import StoreError
 from lango.event_text import join_text_deltas
 from lango.events import TextDelta, ThoughtDelta, TurnEvent
-from lango.json_input import is_larger_than
+from lango.json_values import is_larger_than
 from lango.store import Store
 from lango.store.engine.database import LARGE_VALUE
 from lango.store.turns.event_log import EventBatch, LoggedEvent, append_log_batches
@@ -84,7 +84,7 @@ class EventLogWriter:
             self._store.outages.warn(f"the events of {len(taken)} turns could not be stored yet: {error}")
             later = asyncio.get_running_loop().time() + _RETRY_S
             self._due_at |= {log: later for log, _, _ in taken}
-        except Exception:  # noqa: BLE001 - the other turns are written all the same
+        except Exception:  # noqa: BLE001 - the other turns are still written
             _log.exception("the events of %d turns could not be stored", len(taken))
             for log, _, _ in taken:
                 log.close()

@@ -1,20 +1,29 @@
-"""Find turns whose process is gone, and take them over."""
+"""Find turns whose process is gone, and take them over.
+
+A tool can stop the event loop or end the process, and each process that resumes its turn dies as well. The tool journal
+shows which turns had a step under way: these are suspects, and if there is none, all turns of the process are. The
+others are resumed first and at once; the suspects follow one by one, so that at the next death fewer can have been the
+cause. An attempt is charged only to a turn that alone can have been it.
+"""
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from msgspec import Struct, field
+
 from lango.config import AgentSettings
 from lango.errors import StoreError
-from lango.runtime.execution.suspects import Crash, Place, judge_crash
+from lango.runtime.execution.replicas import Replicas
 from lango.sessions import SessionId
 from lango.store import Store
-from lango.store.engine.outages import do_not_wait_for_database
+from lango.store.engine.outages import wait_for_database
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.lease import (
+    CrashedTurn,
     Orphan,
     ResumeReason,
     TakenOver,
@@ -30,11 +39,64 @@ from lango.turns.synchronization import Notifier
 POLL_S = 0.25
 _AT_ONCE = 8
 """How many turns are taken over side by side."""
+_FIRST_WINDOW_S = 0.5
+_WINDOW_S = 60.0
+"""How long a suspect is alone at most: after its first death it may well be innocent, later it has to be proven."""
+_WAIT_FOR_OTHERS_S = 5.0
+_SUSPICIONS_PER_ATTEMPT = 2
+"""A turn that was suspected this often for each allowed attempt is charged, even if others are suspected as well."""
 _log = logging.getLogger("lango.runtime")
+
+Place = tuple[int, int]
+"""The session and the number of a turn."""
 
 Resume = Callable[[SessionId, TakenOver, ResumeReason, float], Awaitable["asyncio.Task[Any] | None"]]
 """Starts the run of a turn that was taken over, and returns its task, or None if the turn is not run. The last argument
 is the loop's time when its owner was found gone."""
+
+
+class Crash(Struct):
+    """The death of a process, and the turns that it ran."""
+
+    detected_at: float
+    """By the clock of the event loop."""
+    suspects: Mapping[Place, CrashedTurn]
+    bystanders: Sequence[CrashedTurn]
+    charged: frozenset[Place] = field(default_factory=frozenset[Place])
+
+    def is_charged(self, place: Place) -> bool | None:
+        """Return whether a suspect is charged an attempt, or None if the turn is a bystander."""
+        return place in self.charged if place in self.suspects else None
+
+    def delay_s(self, place: Place, retry_delay_s: float) -> float:
+        """Return how long after the death a suspect is resumed: later each time."""
+        suspicions = self.suspects[place].suspicions
+        return retry_delay_s * 2 ** (suspicions - 1) if suspicions else 0.0
+
+    def window_s(self, place: Place) -> float:
+        """Return how long the next suspect waits for this one."""
+        return _WINDOW_S if self.suspects[place].suspicions else _FIRST_WINDOW_S
+
+    def waits_for_bystanders(self, place: Place, now: float) -> bool:
+        """Whether a suspect still waits until the bystanders have ended."""
+        return bool(self.bystanders) and now < self.detected_at + max(_WAIT_FOR_OTHERS_S, self.window_s(place))
+
+
+def judge_crash(turns: Sequence[CrashedTurn], detected_at: float, max_attempts: int) -> Crash:
+    """Decide which of the turns of a dead process are suspects, and which one is charged an attempt."""
+    with_steps = [turn for turn in turns if turn.steps]
+    candidates = with_steps or turns
+    most = max((turn.suspicions for turn in candidates), default=0)
+    # one that was suspected more often than the others was alone with new turns, and is the cause
+    prime = [turn for turn in candidates if turn.suspicions == most]
+    is_over = most + 1 >= max_attempts * _SUSPICIONS_PER_ATTEMPT
+    suspects = {(turn.session_key, turn.turn): turn for turn in prime}
+    return Crash(
+        detected_at,
+        suspects,
+        [turn for turn in turns if (turn.session_key, turn.turn) not in suspects],
+        frozenset(suspects) if len(prime) == 1 or is_over else frozenset(),
+    )
 
 
 class TakeOverLoop:
@@ -46,6 +108,7 @@ class TakeOverLoop:
         app_name: str,
         owner: str,
         is_gone: OwnerIsGone,
+        replicas: Replicas,
         agent: AgentSettings,
         resume: Resume,
         is_wanted: Callable[[int], bool],
@@ -55,6 +118,8 @@ class TakeOverLoop:
         self._app_name = app_name
         self._owner = owner
         self._is_gone = is_gone
+        self._replicas = replicas
+        self._version = replicas.version
         self._agent = agent
         self._crashes: dict[str, Crash] = {}
         self._suspect: asyncio.Task[Any] | None = None
@@ -88,7 +153,9 @@ class TakeOverLoop:
             orphan.open_turn.owner: self._is_gone(orphan.open_turn.owner, orphan.open_turn.heartbeat)
             for orphan in orphans
         }
-        abandoned = [orphan for orphan in orphans if gone[orphan.open_turn.owner]]
+        abandoned = await self._without_turns_of_other_versions(
+            [orphan for orphan in orphans if gone[orphan.open_turn.owner]]
+        )
         if abandoned and self._store.outages.is_away:
             await self._store.write(forget_owner, "")  # any write: once one succeeds, silence counts from then on
             return
@@ -103,6 +170,13 @@ class TakeOverLoop:
         for owner in (owner for owner, is_gone in gone.items() if is_gone and owner):
             await self._store.write(forget_owner, owner)
 
+    async def _without_turns_of_other_versions(self, abandoned: list[Orphan]) -> list[Orphan]:
+        """Leave out the turns of another version of the app while a replica of that version lives: it takes them."""
+        if all(orphan.version in ("", self._version) for orphan in abandoned):
+            return abandoned
+        elsewhere = await self._replicas.versions_elsewhere() - {self._version}
+        return [orphan for orphan in abandoned if orphan.version not in elsewhere]
+
     async def _judge_crashes(self, gone: set[str]) -> None:
         """Find the suspects among the turns of each owner that is gone: once, before any of them is taken over."""
         self._crashes = {owner: crash for owner, crash in self._crashes.items() if owner in gone}
@@ -113,7 +187,7 @@ class TakeOverLoop:
             for suspect in crash.suspects.values():
                 if suspect.steps and len(crashed) > 1:
                     names = ", ".join(sorted(set(suspect.steps)))
-                    _log.warning("a process with %d turns died while %s ran", len(crashed), names)
+                    _log.warning("a process with %d turns died while %s was running", len(crashed), names)
 
     def _is_suspect(self, orphan: Orphan) -> bool:
         crash = self._crashes.get(orphan.open_turn.owner)
@@ -154,10 +228,10 @@ class TakeOverLoop:
                 _log.warning("interrupted turn %s of session %s: its process is gone", open_turn.turn, name.id)
             return None
         reason: ResumeReason = "crash" if open_turn.owner else "handover"
-        suspicion = self._crash_of(orphan).suspicion(_place(orphan)) if self._is_suspect(orphan) else None
+        is_charged = self._crash_of(orphan).is_charged(_place(orphan)) if self._is_suspect(orphan) else None
         place = orphan.session_key, open_turn, self._owner, reason
-        with do_not_wait_for_database():  # after an outage its owner may be there again
-            taken = await self._store.write(take_over, *place, time.time(), suspicion)
+        with wait_for_database("none"):  # after an outage its owner may be there again
+            taken = await self._store.write(take_over, *place, time.time(), is_charged)
         if taken is None:
             return None
         _log.info("took over turn %s of session %s after a %s", open_turn.turn, name.id, reason)

@@ -4,7 +4,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Literal
+from contextlib import suppress
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -24,17 +25,17 @@ from lango.errors import (
     StoreUnavailable,
     TokensUsedUp,
     TurnCancelled,
+    TurnDiverged,
     TurnReleased,
 )
-from lango.events import Queued, Resumed, TextDelta, ToolEnd, ToolStart, TurnDone, TurnError, WaitOpened
+from lango.events import Queued, Resumed, TextDelta, ToolEnd, ToolStart, TurnDone, TurnError, WaitClosed, WaitOpened
 from lango.runtime.execution.admission import Admission
 from lango.runtime.execution.event_log_writer import EventLogWriter
 from lango.runtime.prices import turn_usage
 from lango.store import Store
 from lango.store.api_keys import spent_tokens
 from lango.store.engine.outages import wait_for_database
-from lango.store.sessions.sessions import find_session
-from lango.store.turns.ending import Outcome
+from lango.store.turns.ending import Outcome, list_requests_of_stopped_turn
 from lango.store.turns.event_log import LoggedEvent
 from lango.store.turns.lease import release_turn
 from lango.store.turns.turn_result import TurnFailure, TurnResult
@@ -83,7 +84,7 @@ class TurnRunner:
         """Run a leased turn. Return False after a temporary failure: the caller runs it again.
 
         Otherwise its end is stored and emitted, or its lease is released because the process stops. `first_seq` is the
-        message of its input, if the turn was run before: it goes on from what is stored after that.
+        message of its input, if the turn was run before: it continues from what is stored after that.
         """
         sink = TurnSink(
             running.log,
@@ -138,7 +139,13 @@ class TurnRunner:
         return True
 
     def _may_run_again(self, running: RunningTurn, error: LangoError) -> bool:
-        """Whether the failure is temporary, and the turn emitted text or ran tools: the next run continues there."""
+        """Whether the failure is temporary, and the turn emitted text or ran tools: the next run continues there.
+
+        A turn that did not follow its record continues from its stored history.
+        """
+        if isinstance(error, TurnDiverged) and self._engine.updates.can_continue_from_history:
+            running.diverge()
+            return True
         if not isinstance(error, _TRANSIENT) or running.attempts + 1 >= self._agent.max_attempts:
             return False
         if isinstance(error, StoreUnavailable) and self._store.outages.is_away:
@@ -146,7 +153,7 @@ class TurnRunner:
         return any(isinstance(event, TextDelta | ToolStart | ToolEnd) for event in running.events)
 
     async def release(self, running: RunningTurn) -> None:
-        """Give the lease of a turn back, so that another process goes on with it."""
+        """Give the lease of a turn back, so that another process continues it."""
         running.enter("ending")
         assert running.stop_reason
         try:
@@ -173,7 +180,7 @@ class TurnRunner:
         """Store the end of a turn with the last of its events, then emit the final one."""
         output = turn.output
         done = TurnResult(
-            status=_status(turn),
+            status="waiting" if turn.waits.kinds else "done",
             finish_reason=output.finish_reason,
             output=output.value,
             usage=await turn_usage(output.usage_by_model, turn.limits.model_calls + output.summaries),
@@ -186,6 +193,9 @@ class TurnRunner:
                 waits = await self._open_waits(running, turn)
             except StoreError as failed:
                 error, outcome = failed, "failed"
+        if isinstance(running.stop_reason, TurnCancelled):
+            with suppress(StoreError):  # without these events, the end can still be stored
+                await self._emit_cancelled_waits(running)
         error = await self._store_end(running, done, waits, outcome, error)
         running.end_with(answer_text(output.text, output.value) if error is None else error)
         if waits:
@@ -214,7 +224,7 @@ class TurnRunner:
             return self._store.end_turn(running.session.name, running.turn, outcome, result(), [*rest, last])
 
         try:
-            with wait_for_database(error is None):  # only for an answer: an error is not worth the wait
+            with wait_for_database("long" if error is None else "short"):  # an error is not worth the wait
                 if await write():
                     log.add_stored([*rest, LoggedEvent.of(final_event())], len(log.events) + 1)
                 elif isinstance(error, FencedWrite):
@@ -230,8 +240,7 @@ class TurnRunner:
     async def _open_waits(self, running: RunningTurn, turn: TurnRun) -> tuple[Wait, ...]:
         """Read what holds up a turn that ends; emit the waits that it opened and readers do not have, for results."""
         with wait_for_database():
-            session = await self._store.read(find_session, turn.session)
-            found = await self._store.read(read_waits, session) if session else []
+            found = await self._store.read(read_waits, running.turn.session_key, turn.session)
         waits = tuple(wait for wait in found if wait.kind in turn.waits.kinds)
         shown = {event.wait.id for event in running.events if isinstance(event, WaitOpened)}
         for wait in waits:
@@ -239,9 +248,13 @@ class TurnRunner:
                 running.log.emit(WaitOpened(running.log.next_id(), wait))
         return waits
 
-
-def _status(turn: TurnRun) -> Literal["done", "waiting"]:
-    return "waiting" if turn.waits.kinds else "done"
+    async def _emit_cancelled_waits(self, running: RunningTurn) -> None:
+        """Emit which requests the end of a stopped turn closes, in the transaction that stores it."""
+        turn, log = running.turn, running.log
+        place = turn.session_key, turn.turn, running.session.name
+        with wait_for_database("short"):
+            for wait in await self._store.read(list_requests_of_stopped_turn, *place):
+                log.emit(WaitClosed(log.next_id(), wait, "cancelled"))
 
 
 def _task_is_cancelled() -> bool:
@@ -266,24 +279,27 @@ def run_in_turn_span(
     session_id = running.session.name.id
     attributes = {"lango.session.id": session_id, "gen_ai.conversation.id": session_id, "lango.turn": running.turn.turn}
 
-    def ended() -> dict[str, str | int | float | bool]:
-        resumptions = [event for event in running.events if isinstance(event, Resumed)]
-        if not resumptions:
-            return outcome()
-        last = resumptions[-1]
-        return {"lango.turn.attempt": last.attempt, "lango.turn.resume_reason": last.reason, **outcome()}
+    return run_in_span("turn", attributes, work, lambda: _span_end(running), trace_parent)
 
-    def outcome() -> dict[str, str | int | float | bool]:
-        if isinstance(running.error, TurnReleased):
-            return {"lango.turn.status": "released"}
-        if running.error is not None:
-            return {"lango.turn.status": "failed", "error.type": type(running.error).__name__}
-        last = running.events[-1]
-        if not isinstance(last, TurnDone):
-            return {}
+
+def _span_end(running: RunningTurn) -> dict[str, str | int | float | bool]:
+    """Return what the span of a turn says about its end."""
+    found: dict[str, str | int | float | bool] = {}
+    for event in running.events:
+        if isinstance(event, Resumed):
+            found |= {"lango.turn.attempt": event.attempt, "lango.turn.resume_reason": event.reason}
+    if isinstance(running.error, TurnReleased):
+        found["lango.turn.status"] = "released"
+    elif running.error is not None:
+        found |= {"lango.turn.status": "failed", "error.type": type(running.error).__name__}
+    elif isinstance(last := running.events[-1], TurnDone):
         used = last.usage
-        tokens = {"gen_ai.usage.input_tokens": used.input_tokens, "gen_ai.usage.output_tokens": used.output_tokens}
-        cost = {} if used.cost_usd is None else {"lango.cost_usd": used.cost_usd}
-        return {"lango.turn.status": last.status, "lango.model_calls": used.model_calls, **tokens, **cost}
-
-    return run_in_span("turn", attributes, work, ended, trace_parent)
+        found |= {
+            "lango.turn.status": last.status,
+            "lango.model_calls": used.model_calls,
+            "gen_ai.usage.input_tokens": used.input_tokens,
+            "gen_ai.usage.output_tokens": used.output_tokens,
+        }
+        if used.cost_usd is not None:
+            found["lango.cost_usd"] = used.cost_usd
+    return found

@@ -18,9 +18,10 @@ from lango.events import Resumed
 from lango.runtime.execution.admission import Admission
 from lango.runtime.execution.event_log_reader import EventLogReader, read_logged_events
 from lango.runtime.execution.event_log_writer import EventLogWriter
+from lango.runtime.execution.replicas import Replicas
 from lango.runtime.execution.take_over import TakeOverLoop
 from lango.runtime.execution.turn_runner import TurnRunner, run_in_turn_span
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import Store, Turn
 from lango.store.engine.outages import wait_for_database
 from lango.store.sessions.sessions import find_session
@@ -35,9 +36,10 @@ from lango.store.turns.lease import (
     release_turn,
 )
 from lango.store.turns.turn_result import TurnFailure, TurnResult
-from lango.store.turns.turns import TurnRecord, read_turn
+from lango.store.turns.turns import StoredTurn, read_turn, read_turn_record
 from lango.turns.lease_holder import LeaseHolder, acquire_lease, finish_despite_cancel, retry_until_stored
 from lango.turns.liveness import LivenessMonitor, Owner
+from lango.turns.resumed_events import end_record
 from lango.turns.running_turn import RunningTurn
 from lango.turns.turn_input import TurnInput
 from lango.turns.turn_log import TurnLog
@@ -77,11 +79,15 @@ class TurnSupervisor:
         self._turn_runner = TurnRunner(
             settings.agent, store, engine, self.admission, self.spawn, on_request, self._event_log, self.owner.name
         )
+        self.replicas = Replicas(store, engine.app.name, self.owner.name, self.version)
+        if every_session:
+            self.spawn(self.replicas.announce())
         self._take_over_loop = TakeOverLoop(
             store,
             engine.app.name,
             self.owner.name,
             self._liveness.is_gone,
+            self.replicas,
             settings.agent,
             self._resume,
             lambda session_key: every_session or session_key in self._running,
@@ -98,6 +104,11 @@ class TurnSupervisor:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    @property
+    def version(self) -> str:
+        """The version of the app that runs here."""
+        return self._engine.app.version.name
+
     # -- the turns of this process --------------------------------------------------------------------------------
 
     def running_turns(self, session_key: int | None = None) -> list[RunningTurn]:
@@ -111,11 +122,16 @@ class TurnSupervisor:
         found = (running for running in self._running.get(session_key, ()) if running.turn.turn == turn)
         return next(found, None)
 
+    def model_calls_of(self, session_key: int, turn: int) -> list[dict[str, Any]]:
+        """Return the model calls so far of a turn, if it runs in this process."""
+        running = self.find_turn(session_key, turn)
+        return running.model_calls if running else []
+
     def _find_log(self, session_key: int, turn: int) -> TurnLog | None:
         running = self.find_turn(session_key, turn)
         return running.log if running is not None and not running.turn.repeated else None
 
-    def start(self, session: SessionRecord, turn: Turn, turn_input: TurnInput | None = None) -> RunningTurn:
+    def start(self, session: SessionInfo, turn: Turn, turn_input: TurnInput | None = None) -> RunningTurn:
         """Run an accepted turn in the background; one that is repeated needs no input."""
         if turn_input is None or turn.repeated:
             log = TurnLog(turn)
@@ -145,8 +161,9 @@ class TurnSupervisor:
                 if running.stop_reason is not None:  # stopped before this task began
                     return await self._end_withdrawn_turn(running)
                 if running.turn.repeated:
-                    return await self.reader.replay(running)
-                await acquire_lease(running, self._store, self.owner.name, self._take_over_loop.check_soon)
+                    return await self.reader.resend(running)
+                check_owners = self._take_over_loop.check_soon
+                await acquire_lease(running, self._store, self.owner.name, self.version, check_owners)
                 await self._run_attempts(running, turn_input)
                 self.memory.observe_in_background(running.session.name)
         except asyncio.CancelledError:
@@ -165,35 +182,53 @@ class TurnSupervisor:
         """Run a leased turn; after a temporary failure, run it again from what is stored."""
         while True:
             first_seq: int | None = None
-            if running.is_resumed or turn_input is None:
-                record = await self._store.read(read_turn, running.turn.session_key, running.turn.turn)
-                if record is None:
-                    raise SessionNotFound("the session was deleted")
-                turn_input = await self._read_input(running, record)
-                first_seq = record.first_seq if running.is_resumed else None
+            if running.is_resumed or turn_input is None or turn_input.continues_invocation:
+                turn_input, first_seq = await self._prepare(running, turn_input)
             if await self._turn_runner.run(running, turn_input, first_seq):
                 return
+            if running.has_diverged:
+                continue
             running.resume(await self._store.write(count_attempt, running.turn, time.time()))
             running.log.emit(Resumed(running.log.next_id(), "failure", running.attempts, datetime.now(UTC)))
             await asyncio.sleep(self._settings.agent.retry_delay_s * 2 ** (running.attempts - 1))
 
-    async def _read_input(self, running: RunningTurn, record: TurnRecord) -> TurnInput:
-        """Read the input of a turn; if it cannot be used here, the turn ends: the queue behind it goes on."""
+    async def _prepare(self, running: RunningTurn, accepted: TurnInput | None) -> tuple[TurnInput, int | None]:
+        """Read the input of a turn, and after which message its record begins, if it has one.
+
+        A turn whose record does not fit this version of the app continues from its history. If it cannot, or its input
+        cannot be used here, it ends: the queue behind it continues.
+        """
+        updates, row = self._engine.updates, await self._read_row(running)
         try:
-            return await self._engine.inputs.stored_input(running.session, record)
+            is_new = await updates.prepare(running.session.name, running.turn, row, has_diverged=running.has_diverged)
+            if is_new:
+                before, row = row.record_seq or 0, await self._read_row(running)
+                stored = await self._store.read(read_turn_record, running.turn, before)
+                running.begin_record()
+                earlier = [event for event in stored if event.seq < (row.continued_seq or 0)]
+                end_record(running.log, earlier, running.attempts)
+            if accepted is None or is_new or running.is_resumed:
+                accepted = await self._engine.inputs.stored_input(running.session, row)
         except StoreError:
             raise
         except LangoError as error:  # for example, the key that decrypts a credential is missing here
             failed = TurnResult(TurnFailure.of(error))
             await self._store.end_turn(running.session.name, running.turn, "failed", failed)
             raise
+        return accepted, row.record_seq if running.is_resumed else None
 
-    # -- going on with turns of other processes -------------------------------------------------------------------
+    async def _read_row(self, running: RunningTurn) -> StoredTurn:
+        row = await self._store.read(read_turn, running.turn.session_key, running.turn.turn)
+        if row is None:
+            raise SessionNotFound("the session was deleted")
+        return row
+
+    # -- resuming turns of other processes -------------------------------------------------------------------
 
     async def _resume(
         self, name: SessionId, taken: TakenOver, reason: ResumeReason, detected_at: float
     ) -> "asyncio.Task[None] | None":
-        """Go on with a turn that was taken over, or end it if it was run as often as allowed; return its task."""
+        """Resume a turn that was taken over, or end it if it was run as often as allowed; return its task."""
         session = await self._store.read(find_session, name)
         if session is None:
             return None
@@ -234,7 +269,7 @@ class TurnSupervisor:
         await self._store.end_turn(running.session.name, running.turn, "failed", TurnResult(TurnFailure.of(error)))
         _log.error("turn %s of session %s: %s", running.turn.turn, running.session.name.id, error)
 
-    def follow_resumed(self, callback: Callable[[RunningTurn], None]) -> None:
+    def call_for_resumed(self, callback: Callable[[RunningTurn], None]) -> None:
         """Call a function for each turn that was or will be taken over from another process."""
         self._on_resume.append(callback)
         for running in self.running_turns():
@@ -243,47 +278,39 @@ class TurnSupervisor:
 
     # -- ending turns ---------------------------------------------------------------------------------------------
 
-    def end_turn_of_unknown_outcome(self, session: SessionRecord, turn_input: TurnInput) -> None:
-        """End a turn that may have been stored or leased, as soon as the store is available."""
-        abandoned = (session.key, session.name, self.owner.name, turn_input.entry.invocation_id, time.time())
-        self.spawn(
-            retry_until_stored(
-                self._store, lambda: self._store.write(abandon_turn, *abandoned), f"a turn of session {session.name.id}"
-            )
-        )
+    def settle_unknown_turn(self, session: SessionInfo, turn_input: TurnInput, *, may_run: bool) -> None:
+        """End a turn that may have been stored or leased, as soon as the store is available.
 
-    def release_turn_of_unknown_outcome(self, session: SessionRecord, turn_input: TurnInput) -> None:
-        """Let a turn that may have been stored run, as soon as the store is available: its client asks for it again."""
-        released = (session.key, self.owner.name, turn_input.entry.invocation_id)
-        self.spawn(
-            retry_until_stored(
-                self._store,
-                lambda: self._store.write(release_invocation, *released),
-                f"a turn of session {session.name.id}",
-            )
-        )
+        With `may_run` it is released and runs: its client has a key to ask for it again.
+        """
+        store, owner, invocation_id, now = self._store, self.owner.name, turn_input.entry.invocation_id, time.time()
+
+        def settle() -> Coroutine[Any, Any, object]:
+            if may_run:
+                return store.write(release_invocation, session.key, owner, invocation_id)
+            return store.write(abandon_turn, session.key, session.name, owner, invocation_id, now)
+
+        self.spawn(retry_until_stored(store, settle, f"a turn of session {session.name.id}"))
 
     def _give_up(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
         """End or release a turn whose store was away for too long, as soon as it is available."""
         if turn_input is not None:
-            return self.end_turn_of_unknown_outcome(running.session, turn_input)
-        turn, owner = running.turn, self.owner.name
+            return self.settle_unknown_turn(running.session, turn_input, may_run=False)
+        turn, store, owner = running.turn, self._store, self.owner.name
         self.spawn(
             retry_until_stored(
-                self._store,
-                lambda: self._store.write(release_turn, turn.session_key, turn.turn, owner),
-                f"turn {turn.turn}",
+                store, lambda: store.write(release_turn, turn.session_key, turn.turn, owner), f"turn {turn.turn}"
             )
         )
         return None
 
-    async def release_turn(self, session: SessionRecord, turn: Turn) -> None:
+    async def release_turn(self, session: SessionInfo, turn: Turn) -> None:
         """Leave a turn that was stored while this process stops to the next one."""
         running = RunningTurn(session, turn, TurnLog(turn))
         running.stop(_process_stops())
         await finish_despite_cancel(self._turn_runner.release(running))
 
-    async def end_unstarted_turn(self, session: SessionRecord, turn: Turn) -> None:
+    async def end_unstarted_turn(self, session: SessionInfo, turn: Turn) -> None:
         """End a turn that will not run, now or as soon as the store is available."""
 
         async def end() -> None:
@@ -293,7 +320,7 @@ class TurnSupervisor:
                 await self._store.end_turn(session.name, turn, "cancelled")
 
         try:
-            with wait_for_database(False):
+            with wait_for_database("short"):
                 await finish_despite_cancel(end())
         except StoreError as error:
             _log.warning("turn %s could not be withdrawn yet: %s", turn.turn, error)
@@ -316,8 +343,9 @@ class TurnSupervisor:
     async def hand_over(self, limit_s: float) -> None:
         """Accept no more turns, let the steps under way end within a limit, and release the turns.
 
-        Nothing is cancelled: another process goes on with them, or the next one that opens this store.
+        Nothing is cancelled: another process continues them, or the next one that opens this store.
         """
+        await self.replicas.leave()
         self._take_over_loop.stopping = True
         self._take_over_loop.check_soon()
         for running in self.running_turns():

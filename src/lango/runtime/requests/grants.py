@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from lango.config import ToolSettings
-from lango.errors import GrantNotFound, GrantRefused
+from lango.errors import GrantNotFound
 from lango.grants import NewGrant
 from lango.sessions import SessionId
 from lango.store import Store
@@ -16,10 +16,8 @@ from lango.store.sessions.sessions import get_session
 from lango.store.tool_calls.grants import Grant, read_grants, revoke_grant
 
 
-def limit_grant(grant: NewGrant, settings: ToolSettings, *, approved: bool) -> NewGrant:
-    """Return a grant that expires within `tools.grant_expires_s`. Raise `GrantRefused` if nothing is approved."""
-    if not approved:
-        raise GrantRefused("a grant comes with an approval, and this answer refuses the call")
+def limit_grant(grant: NewGrant, settings: ToolSettings) -> NewGrant:
+    """Return a grant that expires within `tools.grant_expires_s`."""
     longest = settings.grant_expires_s
     if not longest or (grant.expires_in_s is not None and grant.expires_in_s <= longest):
         return grant

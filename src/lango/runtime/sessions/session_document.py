@@ -9,12 +9,13 @@ import html
 import json
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.messages import Message, StoredBytes, ToolCall, byte_size
-from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, SessionRecord, StoredEvent, as_datetime
+from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, SessionInfo, StoredEvent, as_datetime
 from lango.store import Store
 from lango.store.sessions.window import read_message_page
 from lango.threads import run_in_thread, stop_if_abandoned
@@ -56,13 +57,6 @@ class _File(Struct, frozen=True):
     data: bytes | None = None
 
 
-class _Call(Struct, frozen=True):
-    """A tool call with its result; None: it has none."""
-
-    call: ToolCall
-    output: Mapping[str, Any] | None
-
-
 class _Entry(Struct, frozen=True):
     """What one message shows."""
 
@@ -70,24 +64,19 @@ class _Entry(Struct, frozen=True):
     is_user: bool
     text: str
     thoughts: str
-    calls: list[_Call]
+    calls: list[ToolCall]
+    """Tool calls with their results, if there are any."""
     files: list[_File]
 
 
 async def session_document(
-    store: Store, session: SessionRecord, document_format: DocumentFormat
+    store: Store, session: SessionInfo, document_format: DocumentFormat
 ) -> AsyncGenerator[str, None]:
     """Yield the parts of the document of a session, in order."""
     title = session.display_title or session.name.id
     messages = await _read_messages(store, session)
     about = f"Session {session.name.id}, {as_datetime(session.created_at):%Y-%m-%d}"
-    match document_format:
-        case "markdown":
-            yield f"# {_one_line(title)}\n\n{about}\n"
-        case "html":
-            yield _page_start(title, about)
-        case _:
-            assert_never(document_format)
+    yield _page_start(title, about) if document_format == "html" else f"# {_one_line(title)}\n\n{about}\n"
     results = await run_in_thread(_results, messages)
     write = _to_markdown if document_format == "markdown" else _to_html
     left = _MAX_PICTURES_BYTES
@@ -119,7 +108,7 @@ def _write_entries(
 # -- what is shown ----------------------------------------------------------------------------------------------------
 
 
-async def _read_messages(store: Store, session: SessionRecord) -> list[StoredEvent]:
+async def _read_messages(store: Store, session: SessionInfo) -> list[StoredEvent]:
     pages: list[Sequence[StoredEvent]] = []
     before: int | None = None
     while page := await store.read(read_message_page, session, before=before, limit=_PAGE):
@@ -143,7 +132,6 @@ def _results(messages: Sequence[StoredEvent]) -> dict[tuple[int, str], Mapping[s
 
 
 async def _load_files(store: Store, stored: StoredEvent, budget_bytes: int) -> list[_File]:
-
     files: list[_File] = []
     for file in stored.attachments:
         size = byte_size(file.data)
@@ -158,19 +146,17 @@ async def _load_files(store: Store, stored: StoredEvent, budget_bytes: int) -> l
 def _to_entry(
     stored: StoredEvent, results: Mapping[tuple[int, str], Mapping[str, Any]], files: list[_File]
 ) -> _Entry | None:
-
     message = stored.message
     if message is None or message.role not in ("user", "assistant", "tool"):
         return None
     is_user = message.role == "user"
     text = "" if message.role == "tool" else message.content
-    calls: list[_Call] = []
+    calls: list[ToolCall] = []
     for call in message.tool_calls:
-        output = results.get((stored.seq, call.id))
         if message.role == "assistant" and call.name == INPUT_CALL:
             text = "\n\n".join(filter(None, [text, str((call.input or {}).get("message") or "")]))
         elif message.role == "assistant" and call.name not in (CONFIRMATION_CALL, CREDENTIAL_CALL):
-            calls.append(_Call(call, output))
+            calls.append(replace(call, output=results.get((stored.seq, call.id))))
     if answer := _given_input(message):
         is_user, text = True, answer
     if not (text.strip() or calls or files):
@@ -216,10 +202,10 @@ def _to_markdown(entry: _Entry) -> str:
     if entry.text.strip():
         parts.append(entry.text.strip())
     for made in entry.calls:
-        blocks = [_fenced(_shown_json(dict(made.call.input or {})), "json")]
+        blocks = [_fenced(_shown_json(dict(made.input or {})), "json")]
         if made.output is not None:
             blocks.append(_fenced(_shown_json(dict(made.output)), "json"))
-        parts.append(_folded(f"Tool {made.call.name}", "\n\n".join(blocks)))
+        parts.append(_folded(f"Tool {made.name}", "\n\n".join(blocks)))
     for file in entry.files:
         name = re.sub(r"([^\w\s])", r"\\\1", _one_line(file.name))  # no sign of it ends the link
         parts.append(f"- {_one_line(_note(file))}" if file.data is None else f"![{name}]({_data_address(file)})")
@@ -258,10 +244,10 @@ def _to_html(entry: _Entry) -> str:
     if entry.text.strip():
         parts.append(f"<p>{_with_breaks(entry.text)}</p>" if entry.is_user else rendered(entry.text))
     for made in entry.calls:
-        content = f"<pre>{html.escape(_shown_json(dict(made.call.input or {})))}</pre>"
+        content = f"<pre>{html.escape(_shown_json(dict(made.input or {})))}</pre>"
         if made.output is not None:
             content += f"\n<pre>{html.escape(_shown_json(dict(made.output)))}</pre>"
-        parts.append(_details(f"Tool {made.call.name}", content))
+        parts.append(_details(f"Tool {made.name}", content))
     for file in entry.files:
         if file.data is None:
             parts.append(f"<p>{html.escape(_note(file))}</p>")

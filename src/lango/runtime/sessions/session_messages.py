@@ -6,13 +6,12 @@ from msgspec import Struct
 
 from lango.events import NodeProgress, TurnError
 from lango.messages import ToolCall
-from lango.sessions import REQUEST_CALLS, SessionRecord, StoredEvent
+from lango.sessions import REQUEST_CALLS, SessionInfo, StoredEvent
 from lango.store.codec.ids import address_safe_id, call_key
 from lango.store.engine.database import Operation
 from lango.store.sessions.window import read_message_page
 from lango.store.tool_calls.tool_journal import JournalEntry, read_journal_entries
-from lango.store.turns.event_log import read_turn_errors
-from lango.store.turns.node_progress import latest_by_turn, read_node_steps
+from lango.store.turns.event_log import read_nodes, read_turn_errors
 
 
 class MessageDetails(Struct, frozen=True):
@@ -39,7 +38,7 @@ class MessagePage(Struct, frozen=True):
     """The value of `before` for the previous page, or None if there is none."""
 
 
-def read_messages(session: SessionRecord, before: int | None, limit: int) -> Operation[MessagePage]:
+def read_messages(session: SessionInfo, before: int | None, limit: int) -> Operation[MessagePage]:
     """Read the newest messages, or the newest before a sequence number, in order."""
     found = yield from read_message_page(session, before=before, limit=limit + 1)
     if not found:
@@ -47,12 +46,13 @@ def read_messages(session: SessionRecord, before: int | None, limit: int) -> Ope
     page = found[-limit:]
     last_seq = session.last_seq if before is None else before - 1
     entries = yield from read_journal_entries(session.key, page)
-    nodes = latest_by_turn((yield from read_node_steps(session, page[0].seq, last_seq)), page)
+    nodes = yield from read_nodes(session, page[0].seq, last_seq)
     errors = yield from read_turn_errors(session, page[0].seq, last_seq)
     details: list[MessageDetails] = []
     for stored in page:
         calls = stored.message.tool_calls if stored.message else ()
         known = {call.id: entries.get((stored.seq, call_key(call.id))) for call in calls}
         journal = {call_id: entry for call_id, entry in known.items() if entry is not None}
-        details.append(MessageDetails(stored, journal, nodes.get(stored.seq, ()), errors.get(stored.seq)))
+        latest = {event.path: event for event in nodes.get(stored.seq, ())}
+        details.append(MessageDetails(stored, journal, [*latest.values()], errors.get(stored.seq)))
     return MessagePage(details, page[0].seq if len(found) > limit else None)

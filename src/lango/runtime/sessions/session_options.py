@@ -30,7 +30,7 @@ class AllowedOptions:
         return await self._store.read(read_options, session.key)
 
     async def change(self, session_id: str, changes: dict[str, str | None], *, user_id: str = "user") -> SessionOptions:
-        """Choose the `model` or the `instruction` of the next turns of a session; None: as configured again.
+        """Choose the `model` or the `instruction` of a session's next turns, or None for the configured one.
 
         Raise `SessionOptionsRefused`, and store nothing, if the settings do not allow it.
         """
@@ -57,7 +57,7 @@ class AllowedOptions:
     async def add_to(self, session_key: int, turn_input: TurnInput) -> None:
         """Add what was chosen for a session to the options of a turn, which are stored with it.
 
-        Raise `SessionOptionsRefused` if the settings allow a chosen model no more.
+        Raise `SessionOptionsRefused` if the settings no longer allow a chosen model.
         """
         if not (self.models or self.with_instruction):
             return

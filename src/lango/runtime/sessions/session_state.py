@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from lango.client_state import check_client_state
 from lango.errors import MessageNotFound, StaleSession
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo, check_client_state
 from lango.store import NewEvent, Store
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import get_session
@@ -27,7 +26,7 @@ Scope = Literal["session", "user", "app"]
 
 
 class ValueChange(Struct, frozen=True):
-    """What an event did to one value. `before` is what the events of this session had set; None: nothing."""
+    """What an event did to one value. `before` is what the events of this session had set, or None."""
 
     scope: Scope
     name: str
@@ -50,7 +49,7 @@ class SessionState(Struct, frozen=True):
     """The state now or at a message, and the changes up to there, the newest last."""
 
     at: int | None
-    """None: now."""
+    """The message, or None for now."""
     session: Mapping[str, Any]
     user: Mapping[str, Any]
     app: Mapping[str, Any]
@@ -59,7 +58,7 @@ class SessionState(Struct, frozen=True):
     """How many changes there are; `changes` has the newest of them."""
 
 
-def replay_state(events: Sequence[StateEvent]) -> tuple[dict[Scope, dict[str, Any]], list[StateChange]]:
+def apply_changes(events: Sequence[StateEvent]) -> tuple[dict[Scope, dict[str, Any]], list[StateChange]]:
     """Apply the changes of events in order; return the state after the last, and what each of them changed."""
     state: dict[Scope, dict[str, Any]] = {"session": {}, "user": {}, "app": {}}
     changes: list[StateChange] = []
@@ -77,14 +76,14 @@ def replay_state(events: Sequence[StateEvent]) -> tuple[dict[Scope, dict[str, An
 async def session_state(store: Store, name: SessionId, at: int | None = None) -> SessionState:
     """Read the state of a session now, or at a message. Raise `SessionNotFound` or `MessageNotFound`."""
 
-    def read() -> Operation[tuple[SessionRecord, list[StateEvent]]]:
+    def read() -> Operation[tuple[SessionInfo, list[StateEvent]]]:
         session = yield from get_session(name)
         if at is not None and at > session.last_seq:
             raise MessageNotFound(f"session {name.id!r} has no message {at}: its newest is {session.last_seq}")
         return session, (yield from read_state_events(session.key, session.last_seq if at is None else at))
 
     session, events = await store.read(read)
-    state, changes = await run_in_thread(replay_state, events)
+    state, changes = await run_in_thread(apply_changes, events)
     if at is None:
         scopes = split_scopes(session.state)
         state = {"session": scopes[0], "user": scopes[1], "app": scopes[2]}
@@ -107,14 +106,14 @@ async def change_state(
     """
     check_client_state(delta, credential_names)
 
-    def read() -> Operation[tuple[SessionRecord, bool]]:
+    def read() -> Operation[tuple[SessionInfo, bool]]:
         session = yield from get_session(name)
         # not only the newest turn: a message that was withdrawn may be newer than the turn that runs
         return session, bool((yield from read_open_turns(session.key)))
 
     session, is_busy = await store.read(read)  # a turn that starts later makes the write below stale
     if is_busy and not with_answer:
-        raise StaleSession(f"a turn of session {name.id!r} runs: change its state when it is done")
+        raise StaleSession(f"a turn of session {name.id!r} runs: wait until it ends before you change its state")
     entry = NewEvent(
         str(uuid.uuid4()),
         time.time(),

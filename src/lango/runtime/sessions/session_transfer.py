@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store import Store
 from lango.store.contents import release_some
 from lango.threads import run_in_thread
@@ -25,6 +25,17 @@ async def export_session(store: Store, name: SessionId, *, with_app_state: bool 
     from lango.store.transfer import export as exports  # slow to import, and rarely needed
 
     export = await store.read(exports.begin_export, name, with_app_state)
+    count = 0
+    async for line in _lines(store, export):
+        count += 1
+        yield line
+    yield exports.end_line(count)
+
+
+async def _lines(store: Store, export: "ExportState") -> AsyncGenerator[str, None]:
+    """Export all lines but the last."""
+    from lango.store.transfer import export as exports
+
     for line in exports.header_lines(export):
         yield line
     async for line in _content_lines(store, export):
@@ -36,14 +47,12 @@ async def export_session(store: Store, name: SessionId, *, with_app_state: bool 
         yield line
     call_ids = sorted(export.open_calls)
     for first in range(0, len(call_ids), exports.PAGE):
-        page = call_ids[first : first + exports.PAGE]
-        for line in await store.read(exports.tool_journal_lines, export, page):
+        for line in await store.read(exports.tool_journal_lines, export, call_ids[first : first + exports.PAGE]):
             yield line
     for line in await store.read(exports.observation_lines, export):
         yield line
     for line in exports.artifact_lines(export):
         yield line
-    yield exports.end_line(export)
 
 
 async def _content_lines(store: Store, export: "ExportState") -> AsyncGenerator[str, None]:
@@ -65,7 +74,7 @@ async def import_session(
     session_id: str | None = None,
     progress: Callable[[float], None] | None = None,
     credential_names: Collection[str] = (),
-) -> SessionRecord:
+) -> SessionInfo:
     """Create a session from the lines of an export; the app, the user and the id default to those of the export.
 
     Credentials and names that ADK reserves are left out of its state, `credential_names` too. `progress` is called,

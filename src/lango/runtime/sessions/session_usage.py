@@ -13,13 +13,13 @@ from lango.events import Usage
 from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, count_tokens, kept_tokens, messages_to_load
 from lango.memory import quote, thresholds_for
 from lango.messages import Message
-from lango.sessions import SessionId, SessionRecord, StoredEvent
+from lango.sessions import SessionId, SessionInfo, StoredEvent
 from lango.store import Store
 from lango.store.engine.database import Operation
 from lango.store.memory.observations import SessionMemory, read_spent, read_window_with_memory
 from lango.store.sessions.sessions import get_session
 from lango.store.sessions.window import read_window
-from lango.store.turns import turn_usage
+from lango.store.turns.turn_usage import NEWEST_TURN, Totals, TurnUsage, read_live, read_totals, read_turns
 
 DEFAULT_TURNS = 100
 _MAX_CACHED_SESSIONS = 500
@@ -29,13 +29,13 @@ class Window(Struct, frozen=True):
     """How many messages the next request would keep, and how many it would leave out."""
 
     first_seq: int | None
-    """The first message from which on all are kept; null: none is kept."""
+    """The first message from which on all are kept, or null if none is kept."""
     messages: int
     tokens: int
     left_out_messages: int
     left_out_tokens: int
     observed_seq: int = 0
-    """The last message that the notes of the memory cover; 0: none."""
+    """The last message that the notes of the memory cover, or 0."""
     memory_tokens: int = 0
     """Tokens of the memory that the request quotes."""
 
@@ -45,9 +45,9 @@ class SessionUsage(Struct, frozen=True):
 
     rules: WindowRules
     window: Window
-    turns: Sequence[turn_usage.TurnUsage]
+    turns: Sequence[TurnUsage]
     before: int | None
-    """The value of `before` for the next older page; None: there are no older turns."""
+    """The value of `before` for the next older page, or None if there are no older turns."""
     all_turns: int
     total: Usage
     memory: Usage = Usage()
@@ -68,22 +68,8 @@ def window_rules_for(settings: Settings) -> WindowRules:
     )
 
 
-class TotalsCache:
-    """Caches the sums over the finished turns of sessions, which do not change."""
-
-    def __init__(self) -> None:
-        self._totals: dict[int, turn_usage.Totals] = {}
-
-    def get(self, session: SessionRecord) -> turn_usage.Totals | None:
-        """Return the cached sum of a session, if there is one."""
-        return self._totals.get(session.key)
-
-    def put(self, session: SessionRecord, totals: turn_usage.Totals) -> None:
-        """Cache the sum of a session, in place of the one that was stored longest ago."""
-        self._totals.pop(session.key, None)
-        self._totals[session.key] = totals
-        if len(self._totals) > _MAX_CACHED_SESSIONS:
-            del self._totals[next(iter(self._totals))]
+TotalsCache = dict[int, Totals]
+"""The sums over the finished turns of sessions, which do not change, by the keys of the sessions."""
 
 
 async def session_usage(
@@ -93,25 +79,27 @@ async def session_usage(
     *,
     before: int | None = None,
     limit: int = DEFAULT_TURNS,
-    cache: TotalsCache | None = None,
+    cache: TotalsCache,
 ) -> SessionUsage:
     """Read the usage of a session, with its newest turns, or the newest before a turn. Raise `SessionNotFound`.
 
     Pass the same `cache` to each call, so that a long session is not summed again each time.
     """
-    totals_cache = cache or TotalsCache()
-    session, totals, view = await store.read(_read, name, rules, before, limit, totals_cache)
-    totals_cache.put(session, totals)
+    session, totals, view = await store.read(_read, name, rules, before, limit, cache)
+    cache.pop(session.key, None)
+    cache[session.key] = totals
+    if len(cache) > _MAX_CACHED_SESSIONS:
+        del cache[next(iter(cache))]  # the one that was stored longest ago
     return view
 
 
 def _read(
     name: SessionId, rules: WindowRules, before: int | None, limit: int, known: TotalsCache
-) -> Operation[tuple[SessionRecord, turn_usage.Totals, SessionUsage]]:
+) -> Operation[tuple[SessionInfo, Totals, SessionUsage]]:
     session = yield from get_session(name)
     kept_window = yield from _window(session, rules)
-    rows = yield from turn_usage.read_turns(session, turn_usage.NEWEST_TURN if before is None else before, limit + 1)
-    everything, over = yield from turn_usage.read_totals(session, known.get(session))
+    rows = yield from read_turns(session, NEWEST_TURN if before is None else before, limit + 1)
+    everything, over = yield from read_totals(session, known.get(session.key))
     batches, input_tokens, output_tokens = yield from read_spent(session)
     page = rows[-limit:]
     view = SessionUsage(
@@ -126,9 +114,9 @@ def _read(
     return session, over, view
 
 
-def _window(session: SessionRecord, rules: WindowRules) -> Operation[Window]:
+def _window(session: SessionInfo, rules: WindowRules) -> Operation[Window]:
     """Compute the window of the next request, with an empty user message in place of the coming one."""
-    live = yield from turn_usage.read_live(session)
+    live = yield from read_live(session)
     stored, recalled = yield from _load_window(session, rules)
     quoted = quote(recalled, rules.room_tokens // 2)
     memory = count_tokens(Message("user", quoted)) if quoted else 0
@@ -155,7 +143,7 @@ def _window(session: SessionRecord, rules: WindowRules) -> Operation[Window]:
     )
 
 
-def _load_window(session: SessionRecord, rules: WindowRules) -> Operation[tuple[list[StoredEvent], SessionMemory]]:
+def _load_window(session: SessionInfo, rules: WindowRules) -> Operation[tuple[list[StoredEvent], SessionMemory]]:
     """Read the messages that the session service would load for a request."""
     budget = min(rules.room_tokens, rules.budget_tokens)
     if rules.with_memory:

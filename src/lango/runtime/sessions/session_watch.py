@@ -8,12 +8,13 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from contextvars import Context
 
 from lango.errors import StoreError
-from lango.sessions import SessionRecord
+from lango.sessions import SessionInfo
 from lango.store import Store
 from lango.store.sessions.sessions import list_session_page
-from lango.store.tool_calls.inbox import Place, read_inbox_places
+from lango.store.waits.inbox import Place, read_inbox_places
 from lango.turns.synchronization import Notifier
 
 _POLL_S = 1.0
@@ -43,13 +44,16 @@ class UserWatch:
         self._store = store
         self._owner = app_name, user_id
         self._listed: list[tuple[int, str]] | None = None
-        self._known: dict[int, SessionRecord] = {}
+        self._known: dict[int, SessionInfo] = {}
         self._inbox: tuple[Place, ...] | None = None
         self.may_have_missed = False
         """A turn of this process may have opened and closed a request between two polls."""
 
     async def poll(self) -> None:
-        """Poll the store for changes of other processes."""
+        """Poll the store for changes of other processes.
+
+        The first poll counts as a change of everything: what readers read before it may be older.
+        """
         while True:
             try:
                 self._compare(await self._store.read(list_session_page, *self._owner, limit=_COMPARED_SESSIONS))
@@ -58,12 +62,10 @@ class UserWatch:
                 self._store.outages.warn(f"sessions could not be polled: {error}")
             await asyncio.sleep(_POLL_S)
 
-    def _compare(self, page: Sequence[SessionRecord]) -> None:
+    def _compare(self, page: Sequence[SessionInfo]) -> None:
         listed = [(session.key, session.display_title) for session in page]
         before, known = self._listed, self._known
         self._listed, self._known = listed, {session.key: session for session in page}
-        if before is None:
-            return
         active = [
             session for session in page if session.key not in known or known[session.key].revision != session.revision
         ]
@@ -78,12 +80,12 @@ class UserWatch:
     def _compare_inbox(self, places: tuple[Place, ...]) -> None:
         before, self._inbox = self._inbox, places
         missed, self.may_have_missed = self.may_have_missed, False
-        if before is not None and (before != places or missed):
+        if before != places or missed:
             self.inbox_changes += 1
             self.changed.notify()
 
 
-def _rewinds(known: SessionRecord | None) -> tuple[tuple[int, int], ...]:
+def _rewinds(known: SessionInfo | None) -> tuple[tuple[int, int], ...]:
     return known.rewinds if known else ()
 
 
@@ -101,7 +103,8 @@ class SessionWatch:
         user_watch = self._users.setdefault(user_id, UserWatch(self._store, self._app_name, user_id))
         user_watch.readers += 1
         if user_watch.poll_task is None:
-            user_watch.poll_task = asyncio.create_task(user_watch.poll())
+            # in a context of its own: the request that comes first may end before the others, and its reads with it
+            user_watch.poll_task = asyncio.create_task(user_watch.poll(), context=Context())
         try:
             yield user_watch
         finally:
@@ -111,7 +114,7 @@ class SessionWatch:
                 user_watch.poll_task.cancel()
                 await asyncio.wait([user_watch.poll_task])
 
-    def notify(self, session: SessionRecord, *, queued: bool = False) -> None:
+    def notify(self, session: SessionInfo, *, queued: bool = False) -> None:
         """Notify readers of a change in a session; with `queued`, of its queued messages."""
         if user_watch := self._users.get(session.name.user_id):
             user_watch.activity[session.key] += 1

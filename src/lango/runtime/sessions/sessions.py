@@ -1,4 +1,4 @@
-"""List, read, rename, fork, rewind, export, import and delete the sessions of an app.
+"""List, read, trace, rename, fork, rewind, export, import and delete the sessions of an app.
 
 Each session belongs to a user; to other users it does not exist.
 """
@@ -10,8 +10,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lango.client_state import check_client_state
 from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunning, Unstorable
+from lango.events import NodeProgress
 from lango.history import WindowRules
 from lango.messages import StoredBytes
 from lango.runtime.sessions.eval_sets import save_case, session_eval_set, session_exchanges
@@ -20,7 +20,16 @@ from lango.runtime.sessions.session_messages import MessagePage, read_messages
 from lango.runtime.sessions.session_state import SessionState, change_state, session_state
 from lango.runtime.sessions.session_transfer import export_session, import_session
 from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage, TotalsCache, session_usage
-from lango.sessions import SessionId, SessionRecord, StoredEvent
+from lango.runtime.trace.session_trace import DEFAULT_TURNS as DEFAULT_TRACED_TURNS
+from lango.runtime.trace.session_trace import (
+    RunningCalls,
+    SessionTrace,
+    no_running_calls,
+    session_trace,
+    traced_event,
+    traced_request,
+)
+from lango.sessions import SessionId, SessionInfo, StoredEvent, check_client_state
 from lango.store import Store
 from lango.store.contents import read_pieces
 from lango.store.engine.database import Operation
@@ -39,7 +48,8 @@ from lango.store.sessions.sessions import (
     list_session_page,
 )
 from lango.store.sessions.window import read_message, read_message_page
-from lango.store.turns.node_progress import NodeStep, read_node_steps
+from lango.store.turns.event_log import read_nodes
+from lango.store.turns.model_requests import ModelRequest
 from lango.store.turns.queue import read_session_with_open_turns
 from lango.store.turns.turns import read_resumptions
 from lango.test_cases import Exchange
@@ -59,34 +69,36 @@ class Sessions:
         app_name: str,
         rules: Callable[[], WindowRules] = WindowRules,
         credential_names: Callable[[], Collection[str]] = frozenset,
+        running_calls: RunningCalls = no_running_calls,
     ) -> None:
         """`rules` returns the limits of the agent's next request, `credential_names` what no client may write."""
         self._credential_names = credential_names
+        self._running_calls = running_calls
         self._store = store
         self._app_name = app_name
         self._rules = rules
         self._liveness = LivenessMonitor(back_at=lambda: store.outages.recovered_at)
-        self._totals_cache = TotalsCache()
+        self._totals_cache: TotalsCache = {}
 
     async def list(
-        self, *, user_id: str = "user", after: SessionRecord | tuple[float, int] | None = None, limit: int = 50
-    ) -> Sequence[SessionRecord]:
+        self, *, user_id: str = "user", after: SessionInfo | tuple[float, int] | None = None, limit: int = 50
+    ) -> Sequence[SessionInfo]:
         """Read sessions without their state, the newest first, or those that follow `after`.
 
         `after` is a session, or its `updated_at` and `key`.
         """
-        place = (after.updated_at, after.key) if isinstance(after, SessionRecord) else after
+        place = (after.updated_at, after.key) if isinstance(after, SessionInfo) else after
         return await self._store.read(list_session_page, self._app_name, user_id, after=place, limit=limit)
 
-    async def read(self, session_id: str, *, user_id: str = "user") -> SessionRecord:
+    async def read(self, session_id: str, *, user_id: str = "user") -> SessionInfo:
         """Read a session with its state and title. Raise `SessionNotFound`."""
         return await self._store.read(_read_with_title, SessionId(self._app_name, user_id, session_id))
 
-    async def find(self, session_id: str, *, user_id: str = "user") -> SessionRecord | None:
+    async def find(self, session_id: str, *, user_id: str = "user") -> SessionInfo | None:
         """Find a session with its state; without a title of its own it has none."""
         return await self._store.read(find_session, SessionId(self._app_name, user_id, session_id))
 
-    async def find_by_key(self, key: int) -> SessionRecord | None:
+    async def find_by_key(self, key: int) -> SessionInfo | None:
         """Find a session by its `key`, of any app and user."""
         return await self._store.read(find_session_by_key, key)
 
@@ -94,17 +106,15 @@ class Sessions:
         """Return which of the apps have a session of a user with that id."""
         return await self._store.read(find_apps, apps, user_id, session_id)
 
-    async def page(
-        self, session: SessionRecord, *, before: int | None = None, limit: int = 50
-    ) -> Sequence[StoredEvent]:
+    async def page(self, session: SessionInfo, *, before: int | None = None, limit: int = 50) -> Sequence[StoredEvent]:
         """Read the newest messages of a session that was found, or the newest before a sequence number, in order."""
         return await self._store.read(read_message_page, session, before=before, limit=limit)
 
-    async def page_with_details(self, session: SessionRecord, *, before: int | None, limit: int) -> MessagePage:
+    async def page_with_details(self, session: SessionInfo, *, before: int | None, limit: int) -> MessagePage:
         """Read messages as `page` does, with their tool runs, the progress of workflows, and errors of turns."""
         return await self._store.read(read_messages, session, before, limit)
 
-    async def message(self, session: SessionRecord, seq: int) -> StoredEvent | None:
+    async def message(self, session: SessionInfo, seq: int) -> StoredEvent | None:
         """Read a message of a session that was found, unless a rewind removed it."""
         return await self._store.read(read_message, session, seq)
 
@@ -124,6 +134,10 @@ class Sessions:
         """Read the state of a session now, or at a message. Raise `SessionNotFound` or `MessageNotFound`."""
         return await session_state(self._store, SessionId(self._app_name, user_id, session_id), at)
 
+    def check_state(self, delta: Mapping[str, Any]) -> None:
+        """Raise `StateRefused` if a change of the state has names or values that clients may not write."""
+        check_client_state(delta, self._credential_names())
+
     async def change_state(
         self, session_id: str, delta: Mapping[str, Any], *, user_id: str = "user", with_answer: bool = False
     ) -> None:
@@ -142,9 +156,9 @@ class Sessions:
         session = await self.read(session_id, user_id=user_id)
         return await self._store.read(read_message_page, session, before=before, limit=limit)
 
-    async def node_steps(self, session: SessionRecord, first_seq: int) -> Sequence[NodeStep]:
-        """Read the progress of the nodes of workflows from a message on, in order."""
-        return await self._store.read(read_node_steps, session, first_seq, session.last_seq)
+    async def nodes(self, session: SessionInfo, first_seq: int) -> Mapping[int, Sequence[NodeProgress]]:
+        """Read the progress of the nodes of workflows from a message on, by the message that started their turn."""
+        return await self._store.read(read_nodes, session, first_seq, session.last_seq)
 
     async def usage(
         self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = DEFAULT_TURNS
@@ -159,6 +173,33 @@ class Sessions:
             cache=self._totals_cache,
         )
 
+    async def trace(
+        self,
+        session_id: str,
+        *,
+        user_id: str = "user",
+        turn: int | None = None,
+        before: int | None = None,
+        limit: int = DEFAULT_TRACED_TURNS,
+    ) -> SessionTrace:
+        """Read what happened in the newest turns, in those before a turn, or in one: agents, model calls, tools.
+
+        It may be called while a turn runs. Raise `SessionNotFound`, or `TraceNotFound` if there is no such turn.
+        """
+        name, calls = SessionId(self._app_name, user_id, session_id), self._running_calls
+        return await session_trace(self._store, name, turn=turn, before=before, limit=limit, running_calls=calls)
+
+    async def traced_request(self, session_id: str, request_id: str, *, user_id: str = "user") -> ModelRequest:
+        """Read a request to a model and its response, as they went over the wire. Raise `TraceNotFound`.
+
+        They are kept with the setting `trace.requests`.
+        """
+        return await traced_request(self._store, SessionId(self._app_name, user_id, session_id), request_id)
+
+    async def traced_event(self, session_id: str, seq: int, *, user_id: str = "user") -> dict[str, Any]:
+        """Read a message as it is stored, even if it was rewound. Raise `MessageNotFound` if there is none."""
+        return await traced_event(self._store, SessionId(self._app_name, user_id, session_id), seq)
+
     async def create(
         self,
         session_id: str | None = None,
@@ -166,18 +207,18 @@ class Sessions:
         user_id: str = "user",
         state: Mapping[str, Any] | None = None,
         title: str | None = None,
-    ) -> SessionRecord:
+    ) -> SessionInfo:
         """Create a session. Raise `SessionExists` if there is one of that id.
 
         Raise `StateRefused` if `state` has a credential, or a name that ADK reserves.
         """
-        check_client_state(state or {}, self._credential_names())
+        self.check_state(state or {})
         name = self._new_session_id(session_id, user_id)
         cleaned_title = titles.clean_title(title)
         record = await self._store.write(create_session, name, state, time.time())
         return await self.rename(record.name.id, cleaned_title, user_id=user_id) if cleaned_title else record
 
-    async def rename(self, session_id: str, title: str | None, *, user_id: str = "user") -> SessionRecord:
+    async def rename(self, session_id: str, title: str | None, *, user_id: str = "user") -> SessionInfo:
         """Set the title of a session; without one, its first words are the title again."""
         name = self._session_id(session_id, user_id)
         await self._store.write(titles.rename_session, name, title)
@@ -191,7 +232,7 @@ class Sessions:
         at: int | None = None,
         new_id: str | None = None,
         title: str | None = None,
-    ) -> SessionRecord:
+    ) -> SessionInfo:
         """Create a session with the same messages up to message `at`, and the state at that message.
 
         None is all messages, 0 only the first state. The messages are shared, not copied: it takes as long for 100,000
@@ -200,7 +241,7 @@ class Sessions:
         name, new, now = self._session_id(session_id, user_id), self._new_session_id(new_id, user_id), time.time()
         return await self._store.write_long(forks.fork_session, name, new, at, title, now)
 
-    async def rewind(self, session_id: str, *, before: int, user_id: str = "user") -> SessionRecord:
+    async def rewind(self, session_id: str, *, before: int, user_id: str = "user") -> SessionInfo:
         """Rewind the turn that holds message `before`, and all later turns; the state is that before the turn.
 
         Nothing is deleted, as in ADK's own rewind. Raise `TurnRunning` while a turn runs or is queued.
@@ -242,7 +283,7 @@ class Sessions:
 
         Without `with_app_state`, what its events changed in the state that all users share is left out.
 
-        A fork is exported with the messages that it shares. Turns that run or begin meanwhile are left out.
+        A fork is exported with the messages that it shares. Turns that run or begin during the export are left out.
         """
         name = self._session_id(session_id, user_id)
         async with aclosing(export_session(self._store, name, with_app_state=with_app_state)) as lines:
@@ -275,7 +316,7 @@ class Sessions:
 
     async def import_lines(
         self, lines: "Lines | AsyncIterable[str | bytes]", *, user_id: str = "user", session_id: str | None = None
-    ) -> SessionRecord:
+    ) -> SessionInfo:
         """Create a session from the lines of an export, with the same id or another one, completely or not at all.
 
         It does not change the state of users and apps. Raise `InvalidExport`, which names the line, or `SessionExists`.
@@ -284,7 +325,7 @@ class Sessions:
         return await import_session(self._store, lines, self._app_name, user_id, session_id, credential_names=names)
 
     async def _interrupt_dead_turns(self, name: SessionId) -> bool:
-        """Interrupt the turns of a session whose owner is gone; False: some are still alive."""
+        """Interrupt the turns of a session whose owner is gone; return False if some are still alive."""
         session, queued = await self._store.read(read_session_with_open_turns, name)
         if session is None:
             return False
@@ -302,11 +343,11 @@ class Sessions:
         return SessionId(self._app_name, user_id, (session_id or "").strip() or uuid.uuid4().hex)
 
 
-def _read_with_title(name: SessionId) -> Operation[SessionRecord]:
+def _read_with_title(name: SessionId) -> Operation[SessionInfo]:
     return (yield from titles.with_first_words((yield from get_session(name))))
 
 
-async def get_or_create_session(store: Store, name: SessionId) -> SessionRecord:
+async def get_or_create_session(store: Store, name: SessionId) -> SessionInfo:
     """Return a session; create it if it does not exist."""
     session = await store.read(find_session, name)
     while session is None:
@@ -317,7 +358,7 @@ async def get_or_create_session(store: Store, name: SessionId) -> SessionRecord:
     return session
 
 
-async def require_session(store: Store, name: SessionId) -> SessionRecord:
+async def require_session(store: Store, name: SessionId) -> SessionInfo:
     """Return a session that was read before. Raise `StaleSession` if it was deleted since."""
     session = await store.read(find_session, name)
     if session is None:

@@ -19,7 +19,7 @@ from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import find_session, get_session
 from lango.store.sessions.window import read_rows
 from lango.store.turns import turn_usage
-from lango.store.turns.model_requests import RequestBodies, RequestRecord, read_request, read_requests
+from lango.store.turns.model_requests import ModelRequest, read_request, read_requests
 from lango.threads import run_in_thread
 
 DEFAULT_TURNS = 20
@@ -33,17 +33,18 @@ class SessionTrace(Struct, frozen=True):
 
     turns: Sequence[TurnTrace]
     before: int | None
-    """The value of `before` for the next older page; None: there are no older turns."""
+    """The value of `before` for the next older page, or None if there are no older turns."""
 
 
 class _TurnRows(Struct, frozen=True):
     session_key: int
     turn: turn_usage.TurnUsage
     messages: Sequence[StoredEvent]
-    requests: Sequence[RequestRecord]
+    requests: Sequence[ModelRequest]
 
 
-def _no_calls(session_key: int, turn: int) -> Sequence[Mapping[str, Any]]:
+def no_running_calls(_session_key: int, _turn: int) -> Sequence[Mapping[str, Any]]:
+    """Return no model calls: for a reader that runs no turns."""
     return ()
 
 
@@ -54,7 +55,7 @@ async def session_trace(
     turn: int | None = None,
     before: int | None = None,
     limit: int = DEFAULT_TURNS,
-    running_calls: RunningCalls = _no_calls,
+    running_calls: RunningCalls = no_running_calls,
 ) -> SessionTrace:
     """Read the trace of the newest turns, of those before a turn, or of one turn.
 
@@ -100,10 +101,10 @@ def _build(rows: Sequence[_TurnRows], running: Sequence[Sequence[Mapping[str, An
     ]
 
 
-async def traced_request(store: Store, name: SessionId, request_id: str) -> RequestBodies:
-    """Read a request of the trace with its bodies. Raise `TraceNotFound` if it is not kept (any more)."""
+async def traced_request(store: Store, name: SessionId, request_id: str) -> ModelRequest:
+    """Read a request of the trace with its bodies. Raise `TraceNotFound` if it is not kept, or no longer kept."""
 
-    def read() -> Operation[RequestBodies | None]:
+    def read() -> Operation[ModelRequest | None]:
         session = yield from find_session(name)
         return (yield from read_request(session, request_id)) if session else None
 

@@ -25,7 +25,7 @@ class Attempt(Struct, frozen=True):
     status: int | None = None
     """The HTTP status of the response."""
     request_id: str | None = None
-    """The id of the stored request; None: requests are not kept."""
+    """The id of the stored request, or None if requests are not kept."""
     size: int = 0
     """The bytes of the stored request and response."""
 

@@ -25,11 +25,11 @@ from lango.runtime.trace.messages import (
 from lango.runtime.trace.steps import Attempt, Step, StepStatus, TurnTrace, nesting_depths
 from lango.sessions import StoredEvent
 from lango.store.codec.ids import call_key
-from lango.store.turns.model_requests import RequestRecord
+from lango.store.turns.model_requests import ModelRequest
 from lango.store.turns.turn_usage import ToolUse, TurnUsage
 
 Price = Callable[[str, int, int, int], float | None]
-"""Returns the cost of a model's input, output and cached tokens in US dollars; None: not known."""
+"""Returns the cost of a model's input, output and cached tokens in US dollars, or None if it is not known."""
 
 _MODEL_STEP = re.compile(r"(?:(?P<outer>.*)/)?(?P<agent>[^/]*)@(?P<branch>[^/]*)#\d+", re.DOTALL)
 _CODE = re.compile(r"(?:.*/)?code:(?P<agent>[^/]*)@(?P<branch>[^/]*)/\d+", re.DOTALL)
@@ -44,7 +44,7 @@ def _unknown_price(*_: object) -> None:
 def turn_trace(
     row: TurnUsage,
     messages: Sequence[StoredEvent],
-    requests: Iterable[RequestRecord] = (),
+    requests: Iterable[ModelRequest] = (),
     running_calls: Sequence[Mapping[str, Any]] = (),
     price: Price = _unknown_price,
 ) -> TurnTrace:
@@ -278,7 +278,7 @@ class _Tree:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def add_requests(self, requests: Sequence[RequestRecord]) -> None:
+    def add_requests(self, requests: Sequence[ModelRequest]) -> None:
         """Add the requests that were kept to their model calls; a call that only they show is added, too."""
         by_step: dict[str, list[Step]] = {}
         for step in self.model_steps:
@@ -301,7 +301,7 @@ class _Tree:
                 )
             )
 
-    def _call_of_request(self, request: RequestRecord) -> Step:
+    def _call_of_request(self, request: ModelRequest) -> Step:
         match = _MODEL_STEP.fullmatch(request.step)
         step = Step(
             id=self._unique_id(request.step),

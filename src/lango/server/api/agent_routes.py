@@ -2,9 +2,9 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from lango.server.context import Context, ServerContext
+from lango.server.context import CurrentUser, ServerContext
 from lango.server.schemas import COMMON_ERRORS
-from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter
 
 router = AuthenticatedRouter("/v1", responses=COMMON_ERRORS)
 
@@ -17,7 +17,7 @@ class AgentView(BaseModel):
     model: str
     """The model of the root agent; empty if it has none, as a workflow."""
     error: str = ""
-    """Why the agent cannot run until its files are mended; empty: it runs."""
+    """Why the agent cannot run until its files are fixed; empty: it runs."""
 
 
 class AgentList(BaseModel):
@@ -27,19 +27,19 @@ class AgentList(BaseModel):
 
 
 @router.get("/agents", tags=["agents"])
-async def list_agents(caller: CurrentCaller, context: Context) -> AgentList:
+async def list_agents(user: CurrentUser) -> AgentList:
     """List the agents, the first one first: it answers requests that name none."""
-    del caller
-    agents = [_view(one) for one in context.agents.contexts.values()]
-    broken = context.agents.broken.items()
+    agents = [_view(one) for one in user.context.agents.contexts.values()]
+    broken = user.context.agents.broken.items()
     return AgentList(
         agents=agents + [AgentView(name=name, description="", model="", error=error) for name, error in broken]
     )
 
 
 def _view(context: ServerContext) -> AgentView:
-    app = context.runtime.app
-    return AgentView(name=app.name, description=app.agents()["description"] or "", model=app.model_name)
+    runtime = context.runtime
+    description = runtime.describe_agents()["description"] or ""
+    return AgentView(name=runtime.app_name, description=description, model=runtime.model_name)
 
 
 class ToolList(BaseModel):
@@ -58,8 +58,7 @@ class ToolList(BaseModel):
 
 
 @router.get("/tools", tags=["tools"])
-async def list_tools(caller: CurrentCaller, context: Context) -> ToolList:
+async def list_tools(user: CurrentUser) -> ToolList:
     """List the names of the tools; MCP servers are asked for theirs."""
-    del caller
-    found = await context.runtime.app.tool_names(ask_toolsets=True, require_all=False)
-    return ToolList(tools=sorted(found.names), complete=found.complete, unusable=list(found.unusable))
+    found = await user.runtime.tool_names(ask_toolsets=True, require_all=False)
+    return ToolList(tools=sorted(found.names), complete=found.complete, unusable=[*found.failures, *found.unusable])

@@ -1,13 +1,15 @@
 """Report liveness and readiness, and expose metrics to Prometheus."""
 
 import asyncio
+from datetime import datetime
 
+from pydantic import BaseModel
 from starlette.responses import PlainTextResponse, Response
 
 from lango.errors import StoreError
-from lango.server.context import Context, ServerContext
+from lango.server.context import Context, CurrentUser, ServerContext
 from lango.server.json_body import JsonResponse
-from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter
 
 router = AuthenticatedRouter(tags=["operating"])
 
@@ -29,7 +31,44 @@ async def readyz(context: Context) -> JsonResponse:
         "accepting": "no" if context.turns.is_closing else "ok",
     }
     ready = set(checks.values()) == {"ok"}
-    return JsonResponse({"status": "ok" if ready else "unavailable", "checks": checks}, 200 if ready else 503)
+    body = {"status": "ok" if ready else "unavailable", "version": context.runtime.version, "checks": checks}
+    return JsonResponse(body, 200 if ready else 503)
+
+
+class ReplicaView(BaseModel):
+    """A process that runs turns of the agent, and takes over those of processes that are gone."""
+
+    version: str
+    """The version of the agent that it runs: `agent.version`, or a fingerprint of its agents, nodes and tools."""
+    started_at: datetime
+    running_turns: int
+    is_this: bool
+    """It is the process that answers this request."""
+    place: str = ""
+    """Its machine and process; only operators see it."""
+
+
+class ReplicaList(BaseModel):
+    """The live processes that run turns of the agent."""
+
+    replicas: list[ReplicaView]
+
+
+@router.get("/v1/replicas")
+async def list_replicas(user: CurrentUser) -> ReplicaList:
+    """List the live processes that run turns of the agent, the oldest first."""
+    return ReplicaList(
+        replicas=[
+            ReplicaView(
+                version=one.version,
+                started_at=one.started_at,
+                running_turns=one.running_turns,
+                is_this=one.is_this,
+                place=one.place if user.is_operator else "",
+            )
+            for one in await user.runtime.replicas()
+        ]
+    )
 
 
 async def _probe_database(context: ServerContext) -> str:
@@ -42,17 +81,16 @@ async def _probe_database(context: ServerContext) -> str:
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-async def metrics(context: Context, caller: CurrentCaller) -> Response:
+async def metrics(user: CurrentUser) -> Response:
     """Return the metrics in Prometheus' text format. With authentication on, this needs a key, too."""
-    del caller
     from lango.server.streaming import prometheus_text
 
-    stored = await _count_turns(context)
-    served = [*context.agents.contexts.values()]
+    stored = await _count_turns(user.context)
+    served = [*user.context.agents.contexts.values()]
     text = prometheus_text.render(
-        context.metrics,
+        user.context.metrics,
         [running for one in served for running in one.turns.running],
-        sum(one.runtime.queued_turns for one in served),
+        sum(one.runtime.turns_without_slot for one in served),
         sum(one.runtime.abandoned_turns for one in served),
         stored,
     )
@@ -60,9 +98,9 @@ async def metrics(context: Context, caller: CurrentCaller) -> Response:
 
 
 async def _count_turns(context: ServerContext) -> tuple[int, int] | None:
-    """Count running and queued turns in the store; None: the store is not available."""
+    """Count running and queued turns in the store, or return None if the store is not available."""
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
-            return await context.runtime.stored_turns.count_open()
+            return await context.runtime.turns.count_open()
     except (StoreError, TimeoutError):
         return None

@@ -27,18 +27,18 @@ def encode_cursor(time: float, key: int, text: str | None = None) -> str:
 
 
 def decode_session_cursor(cursor: str) -> tuple[float, int]:
-    """Read the cursor of a list of sessions; raise `ApiError` for a text that is none."""
+    """Read the cursor of a list of sessions; raise `ApiError` for any other text."""
     time, key = _parts(cursor, _SESSION_PLACE)
     return float(time), int(key)
 
 
 def decode_inbox_cursor(cursor: str) -> tuple[float, int, str]:
-    """Read the cursor of an inbox; raise `ApiError` for a text that is none."""
+    """Read the cursor of an inbox; raise `ApiError` for any other text."""
     time, key, text = _parts(cursor, _INBOX_PLACE)
     return float(time), int(key), bytes.fromhex(text).decode("utf-8", "replace")
 
 
 def _parts(cursor: str, pattern: str) -> list[str]:
     if not re.fullmatch(pattern, cursor, re.ASCII) or cursor.endswith("\n"):
-        raise bad_request("cursor: send the next_cursor of the page before")
+        raise bad_request("cursor: send the next_cursor of the previous page")
     return cursor.split("-")

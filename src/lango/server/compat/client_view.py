@@ -9,17 +9,18 @@ an answer was split into messages make no difference.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from lango.json_output import printable_text
+from lango.json_values import storable_text
 from lango.messages import Message, ToolCall
 from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
-from lango.server.context import ServerContext
+from lango.server.context import AgentUser
 from lango.server.json_body import tool_value_text
-from lango.server.security.auth import Caller
 from lango.sessions import NO_RESULT, StoredEvent
 from lango.waits import (
     ApprovalWait,
@@ -34,6 +35,7 @@ from lango.waits import (
 _APPROVAL_NOTE = "\n\n[This needs approval: "
 _INPUT_NOTE = "\n\n[This needs input: "
 _CREDENTIAL_NOTE = "\n\n[This needs access: "
+_NOTES = re.compile("|".join(map(re.escape, (_APPROVAL_NOTE, _INPUT_NOTE, _CREDENTIAL_NOTE))))
 
 ClipResults = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, Mapping[str, Any]]]
 """Clips long results, as the store does."""
@@ -55,9 +57,9 @@ def pause_note(wait: Wait) -> str:
             return ""
 
 
-async def wait_id_of_approval(context: ServerContext, caller: Caller, session_id: str, call_id: str) -> str:
+async def wait_id_of_approval(user: AgentUser, session_id: str, call_id: str) -> str:
     """Return the id of the wait for the approval of a call, or the call's own id if none is open."""
-    waits = await context.runtime.waits(session_id, user_id=caller.user_id)
+    waits = await user.waits(session_id)
     found = [wait.id for wait in waits if isinstance(wait, ApprovalWait) and wait.call_id == call_id]
     return found[0] if found else call_id
 
@@ -80,7 +82,7 @@ class VisibleMessage(Struct, frozen=True):
 
 def visible_user_message(message: Message, files: Iterable[str]) -> VisibleMessage:
     """Return the visible part of a user's message; `files` are fingerprints."""
-    return VisibleMessage("user", printable_text(message.content).strip(), tuple(files))
+    return VisibleMessage("user", storable_text(message.content).strip(), tuple(files))
 
 
 def visible_carried(history: Iterable[Message], clip_results: ClipResults) -> list[VisibleMessage]:
@@ -93,8 +95,7 @@ def _visible_carried_message(message: Message, clip_results: ClipResults) -> Vis
         case "user":
             return visible_user_message(message, map(file_fingerprint, attachments_of_message(message)))
         case "assistant":
-            text = printable_text(message.content).partition(_APPROVAL_NOTE)[0].partition(_INPUT_NOTE)[0]
-            text = text.partition(_CREDENTIAL_NOTE)[0]
+            text = _NOTES.split(storable_text(message.content), maxsplit=1)[0]
             return VisibleMessage("assistant", text, calls=tuple(map(_call_text, message.tool_calls)))
         case _:
             shown = clip_results({call.id: call.output or {} for call in message.tool_calls})
@@ -156,14 +157,8 @@ def _join_pieces(seen: Iterable[VisibleMessage]) -> list[VisibleMessage]:
             joined[-1] += message
         else:
             joined.append(message)
-    return list(_strip_texts(joined))
-
-
-def _strip_texts(joined: Iterable[VisibleMessage]) -> Iterator[VisibleMessage]:
-    for message in joined:
-        stripped = VisibleMessage(message.role, message.text.strip(), message.files, message.calls, message.results)
-        if stripped != VisibleMessage(message.role):
-            yield stripped
+    stripped = [replace(message, text=message.text.strip()) for message in joined]
+    return [message for message in stripped if message != VisibleMessage(message.role)]
 
 
 def _call_text(call: ToolCall) -> str:

@@ -13,9 +13,8 @@ from msgspec import Struct
 from lango.errors import TurnRunning
 from lango.messages import Message
 from lango.server.compat.client_view import visible_stored, visible_user_message
-from lango.server.context import ServerContext
-from lango.server.security.auth import Caller
-from lango.sessions import SessionRecord
+from lango.server.context import AgentUser
+from lango.sessions import SessionInfo
 
 COMPARED_MESSAGES = 200
 """How many of a session's newest messages are compared with the history that a client resends."""
@@ -59,7 +58,7 @@ def ends_with(sent: Sequence[object], known: Sequence[object], *, is_complete: b
 
 
 async def apply_edit(
-    context: ServerContext, caller: Caller, session: SessionRecord, sent: Sequence[Message], sent_before: int | None
+    user: AgentUser, session: SessionInfo, sent: Sequence[Message], sent_before: int | None
 ) -> Sequence[Message] | None:
     """Rewind a session to where a client edited its conversation, and keep the earlier one in a fork.
 
@@ -67,9 +66,9 @@ async def apply_edit(
     the message that the client sent before with the id of the new one. While a turn runs or waits, nothing is edited:
     the message is queued behind it.
     """
-    if await context.runtime.stored_turns.is_busy(session):
+    if await user.runtime.turns.is_busy(session):
         return None
-    page = await context.sessions.page(session, limit=COMPARED_MESSAGES)
+    page = await user.sessions.page(session, limit=COMPARED_MESSAGES)
     stored = [(one.seq, visible_stored(one).message.text) for one in page if one.message and one.message.role == "user"]
     if sent_before is not None and any(seq == sent_before for seq, _ in stored):
         edit = Edit(sent_before)
@@ -77,11 +76,11 @@ async def apply_edit(
         edit = find_edit(sent, stored, is_complete=len(page) < COMPARED_MESSAGES)
     if edit is None:
         return None
-    kept = await context.sessions.fork(session.name.id, user_id=caller.user_id)
+    kept = await user.sessions.fork(session.name.id, user_id=user.id)
     try:
-        await context.sessions.rewind(session.name.id, before=edit.before, user_id=caller.user_id)
+        await user.sessions.rewind(session.name.id, before=edit.before, user_id=user.id)
     except TurnRunning:  # another request was faster
-        await context.sessions.delete(kept.name.id, user_id=caller.user_id)
+        await user.sessions.delete(kept.name.id, user_id=user.id)
         return None
     return edit.history
 

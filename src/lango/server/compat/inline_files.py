@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from lango.json_values import convert
 from lango.messages import Attachment, Media, Message, content_hash, make_attachment
 from lango.server.errors import ApiError, bad_request
-from lango.typed_values import convert
 
 _BASE64_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
 _MAX_URL_HEAD = 1000
@@ -30,7 +30,7 @@ def read_data_url(number: int, name: str | None, url: str) -> Attachment:
     head = _BASE64_URL.match(url[:_MAX_URL_HEAD])
     if head is None:
         raise bad_request(
-            f"messages: this server fetches no URLs; send file {number} as a data: URL (data:image/png;base64,...)"
+            f"messages: this server does not fetch URLs; send file {number} as a data: URL (data:image/png;base64,...)"
         )
     return read_base64_file(number, name, head[1], url[head.end() :])
 

@@ -12,15 +12,15 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lango.config import ServerSettings
 from lango.messages import Message
 from lango.server.compat.client_view import visible_stored, visible_user_message
 from lango.server.compat.edited_history import COMPARED_MESSAGES, ends_with
 from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
-from lango.server.context import ServerContext
-from lango.server.errors import bad_request
-from lango.server.security.auth import Caller
+from lango.server.context import AgentUser, ServerContext
+from lango.server.errors import ApiError, bad_request
 from lango.server.streaming.turn_streams import TurnRef
-from lango.sessions import SessionRecord
+from lango.sessions import SessionInfo
 from lango.submissions import SubmittedMessage, SubmittedResults, TurnRequest
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -60,8 +60,7 @@ def calls_answered_at_end(messages: Sequence[CallsInMessage]) -> set[str]:
 
 
 async def submit_results(
-    context: ServerContext,
-    caller: Caller,
+    user: AgentUser,
     session_id: str,
     results: Results,
     new: Collection[str],
@@ -75,31 +74,31 @@ async def submit_results(
     The same results again return the same turn; if that turn failed, a new attempt continues from there. With
     `require_all`, raise `ApiError` if another client tool call waits without a result.
     """
-    session = await context.get_session(caller, session_id)
-    key = await results_key(context, session, new)
-    for candidate in (key, await results_key(context, session, new, "again", attempt)):
+    session = await user.get_session(session_id)
+    key = await results_key(user.context, session, new)
+    for candidate in (key, await results_key(user.context, session, new, "again", attempt)):
         key = candidate
-        known = await context.runtime.stored_turns.find_by_key(session, key)
-        record = await context.runtime.stored_turns.read(session, known.turn) if known else None
+        known = await user.runtime.turns.find_by_key(session, key)
+        record = await user.runtime.turns.read(session, known.turn) if known else None
         if known and record and record.status in ("queued", "running", "done"):
             return TurnRef(session, known.turn)
         if not known:
             break
-    open_calls = await context.runtime.stored_turns.client_calls(session)
+    open_calls = await user.runtime.turns.client_calls(session)
     if require_all:
         check_all_answered(open_calls, results.keys())
     taken = {call_id: result for call_id, result in results.items() if call_id in open_calls or call_id in new}
     submitted = SubmittedResults(taken, request=replace(request, idempotency_key=key))
-    return await context.turns.submit(caller, session_id, submitted)
+    return await user.submit(session_id, submitted)
 
 
 def check_all_answered(calls: Collection[str], answered: Collection[str]) -> None:
     """Raise `ApiError` if a client tool call has no result."""
     if missing := ", ".join(sorted(set(calls).difference(answered))):
-        raise bad_request(f"messages: each call needs a tool message; it is missing for {missing}")
+        raise bad_request(f"messages: each tool call needs a tool message; there is none for {missing}")
 
 
-async def results_key(context: ServerContext, session: SessionRecord, calls: Collection[str], *more: str) -> str:
+async def results_key(context: ServerContext, session: SessionInfo, calls: Collection[str], *more: str) -> str:
     """Return an idempotency key for the results of some calls: the same results again are the same turn."""
     return idempotency_key("results", await _event_of_calls(context, session, calls), *sorted(calls), *more)
 
@@ -114,7 +113,7 @@ def idempotency_key(kind: str, *parts: str) -> str:
     return f"{kind}-{digest.hexdigest()}"
 
 
-async def _event_of_calls(context: ServerContext, session: SessionRecord, calls: Collection[str]) -> str:
+async def _event_of_calls(context: ServerContext, session: SessionInfo, calls: Collection[str]) -> str:
     """Return the id of the newest event with one of these calls: some models reuse call ids."""
     newest = await context.sessions.page(session, limit=_RECENT_MESSAGES)
     for stored in reversed(newest):
@@ -128,8 +127,7 @@ async def _event_of_calls(context: ServerContext, session: SessionRecord, calls:
 
 
 async def submit_user_messages(
-    context: ServerContext,
-    caller: Caller,
+    user: AgentUser,
     session_id: str,
     user_messages: Sequence[Message],
     newest: int,
@@ -139,14 +137,14 @@ async def submit_user_messages(
 ) -> TurnRef:
     """Submit the user's last message as a turn, after those that the session does not hold yet."""
     last = user_messages[-1]
-    history = await _unstored_messages(context, caller, session_id, user_messages, newest)
+    history = await _unstored_messages(user, session_id, user_messages, newest)
     files = attachments_of_message(last)
     message = SubmittedMessage(last.content, files, state_delta or {}, results, history, request)
-    return await context.turns.submit(caller, session_id, message)
+    return await user.submit(session_id, message)
 
 
 async def _unstored_messages(
-    context: ServerContext, caller: Caller, session_id: str, user_messages: Sequence[Message], newest: int
+    user: AgentUser, session_id: str, user_messages: Sequence[Message], newest: int
 ) -> Sequence[Message]:
     """Return the user's messages before the last one that the session does not hold yet.
 
@@ -158,11 +156,11 @@ async def _unstored_messages(
     if newest > MAX_NEW_MESSAGES:
         raise bad_request(f"messages: at most {MAX_NEW_MESSAGES} new user messages are accepted at once, not {newest}")
     first = len(user_messages) - newest
-    session = await context.sessions.find(session_id, user_id=caller.user_id)
+    session = await user.find_session(session_id)
     if session is None:
         return user_messages[first:-1]
-    page = await context.sessions.page(session, limit=COMPARED_MESSAGES)
-    queued = await context.runtime.stored_turns.queued(session)
+    page = await user.sessions.page(session, limit=COMPARED_MESSAGES)
+    queued = await user.runtime.turns.queued(session)
     stored = [visible_stored(message).message for message in (*page, *(entry.message for entry in queued))]
     stored_views = [message for message in stored if message.role == "user"]
     sent = [
@@ -174,3 +172,16 @@ async def _unstored_messages(
         if ends_with(sent[:held], stored_views, is_complete=is_complete):
             return user_messages[held:-1]
     return user_messages[first:-1]
+
+
+def client_instruction(texts: Iterable[str], settings: ServerSettings) -> str:
+    """Join the instructions of a client to one text. Raise `ApiError` if there are any and the settings refuse them."""
+    instruction = "\n\n".join(text for text in texts if text.strip())
+    if instruction and not settings.client_instructions:
+        raise ApiError(
+            400,
+            "ClientInstructionsRefused",
+            "messages: this server accepts no instructions from clients; remove system and developer messages, "
+            "instructions and context (setting server.client_instructions)",
+        )
+    return instruction

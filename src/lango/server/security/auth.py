@@ -45,7 +45,7 @@ _MAX_TRACKED_HOLDERS = 10_000
 
 
 class Quota(Struct, frozen=True):
-    """The limits of a key, or of a user of the token issuer. None: no limit."""
+    """The limits of a key, or of a user of the token issuer; None is no limit."""
 
     id: str
     """Under which the store counts tokens: the key's id, or `user:` and the user."""
@@ -125,7 +125,7 @@ class Authenticator:
         if len(times) >= quota.requests_per_minute:
             wait_s = math.ceil(times[0] + _MINUTE_S - now) if times else _MINUTE_S
             limit = f"{quota.requests_per_minute} requests a minute"
-            raise ApiError(429, "RateLimited", f"this {quota.holder} may make {limit}", retry_after_s=wait_s)
+            raise ApiError(429, "RateLimited", f"this {quota.holder} may make at most {limit}", retry_after_s=wait_s)
         times.append(now)
 
     async def check_token_quota(self, caller: Caller) -> None:
@@ -135,7 +135,7 @@ class Authenticator:
             return
         if wait_s := await self._keys.wait_for_tokens_s(quota.id, quota.tokens_per_day):
             limit = f"{quota.tokens_per_day} tokens a day"
-            raise ApiError(429, "TokensUsedUp", f"this {quota.holder} may use {limit}", retry_after_s=wait_s)
+            raise ApiError(429, "TokensUsedUp", f"this {quota.holder} may use at most {limit}", retry_after_s=wait_s)
 
 
 def _make_issuer(settings: ServerSettings) -> "Issuer | None":

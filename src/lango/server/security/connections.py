@@ -14,7 +14,7 @@ from msgspec import Struct
 from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from lango.config import ServerSettings
+from lango.config import ServerLimits
 from lango.server.security.hosts import is_loopback, network_of
 
 try:
@@ -39,7 +39,7 @@ Connection: close\r
 Content-Length: %d\r
 \r
 %s"""
-_BUSY_BODY = b'{"error":{"type":"TooManyConnections","message":"too many connections are open here: try again later"}}'
+_BUSY_BODY = b'{"error":{"type":"TooManyConnections","message":"too many connections are open: try again later"}}'
 
 
 class ConnectionLimits(Struct, frozen=True):
@@ -53,7 +53,7 @@ class ConnectionLimits(Struct, frozen=True):
     head_timeout_s: float
 
     @classmethod
-    def from_settings(cls, settings: ServerSettings) -> "ConnectionLimits":
+    def from_settings(cls, settings: ServerLimits) -> "ConnectionLimits":
         """Read the limits from the settings, bounded by the file descriptors of the process."""
         most = settings.max_connections
         files = _raise_file_limit()

@@ -8,6 +8,7 @@ import asyncio
 import re
 import time
 import uuid
+from collections import Counter
 
 from msgspec import Struct
 from starlette.datastructures import Headers, MutableHeaders
@@ -15,12 +16,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lango.config import ServerSettings
-from lango.json_input import TooManyValues, ValueCounter
+from lango.config import ServerLimits, ServerSettings
+from lango.json_values import TooManyValues, ValueCounter
 from lango.server.errors import REQUEST_ID, ApiError, bad_request, current_request_id, log_server_fault, to_response
 from lango.server.security.connections import FOR_HEALTH_CHECKS, HEALTH_PATHS
 from lango.server.security.hosts import host_and_port_of_origin, host_of, is_loopback
-from lango.server.security.unfinished_bodies import UnfinishedBodies
 
 _PATHS_WITH_FILES = re.compile(
     r"/v1/sessions/[^/]+/messages|/run|/run_sse|/apps/[^/]+/users/[^/]+/sessions/[^/]+/artifacts"
@@ -28,9 +28,14 @@ _PATHS_WITH_FILES = re.compile(
 _IMPORT_PATH = "/v1/sessions/import"
 _ARTIFACT_PATH = re.compile(r"/v1/(sessions/[^/]+/)?artifacts/.+", re.DOTALL)
 _CONVERSATION_PATHS = frozenset({"/agui", "/v1/chat/completions", "/v1/responses", "/v1/responses/compact"})
+_ANY_KIND = "*/*"
+_JSON = "application/json"
 _MIN_BYTES_PER_S = 10_000
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})  # no route has others: they get 405
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_SHARES = 4
+"""A user may have a quarter of the bytes of all bodies that are not complete."""
+_RETRY_AFTER_S = 5
 _SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -40,9 +45,9 @@ _SECURITY_HEADERS = {
 }
 
 
-def max_message_bytes(settings: ServerSettings) -> int:
+def max_message_bytes(limits: ServerLimits) -> int:
     """Return the size limit of a message with files, which are in base64."""
-    return settings.max_body_bytes + settings.max_attachment_bytes * 4 // 3
+    return limits.max_body_bytes + limits.max_attachment_bytes * 4 // 3
 
 
 class RequestGuard:
@@ -50,20 +55,25 @@ class RequestGuard:
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, max_artifact_bytes: int) -> None:
         self._app = app
-        self._artifact_limit = _BodyLimit(_ANY_KIND, max_artifact_bytes, "store.max_artifact_bytes")
         self._origins = frozenset(origin.lower().rstrip("/") for origin in settings.allowed_origins)
-        self._import_limit = _BodyLimit("application/x-ndjson", settings.max_import_bytes, "server.max_import_bytes")
-        self._message_limit = _BodyLimit("application/json", max_message_bytes(settings), "server.max_body_bytes")
-        self._default_limit = _BodyLimit("application/json", settings.max_body_bytes, "server.max_body_bytes")
-        most = max(settings.max_body_bytes, settings.max_conversation_bytes)
-        self._conversation_limit = _BodyLimit("application/json", most, "server.max_conversation_bytes")
         named = {host.lower() for host in settings.allowed_hosts}
         # such a server requires a key, so the host name grants nothing
         self._any_host = not is_loopback(settings.host) and not named
         self._hosts = named | {settings.host.lower()}
-        self._body_timeout_s = settings.body_timeout_s
-        limits = (self._artifact_limit, self._import_limit, self._message_limit, self._conversation_limit)
-        self._unfinished = UnfinishedBodies(settings.max_unfinished_bytes, max(limit.max_bytes for limit in limits))
+        # a load balancer's health checks name the replica's address; other machines do not reach a loopback server
+        self._checked_by_address = frozenset[str]() if is_loopback(settings.host) else HEALTH_PATHS
+        limits = settings.limits
+        most = max(limits.max_body_bytes, limits.max_conversation_bytes)
+        self._artifact_limit = _BodyLimit(_ANY_KIND, max_artifact_bytes, "store.max_artifact_bytes")
+        self._import_limit = _BodyLimit(
+            "application/x-ndjson", limits.max_import_bytes, "server.limits.max_import_bytes"
+        )
+        self._message_limit = _BodyLimit(_JSON, max_message_bytes(limits), "server.limits.max_body_bytes")
+        self._default_limit = _BodyLimit(_JSON, limits.max_body_bytes, "server.limits.max_body_bytes")
+        self._conversation_limit = _BodyLimit(_JSON, most, "server.limits.max_conversation_bytes")
+        self._body_timeout_s = limits.body_timeout_s
+        all_limits = (self._artifact_limit, self._import_limit, self._message_limit, self._conversation_limit)
+        self._unfinished = _UnfinishedBodies(limits.max_unfinished_bytes, max(one.max_bytes for one in all_limits))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, then call the app."""
@@ -95,7 +105,7 @@ class RequestGuard:
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         if scope.get("state", {}).get(FOR_HEALTH_CHECKS) and scope["path"] not in HEALTH_PATHS:
-            message = "too many connections are open here: try again later"
+            message = "too many connections are open: try again later"
             raise ApiError(503, "TooManyConnections", message, retry_after_s=5, headers={"Connection": "close"})
         hosts = headers.getlist("host")
         if len(hosts) > 1:  # a proxy may check another one than this server does
@@ -104,7 +114,8 @@ class RequestGuard:
             message = "send either Content-Length or Transfer-Encoding"
             raise ApiError(400, "BadRequest", message, headers={"Connection": "close"})
         host = hosts[0] if hosts else ""
-        if not (self._any_host or is_loopback(host_of(host)) or host_of(host) in self._hosts):
+        known = self._any_host or is_loopback(host_of(host)) or host_of(host) in self._hosts
+        if not known and scope["path"] not in self._checked_by_address:
             raise ApiError(403, "WrongHost", "this server does not serve that host name (setting server.allowed_hosts)")
         unsafe = scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS
         if unsafe and not self._is_allowed_origin(headers.getlist("origin"), host):
@@ -131,9 +142,6 @@ class RequestGuard:
         )
 
 
-_ANY_KIND = "*/*"
-
-
 class _BodyLimit(Struct, frozen=True):
     """The content type and size limit of a body."""
 
@@ -155,11 +163,38 @@ def _check_body(headers: Headers, body: _BodyLimit) -> None:
         raise ApiError(415, "NotJson", f"send Content-Type: {body.kind}")
 
 
+class _UnfinishedBodies:
+    """Counts the bytes of bodies that are not complete. A user may have a quarter of all, or one largest body."""
+
+    def __init__(self, max_bytes: int, largest_body: int) -> None:
+        self._max_bytes = max_bytes
+        self._max_of_user = max(max_bytes // _SHARES, min(largest_body, max_bytes))
+        self._by_user: Counter[str] = Counter()
+
+    def add(self, user_id: str, size: int) -> None:
+        """Count a piece of a body. Raise `HTTPException` if it is too much: 429 for its user, 503 for the server."""
+        if self._by_user[user_id] + size > self._max_of_user:
+            self._refuse(429, f"your requests that are not complete have more than {self._max_of_user} bytes")
+        if self._by_user.total() + size > self._max_bytes:
+            self._refuse(503, f"the requests that are not complete have more than {self._max_bytes} bytes")
+        self._by_user[user_id] += size
+
+    def release(self, user_id: str, size: int) -> None:
+        """Stop counting a body that is complete, or whose request has ended."""
+        self._by_user[user_id] -= size
+        if not self._by_user[user_id]:
+            del self._by_user[user_id]
+
+    def _refuse(self, status: int, problem: str) -> None:
+        message = f"{problem}: try again later (setting server.limits.max_unfinished_bytes)"
+        raise HTTPException(status, message, {"Connection": "close", "Retry-After": str(_RETRY_AFTER_S)})
+
+
 class _BoundedReceive:
     """Reads a body within its size, time and number of JSON values: parsing too many would hold the event loop."""
 
     def __init__(
-        self, receive: Receive, scope: Scope, body: _BodyLimit, timeout_s: float, unfinished: UnfinishedBodies
+        self, receive: Receive, scope: Scope, body: _BodyLimit, timeout_s: float, unfinished: _UnfinishedBodies
     ) -> None:
         self._receive = receive
         self._scope = scope
@@ -169,7 +204,7 @@ class _BoundedReceive:
         self._timeout_s = timeout_s
         self._began = time.monotonic()
         self._received_bytes = 0
-        self._value_counter = ValueCounter() if body.kind == "application/json" else None
+        self._value_counter = ValueCounter() if body.kind == _JSON else None
         self._complete = False
 
     async def __call__(self) -> Message:
@@ -180,7 +215,7 @@ class _BoundedReceive:
             async with asyncio.timeout(max(0.0, min(left_s, self._timeout_s))):
                 message = await self._receive()
         except TimeoutError as error:
-            too_slow = "the body came too slowly (setting server.body_timeout_s)"
+            too_slow = "the body arrived too slowly (setting server.limits.body_timeout_s)"
             raise HTTPException(408, too_slow, {"Connection": "close"}) from error
         piece: bytes = message.get("body", b"")
         self._received_bytes += len(piece)

@@ -112,7 +112,7 @@ class Issuer:
         claim = self._settings.user_claim
         name = claims.get(claim)
         if not (isinstance(name, str) and name.strip() and name.isprintable() and len(name) <= _MAX_NAME_LENGTH):
-            raise _token_refused(f"its claim {claim!r} names no user")
+            raise _token_refused(f"its claim {claim!r} does not name a user")
         if claim == "email" and claims.get("email_verified") is not True:
             raise _token_refused("its email address is not verified by the issuer")
         return self._settings.user_prefix + name

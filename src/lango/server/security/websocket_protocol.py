@@ -1,4 +1,4 @@
-"""Answer WebSocket clients that break the protocol as RFC 6455 says, without a traceback in the log."""
+"""Answer WebSocket clients that break the protocol as RFC 6455 says, and close all when the server stops."""
 
 import codecs
 from typing import Any
@@ -9,6 +9,8 @@ from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 
+LAST_EVENT_ID = "last_event_id"
+"""Key in the state of a socket: the last event that was sent, from which its client resumes elsewhere."""
 _VERSION = "13"
 
 
@@ -34,6 +36,18 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.conn = _VersionedHandshake(
             extensions=plain.available_extensions, max_size=self.config.ws_max_size, logger=plain.logger
         )
+
+    @override
+    def shutdown(self) -> None:
+        """Close with 1012 when the server stops; the reason says from where the client resumes."""
+        last: int | None = self.scope.get("state", {}).get(LAST_EVENT_ID) if self.handshake_complete else None
+        if last is not None and not self.close_sent:
+            self.stop_keepalive()
+            self.queue.put_nowait({"type": "websocket.disconnect", "code": CloseCode.SERVICE_RESTART})
+            self.conn.send_close(CloseCode.SERVICE_RESTART, f"reconnect; last event {last}")
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            return
+        super().shutdown()
 
     @override
     def send_receive_event_to_app(self) -> None:

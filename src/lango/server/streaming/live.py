@@ -12,15 +12,14 @@ from typing import Literal, TypeVar
 from msgspec import Struct
 
 from lango.errors import SessionNotFound, Stopping
-from lango.event_ids import turn_of_event
+from lango.events import turn_of_event
 from lango.runtime.sessions.session_watch import UserWatch
+from lango.runtime.turns import LoggedEvent
 from lango.server.streaming.turn_streams import TurnRef, TurnStreams
-from lango.sessions import SessionRecord
-from lango.store.sessions.sessions import find_session
-from lango.store.turns.event_log import LoggedEvent
-from lango.store.turns.queue import find_current_turn, find_next_turn
+from lango.sessions import SessionInfo
 
 T = TypeVar("T")
+What = Literal["sessions", "inbox", "waiting", "rewound"]
 
 
 class Changed(Struct, frozen=True, tag_field="type", tag="changed"):
@@ -30,7 +29,7 @@ class Changed(Struct, frozen=True, tag_field="type", tag="changed"):
     `rewound`: the messages, some of which may have been rewound.
     """
 
-    what: Literal["sessions", "inbox", "waiting", "rewound"]
+    what: What
 
 
 LiveEvents = AsyncGenerator[LoggedEvent | Changed | None, None]
@@ -39,14 +38,22 @@ LiveEvents = AsyncGenerator[LoggedEvent | Changed | None, None]
 class _Reader:
     """What one reader watches."""
 
-    def __init__(self, watched: UserWatch, session: SessionRecord | None) -> None:
+    def __init__(self, watched: UserWatch, session: SessionInfo | None) -> None:
         self.watch = watched
         self.session = session
         self.key = -1 if session is None else session.key  # no session has the key -1
 
+    def changes(self) -> dict[What, int]:
+        """Return how often each thing that this reader watches has changed."""
+        watch = self.watch
+        changes: dict[What, int] = {"sessions": watch.list_changes, "inbox": watch.inbox_changes}
+        if self.session is not None:
+            changes |= {"waiting": watch.queue_changes[self.key], "rewound": watch.rewinds[self.key]}
+        return changes
+
 
 async def live_events(
-    streams: TurnStreams, user_id: str, session: SessionRecord | None, after_id: int | None
+    streams: TurnStreams, user_id: str, session: SessionInfo | None, after_id: int | None
 ) -> LiveEvents:
     """Yield the events of a session's turns and hints about changes, until the session or the server ends."""
     async with streams.session_watch.watch(user_id) as watched:
@@ -63,19 +70,21 @@ async def _turn_events(streams: TurnStreams, reader: _Reader, after_id: int | No
     turn = None
     last = 0 if after_id is None else turn_of_event(after_id) - 1
     if session is not None and after_id is None:
-        turn = await streams.store.read(find_current_turn, session)
+        turn = await streams.runtime.turns.current(session)
     while True:
         seen = watch.activity[key]
         if turn is None and session is not None:
-            turn = await streams.store.read(find_next_turn, session, last)
+            turn = await streams.runtime.turns.next(session, last)
         if turn is not None and session is not None:
             async with aclosing(streams.follow(TurnRef(session, turn), after_id or 0)) as events:
                 async for logged in events:
                     yield logged
             last, turn = turn, None
             continue
-        if session is not None and await streams.store.read(find_session, session.name) is None:
-            raise SessionNotFound("the session was deleted")
+        if session is not None:
+            name = session.name
+            if await streams.runtime.sessions.find(name.id, user_id=name.user_id) is None:
+                raise SessionNotFound("the session was deleted")
         if streams.is_closing:
             raise Stopping("the server stops")
         if watch.activity[key] == seen and not await watch.changed.wait(streams.heartbeat_s):
@@ -84,28 +93,16 @@ async def _turn_events(streams: TurnStreams, reader: _Reader, after_id: int | No
 
 async def _change_hints(reader: _Reader) -> LiveEvents:
     """Yield what should be read again; everything once at the start, since an earlier read may be old."""
-    watch, key = reader.watch, reader.key
-    lists, queue, rewound = watch.list_changes, watch.queue_changes[key], watch.rewinds[key]
-    inbox = watch.inbox_changes
-    yield Changed("sessions")
-    yield Changed("inbox")
-    if reader.session is not None:
-        yield Changed("waiting")
-        yield Changed("rewound")
+    seen: dict[What, int] = {}
     while True:
-        await watch.changed.wait()
-        if lists != watch.list_changes:
-            lists = watch.list_changes
-            yield Changed("sessions")
-        if inbox != watch.inbox_changes:
-            inbox = watch.inbox_changes
-            yield Changed("inbox")
-        if queue != watch.queue_changes[key]:
-            queue = watch.queue_changes[key]
-            yield Changed("waiting")
-        if rewound != watch.rewinds[key]:
-            rewound = watch.rewinds[key]
-            yield Changed("rewound")
+        changes = reader.changes()
+        if changes == seen:  # compared right before waiting: a change while a hint is sent wakes no one
+            await reader.watch.changed.wait()
+            continue
+        before, seen = seen, changes
+        for what, count in changes.items():
+            if before.get(what) != count:
+                yield Changed(what)
 
 
 async def _merge(*sources: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from itertools import accumulate
 
 from lango.events import Resumed, ToolEnd, TurnDone
-from lango.store.turns.turns import TurnRecord
-from lango.turns.running_turn import RunningTurn
+from lango.runtime import RunningTurn
+from lango.runtime.turns import StoredTurn
 
 _BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -66,8 +66,8 @@ class Metrics:
             self.resumed[last.reason] += 1
         self.take_over_s.add(running.taken_over_s or 0.0)
 
-    def count_turn(self, running: RunningTurn, record: TurnRecord | None) -> None:
-        """Count a turn that ended, or that another process goes on with."""
+    def count_turn(self, running: RunningTurn, record: StoredTurn | None) -> None:
+        """Count a turn that ended, or that another process continues."""
         own_events = running.events[running.log.restored_count :]
         self.resumed.update(
             event.reason for event in own_events if isinstance(event, Resumed) and event.reason == "failure"

@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 from lango.errors import EventsGone, LangoError, SessionNotFound, Stopping
+from lango.runtime.turns import LoggedEvent
 from lango.server.errors import ApiError, to_api_error
 from lango.server.streaming.live import Changed
-from lango.store.turns.event_log import LoggedEvent
 
 T = TypeVar("T")
 
@@ -27,6 +27,8 @@ RECHECK_CALLER_S = 4.0
 VERIFY_CALLER = "verify_caller"
 """Key in the state of a request: the check of its caller, which an open stream repeats."""
 _HEARTBEAT = b": still here\n\n"
+_RETRY_SOON = b"retry: 500\n"
+"""How soon a browser's EventSource reconnects, in milliseconds; by itself it waits for seconds."""
 # JSON may hold these, and many clients split lines at them
 _LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
 
@@ -36,19 +38,31 @@ class StreamResponse(Response, ABC, Generic[T]):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncGenerator[T | None, None], write_timeout_s: float, status_code: int = 200) -> None:
-        """`status_code` is a parameter because FastAPI reads its default for the OpenAPI description."""
+    def __init__(
+        self,
+        events: AsyncGenerator[T | None, None],
+        write_timeout_s: float,
+        moved: asyncio.Event | None = None,
+        *,
+        status_code: int = 200,
+    ) -> None:
+        """`moved` is set when the client should reconnect to another replica; without it, the client cannot resume.
+
+        `status_code` is a parameter because FastAPI reads its default for the OpenAPI description.
+        """
         super().__init__(status_code=status_code, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
         self._write_timeout_s = write_timeout_s
+        self._moved = moved or asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the end, until the client disconnects, or until it loses access."""
+        """Send until the end, until the client disconnects or loses access, or until it should reconnect."""
         sending = asyncio.create_task(self._send_all(send))
         disconnect = asyncio.create_task(_wait_disconnected(receive))
         recheck = asyncio.create_task(wait_until_refused(scope.get("state", {}).get(VERIFY_CALLER)))
-        tasks = [sending, disconnect, recheck]
+        reconnect = asyncio.create_task(self._moved.wait())
+        tasks = [sending, disconnect, recheck, reconnect]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -57,8 +71,12 @@ class StreamResponse(Response, ABC, Generic[T]):
             await asyncio.wait(tasks)
         if not sending.cancelled():
             sending.result()
-        elif not recheck.cancelled() and disconnect.cancelled():
-            await self._write(send, self._error_frame(recheck.result()))
+        elif disconnect.cancelled():
+            if reconnect.cancelled():
+                await self._write(send, self._error_frame(recheck.result()))
+            else:
+                stopping = Stopping("this server stops, and another one continues")
+                await self._write(send, _RETRY_SOON + self._error_frame(stopping))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_all(self, send: Send) -> None:
@@ -82,7 +100,7 @@ class StreamResponse(Response, ABC, Generic[T]):
 
     @abstractmethod
     def _error_frame(self, error: LangoError | ApiError) -> bytes:
-        """Encode the end of a stream whose turn may go on."""
+        """Encode the end of a stream whose turn may continue."""
 
     async def _write(self, send: Send, body: bytes) -> None:
         async with asyncio.timeout(self._write_timeout_s):
@@ -104,7 +122,7 @@ class EventStreamResponse(StreamResponse[LoggedEvent | Changed]):
     @override
     def _error_frame(self, error: LangoError | ApiError) -> bytes:
         can_resume = not isinstance(error, EventsGone | SessionNotFound)
-        message = f"{error}; come back with Last-Event-ID" if can_resume else str(error)
+        message = f"{error}; reconnect with Last-Event-ID" if can_resume else str(error)
         fields = {"error": to_api_error(error).type, "message": message, "fatal": True, "call_id": None}
         return f"event: turn_error\ndata: {json.dumps({'type': 'turn_error'} | fields)}\n\n".encode()
 
@@ -133,7 +151,7 @@ async def _wait_disconnected(receive: Receive) -> None:
 
 
 class FrameStreamResponse(StreamResponse[str]):
-    """Frames of another protocol; `encode_error` makes the one that ends a stream whose turn may go on."""
+    """Frames of another protocol; `encode_error` makes the one that ends a stream whose turn may continue."""
 
     def __init__(
         self,

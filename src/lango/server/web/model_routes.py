@@ -17,10 +17,10 @@ from lango.errors import LangoError
 from lango.providers import label
 from lango.providers.local.known_models import QWEN, is_demonstration
 from lango.providers.local.weights import pull
-from lango.server.context import Context, ServerContext
+from lango.server.context import Context, CurrentUser, ServerContext
 from lango.server.errors import ApiError
 from lango.server.schemas import RequestBody
-from lango.server.security.auth import AuthenticatedRouter, Caller, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
 
 router = AuthenticatedRouter("/page", include_in_schema=False)
 
@@ -46,7 +46,7 @@ class Download(Struct):
         """Start it, unless it runs."""
         if not self.running:
             self.running, self.error = True, ""
-            # a daemon: the server stops without waiting, and the next download goes on where this one was
+            # a daemon: the server stops without waiting, and the next download continues from there
             threading.Thread(target=self._run, name="lango-model-download", daemon=True).start()
 
     def _run(self) -> None:
@@ -67,58 +67,52 @@ def _download() -> Download:
 
 
 @router.get("/demonstration")
-async def read_demonstration(caller: CurrentCaller, context: Context) -> dict[str, Any]:
+async def read_demonstration(user: CurrentUser) -> dict[str, Any]:
     """Say whether the model is for a demonstration only, how far a download is, and what the caller may do."""
-    model, weights = context.runtime.app.model_name, QWEN.weights
-    is_operator = context.authenticator.is_operator(caller)
+    model, weights = user.runtime.model_name, QWEN.weights
     return {
         "demonstration": is_demonstration(model),
-        "named_model": context.named_model,
-        "can_name": is_operator and _is_replaceable(context),
+        "named_model": user.context.named_model,
+        "can_name": user.is_operator and _is_replaceable(user.context),
         "download": asdict(_download()),
         # any other model is named in the configuration, and stays
-        "can_download": is_operator and model == _DEFAULT_MODEL,
+        "can_download": user.is_operator and model == _DEFAULT_MODEL,
         "size_bytes": weights.size_bytes if weights else 0,
     }
 
 
 @router.post("/demonstration/download", status_code=202)
-async def download_better_model(caller: CurrentCaller, context: Context) -> dict[str, Any]:
+async def download_better_model(user: CurrentUser) -> dict[str, Any]:
     """Start the download of the small model that calls tools."""
-    _check_operator(caller, context, "download a model")
-    if context.runtime.app.model_name != _DEFAULT_MODEL:
+    user.require_operator("download a model", "all users share the model of the server")
+    if user.runtime.model_name != _DEFAULT_MODEL:
         raise _named_elsewhere()
     _download().start()
-    return await read_demonstration(caller, context)
+    return await read_demonstration(user)
 
 
 @router.post("/demonstration/model")
-async def use_named_model(caller: CurrentCaller, context: Context, body: NamedModel) -> dict[str, Any]:
+async def use_named_model(user: CurrentUser, body: NamedModel) -> dict[str, Any]:
     """Answer with the named model from now on, if it answers a test request. Its key stays in the server's memory."""
-    _check_operator(caller, context, "change the model of the server")
-    if not _is_replaceable(context):
+    user.require_operator("change the model of the server", "all users share the model of the server")
+    if not _is_replaceable(user.context):
         raise _named_elsewhere()
     key = body.key.get_secret_value().strip()
     if body.model.startswith("local/"):
         raise ApiError(422, "ModelRefused", "name a model of a provider, such as ollama/qwen3 or openai/gpt-5-mini")
     try:
-        await context.runtime.use_model(body.model, key)
+        await user.runtime.use_model(body.model, key)
     except LangoError as error:
         # a provider may repeat the key that it refuses
         raise ApiError(422, "ModelRefused", str(error).replace(key, "...") if key else str(error)) from error
-    context.named_model = body.model
-    return await read_demonstration(caller, context)
+    user.context.named_model = body.model
+    return await read_demonstration(user)
 
 
 def _is_replaceable(context: ServerContext) -> bool:
     """Whether no configuration names the model: it is the demonstration model, or was named on the page."""
-    model = context.runtime.app.model_name
+    model = context.runtime.model_name
     return model == context.named_model or (model == _DEFAULT_MODEL and is_demonstration(model))
-
-
-def _check_operator(caller: Caller, context: ServerContext, action: str) -> None:
-    if not context.authenticator.is_operator(caller):
-        raise ApiError(403, "Forbidden", f"only the users in the setting server.operators may {action}")
 
 
 def _named_elsewhere() -> ApiError:
@@ -133,14 +127,14 @@ async def read_about(_: CurrentCaller, context: Context) -> dict[str, Any]:
         "agents": [_describe_agent(one) for one in context.agents.contexts.values()],
         "broken": [{"name": name, "error": error} for name, error in context.agents.broken.items()],
         "version": __version__,
-        "max_attachment_bytes": settings.server.max_attachment_bytes,
-        "max_attachments": settings.server.max_attachments,
+        "max_attachment_bytes": settings.server.limits.max_attachment_bytes,
+        "max_attachments": settings.server.limits.max_attachments,
     }
 
 
 def _describe_agent(context: ServerContext) -> dict[str, Any]:
     """Name an agent and its model, a local model with its description, and what a user may choose."""
-    model, allowed = context.runtime.app.model_name, context.runtime.options
+    model, allowed = context.runtime.model_name, context.runtime.options
     return {
         "name": context.runtime.app_name,
         "model": label(model),
@@ -148,5 +142,5 @@ def _describe_agent(context: ServerContext) -> dict[str, Any]:
         "may_set_instruction": allowed.with_instruction,
         "demonstration": is_demonstration(model),
         "named_model": context.named_model,
-        "has_tools": context.runtime.app.may_call_tools,
+        "has_tools": context.runtime.may_call_tools,
     }

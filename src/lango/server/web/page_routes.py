@@ -47,9 +47,9 @@ def _file_response(name: str, etag: str | None) -> Response:
         name = rest
     content = files.get(name)
     if content is None:
-        raise HTTPException(404, "the page has no such file")
+        raise HTTPException(404, "there is no such file")
     tag = f'"{_digest(content)}"'
-    # a page that was loaded before an update asks for its own version, and is given the files that there are now
+    # a page that was loaded before an update asks for its own version, and gets the current files
     caching = "public, max-age=31536000, immutable" if folder == version else "no-cache"
     headers = {"Content-Security-Policy": _POLICY, "Cache-Control": caching, "ETag": tag}
     if etag == tag:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from lango.errors import SessionNotFound, Unstorable
 from lango.messages import byte_size, content_hash
@@ -129,7 +130,7 @@ def save_artifact(
     """Save the next version of an artifact and return its number.
 
     A turn that is run again gets the version that the same step saved before. Raise `FencedWrite` if the turn of the
-    `saver` lost its lease. With `needs_session`, raise `SessionNotFound` if the session is not there (any more): ADK's
+    `saver` lost its lease. With `needs_session`, raise `SessionNotFound` if the session does not exist: ADK's
     services save artifacts without one.
     """
     scope.check()
@@ -143,35 +144,28 @@ def save_artifact(
             return known
     if hash_ is not None and new.data is not None:
         yield from use_content(hash_, new.data)
-    columns = (
-        new.kind,
-        new.mime_type,
-        hash_,
-        0 if new.data is None else byte_size(new.data),
-        dumps(new.part) if new.part else None,
-        dumps(new.metadata) if new.metadata else None,
-        newest_seq,
-        now,
-        saver.key if saver else None,
-    )
-    return (yield from insert_version(scope, new.name, columns))
+    size = 0 if new.data is None else byte_size(new.data)
+    saved = Artifact(new.name, 0, new.kind, new.mime_type, hash_, size, new.part, new.metadata, newest_seq, now)
+    return (yield from insert_version(scope, saved, saver.key if saver else None))
 
 
 def _lock_session(scope: SessionId, *, needs_session: bool = False) -> Operation[int]:
     """Lock the session of an artifact, if it has one, and return its newest message."""
-    for [last_seq] in (yield _LOCK_SESSION, (scope.app_name, scope.user_id, scope.id)) if scope.id else ():
+    for [last_seq] in (yield _LOCK_SESSION, astuple(scope)) if scope.id else ():
         return last_seq
     if needs_session and scope.id:
         raise SessionNotFound(f"there is no session {scope.id!r}, or it was deleted")
     return 0
 
 
-def insert_version(scope: SessionId, name: str, columns: Row) -> Operation[int]:
-    """Insert the next version of an artifact: the columns after its version, and the step that saved it."""
-    key = (scope.app_name, scope.user_id, scope.id, name)
+def insert_version(scope: SessionId, artifact: Artifact, saved_by: str | None = None) -> Operation[int]:
+    """Insert an artifact as the next version of its name, whatever its own is, and return the version."""
+    key = (*astuple(scope), artifact.name)
+    texts = (dumps(each) if each else None for each in (artifact.part, artifact.metadata))
+    content = artifact.kind, artifact.mime_type, artifact.hash, artifact.size, *texts
     while True:
         [[version]] = yield _NEXT, key
-        if (yield _INSERT, (*key, version, *columns)):
+        if (yield _INSERT, (*key, version, *content, artifact.after_seq, artifact.created_at, saved_by)):
             return version  # else another process has saved this version just now
 
 
@@ -181,7 +175,7 @@ def _saved_before(scope: SessionId, name: str, hash_: str | None, saver: Saver) 
     A callback has no step of its own, and may not be repeated from its start: the version counts only while it is the
     newest.
     """
-    key = (scope.app_name, scope.user_id, scope.id, name)
+    key = (*astuple(scope), name)
     if saver.step:
         rows = yield _SAVED_BY, (*key, saver.key)
         return rows[0][0] if rows and rows[0][1] == hash_ else None
@@ -192,8 +186,8 @@ def _saved_before(scope: SessionId, name: str, hash_: str | None, saver: Saver) 
 
 
 def read_version(scope: SessionId, name: str, version: int | None = None) -> Operation[Artifact | None]:
-    """Read a version of an artifact without its content; None: the newest."""
-    key = (scope.app_name, scope.user_id, scope.id, name)
+    """Read a version of an artifact without its content; the newest one if `version` is None."""
+    key = (*astuple(scope), name)
     if not _is_storable(scope, name):
         return None
     if version is None:
@@ -217,7 +211,7 @@ def list_versions(scope: SessionId, name: str) -> Operation[Sequence[Artifact]]:
     """Read all versions of an artifact, the oldest first."""
     if not _is_storable(scope, name):
         return []
-    rows = yield _VERSIONS, (scope.app_name, scope.user_id, scope.id, name)
+    rows = yield _VERSIONS, (*astuple(scope), name)
     return [row_to_artifact(row) for row in rows]
 
 
@@ -233,13 +227,13 @@ def list_artifacts(app_name: str, user_id: str, session_id: str | None) -> Opera
 
 def read_all_versions(scope: SessionId) -> Operation[list[Artifact]]:
     """Read every version of every artifact of a session, by name and version."""
-    rows = yield _ALL, (scope.app_name, scope.user_id, scope.id)
+    rows = yield _ALL, astuple(scope)
     return sorted(map(row_to_artifact, rows), key=lambda artifact: (artifact.name, artifact.version))
 
 
 def delete_artifact(scope: SessionId, name: str) -> Operation[bool]:
     """Delete all versions of an artifact; return whether there was one."""
-    key = (scope.app_name, scope.user_id, scope.id, name)
+    key = (*astuple(scope), name)
     if not _is_storable(scope, name):
         return False
     yield from _lock_session(scope)
@@ -254,16 +248,11 @@ def _is_storable(scope: SessionId, name: str) -> bool:
 
 def row_to_artifact(row: Row) -> Artifact:
     """Decode a row of `COLUMNS`."""
-    name, version, kind, mime_type, hash_, size, part, metadata, after_seq, created_at = row
+    *about, part, metadata, after_seq, created_at = row
     return Artifact(
-        name,
-        version,
-        kind,
-        mime_type,
-        hash_,
-        size,
-        loads(part) if part else {},
-        loads(metadata) if metadata else {},
-        after_seq,
-        created_at,
+        *about,
+        part=loads(part) if part else {},
+        metadata=loads(metadata) if metadata else {},
+        after_seq=after_seq,
+        created_at=created_at,
     )

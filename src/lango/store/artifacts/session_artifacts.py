@@ -5,15 +5,15 @@ Which versions belong to the session at a message follows from the message after
 """
 
 from collections import Counter
-from collections.abc import Mapping
+
+from msgspec.structs import astuple, replace
 
 from lango.messages import StoredBytes, content_hash
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store.artifacts.artifacts import COLUMNS, REMOVED_TYPE, Artifact, insert_version, read_all_versions
 from lango.store.artifacts.references import move_references
-from lango.store.codec.json_text import dumps
 from lango.store.contents import release, use_again, use_contents
-from lango.store.engine.database import LARGEST, Operation, Row
+from lango.store.engine.database import LARGEST, Operation
 
 _SCOPE = "app_name = $1 AND user_id = $2 AND session_id = $3"
 _COPY = f"""
@@ -29,24 +29,20 @@ WHERE app_name = $4 AND user_id = $5 AND session_id = $6
 """
 
 
-def copy_to_fork(new: SessionId, session: SessionRecord, point: int) -> Operation[None]:
+def copy_to_fork(new: SessionId, session: SessionInfo, point: int) -> Operation[None]:
     """Give a fork at message `point` the versions that were saved before that message was stored.
 
     If it is the newest message, the fork gets all of them.
     """
     yield from release((yield from delete_artifacts(new)))  # of a session that was never stored here
     before = LARGEST if point >= session.last_seq else point
-    source = session.name
-    yield (
-        _COPY,
-        (new.app_name, new.user_id, new.id, source.app_name, source.user_id, source.id, before),
-    )
-    for hash_, uses in sorted((yield from _uses(new)).items()):
+    yield _COPY, (*astuple(new), *astuple(session.name), before)
+    for hash_, uses in sorted((yield _USES, astuple(new)), key=lambda row: row[0]):
         yield from use_again(hash_, uses)
     yield from move_references(new)
 
 
-def rewind_artifacts(session: SessionRecord, first: int, now: float) -> Operation[dict[str, int]]:
+def rewind_artifacts(session: SessionInfo, first: int, now: float) -> Operation[dict[str, int]]:
     """Restore the artifacts of a session as they were before message `first`; return their new versions.
 
     Nothing is deleted: the earlier version is saved again, or an empty one if there was none, as ADK's rewind does.
@@ -59,54 +55,32 @@ def rewind_artifacts(session: SessionRecord, first: int, now: float) -> Operatio
             changed[artifact.name] = artifact
         else:
             changed.setdefault(artifact.name, None)
-    restored: dict[str, int] = {}
-    to_restore = {
-        name: before
+    again = [
+        replace(before or _removed(name), after_seq=session.last_seq, created_at=now)
         for name, before in sorted(changed.items())
         if before is not newest[name] and not (before is None and newest[name].is_removed)
-    }
-    yield from use_contents(_content(before) for before in to_restore.values() if before is None or before.hash)
-    for name, before in to_restore.items():
-        columns = _columns(before, session.last_seq, now)
-        restored[name] = yield from insert_version(session.name, name, columns)
+    ]
+    # the content of an earlier version is stored, but perhaps not that of the empty one
+    contents = [(artifact.hash, artifact.size) for artifact in again]
+    yield from use_contents((hash_, StoredBytes(hash_, size) if size else b"") for hash_, size in contents if hash_)
+    restored: dict[str, int] = {}
+    for artifact in again:
+        restored[artifact.name] = yield from insert_version(session.name, artifact)
     return restored
 
 
-def _content(before: Artifact | None) -> tuple[str, bytes]:
-    """Return the content of an earlier version, which is stored, or of the empty version."""
-    if before is None or before.hash is None:
-        return content_hash(b""), b""
-    return before.hash, StoredBytes(before.hash, before.size)
-
-
-def _columns(before: Artifact | None, after_seq: int, now: float) -> Row:
-    if before is None:
-        return ("bytes", REMOVED_TYPE, content_hash(b""), 0, None, None, after_seq, now, None)
-    return (
-        before.kind,
-        before.mime_type,
-        before.hash,
-        before.size,
-        dumps(before.part) if before.part else None,
-        dumps(before.metadata) if before.metadata else None,
-        after_seq,
-        now,
-        None,
-    )
+def _removed(name: str) -> Artifact:
+    """Return the empty version that stands for a removed artifact."""
+    return Artifact(name, 0, "bytes", REMOVED_TYPE, content_hash(b""), 0, {}, {}, 0, 0.0)
 
 
 def delete_artifacts(name: SessionId) -> Operation[Counter[str]]:
     """Delete the artifacts of a session; those of its user stay. Return the uses of contents, to be released."""
-    deleted = yield _DELETE, (name.app_name, name.user_id, name.id)
+    deleted = yield _DELETE, astuple(name)
     return Counter(str(hash_) for [hash_] in deleted if hash_ is not None)
 
 
 def rename_artifacts(old: SessionId, new: SessionId) -> Operation[None]:
     """Give the artifacts of a session to another name of it, which has none."""
-    yield _RENAME, (new.app_name, new.user_id, new.id, old.app_name, old.user_id, old.id)
+    yield _RENAME, (*astuple(new), *astuple(old))
     yield from move_references(new)
-
-
-def _uses(name: SessionId) -> Operation[Mapping[str, int]]:
-    rows = yield _USES, (name.app_name, name.user_id, name.id)
-    return {str(hash_): int(uses) for hash_, uses in rows}

@@ -9,7 +9,7 @@ import hashlib
 import re
 from functools import lru_cache
 
-from lango.json_output import printable_text
+from lango.json_values import storable_text
 
 _UUID_LENGTH, _UUID_BYTES = 36, 16
 _INVOCATION_PREFIX = "e-"  # ADK's prefix of invocation ids
@@ -72,7 +72,7 @@ _MAX_READABLE_LENGTH = 64
 
 def call_key(call_id: str) -> str:
     """Return a key for a call's id that both databases can index, whatever a model or a foreign event used as id."""
-    shown = printable_text(call_id)
+    shown = storable_text(call_id)
     if shown == call_id and len(call_id) <= _MAX_CALL_ID_LENGTH:
         return call_id
     return "sha256:" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()

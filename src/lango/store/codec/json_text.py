@@ -2,7 +2,7 @@
 
 JSON cannot express every value, and PostgreSQL cannot store every text, so:
 
-- A text column (`content`, `author`, ...) has U+FFFD for NUL and for lone surrogates (`printable_text`). JSON text
+- A text column (`content`, `author`, ...) has U+FFFD for NUL and for lone surrogates (`storable_text`). JSON text
   escapes both, so the exact text is stored in the JSON of another column.
 - Bytes that are stored elsewhere (`StoredBytes`) are encoded as their hash and size.
 - Other bytes and the floats NaN and Infinity are encoded exactly, as an object whose only key begins with `$lango:`.
@@ -14,16 +14,15 @@ JSON cannot express every value, and PostgreSQL cannot store every text, so:
 import base64
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import orjson
 
 from lango.errors import Unstorable
 from lango.events import to_jsonable
-from lango.json_input import is_nested_deeper_than, refuse_constant
+from lango.json_values import convert, is_nested_deeper_than, refuse_constant
 from lango.messages import StoredBytes
-from lango.typed_values import convert
 
 _TAG = "$lango:"
 _BYTES = _TAG + "bytes"
@@ -34,23 +33,8 @@ _MAX_DEPTH = 254  # as orjson counts
 _LONGEST_INT_BITS = 14_000  # 4,300 digits, the most that Python converts
 
 
-def _encoder(*, ascii_only: bool) -> Callable[[Any], str]:
-    """Return a reusable JSON encoder; the standard library builds one per value, at four times the cost."""
-    encoder = json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False, separators=(",", ":"))
-    make: Any = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:  # not CPython
-        return encoder.encode
-    quote: Any = getattr(json.encoder, "encode_basestring_ascii" if ascii_only else "encode_basestring")
-    pieces: Callable[[Any, int], Iterable[str]] = make(
-        None, encoder.default, quote, None, ":", ",", encoder.sort_keys, encoder.skipkeys, encoder.allow_nan
-    )
-    return lambda value: "".join(pieces(value, 0))
-
-
-_encode = _encoder(ascii_only=False)
-_encode_ascii = _encoder(ascii_only=True)
-
-
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_encode_ascii = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 # refuse everything but plain JSON
 _STRICT = orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 

@@ -5,10 +5,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from lango.json_input import is_larger_than
+from lango.json_values import is_larger_than
 from lango.messages import Message
 from lango.sessions import TEMP_PREFIX, Status
 from lango.store.engine.database import LARGE_VALUE
+from lango.waits import ClosedWait
 
 
 class ClientResult(Struct, frozen=True):
@@ -44,12 +45,8 @@ class NewEvent(Struct, frozen=True):
     """Ids of calls whose results may come after the turn."""
     rewind_before: str | None = None
     """The first invocation that this event removes from the visible history."""
-    approval_timeout_s: float | None = None
-    """How long approval requests can be answered; None: without limit."""
-    input_timeout_s: float | None = None
-    """How long input requests can be answered; None: without limit."""
-    credential_timeout_s: float | None = None
-    """How long credential requests can be answered; None: without limit."""
+    expires_s: Mapping[str, float | None] = {}
+    """In how many seconds the waits that it opens expire, by their kinds; without limit where none is given."""
     request_secrets: Mapping[str, RequestSecret] = {}
     """What is kept apart from the message, of each credential request that can be answered, by call id."""
     client_results: Mapping[str, ClientResult] = {}
@@ -99,3 +96,5 @@ class Turn(Struct, frozen=True):
     """An earlier request with the same idempotency key made it."""
     first_epoch: int | None = None
     """The epoch of its first run: the tool journal keeps its entries under this one."""
+    closed: tuple[ClosedWait, ...] = ()
+    """The waits that its start closed, if it was started just now."""

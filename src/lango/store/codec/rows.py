@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 from msgspec import Struct
 
 from lango.history.pairing import parse_result_text
-from lango.json_output import printable_text
+from lango.json_values import storable_text
 from lango.messages import Message, Role, ToolCall
 from lango.sessions import (
     CONFIRMATION_CALL,
@@ -77,7 +77,7 @@ def event_to_row(entry: NewEvent) -> MessageRow:
     names = event_id + invocation_id + author
     if not names.isascii() or "\0" in names:
         exact = {"event_id": event_id, "invocation_id": invocation_id, "author": author}
-        event_id, invocation_id, author = map(printable_text, exact.values())
+        event_id, invocation_id, author = map(storable_text, exact.values())
         shown = {"event_id": event_id, "invocation_id": invocation_id, "author": author}
         extra = {**extra, **{name: text for name, text in exact.items() if text != shown[name]}}
     event_id = shorten(event_id)
@@ -87,7 +87,7 @@ def event_to_row(entry: NewEvent) -> MessageRow:
     return MessageRow(
         role=message.role,
         author=author,
-        content=printable_text(message.content),
+        content=storable_text(message.content),
         tool_calls=calls_to_json(message.tool_calls) if message.tool_calls else None,
         tokens=entry.tokens,
         created_at=created_at,
@@ -161,7 +161,11 @@ def insert_rows(table: str, columns: str, rows: Sequence[Row]) -> Operation[None
 
 def calls_to_json(calls: tuple[ToolCall, ...]) -> str:
     """Encode calls and results as objects, without unset members."""
-    return dumps([_call_to_json(call) for call in calls])
+    found: list[dict[str, Any]] = []
+    for call in calls:
+        members = {"id": call.id, "name": call.name, "input": call.input, "output": call.output}
+        found.append({name: value for name, value in members.items() if value is not None})
+    return dumps(found)
 
 
 def approval_subject(call: ToolCall) -> dict[str, Any]:
@@ -186,15 +190,6 @@ def confirmation_of(call: ToolCall) -> tuple[str, Any]:
     hint = asked.get("hint")
     shown = hint if isinstance(hint, str) and not _STANDARD_HINT.fullmatch(hint) else ""
     return shown, asked.get("payload")
-
-
-def _call_to_json(call: ToolCall) -> dict[str, Any]:
-    members: dict[str, Any] = {"id": call.id, "name": call.name}
-    if call.input is not None:
-        members["input"] = call.input
-    if call.output is not None:
-        members["output"] = call.output
-    return members
 
 
 def calls_from_json(text: str) -> tuple[ToolCall, ...]:

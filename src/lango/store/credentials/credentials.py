@@ -33,8 +33,11 @@ _REPLACE = """
 UPDATE credentials SET secret = $1 WHERE app_name = $2 AND user_id = $3 AND credential_key = $4 AND secret = $5
 RETURNING credential_key
 """
-_REQUEST_SECRETS = "SELECT session_key, call_id, secret, answer FROM credential_requests ORDER BY session_key"
-_REPLACE_REQUEST = "UPDATE credential_requests SET secret = $1, answer = $2 WHERE session_key = $3 AND call_id = $4"
+_WAIT_SECRETS = """
+SELECT session_key, id, secret, answer FROM waits
+WHERE kind = 'credential' AND (secret IS NOT NULL OR answer IS NOT NULL) ORDER BY session_key
+"""
+_REPLACE_IN_WAIT = "UPDATE waits SET secret = $1, answer = $2 WHERE session_key = $3 AND id = $4"
 
 
 class Credential(Struct, frozen=True):
@@ -116,8 +119,8 @@ def replace_secrets(again: Callable[[str], str]) -> Operation[int]:
     rows = yield _SECRETS, ()
     for app_name, user_id, key, secret in rows:
         yield _REPLACE, (again(secret), app_name, user_id, key, secret)
-    for session_key, call_id, secret, answer in (yield _REQUEST_SECRETS, ()):
-        yield _REPLACE_REQUEST, (secret and again(secret), answer and again(answer), session_key, call_id)
+    for session_key, wait_id, secret, answer in (yield _WAIT_SECRETS, ()):
+        yield _REPLACE_IN_WAIT, (secret and again(secret), answer and again(answer), session_key, wait_id)
     return len(rows)
 
 

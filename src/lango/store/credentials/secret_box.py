@@ -50,7 +50,7 @@ class SecretBox:
         except InvalidToken as error:
             raise CredentialKeyError(
                 f"a stored credential cannot be decrypted: no key in {KEY_VARIABLE} is the one that encrypted it. Add "
-                "the earlier key behind the new one, with a comma between them, or delete the credential with `lango "
+                "the earlier key after the new one, with a comma between them, or delete the credential with `lango "
                 "credentials delete`"
             ) from error
         if sealed_for != [*purpose]:

@@ -8,19 +8,11 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 import apsw
 
 _POLL_S = 0.005
-
-
-class ChangeSubscription(Protocol):
-    """A subscription to changes of a session."""
-
-    async def wait(self, timeout_s: float) -> bool:
-        """Wait until the session may have changed since the last call; return False if it did not in time."""
-        ...
 
 
 class Subscription:
@@ -90,10 +82,10 @@ class SqliteChanges:
         self._lock = threading.Lock()
 
     @asynccontextmanager
-    async def subscribe(self, key: int) -> AsyncGenerator[ChangeSubscription]:
+    async def subscribe(self, key: int) -> AsyncGenerator["Subscription | FileSubscription"]:
         """Subscribe to a session, and to every commit of others, until the block ends."""
         with self.subscriptions.subscribe(key) as wakeup:
-            yield wakeup if self._connect is None else _FileSubscription(wakeup, self)
+            yield wakeup if self._connect is None else FileSubscription(wakeup, self)
 
     def data_version(self) -> int:
         """Return a number that changes with every commit of another connection."""
@@ -119,7 +111,7 @@ class SqliteChanges:
                 connection.close()
 
 
-class _FileSubscription:
+class FileSubscription:
     """A subscription that polls the file while it waits."""
 
     def __init__(self, wakeup: Subscription, file: SqliteChanges) -> None:

@@ -1,19 +1,16 @@
 """Define operations, the generators of SQL statements that a database runs in one transaction.
 
 An operation yields statements and is sent their rows. It is written once for both databases and does not know threads,
-connections or transactions; a `Database` runs it. SQL is one text for both: `$1` parameters that appear in order,
-`ON CONFLICT`, `RETURNING`.
+connections or transactions; a `Database` of `lango.store.engine.urls` runs it, and runs it again after a lost
+connection: it must have no effect beside its statements. SQL is one text for both: `$1` parameters that appear in
+order, `ON CONFLICT`, `RETURNING`.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
 from functools import cached_property
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from msgspec import Struct
-
-from lango.store.engine.changes import ChangeSubscription
-from lango.store.engine.outages import Outages
 
 T = TypeVar("T")
 
@@ -104,57 +101,6 @@ class RollBack(Exception):
     def __init__(self, result: Any) -> None:
         super().__init__()
         self.result = result
-
-
-class Database(Protocol):
-    """A database that can be used from any task, thread and event loop."""
-
-    outages: Outages
-
-    @property
-    def dialect(self) -> Dialect:
-        """The kind of database."""
-        ...
-
-    async def write(
-        self,
-        operation: Callable[[], Operation[T]],
-        *,
-        long: bool = False,
-        single_statement: Callable[[], SingleStatementWrite[T] | None] | None = None,
-    ) -> T:
-        """Run an operation in one transaction, which is committed exactly once or not at all.
-
-        An operation is run again after a lost connection, so it must have no effect beside its statements. Raise
-        `OutcomeUnknown` if it is not known in time whether it was committed.
-
-        `long`: it has many statements, and must not block the event loop. `single_statement` may be tried first.
-        """
-        ...
-
-    async def read(self, operation: Callable[[], Operation[T]]) -> T:
-        """Run an operation that only reads, without waiting for writers."""
-        ...
-
-    async def purge(self) -> None:
-        """Remove deleted rows from files, as far as the store controls them."""
-        ...
-
-    async def probe(self) -> None:
-        """Raise `StoreError` if the database cannot be used."""
-        ...
-
-    def notify_changed(self, key: int, *, elsewhere: bool) -> None:
-        """Notify the subscribers of a session, in this process at once, with `elsewhere` soon in others."""
-        ...
-
-    def subscribe(self, key: int) -> AbstractAsyncContextManager[ChangeSubscription]:
-        """Subscribe to notified changes of a session, and maybe to others, until the block ends."""
-        ...
-
-    async def close(self) -> None:
-        """Finish the operations under way and close the database."""
-        ...
 
 
 def ping() -> Operation[None]:

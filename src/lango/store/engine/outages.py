@@ -27,26 +27,13 @@ _SAME_OUTAGE_S = 30.0
 _WARNING_INTERVAL_S = 10.0
 _NEVER = -math.inf
 
-_Patience = Literal["long", "short", "none"]
-_patience: ContextVar[_Patience] = ContextVar("lango_store_patience", default="short")
+Patience = Literal["long", "short", "none"]
+_patience: ContextVar[Patience] = ContextVar("lango_store_patience", default="short")
 
 
 @contextmanager
-def wait_for_database(enabled: bool = True) -> Generator[None]:
-    """Let the operations of this block wait for `store.wait_s`; if not `enabled`, only for a moment."""
-    with _with_patience("long" if enabled else "short"):
-        yield
-
-
-@contextmanager
-def do_not_wait_for_database() -> Generator[None]:
-    """Let the operations of this block fail at once: what they are based on does not hold after an outage."""
-    with _with_patience("none"):
-        yield
-
-
-@contextmanager
-def _with_patience(patience: _Patience) -> Generator[None]:
+def wait_for_database(patience: Patience = "long") -> Generator[None]:
+    """Let the operations of this block wait for `store.wait_s`; `short`: only for a moment, `none`: fail at once."""
     before = _patience.set(patience)
     try:
         yield
@@ -55,7 +42,7 @@ def _with_patience(patience: _Patience) -> Generator[None]:
 
 
 class Outages:
-    """Tries operations again while the database is away, and remembers since when, and when it came back.
+    """Retries operations while the database is away, and remembers since when, and when it came back.
 
     A full disk is an outage of writes: reads that succeed do not end it. The time to wait counts from the beginning of
     the outage: an operation that comes later waits for what is left of it, and not at all where the others have given
@@ -67,7 +54,7 @@ class Outages:
         self.recovered_at = 0.0
         """When an operation first succeeded after an outage, by `time.monotonic`; 0: there was none."""
         self.wait_s = wait_s
-        self._waits_s: dict[_Patience, float] = {"long": wait_s, "short": min(wait_s, short_wait_s), "none": 0.0}
+        self._waits_s: dict[Patience, float] = {"long": wait_s, "short": min(wait_s, short_wait_s), "none": 0.0}
         self._reads_fail = self._writes_fail = False
         self._outage_started_at = self._last_failure_at = self._warned_at = _NEVER
         self._unreported = 0

@@ -5,26 +5,34 @@ import contextlib
 import importlib
 import logging
 import threading
-import zlib
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from lango.errors import LangoError, MissingDependency, OutcomeUnknown, StoreError, StoreUnavailable, StoreUrlError
-from lango.store.engine.changes import ChangeSubscription, Subscriptions
+from lango.errors import (
+    LangoError,
+    MissingDependency,
+    OutcomeUnknown,
+    SchemaError,
+    StoreError,
+    StoreUnavailable,
+    StoreUrlError,
+)
+from lango.store.engine.changes import Subscription, Subscriptions
 from lango.store.engine.database import Dialect, Operation, RollBack, SingleStatementWrite
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
 from lango.store.engine.postgres_notify import Notifications, channel_name
+from lango.store.engine.postgres_schema import migrate, read_applied
 from lango.store.engine.postgres_writes import (
     DELETE_OLD_SLOTS,
     ExactlyOnceWrite,
-    Slots,
+    Slot,
     TransactionSettings,
     has_transaction_timeout,
-    remove_transaction_timeout,
     run_operation,
 )
-from lango.store.engine.schema import newest_version, upgrade
+from lango.store.engine.schema import Applied, Migrations, load_migrations, missing_in_schema
 from lango.threads import UserShares
 
 T = TypeVar("T")
@@ -40,16 +48,14 @@ _SHORT_WAIT_S = 8.0
 _IDLE_IN_TRANSACTION_S = 10.0
 _TRANSACTION_S = 30.0
 _LONGEST_SCHEMA = 63
-_HAS_TABLES = "SELECT to_regclass($1) IS NOT NULL"
 _SERVER_PID = "SELECT pg_backend_pid()"
 _READ_ONLY = "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean"
-_IS_CURRENT = "SELECT COALESCE(MAX(version), 0) = $1 FROM lango_schema"
 
 
 class PostgresDatabase:
     """A PostgreSQL database; the tables are in a schema of their own, `?schema=` in the URL or `lango`."""
 
-    def __init__(self, url: str, *, wait_s: float = DEFAULT_WAIT_S) -> None:
+    def __init__(self, url: str, *, wait_s: float = DEFAULT_WAIT_S, migrations: Migrations | None = None) -> None:
         try:
             self._driver: Any = importlib.import_module("asyncpg")  # it ships no types
         except ImportError as error:
@@ -57,10 +63,11 @@ class PostgresDatabase:
                 'PostgreSQL needs the driver asyncpg: run `pip install "lango-adk[postgres]"`'
             ) from error
         self._dsn, self._schema, self._server_name = _parse_url(url)
+        self._migrations = migrations or load_migrations()
         self._pools: dict[asyncio.AbstractEventLoop, asyncio.Task[tuple[Any, AsyncGenerator[None]]]] = {}
         self._lock = threading.Lock()
         self._was_reached = False
-        self._slots = Slots()
+        self._free_slots = deque[Slot]()
         self._settings = TransactionSettings(self._schema, _TRANSACTION_S)
         self._read_shares = UserShares(_POOL_SIZE * 3 // 4)
         self.outages = Outages(wait_s, _SHORT_WAIT_S)
@@ -81,7 +88,7 @@ class PostgresDatabase:
     ) -> T:
         """Run an operation in a transaction, or its single statement in one round trip."""
         short = single_statement() if single_statement is not None else None
-        write = ExactlyOnceWrite(self._driver, self._slots, operation, short, long=long, settings=self._settings)
+        write = ExactlyOnceWrite(self._driver, self._free_slots, operation, short, long=long, settings=self._settings)
         try:
             return await self._with_connection(write.attempt, writes=True)
         except StoreError as error:
@@ -115,8 +122,22 @@ class PostgresDatabase:
 
     async def probe(self) -> None:
         """Raise `StoreError` if the server does not answer, or takes no writes."""
-        if await self.read(_is_read_only):
+
+        def is_read_only() -> Operation[bool]:
+            return (yield _READ_ONLY, ())[0][0]
+
+        if await self.read(is_read_only):
             raise StoreUnavailable(_read_only_message(self._named), retry_after_s=1.0)
+
+    async def applied(self) -> Applied:
+        """Return the migrations that the schema has, without an upgrade."""
+        with _translated_errors(self._driver, self._named):
+            connection = await self._connect()
+            try:
+                async with connection.transaction(readonly=True):
+                    return await read_applied(connection, self._schema)
+            finally:
+                await connection.close(timeout=_CLOSE_TIMEOUT_S)
 
     def notify_changed(self, key: int, *, elsewhere: bool) -> None:
         """Notify the subscribers of a session."""
@@ -124,7 +145,7 @@ class PostgresDatabase:
         if elsewhere:
             self._notifications_of_loop().send(key)
 
-    def subscribe(self, key: int) -> contextlib.AbstractAsyncContextManager[ChangeSubscription]:
+    def subscribe(self, key: int) -> contextlib.AbstractAsyncContextManager[Subscription]:
         """Subscribe to changes of a session."""
         return self._notifications_of_loop().subscribe(key, listen=not self._settings.behind_pooler)
 
@@ -140,8 +161,12 @@ class PostgresDatabase:
             return self._notifications[loop]
 
     async def _connect(self) -> Any:
+        """Open a connection apart from the pool; it prepares no statements, for the sake of a pooler."""
         return await self._driver.connect(
-            self._dsn, timeout=_CONNECT_TIMEOUT_S, server_settings={"application_name": "lango"}
+            self._dsn,
+            timeout=_CONNECT_TIMEOUT_S,
+            statement_cache_size=0,
+            server_settings={"application_name": "lango"},
         )
 
     async def _execute(self, sql: str, *values: object) -> None:
@@ -229,8 +254,10 @@ class PostgresDatabase:
         )
         try:
             async with pool.acquire() as connection, self._settings.in_transaction(connection):
-                if not await self._is_current(connection):
-                    await self._migrate(connection)
+                applied = await read_applied(connection, self._schema)
+            if self._migrations.due(applied, self._server_name):
+                await migrate(self._driver, self._connect, self._server_name, self._schema, self._migrations)
+            async with pool.acquire() as connection, self._settings.in_transaction(connection):
                 await connection.execute(DELETE_OLD_SLOTS)
             end = _close_with_event_loop(pool)
             await anext(end)
@@ -258,23 +285,6 @@ class PostgresDatabase:
             raise _PoolerFound
         if has_transaction_timeout(connection):
             await connection.execute(f"SET transaction_timeout = {int(_TRANSACTION_S * 1000)}")
-
-    async def _is_current(self, connection: Any) -> bool:
-        """Whether the tables are there as this version needs them.
-
-        Then nothing is created and no lock is taken: a role that may only read and write rows is enough, and a lock
-        that another role holds keeps no process from starting.
-        """
-        there = await connection.fetchval(_HAS_TABLES, f'"{self._schema}".lango_schema')
-        return there and await connection.fetchval(_IS_CURRENT, newest_version())
-
-    async def _migrate(self, connection: Any) -> None:
-        """Upgrade the schema, one process at a time; the lock ends with the transaction."""
-        async with connection.transaction():
-            await remove_transaction_timeout(connection)
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", zlib.crc32(self._schema.encode()))
-            await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
-            await run_operation(upgrade(self._server_name, "postgres"), connection)
 
 
 class _PoolerFound(Exception):
@@ -385,14 +395,10 @@ def _translate_error(driver: Any, error: Exception, place: str) -> StoreError:
                 f"{place} cannot be reached, or does not answer in time ({type(error).__name__}): is it running?",
                 retry_after_s=1.0,
             )
+        case driver.UndefinedColumnError() | driver.UndefinedTableError():
+            return SchemaError(missing_in_schema(place, _said(error)))
         case _:
             return StoreError(f"{place}: {type(error).__name__}: {_said(error)}")
-
-
-def _is_read_only() -> Operation[bool]:
-    """Whether the server is a standby, or refuses writes by its settings."""
-    [[is_read_only]] = yield _READ_ONLY, ()
-    return is_read_only
 
 
 def _read_only_message(place: str) -> str:

@@ -1,14 +1,15 @@
 """Commit a PostgreSQL transaction exactly once, also when the answer to COMMIT is lost.
 
-Each writing transaction first stores its number in a row of `commits`, its slot, which no other transaction uses
-meanwhile. After a lost connection that row shows whether the transaction was committed: then its result is returned,
-and it is not run again. The id of the transaction would not do: a restarted server or a promoted replica may give it to
-another transaction.
+Each writing transaction first stores its number in a row of `commits`, its slot, which no other transaction uses at
+the same time. After a lost connection that row shows whether the transaction was committed: then its result is
+returned, and it is not run again. The id of the transaction would not do: a restarted server or a promoted replica may
+give it to another transaction.
 """
 
 import asyncio
 import contextlib
 import uuid
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
@@ -76,44 +77,24 @@ class Slot(Struct):
     number: int = 0
 
 
-class Slots:
-    """The free slots of this process. Safe from any thread."""
-
-    def __init__(self) -> None:
-        self._free: list[Slot] = []
-
-    def acquire(self) -> Slot:
-        """Return a slot with a new number."""
-        try:
-            slot = self._free.pop()
-        except IndexError:
-            slot = Slot(uuid.uuid4().hex)
-        slot.number += 1
-        return slot
-
-    def release(self, slot: Slot) -> None:
-        """Free a slot whose transaction has ended; if it may still run on the server, the slot is not used again."""
-        self._free.append(slot)
-
-
 class ExactlyOnceWrite(Generic[T]):
     """A write that may be attempted on several connections."""
 
     def __init__(
         self,
         driver: Any,
-        slots: Slots,
+        free_slots: deque[Slot],
         operation: Callable[[], Operation[T]],
         single_statement: SingleStatementWrite[T] | None,
         *,
         long: bool = False,
         settings: TransactionSettings,
     ) -> None:
-        """`long`: without a time limit."""
+        """`long`: without a time limit. A slot whose transaction may still run on the server is not freed."""
         self._long = long
         self._settings = settings
         self._driver = driver
-        self._slots = slots
+        self._free_slots = free_slots
         self._operation = operation
         self._single_statement = single_statement
         self._unacknowledged: tuple[Slot, T] | None = None
@@ -131,7 +112,7 @@ class ExactlyOnceWrite(Generic[T]):
             async with self._settings.in_transaction(connection):
                 committed = await connection.fetchval(_COMMITTED_NUMBER, slot.name) == slot.number
             self._unacknowledged = None
-            self._slots.release(slot)
+            self._free_slots.append(slot)
             if committed:
                 return result
         if self._single_statement is not None and not self._settings.behind_pooler:
@@ -158,7 +139,11 @@ class ExactlyOnceWrite(Generic[T]):
         return taken
 
     async def _run_transaction(self, connection: Any) -> T:
-        slot = self._slots.acquire()
+        try:
+            slot = self._free_slots.pop()
+        except IndexError:
+            slot = Slot(uuid.uuid4().hex)
+        slot.number += 1
         settings = self._settings.statements(connection)
         await connection.execute(_BEGIN.format(slot=slot.name, number=slot.number, settings=settings))
         try:
@@ -168,7 +153,7 @@ class ExactlyOnceWrite(Generic[T]):
         except BaseException:
             if not connection.is_closed():
                 await connection.execute("ROLLBACK")
-                self._slots.release(slot)
+                self._free_slots.append(slot)
             raise
         self._unacknowledged = slot, result
         try:
@@ -178,7 +163,7 @@ class ExactlyOnceWrite(Generic[T]):
                 self._unacknowledged = None
             raise
         self._unacknowledged = None
-        self._slots.release(slot)
+        self._free_slots.append(slot)
         return result
 
     def _may_be_committed(self, error: Exception) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import apsw
 
 from lango.errors import StoreUnavailable
-from lango.store.engine.changes import ChangeSubscription, SqliteChanges
+from lango.store.engine.changes import FileSubscription, SqliteChanges, Subscription
 from lango.store.engine.database import (
     Dialect,
     Operation,
@@ -28,12 +28,14 @@ from lango.store.engine.database import (
     ping,
 )
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
+from lango.store.engine.schema import Applied, Migrations, load_migrations
 from lango.store.engine.sqlite_connection import (
     TooLarge,
     WriteJob,
     connect_read_only,
     deliver_results,
     execute_on,
+    read_applied,
     read_snapshot,
     refuse_foreign_database,
     run_group,
@@ -73,8 +75,16 @@ _NOT_DONE: Any = object()
 class SqliteDatabase:
     """A SQLite file, or a database in memory."""
 
-    def __init__(self, path: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S, wait_s: float = DEFAULT_WAIT_S) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
+        wait_s: float = DEFAULT_WAIT_S,
+        migrations: Migrations | None = None,
+    ) -> None:
         self._path = path
+        self._migrations = migrations or load_migrations()
         self.outages = Outages(wait_s, 0.0)  # one attempt waits `busy_timeout_s` for a lock
         self._busy_timeout_s = busy_timeout_s
         self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
@@ -145,12 +155,20 @@ class SqliteDatabase:
         if self._files is not None:
             await asyncio.to_thread(self._check_contents)
 
+    async def applied(self) -> Applied:
+        """Return the migrations that the file has, without an upgrade."""
+        if self._path == MEMORY:
+            return Applied()
+        check_path(Path(self._path))
+        with translated_errors(self._path):
+            return await asyncio.to_thread(read_applied, self._path)
+
     def notify_changed(self, key: int, *, elsewhere: bool) -> None:
         """Notify the subscribers of a session; other processes see that the file has changed."""
         del elsewhere
         self._changes.subscriptions.notify(key)
 
-    def subscribe(self, key: int) -> contextlib.AbstractAsyncContextManager[ChangeSubscription]:
+    def subscribe(self, key: int) -> contextlib.AbstractAsyncContextManager[Subscription | FileSubscription]:
         """Subscribe to changes of a session, and to every commit of other processes."""
         return self._changes.subscribe(key)
 
@@ -352,7 +370,7 @@ class SqliteDatabase:
             execute_on(connection, "PRAGMA synchronous = FULL")
             execute_on(connection, "PRAGMA secure_delete = ON")
             execute_on(connection, "PRAGMA wal_autocheckpoint = 0")
-            store_id = run_transaction(connection, lambda: upgrade_file(self._path))
+            store_id = run_transaction(connection, lambda: upgrade_file(self._path, self._migrations))
             execute_on(connection, "PRAGMA wal_checkpoint(PASSIVE)")  # so that the number is in the file itself
         except BaseException:
             connection.close()

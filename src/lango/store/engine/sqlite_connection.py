@@ -22,7 +22,7 @@ from lango.store.engine.database import (
     Row,
     run_operation,
 )
-from lango.store.engine.schema import upgrade
+from lango.store.engine.schema import APPLIED, Applied, Migrations, missing_in_schema, upgrade
 
 T = TypeVar("T")
 
@@ -31,9 +31,9 @@ _NO_ROOM = (apsw.SQLITE_IOERR_WRITE, apsw.SQLITE_IOERR_SHMSIZE)
 _MAX_STATEMENTS = 100  # of an operation on the event loop: a few milliseconds
 
 
-def upgrade_file(path: str) -> Operation[int]:
+def upgrade_file(path: str, migrations: Migrations) -> Operation[int]:
     """Upgrade the schema; return the store's random number in the header of its file, which a new store gets here."""
-    yield from upgrade(path, "sqlite")
+    yield from upgrade(path, migrations)
     [[number]] = yield "PRAGMA application_id", ()
     if not number:
         number = secrets.randbelow(2**31 - 1) + 1
@@ -72,7 +72,9 @@ def run_small_transaction(connection: apsw.Connection, operation: Callable[[], O
         left -= 1
         if left < 0:
             raise TooLarge
-        _refuse_large_values(values)
+        for value in values:
+            if isinstance(value, (str, bytes)) and len(value) > LARGE_VALUE:
+                raise TooLarge
         return execute_on(connection, sql, values)
 
     return run_transaction(connection, operation, execute)
@@ -93,13 +95,6 @@ def run_transaction(
             execute_on(connection, "ROLLBACK")
         raise
     return result
-
-
-def _refuse_large_values(values: tuple[Any, ...]) -> None:
-    """Raise `TooLarge` for a text or bytes that the event loop should not wait for."""
-    for value in values:
-        if isinstance(value, (str, bytes)) and len(value) > LARGE_VALUE:
-            raise TooLarge
 
 
 def execute_on(connection: apsw.Connection, sql: str, values: tuple[Any, ...] = ()) -> list[Row]:
@@ -174,11 +169,21 @@ def run_group(
     return True
 
 
-def refuse_foreign_database(connection: apsw.Connection, path: str) -> None:
-    """Raise `SchemaError` for a database that another program made."""
+def read_applied(path: str) -> Applied:
+    """Return the migrations that a file has, and change nothing."""
+    if not Path(path).exists():
+        return Applied()
+    with contextlib.closing(connect_read_only(path)) as connection:
+        is_store = refuse_foreign_database(connection, path)
+        return Applied.of(execute_on(connection, APPLIED)) if is_store else Applied()
+
+
+def refuse_foreign_database(connection: apsw.Connection, path: str) -> bool:
+    """Return whether a store was created in a file. Raise `SchemaError` for a database that another program made."""
     tables = {name for [name] in execute_on(connection, "SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and "lango_schema" not in tables:
         raise SchemaError(f"{path} is the database of another program: name another file for the store")
+    return bool(tables)
 
 
 @contextlib.contextmanager
@@ -219,6 +224,8 @@ def translate_error(error: apsw.Error, path: str) -> StoreError:
             )
         case apsw.TooBigError():
             translated_error = StoreUnavailable(f"a value is larger than SQLite can store ({error}): store less")
+        case apsw.SQLError() if str(error).startswith(("no such column", "no such table")):
+            translated_error = SchemaError(missing_in_schema(file, str(error)))
         case _:
             translated_error = StoreError(f"{file}: {type(error).__name__}: {error}")
     translated_error.__cause__ = error
@@ -226,7 +233,7 @@ def translate_error(error: apsw.Error, path: str) -> StoreError:
 
 
 def take_queued(queue: "SimpleQueue[WriteJob | None]", limit: int) -> Iterator[WriteJob]:
-    """Return the jobs that are queued by now, at most so many, in order."""
+    """Return up to `limit` queued jobs, in order."""
     for _ in range(limit):
         try:
             job = queue.get_nowait()

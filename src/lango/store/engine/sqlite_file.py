@@ -1,7 +1,7 @@
 """Create a SQLite file with private permissions, and detect that it was deleted, replaced or overwritten.
 
-SQLite goes on writing to an open file that was deleted or replaced, and loses these writes when it is closed. So each
-write first checks that the path still leads to the file that was opened.
+SQLite continues to write to an open file that was deleted or replaced, and loses these writes when it is closed. So
+each write first checks that the path still leads to the file that was opened.
 """
 
 import os
@@ -107,7 +107,7 @@ class OpenedFiles:
     def check(self, *, with_log: bool) -> None:
         """Raise `StoreUnavailable` if one of them was deleted or replaced: writes to it would be lost.
 
-        `with_log`: nothing can close the database meanwhile, which deletes its log.
+        `with_log`: the caller holds the database open; closing it deletes its log.
         """
         for path, opened in (self._file, self._log) if with_log else (self._file,):
             if file_id(path) != opened:

@@ -5,15 +5,17 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from lango.errors import StoreUrlError
-from lango.store.engine.database import Database
 from lango.store.engine.outages import DEFAULT_WAIT_S
 from lango.store.engine.postgres import PostgresDatabase
+from lango.store.engine.schema import Migrations
 from lango.store.engine.sqlite import MEMORY, SqliteDatabase
 
+Database = SqliteDatabase | PostgresDatabase
+"""A database that can be used from any task, thread and event loop."""
 _SCHEMES = "sqlite:///file.db or postgresql://user@host/database"
 
 
-def open_database(url: str, *, wait_s: float = DEFAULT_WAIT_S) -> Database:
+def open_database(url: str, *, wait_s: float = DEFAULT_WAIT_S, migrations: Migrations | None = None) -> Database:
     """Return the database of a URL, which is opened at its first use; a turn waits `wait_s` for it."""
     text = url.removeprefix("lango+")
     redacted = _redact_password(url)
@@ -23,9 +25,10 @@ def open_database(url: str, *, wait_s: float = DEFAULT_WAIT_S) -> Database:
         raise StoreUrlError(f"the store's URL {redacted!r} cannot be read; use {_SCHEMES}") from None
     match parts.scheme:
         case "sqlite":
-            return SqliteDatabase(_sqlite_path(redacted, parts.netloc, unquote(parts.path)), wait_s=wait_s)
+            path = _sqlite_path(redacted, parts.netloc, unquote(parts.path))
+            return SqliteDatabase(path, wait_s=wait_s, migrations=migrations)
         case "postgresql" | "postgres":
-            return PostgresDatabase(text, wait_s=wait_s)
+            return PostgresDatabase(text, wait_s=wait_s, migrations=migrations)
         case _:
             raise StoreUrlError(f"the store's URL {redacted!r} has an unknown scheme; use {_SCHEMES}")
 

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from msgspec.structs import astuple
+
 from lango.sessions import SessionId
 from lango.store.artifacts.session_artifacts import delete_artifacts
 from lango.store.codec.ids import call_key
@@ -17,9 +19,7 @@ _DELETE_OWN_ROWS = [
     f"DELETE FROM {table} WHERE session_key = $1"  # noqa: S608 - constants
     for table in (
         "open_calls",
-        "credential_requests",
-        "tool_questions",
-        "long_running_calls",
+        "waits",
         "approval_grants",
         "session_states",
         "session_options",
@@ -55,10 +55,10 @@ _TRIM_STATES = "DELETE FROM state_events WHERE session_key = $1 AND (seq > $2 OR
 
 def delete_session(name: SessionId) -> Operation[bool]:
     """Delete a session and its unshared rows; return whether it existed."""
-    rows = yield _DELETE, (name.app_name, name.user_id, name.id)
+    rows = yield _DELETE, astuple(name)
     unused = (yield from delete_artifacts(name)) if rows else Counter[str]()
     if rows:
-        yield from delete_memories_of_session(name.app_name, name.user_id, name.id)
+        yield from delete_memories_of_session(*astuple(name))
     for key, forked_from in rows:
         lineages = (yield from read_lineages([key])) if forked_from else {}
         unused += yield from delete_of_turns(key)
@@ -90,7 +90,7 @@ def _release_source(key: int) -> Operation[Counter[str]]:
 
 
 def _delete_rows(key: int) -> Operation[Counter[str]]:
-    yield LOCK_PROGRESS, (key,)  # so that these rows are not indexed meanwhile
+    yield LOCK_PROGRESS, (key,)  # so that these rows are not indexed at the same time
     unused = yield from delete_of_messages(key)
     for statement in _DELETE_SHAREABLE_ROWS:
         yield statement, (key,)

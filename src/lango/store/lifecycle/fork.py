@@ -6,26 +6,23 @@ closed in the same transaction, so that the history of the fork is valid.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-
-from msgspec import Struct
-from msgspec.structs import replace
+from collections.abc import Sequence
 
 from lango.errors import MessageNotFound
-from lango.sessions import CREDENTIAL_CALL, INPUT_CALL, MAX_TITLE, SessionId, SessionRecord, SharedRange
+from lango.sessions import MAX_TITLE, REQUEST_CALLS, SessionId, SessionInfo, SharedRange
 from lango.store.artifacts.session_artifacts import copy_to_fork
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps
-from lango.store.codec.rows import approval_subject, calls_from_json, long_running_call_ids
+from lango.store.codec.rows import calls_from_json, long_running_call_ids
+from lango.store.codec.wait_rows import wait_id
 from lango.store.engine.database import Operation, Row
 from lango.store.memory import observations
 from lango.store.sessions import sessions
 from lango.store.sessions import state as session_state
 from lango.store.sessions.lineage import key_of_message, row_ranges, total_tokens_at
-from lango.store.sessions.open_calls import CREDENTIAL_REQUEST, INPUT_REQUEST, seq_of_call
+from lango.store.sessions.open_calls import OPEN_CALL, open_stored_waits
 from lango.store.sessions.session_options import copy_options
 from lango.store.sessions.titles import clean_title, with_first_words
-from lango.store.tool_calls import long_running
 from lango.store.turns.recovery import close_open_calls
 
 _INSERT_LINEAGE = """
@@ -49,22 +46,21 @@ SELECT CAST($1 AS BIGINT), state FROM session_states WHERE session_key = $2
 _USER_SEQ = """
 SELECT seq FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND role = 'user' ORDER BY seq DESC LIMIT 1
 """
-_STILL_OPEN = """
-SELECT call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at, input_request FROM open_calls
-WHERE session_key = $1 AND seq <= $2
+_STILL_OPEN = "SELECT call_id, seq, long_running FROM open_calls WHERE session_key = $1 AND seq <= $2"
+# the secrets of a credential stay with the source: in the fork, it cannot be answered, and is in no inbox
+_COPY_WAITS = """
+INSERT INTO waits (session_key, id, kind, invocation_id, seq, about_id, about_seq, opened_at, expires_at, answered_at,
+    data, app_name, user_id)
+SELECT s.session_key, w.id, w.kind, w.invocation_id, w.seq, w.about_id, w.about_seq, CAST($1 AS DOUBLE PRECISION),
+    w.expires_at, CASE WHEN w.kind = 'long_running_result' THEN w.answered_at END,
+    CASE WHEN w.kind <> 'credential' THEN w.data END,
+    CASE WHEN w.kind NOT IN ('credential', 'client_result') THEN s.app_name END,
+    CASE WHEN w.kind NOT IN ('credential', 'client_result') THEN s.user_id END
+FROM waits w, sessions s
+WHERE s.session_key = $2 AND w.session_key = $3 AND w.seq <= $4 AND w.closed IS NULL AND w.epoch IS NULL
 """
-_OPEN = """
-INSERT INTO open_calls (session_key, call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at,
-    input_request)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = excluded.long_running
-"""
-# the secrets of a credential request stay with the source: in the fork, it cannot be answered, and is in no inbox
-_ASK = f"""
-UPDATE open_calls SET app_name = $1, user_id = $2, asked_at = $3
-WHERE session_key = $4 AND (approves_call_id IS NOT NULL OR input_request = {INPUT_REQUEST})
-"""  # noqa: S608 - constants
-_REQUEST_KINDS = {INPUT_CALL: INPUT_REQUEST, CREDENTIAL_CALL: CREDENTIAL_REQUEST}
+_UNCALL = "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2"
+_COPIED_WAITS = "SELECT id, about_id FROM waits WHERE session_key = $1"
 # `call_seq` is NULL for a result right after its call
 _RESULTS_OF_NEXT = """
 SELECT tool_calls FROM messages WHERE session_key = $1 AND seq = $2 AND role IN ('tool', 'function')
@@ -84,8 +80,8 @@ _FORK_SUFFIX = re.compile(r" \(fork(?: (\d{1,6}))?\)$")
 
 def fork_session(
     source: SessionId, new: SessionId, at: int | None, title: str | None, now: float
-) -> Operation[SessionRecord]:
-    """Create a session that shares another's messages up to `at`; None: all of them, 0: only the first state."""
+) -> Operation[SessionInfo]:
+    """Create a session that shares another's messages up to `at`: if None, all of them; if 0, only the first state."""
     new.check_new()
     session = yield from sessions.lock_named_session(source)
     point = session.last_seq if at is None else at
@@ -96,16 +92,14 @@ def fork_session(
     yield from _copy_state(key, session, point)
     yield from copy_options(key, session.key)
     yield from _set_session(key, session, point, clean_title(title) or (yield from _title(session, point)))
-    yield from _reopen_calls(key, session, point)
-    yield _ASK, (new.app_name, new.user_id, now, key)
+    yield from _reopen_calls(key, session, point, now)
     yield from observations.copy_to_fork(key, session.key, point)
     yield from copy_to_fork(new, session, point)
-    yield from long_running.copy_to_fork(key, session.key, point)
     yield from close_open_calls(key, new, session.revision, now, forked=True)
     return (yield from with_first_words((yield from sessions.get_session(new))))
 
 
-def _shared_ranges(session: SessionRecord, point: int) -> Operation[list[SharedRange]]:
+def _shared_ranges(session: SessionInfo, point: int) -> Operation[list[SharedRange]]:
     """Return the ranges that a fork at `point` shares, the oldest ancestor first and the session's own rows last."""
     found = [
         SharedRange(
@@ -128,7 +122,7 @@ def _insert_lineage(key: int, shared: Sequence[SharedRange]) -> Operation[None]:
         yield _COUNT_FORK, (source_key,)
 
 
-def _copy_state(key: int, session: SessionRecord, point: int) -> Operation[None]:
+def _copy_state(key: int, session: SessionInfo, point: int) -> Operation[None]:
     """Set the fork's state to that of the session at `point`."""
     if point == session.last_seq:
         yield _SAME_STATE, (key, session.key)
@@ -138,29 +132,17 @@ def _copy_state(key: int, session: SessionRecord, point: int) -> Operation[None]
         yield from session_state.set_session_state(key, state)
 
 
-def _set_session(key: int, session: SessionRecord, point: int, title: str | None) -> Operation[None]:
+def _set_session(key: int, session: SessionInfo, point: int, title: str | None) -> Operation[None]:
     total = yield from total_tokens_at(session, point)
     user_seq = session.user_seq
     if user_seq > point:
         user_seq = yield from _user_seq(session, point)
     rewinds = [rewind for rewind in session.rewinds if rewind[0] <= point]
-    yield (
-        _SET_SESSION,
-        (
-            session.revision,
-            point,
-            user_seq,
-            total,
-            session.epoch,
-            dumps(rewinds) if rewinds else None,
-            title,
-            dumps({"id": session.name.id, "seq": point}),
-            key,
-        ),
-    )
+    texts = dumps(rewinds) if rewinds else None, title, dumps({"id": session.name.id, "seq": point})
+    yield _SET_SESSION, (session.revision, point, user_seq, total, session.epoch, *texts, key)
 
 
-def _user_seq(session: SessionRecord, point: int) -> Operation[int]:
+def _user_seq(session: SessionInfo, point: int) -> Operation[int]:
     for place in row_ranges(session, 1, point):
         rows = yield _USER_SEQ, place
         if rows:
@@ -168,7 +150,7 @@ def _user_seq(session: SessionRecord, point: int) -> Operation[int]:
     return 0
 
 
-def _title(session: SessionRecord, point: int) -> Operation[str | None]:
+def _title(session: SessionInfo, point: int) -> Operation[str | None]:
     """Derive the title from the source's, unless no message is shared."""
     named = (yield from with_first_words(session)).display_title if point else ""
     if not named:
@@ -182,47 +164,29 @@ def _title(session: SessionRecord, point: int) -> Operation[str | None]:
 # -- calls that were open at the fork point ------------------------------------------------------------------------
 
 
-def _reopen_calls(key: int, session: SessionRecord, point: int) -> Operation[None]:
-    """Open the calls that had no result at `point`: those still open, and those whose results came later."""
-    opened: dict[str, _OpenCall] = {}
-    for call_id, *columns in (yield _STILL_OPEN, (session.key, point)):
-        opened[call_id] = _OpenCall(*columns)
+def _reopen_calls(key: int, session: SessionInfo, point: int, now: float) -> Operation[None]:
+    """Open the calls that had no result at `point`, with their waits: those still open, and those answered later."""
+    opened: dict[str, tuple[int, int]] = {}
+    for call_id, seq, long_running in (yield _STILL_OPEN, (session.key, point)):
+        opened[call_id] = seq, long_running
     if point < session.last_seq:
         for first, row in (yield from _results_after(session, point)):
             answered = {call_key(call.id) for call in calls_from_json(row)}
             opened.update((yield from _find_calls(session, first, point, answered)))
-    for call_id, call in _with_reopened_approvals(opened):
-        seq = call.approves_call_seq
-        if call.approves_call_id and seq is None:
-            seq = yield from seq_of_call(session.key, call.approves_call_id, call.seq)
-        about = call.approves_call_id, seq
-        yield _OPEN, (key, call_id, call.seq, call.long_running, *about, call.expires_at, call.input_request)
+    yield _COPY_WAITS, (now, key, session.key, point)
+    copied = {id_ for id_, _ in (yield _COPIED_WAITS, (key,))}
+    again: dict[int, set[str]] = {}
+    for call_id, (seq, long_running) in sorted(opened.items()):
+        yield OPEN_CALL, (key, call_id, seq, long_running)
+        if long_running and wait_id(call_id) not in copied:
+            again.setdefault(seq, set()).add(call_id)
+    yield from open_stored_waits(key, again, now)
+    for _, about_id in (yield _COPIED_WAITS, (key,)):  # it was approved after the fork point: here it is asked again
+        if about_id in opened:
+            yield _UNCALL, (key, about_id)
 
 
-class _OpenCall(Struct, frozen=True):
-    """A call without a result."""
-
-    seq: int
-    long_running: int
-    approves_call_id: str | None = None
-    approves_call_seq: int | None = None
-    expires_at: float | None = None
-    input_request: int = 0
-
-
-def _with_reopened_approvals(opened: Mapping[str, _OpenCall]) -> list[tuple[str, _OpenCall]]:
-    """Replace calls that were approved after the fork point by their approval requests."""
-    approved_ids = {call.approves_call_id for call in opened.values() if call.approves_call_id}
-    still = [(call_id, call) for call_id, call in sorted(opened.items()) if call_id not in approved_ids]
-    return [(call_id, replace(call, approves_call_seq=_subject_seq(call, opened))) for call_id, call in still]
-
-
-def _subject_seq(call: _OpenCall, opened: Mapping[str, _OpenCall]) -> int | None:
-    about = opened.get(call.approves_call_id) if call.approves_call_id else None
-    return about.seq if about else call.approves_call_seq
-
-
-def _results_after(session: SessionRecord, point: int) -> Operation[list[tuple[int, str]]]:
+def _results_after(session: SessionInfo, point: int) -> Operation[list[tuple[int, str]]]:
     """Return the results after `point` of calls before it, each with the message of its call."""
     rows: list[Row] = yield _RESULTS_OF_NEXT, (key_of_message(session, point + 1), point + 1)
     found = [(point, calls) for [calls] in rows]
@@ -232,10 +196,10 @@ def _results_after(session: SessionRecord, point: int) -> Operation[list[tuple[i
 
 
 def _find_calls(
-    session: SessionRecord, first: int, last: int, call_ids: set[str]
-) -> Operation[list[tuple[str, _OpenCall]]]:
+    session: SessionInfo, first: int, last: int, call_ids: set[str]
+) -> Operation[list[tuple[str, tuple[int, int]]]]:
     """Find calls by their ids: the first message of the range has them, or a later one."""
-    found: list[tuple[str, _OpenCall]] = []
+    found: list[tuple[str, tuple[int, int]]] = []
     wanted = set(call_ids)
     for begin, end in ((first, first), (first + 1, last)):
         for place in row_ranges(session, begin, end) if wanted and begin <= end else ():
@@ -245,8 +209,5 @@ def _find_calls(
                     made = call_key(call.id)
                     if made in wanted:
                         wanted.discard(made)
-                        about = approval_subject(call)
-                        asks = call_key(about["id"]) if about else None
-                        is_input = _REQUEST_KINDS.get(call.name, 0)
-                        found.append((made, _OpenCall(seq, int(call.id in waits), asks, input_request=is_input)))
+                        found.append((made, (seq, int(call.id in waits or call.name in REQUEST_CALLS))))
     return found

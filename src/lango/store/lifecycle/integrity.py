@@ -5,7 +5,7 @@ Nothing is repaired. Another program, a broken disk or a bad copy may have chang
 
 from msgspec import Struct
 
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps
 from lango.store.codec.rows import RESULT_ROLES, STATE_COLUMNS, calls_from_json, row_to_event, row_to_state_event
@@ -116,12 +116,7 @@ def check_database(dialect: Dialect) -> Operation[list[Problem]]:
     [[orphaned]] = yield _ORPHANED_MESSAGES, ()
     if orphaned:
         problems.append(Problem(f"{orphaned} messages belong to no session"))
-    return problems + (yield from _check_contents())
-
-
-def _check_contents() -> Operation[list[Problem]]:
-    """Check that every file is there, whole, and is used as often as it is noted."""
-    problems = [
+    problems += [
         Problem(f"file {hash_} is recorded as used {noted} times; it is used {uses} times")
         for hash_, noted, uses in (yield _WRONG_USES, ())
     ]
@@ -166,7 +161,7 @@ def _missing(first: int, last: int) -> str:
     return f"message {first} is missing" if first == last else f"messages {first} to {last} are missing"
 
 
-def _check_end(seen: _Progress, session: SessionRecord, newest: int) -> None:
+def _check_end(seen: _Progress, session: SessionInfo, newest: int) -> None:
     if newest > session.last_seq:
         seen.add(f"the session ends with message {session.last_seq}; there are messages up to {newest}")
     if seen.next_seq <= session.last_seq:
@@ -180,7 +175,7 @@ def _check_end(seen: _Progress, session: SessionRecord, newest: int) -> None:
             seen.add(f"a rewind at message {at} goes back to message {first}")
 
 
-def _check_calls(seen: _Progress, session: SessionRecord) -> Operation[None]:
+def _check_calls(seen: _Progress, session: SessionInfo) -> Operation[None]:
     """Check that exactly the calls without a result are stored as open."""
     rows = yield _OPEN, (session.key,)
     noted: dict[str, int] = {row[0]: row[1] for row in rows}
@@ -193,7 +188,7 @@ def _check_calls(seen: _Progress, session: SessionRecord) -> Operation[None]:
                 seen.add(f"call {call_id!r} has no result, and is not recorded as open", seq)
 
 
-def _check_state(seen: _Progress, session: SessionRecord) -> Operation[None]:
+def _check_state(seen: _Progress, session: SessionInfo) -> Operation[None]:
     for row in (yield _STATES, (session.key, session.revision)):
         try:
             row_to_state_event(row)

@@ -8,7 +8,7 @@ from typing import Any
 
 from lango.errors import MessageNotFound, TurnRunning
 from lango.messages import Message
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store.artifacts.session_artifacts import rewind_artifacts
 from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
@@ -24,7 +24,7 @@ from lango.store.turns.queue import read_open_turns
 _INVOCATION = "SELECT invocation_id, extra FROM messages WHERE session_key = $1 AND seq = $2"
 
 
-def rewind_session(name: SessionId, before: int, now: float) -> Operation[SessionRecord]:
+def rewind_session(name: SessionId, before: int, now: float) -> Operation[SessionInfo]:
     """Remove the turn of message `before`, and all after it, from the visible history.
 
     Raise `TurnRunning` while the session has an open turn, `MessageNotFound` if the message is not visible.
@@ -52,7 +52,7 @@ def rewind_session(name: SessionId, before: int, now: float) -> Operation[Sessio
     return (yield from with_first_words((yield from sessions.get_session(name))))
 
 
-def _invocation_of_message(session: SessionRecord, seq: int) -> Operation[str]:
+def _invocation_of_message(session: SessionInfo, seq: int) -> Operation[str]:
     if not is_live(seq, live_ranges(session.last_seq, session.rewinds)):
         raise MessageNotFound(f"session {session.name.id!r} has no message {seq}, or it was rewound before")
     rows = yield _INVOCATION, (key_of_message(session, seq), seq)

@@ -1,14 +1,14 @@
 """Change notes for a user: correct, pin and forget them.
 
 A change also applies to copies of the note in other batches: after a rewind an older batch may be current again. An
-observer that is at work meanwhile loses its lease, so that it cannot store what it read before.
+observer that is at work loses its lease, so that it cannot store what it read before the change.
 """
 
 from msgspec.structs import replace
 
 from lango.history import count_tokens
-from lango.json_output import printable_text
-from lango.sessions import SessionRecord
+from lango.json_values import storable_text
+from lango.sessions import SessionInfo
 from lango.store.codec.ids import expand
 from lango.store.engine.database import Operation, Row
 from lango.store.memory.observations import Batch, Observation, read_all_batches
@@ -28,7 +28,7 @@ _Place = tuple[Batch, Observation]
 
 
 def edit_note(
-    session: SessionRecord, note_id: str, *, text: str | None = None, pinned: bool | None = None
+    session: SessionInfo, note_id: str, *, text: str | None = None, pinned: bool | None = None
 ) -> Operation[Observation | None]:
     """Correct a note, pin it, or unpin it; return None if there is no such note. A corrected note is pinned."""
     places = yield from _copies(session, note_id)
@@ -36,17 +36,17 @@ def edit_note(
     for batch, note in places:
         is_pinned = text is not None if pinned is None else pinned
         priority = "pinned" if is_pinned else "high" if note.priority == "pinned" else note.priority
-        new_text = note.text if text is None else printable_text(" ".join(text.split()))
+        new_text = note.text if text is None else storable_text(" ".join(text.split()))
         changed = replace(note, text=new_text, priority=priority)
         yield _UPDATE, (new_text, priority, session.key, batch.batch, note.number)
         yield from _add_tokens(session.key, batch, count_tokens(new_text) - count_tokens(note.text))
     return changed
 
 
-def delete_note(session: SessionRecord, note_id: str) -> Operation[bool]:
+def delete_note(session: SessionInfo, note_id: str) -> Operation[bool]:
     """Delete a note, with the notes that it was condensed from; return False if there is none.
 
-    The messages that it came from stay in the conversation, but those with its words are not recalled any more.
+    The messages that it came from stay in the conversation, but those with its words are no longer recalled.
     """
     places = yield from _copies(session, note_id, with_sources=True)
     for batch, note in places:
@@ -57,7 +57,7 @@ def delete_note(session: SessionRecord, note_id: str) -> Operation[bool]:
     return bool(places)
 
 
-def _copies(session: SessionRecord, note_id: str, *, with_sources: bool = False) -> Operation[list[_Place]]:
+def _copies(session: SessionInfo, note_id: str, *, with_sources: bool = False) -> Operation[list[_Place]]:
     """Return a note with its batch, and its copies in others; with `with_sources`, also the notes behind it."""
     if (yield from lock_session(session.key)) is None:
         return []
@@ -101,7 +101,7 @@ def _add_tokens(key: int, batch: Batch, tokens: int) -> Operation[None]:
     yield _SET_TOKENS, (max(0, batch.tokens + tokens), key, batch.batch)
 
 
-def _hide_messages(session: SessionRecord, note: Observation) -> Operation[None]:
+def _hide_messages(session: SessionInfo, note: Observation) -> Operation[None]:
     """Hide from recall the messages that a note came from, if they have its words."""
     words = {word for word in note.text.lower().split() if len(word) > 3}
     for place in row_ranges(session, note.first_seq, note.last_seq):

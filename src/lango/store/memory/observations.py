@@ -6,13 +6,13 @@ on; the messages after the chain are not observed.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.history import count_tokens
-from lango.sessions import SessionId, SessionRecord, StoredEvent
+from lango.sessions import SessionId, SessionInfo, StoredEvent
 from lango.store.codec.json_text import loads
 from lango.store.codec.rows import MESSAGE_COLUMNS, row_to_event
 from lango.store.engine.database import Operation, Row
@@ -32,6 +32,7 @@ BATCH_COLUMNS = (
     "created_at"
 )
 OBSERVATION_COLUMNS = "batch, number, first_seq, last_seq, priority, day, text"
+_BATCH_NAMES = BATCH_COLUMNS.split(", ")
 _BATCHES = f"SELECT {BATCH_COLUMNS} FROM observation_batches WHERE session_key = $1 ORDER BY batch"  # noqa: S608 - constants
 _OBSERVATIONS = f"""
 SELECT {OBSERVATION_COLUMNS} FROM observations
@@ -154,7 +155,7 @@ class SessionMemory(Struct, frozen=True):
         return [note for batch in self.batches for note in batch.as_json()]
 
 
-WindowWithMemory = tuple[SessionRecord, list[StoredEvent], SessionMemory]
+WindowWithMemory = tuple[SessionInfo, list[StoredEvent], SessionMemory]
 
 
 class UnobservedMessages(Struct, frozen=True):
@@ -179,14 +180,14 @@ class UserNote(Struct, frozen=True):
     created_at: float
 
 
-def read_memory(session: SessionRecord) -> Operation[SessionMemory]:
+def read_memory(session: SessionInfo) -> Operation[SessionMemory]:
     """Read the current batches with their observations."""
     rows = yield _BATCHES, (session.key,)
     batches = current_batches([_row_to_batch(row) for row in rows], session.last_seq, session.rewinds)
     return SessionMemory(tuple((yield from _with_observations(session.key, batches))))
 
 
-def read_all_batches(session: SessionRecord) -> Operation[list[Batch]]:
+def read_all_batches(session: SessionInfo) -> Operation[list[Batch]]:
     """Read all batches with their status, the oldest first."""
     rows = yield _BATCHES, (session.key,)
     batches = [_row_to_batch(row) for row in rows]
@@ -249,24 +250,12 @@ def _with_observations(key: int, batches: Sequence[Batch]) -> Operation[list[Bat
 
 
 def _row_to_batch(row: Row) -> Batch:
-    number, generation, first_seq, last_seq, floor_seq, rewinds, sources, model, input_, output, tokens, at = row
-    return Batch(
-        first_seq=first_seq,
-        last_seq=last_seq,
-        generation=generation,
-        floor_seq=floor_seq,
-        rewinds=rewinds,
-        sources=tuple(loads(sources)) if sources else (),
-        model=model,
-        input_tokens=input_,
-        output_tokens=output,
-        tokens=tokens,
-        created_at=at,
-        batch=number,
-    )
+    columns: dict[str, Any] = dict(zip(_BATCH_NAMES, row, strict=True))
+    columns["sources"] = tuple(loads(columns["sources"] or "[]"))
+    return Batch(**columns)
 
 
-def read_spent(session: SessionRecord) -> Operation[tuple[int, int, int]]:
+def read_spent(session: SessionInfo) -> Operation[tuple[int, int, int]]:
     """Read how many batches a session has, and how many tokens went in and out to make them."""
     [[batches, input_tokens, output_tokens]] = yield _SPENT, (session.key,)
     return batches, input_tokens, output_tokens
@@ -281,7 +270,7 @@ def copy_to_fork(key: int, source_key: int, point: int) -> Operation[None]:
 # -- unobserved messages ----------------------------------------------------------------------------------------------
 
 
-def read_unobserved(session: SessionRecord) -> Operation[UnobservedMessages]:
+def read_unobserved(session: SessionInfo) -> Operation[UnobservedMessages]:
     """Read the unobserved messages, without those of a turn that runs or waits for a user."""
     recalled = yield from read_memory(session)
     busy = yield _BUSY, (session.key, session.user_seq)
@@ -301,7 +290,7 @@ def read_unobserved(session: SessionRecord) -> Operation[UnobservedMessages]:
     return UnobservedMessages(recalled, len(session.rewinds), tokens, tuple(messages))
 
 
-def find_floor(session: SessionRecord, last_seq: int, turns: int, max_tokens: int) -> Operation[int]:
+def find_floor(session: SessionInfo, last_seq: int, turns: int, max_tokens: int) -> Operation[int]:
     """Return the first message of the last `turns` turns up to a message, of fewer if they exceed `max_tokens`."""
     ranges = _clip_ranges(live_ranges(session.last_seq, session.rewinds), 1, last_seq)
     rows: list[Row] = []
@@ -350,7 +339,7 @@ def read_window_with_memory(
     return session, stored, recalled
 
 
-def read_unobserved_of(name: SessionId) -> Operation[tuple[SessionRecord, UnobservedMessages] | None]:
+def read_unobserved_of(name: SessionId) -> Operation[tuple[SessionInfo, UnobservedMessages] | None]:
     """Read a session and its unobserved messages; return None if there is no such session."""
     session = yield from sessions.find_session(name)
     return None if session is None else (session, (yield from read_unobserved(session)))

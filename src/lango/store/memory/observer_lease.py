@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lango.json_output import printable_text
+from lango.json_values import storable_text
 from lango.sessions import SessionId
 from lango.store.codec.json_text import dumps
 from lango.store.codec.rows import insert_rows
@@ -15,14 +15,7 @@ from lango.store.memory.observations import BATCH_COLUMNS, OBSERVATION_COLUMNS, 
 from lango.store.memory.user_facts import Fact
 from lango.store.sessions.sessions import lock_session
 
-_INSERT_BATCH = f"""
-INSERT INTO observation_batches (session_key, {BATCH_COLUMNS})
-SELECT $1, COALESCE(MAX(batch), 0) + 1, CAST($2 AS BIGINT), CAST($3 AS BIGINT), CAST($4 AS BIGINT), CAST($5 AS BIGINT),
-    CAST($6 AS BIGINT), CAST($7 AS TEXT), CAST($8 AS TEXT), CAST($9 AS BIGINT), CAST($10 AS BIGINT),
-    CAST($11 AS BIGINT), CAST($12 AS DOUBLE PRECISION)
-FROM observation_batches WHERE session_key = $1
-RETURNING batch
-"""  # noqa: S608
+_NEXT_BATCH = "SELECT COALESCE(MAX(batch), 0) + 1 FROM observation_batches WHERE session_key = $1"
 _ACQUIRE = """
 INSERT INTO observer_leases (session_key, owner, epoch) VALUES ($1, $2, 1)
 ON CONFLICT (session_key) DO UPDATE SET owner = excluded.owner, epoch = observer_leases.epoch + 1
@@ -58,7 +51,7 @@ def store_batch(
     if (yield from lock_session(key)) is None or not (yield _IS_HELD, (key, lease.epoch)):
         return None
     number = yield from _insert_batch(key, replace(batch, created_at=now))
-    if (yield from observations.is_still_valid(key, batch)):  # no facts from messages that were rewound meanwhile
+    if (yield from observations.is_still_valid(key, batch)):  # no facts from messages that have been rewound
         yield from user_facts.add_facts(name.app_name, name.user_id, key, facts, now)
     return number
 
@@ -89,25 +82,14 @@ def release_observer_lease(lease: ObserverLease) -> Operation[None]:
 
 
 def _insert_batch(key: int, batch: Batch) -> Operation[int]:
-    [[number]] = yield (
-        _INSERT_BATCH,
-        (
-            key,
-            batch.generation,
-            batch.first_seq,
-            batch.last_seq,
-            batch.floor_seq,
-            batch.rewinds,
-            dumps(list(batch.sources)) if batch.sources else None,
-            printable_text(batch.model),
-            batch.input_tokens,
-            batch.output_tokens,
-            batch.tokens,
-            batch.created_at,
-        ),
-    )
+    [[number]] = yield _NEXT_BATCH, (key,)
+    made_from = batch.generation, batch.first_seq, batch.last_seq, batch.floor_seq, batch.rewinds
+    sources = dumps(list(batch.sources)) if batch.sources else None
+    spent = batch.input_tokens, batch.output_tokens, batch.tokens, batch.created_at
+    row = (key, number, *made_from, sources, storable_text(batch.model), *spent)
+    yield from insert_rows("observation_batches", BATCH_COLUMNS, [row])
     rows = [
-        (key, number, at, note.first_seq, note.last_seq, note.priority, note.day, printable_text(note.text))
+        (key, number, at, note.first_seq, note.last_seq, note.priority, note.day, storable_text(note.text))
         for at, note in enumerate(batch.observations, 1)
     ]
     yield from insert_rows("observations", OBSERVATION_COLUMNS, rows)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from lango.json_output import printable_text
+from lango.json_values import storable_text
 from lango.sessions import is_id
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.state import LOCK_USER_STATE
@@ -65,7 +65,7 @@ def add_facts(app_name: str, user_id: str, session_key: int, facts: Sequence[Fac
     known = {name for [name] in (yield _NAMES, (app_name, user_id))}
     kept: list[Fact] = []
     for fact in facts:
-        name = printable_text(fact.name)
+        name = storable_text(fact.name)
         if name in known or len(known) < MOST_FACTS:
             known.add(name)
             kept.append(fact)
@@ -73,22 +73,8 @@ def add_facts(app_name: str, user_id: str, session_key: int, facts: Sequence[Fac
             _log.warning("a fact was not stored: user %r already has %d; delete some", user_id, MOST_FACTS)
     [[number]] = yield _NEXT, (app_name, user_id)
     for at, fact in enumerate(kept, number):
-        yield (
-            _INSERT,
-            (
-                app_name,
-                user_id,
-                at,
-                printable_text(fact.name),
-                printable_text(fact.text),
-                session_key,
-                fact.first_seq,
-                fact.last_seq,
-                fact.day,
-                printable_text(fact.model),
-                now,
-            ),
-        )
+        learned = session_key, fact.first_seq, fact.last_seq, fact.day, storable_text(fact.model), now
+        yield _INSERT, (app_name, user_id, at, storable_text(fact.name), storable_text(fact.text), *learned)
 
 
 def read_facts(app_name: str, user_id: str, *, replaced: bool = False) -> Operation[list[Fact]]:
@@ -118,7 +104,7 @@ def edit_fact(
         return None
     if text is not None or (pinned and not old.pinned):
         [[number]] = yield _NEXT, (app_name, user_id)
-        new_text = old.text if text is None else printable_text(" ".join(text.split()))
+        new_text = old.text if text is None else storable_text(" ".join(text.split()))
         yield _COPY, (number, new_text, BY_USER, now, app_name, user_id, fact_id)
     if pinned is False:
         yield _UNPIN, (app_name, user_id, old.name, BY_USER)
@@ -138,6 +124,5 @@ def delete_fact(app_name: str, user_id: str, fact_id: int) -> Operation[bool]:
 
 def _row_to_fact(row: Row, newest: dict[str, int], pinned: set[str]) -> Fact:
     id_, name, text, session_id, first_seq, last_seq, day, model, created_at = row
-    holds = newest[name] == id_
-    replaced_by = None if holds else newest[name]
+    replaced_by = None if newest[name] == id_ else newest[name]
     return Fact(name, text, first_seq, last_seq, day, model, id_, session_id, created_at, replaced_by, name in pinned)

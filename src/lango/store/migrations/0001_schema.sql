@@ -127,11 +127,15 @@ CREATE TABLE turns (
     first_seq        BIGINT,                   -- the message that started it; NULL until it runs
     epoch            BIGINT,                   -- the session's epoch while it runs; NULL until it runs
     first_epoch      BIGINT,                   -- the epoch of its first run, which its journal entries keep
+    begun_version    TEXT,                     -- the version of the app that began it
+    version          TEXT,                     -- the version of the app that ran it last
+    continued_seq    BIGINT,                   -- the message from which it continued after an update; NULL: it replays
+    continued_epoch  BIGINT,                   -- the epoch then: later steps are journaled under this one
     attempts         BIGINT NOT NULL DEFAULT 0,          -- how often it continued after a crash or a failure
     resumptions      TEXT,                     -- JSON [{"at", "reason"}, ...]: when and why it continued
     request          TEXT,                     -- JSON of what came with its input: client tools, who approved
     quota_id         TEXT,                     -- the quota that its tokens are counted against at its end
-    credential_call  TEXT,                     -- the credential request that its input answers
+    credential_wait  TEXT,                     -- the wait for a credential that its input answers
     owner            TEXT,                     -- the process that holds the lease
     cancel_requested BIGINT NOT NULL DEFAULT 0,          -- 1: the owner is asked to stop
     answer_stored    BIGINT NOT NULL DEFAULT 0,          -- 1: its last event is stored; if the owner dies now, it is done
@@ -161,76 +165,57 @@ CREATE TABLE owners (
     heartbeat BIGINT NOT NULL
 ) /*sqlite WITHOUT ROWID*/;
 
--- Tool calls without a result, and requests to a person: for the approval of a call, for a value, for a credential.
--- app_name, user_id and asked_at are set for requests alone, so that the index of the inbox is as small as the inbox.
+-- The processes that take over turns of every session, such as servers, and the version of the app that each runs.
+CREATE TABLE replicas (
+    owner      TEXT PRIMARY KEY,
+    app_name   TEXT NOT NULL,
+    version    TEXT NOT NULL,
+    started_at DOUBLE PRECISION NOT NULL,      -- by the database's clock
+    seen_at    DOUBLE PRECISION NOT NULL       -- by the database's clock, every few seconds
+) /*sqlite WITHOUT ROWID*/;
+
+-- Tool calls without a result.
 CREATE TABLE open_calls (
-    session_key       BIGINT NOT NULL,
-    call_id           TEXT NOT NULL,
-    seq               BIGINT NOT NULL,         -- the message that made the call
-    long_running      BIGINT NOT NULL DEFAULT 0,
-    approves_call_id  TEXT,                    -- of an approval request: the call that it is about
-    approves_call_seq BIGINT,                  -- the message that made that call
-    expires_at        DOUBLE PRECISION,        -- by the database's clock
-    answered_at       DOUBLE PRECISION,        -- the answer came in time, and its turn is queued
-    input_request     BIGINT NOT NULL DEFAULT 0,         -- 1: it requests a value from a person, 2: a credential
-    app_name          TEXT,
-    user_id           TEXT,
-    asked_at          DOUBLE PRECISION,
-    turn              BIGINT,                  -- the turn that asked; NULL: a turn of another session, before a fork
-    PRIMARY KEY (session_key, call_id)
-) /*sqlite WITHOUT ROWID*/;
-
-CREATE INDEX open_calls_expiry ON open_calls (expires_at) WHERE expires_at IS NOT NULL;
-CREATE INDEX open_calls_inbox ON open_calls (app_name, user_id, asked_at, session_key, call_id) WHERE user_id IS NOT NULL;
-
--- Calls of long-running tools that returned, and whose results may still come. A call that has no result at all is in
--- open_calls as well.
-CREATE TABLE long_running_calls (
-    session_key BIGINT NOT NULL,
-    call_id     TEXT NOT NULL,
-    seq         BIGINT NOT NULL,               -- the message that made the call
-    created_at  DOUBLE PRECISION NOT NULL,     -- when the tool returned
-    settled     BIGINT NOT NULL DEFAULT 0,     -- 1: a result came that may be the last, from a client that cannot say so
-    app_name    TEXT,
-    user_id     TEXT,
-    turn        BIGINT,
-    PRIMARY KEY (session_key, call_id)
-) /*sqlite WITHOUT ROWID*/;
-
-CREATE INDEX long_running_calls_inbox ON long_running_calls (app_name, user_id, created_at, session_key, call_id)
-WHERE settled = 0;
-
--- Questions of running tools to a person. The tool waits in its process, so a row counts only while its turn has the
--- same lease, and is deleted when the tool goes on.
-CREATE TABLE tool_questions (
     session_key  BIGINT NOT NULL,
-    question_id  TEXT NOT NULL,
-    epoch        BIGINT NOT NULL,              -- the lease of the turn that asks
-    turn         BIGINT NOT NULL,
-    app_name     TEXT NOT NULL,
-    user_id      TEXT NOT NULL,
-    question     TEXT NOT NULL,                -- JSON: the message, the schema of the answer, the call that asks, ...
-    asked_at     DOUBLE PRECISION NOT NULL,
-    expires_at   DOUBLE PRECISION NOT NULL,    -- by the database's clock
-    answer       TEXT,                         -- JSON; NULL: there is none yet
-    PRIMARY KEY (session_key, question_id)
-) /*sqlite WITHOUT ROWID*/;
-
-CREATE INDEX tool_questions_inbox ON tool_questions (app_name, user_id, asked_at, session_key, question_id)
-WHERE answer IS NULL;
-
--- What a request for a credential needs besides its call, until the turn that its answer starts has ended.
-CREATE TABLE credential_requests (
-    session_key BIGINT NOT NULL,
-    call_id     TEXT NOT NULL,                 -- of the request, as in open_calls
-    seq         BIGINT NOT NULL,               -- the message that makes the request
-    state_hash  TEXT,                          -- SHA-256 of the OAuth state in the address; NULL: it has none
-    secret      TEXT,                          -- encrypted JSON: the PKCE verifier
-    answer      TEXT,                          -- encrypted JSON: ADK's credential as it was given
+    call_id      TEXT NOT NULL,
+    seq          BIGINT NOT NULL,              -- the message that made the call
+    long_running BIGINT NOT NULL DEFAULT 0,    -- 1: the call stays open when its turn ends
     PRIMARY KEY (session_key, call_id)
 ) /*sqlite WITHOUT ROWID*/;
 
-CREATE INDEX credential_requests_state ON credential_requests (state_hash);
+-- What turns wait for, of every kind in lango/waits.py. Rows stay when a wait is closed, as a record.
+CREATE TABLE waits (
+    session_key   BIGINT NOT NULL,
+    id            TEXT NOT NULL,               -- of the call that asks, or waits for its result; safe in an address
+    kind          TEXT NOT NULL,
+    turn          BIGINT,                      -- the turn that opened it; NULL: a turn of another session, before a fork
+    epoch         BIGINT,                      -- of a question of a running tool: it counts while its turn has this lease
+    invocation_id TEXT NOT NULL DEFAULT '',
+    seq           BIGINT NOT NULL,             -- the message that opened it
+    about_id      TEXT,                        -- of an approval: the call that it is about
+    about_seq     BIGINT,                      -- the message that made that call
+    opened_at     DOUBLE PRECISION NOT NULL,
+    expires_at    DOUBLE PRECISION,            -- by the database's clock
+    app_name      TEXT,                        -- set with user_id if it is in the inbox of that user
+    user_id       TEXT,
+    data          TEXT,                        -- JSON: see store/codec/wait_rows.py; NULL: it cannot be answered here
+    state_hash    TEXT,                        -- of a credential: SHA-256 of the OAuth state in its address
+    secret        TEXT,                        -- of a credential, until it is used: encrypted JSON of the PKCE verifier
+    answer        TEXT,                        -- JSON of the answer; encrypted, and kept until used, if a credential; no results
+    answered_at   DOUBLE PRECISION,            -- an answer came in time; it closes the wait when its turn starts
+    answered_by   TEXT,
+    closed        TEXT CHECK (closed IN ('answered', 'expired', 'superseded', 'cancelled', 'rewound')),
+    closed_at     DOUBLE PRECISION,
+    PRIMARY KEY (session_key, id)
+);
+
+CREATE INDEX waits_open ON waits (session_key, seq) WHERE closed IS NULL;
+CREATE INDEX waits_inbox ON waits (app_name, user_id, opened_at, session_key, id)
+WHERE closed IS NULL AND answered_at IS NULL AND user_id IS NOT NULL;
+-- A tool that waits for the answer to its question closes that itself.
+CREATE INDEX waits_expiry ON waits (expires_at)
+WHERE closed IS NULL AND answered_at IS NULL AND epoch IS NULL AND expires_at IS NOT NULL;
+CREATE INDEX waits_state ON waits (state_hash) WHERE state_hash IS NOT NULL;
 
 -- Grants of a session: calls of a tool run without asking again. Rows stay when a grant has ended, as a record.
 CREATE TABLE approval_grants (
@@ -283,6 +268,7 @@ CREATE TABLE event_log (
     final       BIGINT NOT NULL DEFAULT 0,     -- 1: the last event of its turn; 2: and the pieces of its texts were joined
     PRIMARY KEY (session_key, id)
 );
+CREATE INDEX event_log_nodes ON event_log (session_key, turn) WHERE type = 'node';
 
 -- The requests to models and their responses, as they went over the wire; only with the setting trace.requests.
 CREATE TABLE model_requests (

@@ -4,7 +4,8 @@ import functools
 import hashlib
 from collections.abc import Callable
 
-from lango.store.engine.database import Database, Dialect, Operation, Row
+from lango.store.engine.database import Dialect, Operation, Row
+from lango.store.engine.urls import Database
 from lango.store.search import terms
 
 INDEXED_CHARACTERS = 10_000

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from lango.json_output import printable_text
+from lango.json_values import storable_text
 from lango.store.codec.ids import call_key
 from lango.store.engine.database import Operation, Row
 from lango.store.search import terms
 from lango.store.search.index import INDEXED_CHARACTERS, user_hash
-from lango.store.search.recall import CANDIDATES, Memory
 from lango.store.sessions.state import LOCK_USER_STATE
 
+CANDIDATES = 200
+"""How many messages and memories are ranked exactly; the index ranks them before."""
 BATCH = 50
 """How many memories one transaction adds."""
 _WORDS_PER_STATEMENT = 500
@@ -38,6 +39,21 @@ _FORGET = "INSERT INTO forgotten_memories (user_hash, memory_id) VALUES ($1, $2)
 _FORGOTTEN = "SELECT memory_id FROM forgotten_memories WHERE user_hash = $1"
 
 
+class Memory(Struct, frozen=True):
+    """Something that may be recalled: a message, a note, a fact, or a memory that was added."""
+
+    id: str
+    author: str
+    text: str
+    created_at: float | None
+    session_id: str = ""
+    seq: int = 0
+    """The message in its session; 0: it is no message."""
+    content: str | None = None
+    """JSON of the content of a memory that was added; None: it is the text."""
+    metadata: str | None = None
+
+
 class NewMemory(Struct, frozen=True):
     """A memory to be added."""
 
@@ -58,19 +74,10 @@ def add_memories(app_name: str, user_id: str, memories: Sequence[NewMemory]) -> 
     yield LOCK_USER_STATE, (app_name, user_id)
     [[number]] = yield _NEXT, (owner,)
     for memory in memories:
-        text = printable_text(memory.text[:INDEXED_CHARACTERS])
-        values = (
-            owner,
-            number,
-            call_key(memory.id),
-            call_key(memory.session_id),
-            printable_text(memory.author),
-            memory.created_at,
-            text,
-            memory.content,
-            memory.metadata,
-        )
-        if (yield _INSERT, values):
+        text = storable_text(memory.text[:INDEXED_CHARACTERS])
+        ids = call_key(memory.id), call_key(memory.session_id)
+        values = storable_text(memory.author), memory.created_at, text, memory.content, memory.metadata
+        if (yield _INSERT, (owner, number, *ids, *values)):
             yield from _add_words(owner, number, terms.index_words(text))
             number += 1
 
@@ -97,7 +104,7 @@ def _row_to_memory(row: Row) -> Memory:
 
 
 def delete_memory(app_name: str, user_id: str, memory_id: str) -> Operation[None]:
-    """Delete a memory, and never add it again; a message of this id is not recalled any more."""
+    """Delete a memory, and never add it again; a message of this id is no longer recalled."""
     owner, id_ = user_hash(app_name, user_id), call_key(memory_id)
     yield _FORGET, (owner, id_)
     yield from _delete_entries(owner, (yield _NUMBERS, (owner, id_)))

@@ -5,7 +5,7 @@ session that it was written in, and is found in the forks that share it, too. Me
 the index, but are not found.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -86,7 +86,7 @@ def search(dialect: Dialect, app_name: str, user_id: str, query_text: str, limit
     wanted = terms.parse_terms(query_text)
     if not wanted:
         return []
-    query = (_tsquery if dialect == "postgres" else _fts5_query)(user_hash(app_name, user_id), wanted)
+    query = match_expression(dialect, user_hash(app_name, user_id), wanted)
     hits: list[Hit] = []
     sessions_by_key: dict[int, list[SessionOfRow]] = {}
     for page in range(_MAX_PAGES):
@@ -116,16 +116,18 @@ def _with_titles(app_name: str, user_id: str, hits: Sequence[Hit]) -> Operation[
     return [replace(hit, title=shown[hit.session_id]) for hit in hits]
 
 
-def _fts5_query(owner: str, wanted: Sequence[terms.Term]) -> str:
-    """Build a query for FTS5; all words are quoted, and consist of letters and digits."""
-    keys = [key for term in wanted for key in term.keys]
-    spelt = " AND ".join(f'words : "{text}"' + (" *" if prefix else "") for text, prefix in keys)
-    return f'user_hash : "{owner}" AND {spelt}'
+def match_expression(dialect: Dialect, owner: str, wanted: Iterable[terms.Term]) -> str:
+    """Return the expression that finds the rows of a user with all of some terms: words of letters and digits.
 
-
-def _tsquery(owner: str, wanted: Sequence[terms.Term]) -> str:
+    On PostgreSQL, an empty `owner` finds those of any user.
+    """
     keys = [key for term in wanted for key in term.keys]
-    return " & ".join([f"'@{owner}'", *(f"'{text}'" + (":*" if prefix else "") for text, prefix in keys)])
+    if dialect == "postgres":
+        words = [f"'{text}'" + (":*" if prefix else "") for text, prefix in keys]
+        return " & ".join([f"'@{owner}'", *words] if owner else words)
+    return f'user_hash : "{owner}" AND ' + " AND ".join(
+        f'words : "{text}"' + (" *" if prefix else "") for text, prefix in keys
+    )
 
 
 def _row_to_session(row: Row) -> SessionOfRow:

@@ -1,5 +1,7 @@
 """Append an event to its session: checked, in order, exactly once, together with its state."""
 
+from msgspec.structs import astuple
+
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession
 from lango.sessions import SessionId
 from lango.store.codec.json_text import dumps, loads
@@ -68,6 +70,10 @@ _REVOKE_GRANTS = """
 UPDATE approval_grants SET revoked_at = (SELECT now FROM database_clock), revoked_by = 'rewind'
 WHERE session_key = $1 AND seq >= $2 AND revoked_at IS NULL
 """
+_CLOSE_WAITS = """
+UPDATE waits SET closed = 'rewound', closed_at = (SELECT now FROM database_clock), state_hash = NULL, secret = NULL
+WHERE session_key = $1 AND seq >= $2 AND closed IS NULL
+"""
 _SET_REWINDS = "UPDATE sessions SET rewinds = $1 WHERE session_key = $2"
 # learned from messages that the rewind removes
 _DELETE_FACTS = "DELETE FROM user_facts WHERE session_key = $1 AND last_seq >= $2"
@@ -84,45 +90,27 @@ def append(
     """
     row = event_to_row(entry)
     message = entry.message
-    rows = yield (
-        _ADVANCE_BY_STATE if message is None else _ADVANCE_BY_MESSAGE,
-        (
-            0 if message is None else 1,
-            entry.tokens,
-            row.created_at,
-            1 if message is not None and message.role == "user" else 0,
-            key,
-            revision,
-            row.event_id,
-        ),
-    )
+    only_state = message is None
+    place_of_user = 1 if message is not None and message.role == "user" else 0
+    added = 0 if only_state else 1, entry.tokens, row.created_at, place_of_user
+    rows = yield _ADVANCE_BY_STATE if only_state else _ADVANCE_BY_MESSAGE, (*added, key, revision, row.event_id)
     if not rows:
-        return (yield from _repeated_or_stale(key, name, revision, row, message is None, epoch))
+        return (yield from _repeated_or_stale(key, name, revision, row, only_state, epoch))
     [[seq, total_tokens, newest_epoch, forked_from]] = rows
     if epoch is not None and epoch != newest_epoch:
         raise FencedWrite(f"session {name.id!r} has a newer turn (epoch {newest_epoch}, this one has {epoch})")
     if forked_from is not None:  # the unique index does not cover the rows that a fork shares
-        same = yield from _seq_of_same_event(key, name, row, message is None)
+        same = yield from _seq_of_same_event(key, name, row, only_state)
         if same is not None:
             raise RollBack(AppendResult(same, revision, repeated=True))
     if message is None:
-        written = yield (
-            _INSERT_STATE_EVENT,
-            (
-                key,
-                seq,
-                revision + 1,
-                row.event_id,
-                row.created_at,
-                row.state_delta or "{}",
-                _extra_with_invocation(row),
-            ),
-        )
+        changes = row.state_delta or "{}", _extra_with_invocation(row)
+        written = yield _INSERT_STATE_EVENT, (key, seq, revision + 1, row.event_id, row.created_at, *changes)
     else:
         call_seq = (yield from track_calls(key, seq, message, entry)) if message.tool_calls else None
         written = yield (_INSERT_MESSAGE, message_values(key, seq, total_tokens, call_seq, row))
     if not written:
-        seq = yield from _seq_of_same_event(key, name, row, message is None)
+        seq = yield from _seq_of_same_event(key, name, row, only_state)
         raise RollBack(AppendResult(seq or 0, revision, repeated=True))  # stored before: undo the advance
     yield from add_to_messages(key, {seq: entry.contents})
     if entry.state_delta and (delta := without_temporary_state(entry.state_delta)):
@@ -136,22 +124,8 @@ def append(
 
 def message_values(key: int, seq: int, total_tokens: int, call_seq: int | None, row: MessageRow) -> tuple[object, ...]:
     """Return the values of a message's row, in the order of `MESSAGE_COLUMNS`."""
-    return (
-        key,
-        seq,
-        row.role,
-        row.author,
-        row.content,
-        row.tool_calls,
-        row.tokens,
-        total_tokens,
-        row.created_at,
-        row.event_id,
-        row.invocation_id,
-        row.state_delta,
-        row.extra,
-        call_seq,
-    )
+    role, author, content, calls, tokens, *others = astuple(row)
+    return (key, seq, role, author, content, calls, tokens, total_tokens, *others, call_seq)
 
 
 def _extra_with_invocation(row: MessageRow) -> str | None:
@@ -207,3 +181,4 @@ def _record_rewind(key: int, seq: int, invocation_id: str) -> Operation[None]:
     yield _SET_REWINDS, (dumps([*map(list, rewinds), [seq, first]]), key)
     yield _DELETE_FACTS, (key, first)
     yield _REVOKE_GRANTS, (key, first)
+    yield _CLOSE_WAITS, (key, first)

@@ -6,10 +6,10 @@ conditions fails; then `lango.store.sessions.append` stores the event, or raises
 
 from msgspec.structs import astuple
 
-from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL
 from lango.store.codec.ids import call_key
 from lango.store.codec.records import AppendResult, NewEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, event_to_row
+from lango.store.codec.wait_rows import opened_wait
 from lango.store.engine.database import LARGE_VALUE, SingleStatement, SingleStatementWrite
 from lango.store.sessions.append import ADVANCE, ID_IS_FREE
 
@@ -29,7 +29,6 @@ _MESSAGE_VALUES = {
     "state_delta": "text",
     "extra": "text",
 }
-_CALLS_OF_ADK = frozenset({CONFIRMATION_CALL, INPUT_CALL, CREDENTIAL_CALL})
 _CALL_VALUES = _MESSAGE_VALUES | {"call_id": "text"}
 
 _ADVANCE = f"""
@@ -46,7 +45,7 @@ SELECT {session_key}, {call_id}, {last_seq} + 1, {long_running}
 """
 _IS_OPEN = """
 AND EXISTS (SELECT 1 FROM open_calls
-    WHERE session_key = {session_key} AND call_id = {call_id} AND seq = {last_seq} AND approves_call_id IS NULL)
+    WHERE session_key = {session_key} AND call_id = {call_id} AND seq = {last_seq} AND long_running = 0)
 """
 _CLOSE = "DELETE FROM open_calls WHERE session_key = {session_key} AND call_id = {call_id}"
 
@@ -118,7 +117,7 @@ def append_statement(
     call = message.tool_calls[0]
     if call.output is not None or message.role == "tool":
         return SingleStatementWrite(_APPEND_RESULT, (*values, call_key(call.id)), appended)
-    if call.name in _CALLS_OF_ADK:
+    if opened_wait(call, message, entry.extra) is not None:
         return None
     long_running = 1 if call.id in entry.long_running else 0
     return SingleStatementWrite(_APPEND_CALL, (*values, call_key(call.id), long_running), appended)

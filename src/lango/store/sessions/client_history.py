@@ -8,8 +8,8 @@ calls have results, so none is left open.
 import hashlib
 from collections.abc import Sequence
 
-from lango.json_output import printable_text
-from lango.sessions import SessionRecord
+from lango.json_values import storable_text
+from lango.sessions import SessionInfo
 from lango.store.codec.records import NewEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, event_to_row, insert_rows
 from lango.store.contents import add_to_messages
@@ -30,13 +30,13 @@ _ADVANCE = f"{ADVANCE.format(events='$1', messages='$1', **_PARAMETERS)} RETURNI
 
 def input_hash(text: str) -> int:
     """Hash a user's text, without surrounding white space, to a number that both databases can index."""
-    digest = hashlib.sha256(printable_text(text).strip().encode()).digest()
+    digest = hashlib.sha256(storable_text(text).strip().encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def find_by_input(
     app_name: str, user_id: str, text: str, id_prefix: str, limit: int
-) -> Operation[Sequence[SessionRecord]]:
+) -> Operation[Sequence[SessionInfo]]:
     """Read the user's idle sessions whose newest turn had this input, the newest first."""
     rows = yield _FIND, (app_name, user_id, input_hash(text), id_prefix, limit)
     return (yield from with_lineage([row_to_session(row) for row in rows]))

@@ -5,7 +5,7 @@ A session's own rows have its key; the rows that a fork shares have the keys of 
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from lango.sessions import SessionRecord, SharedRange
+from lango.sessions import SessionInfo, SharedRange
 from lango.store.codec.rows import rewinds_from_json
 from lango.store.engine.database import Operation, Row
 
@@ -40,7 +40,7 @@ def read_lineages(keys: Sequence[int]) -> Operation[dict[int, tuple[SharedRange,
     return found
 
 
-def row_ranges(session: SessionRecord, first: int, last: int) -> Iterator[RowRange]:
+def row_ranges(session: SessionInfo, first: int, last: int) -> Iterator[RowRange]:
     """Split a range of messages by the sessions that hold its rows, the newest first."""
     start = session.lineage[-1].last_seq + 1 if session.lineage else 1
     if last >= start:
@@ -51,19 +51,19 @@ def row_ranges(session: SessionRecord, first: int, last: int) -> Iterator[RowRan
             yield shared.source_key, begin, end
 
 
-def all_row_ranges(session: SessionRecord, ranges: Iterable[tuple[int, int]]) -> list[RowRange]:
+def all_row_ranges(session: SessionInfo, ranges: Iterable[tuple[int, int]]) -> list[RowRange]:
     """Split several ranges, the newest first."""
     return [place for first, last in ranges for place in row_ranges(session, first, last) if first <= last]
 
 
-def key_of_message(session: SessionRecord, seq: int) -> int:
+def key_of_message(session: SessionInfo, seq: int) -> int:
     """Return the key of the session that holds a message's row."""
     return next(
         (shared.source_key for shared in session.lineage if shared.first_seq <= seq <= shared.last_seq), session.key
     )
 
 
-def total_tokens_at(session: SessionRecord, seq: int) -> Operation[int]:
+def total_tokens_at(session: SessionInfo, seq: int) -> Operation[int]:
     """Return the tokens of a session up to a message; 0 before the first message."""
     if seq == session.last_seq:
         return session.total_tokens

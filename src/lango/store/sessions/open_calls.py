@@ -1,23 +1,23 @@
-"""Track tool calls that have no result yet, and build the events that close them."""
+"""Track tool calls that have no result yet and what they wait for, and build the events that close them."""
 
 import re
-from typing import Final, Literal
+from collections.abc import Collection, Mapping
+from typing import Literal
 
 from lango.history import count_tokens
+from lango.json_values import storable_text
 from lango.messages import Message, ToolCall
-from lango.sessions import CREDENTIAL_CALL, INPUT_CALL, StoredEvent
+from lango.sessions import EARLIEST_TIME, LATEST_TIME, StoredEvent
 from lango.store.codec.ids import call_key, shorten
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import NewEvent
-from lango.store.codec.rows import MESSAGE_COLUMNS, approval_subject, calls_from_json, row_to_event
-from lango.store.engine.database import Operation, ReturningWrite
-
-INPUT_REQUEST: Final = 1
-CREDENTIAL_REQUEST: Final = 2
-"""What `input_request` is for the two kinds of requests to a person that are no approval requests."""
+from lango.store.codec.rows import MESSAGE_COLUMNS, calls_from_json, row_to_event
+from lango.store.codec.wait_rows import OpenedWait, opened_wait, wait_id
+from lango.store.engine.database import Operation, ReturningWrite, Row
 
 _MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 _BY_EVENT_ID = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND event_id = $2"  # noqa: S608
+_CALLS_OF_RESULTS = "SELECT COALESCE(call_seq, seq - 1) FROM messages WHERE session_key = $1 AND seq = $2"
 _COPIED_EXTRA = ("branch", "isolation_scope")
 _CLOSING_ID = re.compile(r"(closed|client|no)-\d+-\d+")
 
@@ -25,32 +25,34 @@ OPEN_CALL = """
 INSERT INTO open_calls (session_key, call_id, seq, long_running) VALUES ($1, $2, $3, $4)
 ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = excluded.long_running
 """
-# requests to a person are found by user: see store/tool_calls/inbox.py
-_ASKED_COLUMNS = "app_name, user_id, turn"
-_ASKED_VALUES = """
-    (SELECT app_name FROM sessions WHERE session_key = $1), (SELECT user_id FROM sessions WHERE session_key = $1),
-    (SELECT turn FROM turns WHERE session_key = $1 AND status = 'running')"""
-_OPEN_APPROVAL = f"""
-INSERT INTO open_calls (session_key, call_id, seq, long_running, approves_call_id, approves_call_seq, expires_at,
-    asked_at, {_ASKED_COLUMNS})
-VALUES ($1, $2, $3, 1, $4, $5, (SELECT now FROM database_clock) + $6, $7, {_ASKED_VALUES})
-ON CONFLICT (session_key, call_id) DO NOTHING
-"""  # noqa: S608 - constants
-# a workflow may request input again with the same id
-_OPEN_REQUEST = f"""
-INSERT INTO open_calls (session_key, call_id, seq, long_running, input_request, expires_at, asked_at, {_ASKED_COLUMNS})
-VALUES ($1, $2, $3, 1, $4, (SELECT now FROM database_clock) + $5, $6, {_ASKED_VALUES})
-ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_running = 1,
-    input_request = excluded.input_request, expires_at = excluded.expires_at, answered_at = NULL,
-    asked_at = excluded.asked_at, turn = excluded.turn
-"""  # noqa: S608 - constants
-_KEEP_REQUEST = """
-INSERT INTO credential_requests (session_key, call_id, seq, state_hash, secret) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, state_hash = excluded.state_hash,
-    secret = excluded.secret, answer = NULL
+OPEN_WAIT = """
+INSERT INTO waits (session_key, id, kind, seq, invocation_id, about_id, about_seq, opened_at, expires_at, data,
+    app_name, user_id, turn, epoch, state_hash, secret)
+SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS BIGINT), CAST($5 AS TEXT), CAST($6 AS TEXT),
+    CAST($7 AS BIGINT), CAST($8 AS DOUBLE PRECISION), (SELECT now FROM database_clock) + CAST($9 AS DOUBLE PRECISION),
+    CAST($10 AS TEXT), CASE WHEN CAST($3 AS TEXT) <> 'client_result' THEN s.app_name END,
+    CASE WHEN CAST($3 AS TEXT) <> 'client_result' THEN s.user_id END,
+    (SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'), CAST($11 AS BIGINT), CAST($12 AS TEXT),
+    CAST($13 AS TEXT)
+FROM sessions s WHERE s.session_key = $1
+ON CONFLICT (session_key, id) DO UPDATE SET kind = excluded.kind, seq = excluded.seq,
+    invocation_id = excluded.invocation_id, about_id = excluded.about_id, about_seq = excluded.about_seq,
+    opened_at = excluded.opened_at, expires_at = excluded.expires_at, data = excluded.data,
+    app_name = excluded.app_name, user_id = excluded.user_id, turn = excluded.turn, epoch = excluded.epoch,
+    state_hash = excluded.state_hash, secret = excluded.secret, answer = NULL, answered_at = NULL, answered_by = NULL,
+    closed = NULL, closed_at = NULL
 """
+"""Opens a wait, or opens it again: a workflow, and a provider, may use an id of a call again."""
+# the user has seen a newer message, which no turn of ours started: then the answer came too late
+_CLOSE_ANSWERED = """
+UPDATE waits SET closed_at = (SELECT now FROM database_clock), state_hash = NULL,
+    closed = CASE WHEN kind <> 'client_result' AND seq <= (SELECT user_seq FROM sessions s WHERE s.session_key = $1)
+        THEN 'superseded' ELSE 'answered' END
+WHERE session_key = $1 AND id = $2 AND closed IS NULL AND kind <> 'long_running_result' RETURNING about_id, about_seq
+"""
+_OPEN_CALLS = "SELECT call_id, seq FROM open_calls WHERE session_key = $1"
 _SEQ_OF_OPEN_CALL = "SELECT seq FROM open_calls WHERE session_key = $1 AND call_id = $2"
-_SEQ_OF_LONG_RUNNING_CALL = "SELECT seq FROM long_running_calls WHERE session_key = $1 AND call_id = $2"
+_SEQ_OF_WAIT = "SELECT seq FROM waits WHERE session_key = $1 AND id = $2 AND closed IS NULL"
 _CALLS_BEFORE = """
 SELECT seq, tool_calls FROM messages_with_lineage
 WHERE session_key = $1 AND seq >= $2 AND seq < $3 AND role = 'assistant' AND tool_calls IS NOT NULL ORDER BY seq DESC
@@ -58,7 +60,7 @@ WHERE session_key = $1 AND seq >= $2 AND seq < $3 AND role = 'assistant' AND too
 _MESSAGES_SEARCHED = 50  # messages: an approval is requested right after its call, beside those of parallel agents
 _CLOSE_CALL = ReturningWrite(
     "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2",
-    returning="seq, approves_call_id, approves_call_seq",
+    returning="seq, long_running",
     read="FROM open_calls WHERE session_key = $1 AND call_id = $2",
 )
 
@@ -104,43 +106,98 @@ def is_closing_event(stored: StoredEvent) -> bool:
 
 
 def track_calls(key: int, seq: int, message: Message, entry: NewEvent) -> Operation[int | None]:
-    """Store new calls as open and delete those that have results; return the earliest call that got one.
+    """Store new calls as open, with what they wait for, and close those that have results.
 
-    None: that is the message before. A call whose result was that it needs approval is open again once its approval
-    request is answered.
+    Return the earliest call that got one, or None if that is the message before. A call whose result was that it needs
+    approval is open again once its approval request is answered.
     """
     farthest: int | None = None
     for call in message.tool_calls:
         if call.output is not None or message.role == "tool":
-            rows = yield _CLOSE_CALL, (key, call_key(call.id))
-            if not rows:  # a later result of a long-running tool
-                rows = [(seq, None, None) for [seq] in (yield _SEQ_OF_LONG_RUNNING_CALL, (key, call_key(call.id)))]
-            if not rows and (subject_seq := (yield from seq_of_call(key, call_key(call.id), seq))) is not None:
-                rows = [(subject_seq, None, None)]  # a tool that ran again, with the credential that it requested
-            for made_at, subject_id, subject_seq in rows:
+            made_at = yield from _close_call(key, seq, call.id)
+            if made_at is not None:
                 farthest = made_at if farthest is None else min(farthest, made_at)
-                if subject_id is not None and subject_seq is not None:
-                    yield OPEN_CALL, (key, subject_id, subject_seq, 0)
-        elif subject := approval_subject(call):
-            subject_id = call_key(subject["id"])
-            subject_seq = yield from seq_of_call(key, subject_id, seq)
-            about = subject_id, subject_seq, entry.approval_timeout_s
-            yield _OPEN_APPROVAL, (key, call_key(call.id), seq, *about, entry.created_at)
-        elif call.name in (INPUT_CALL, CREDENTIAL_CALL):
-            yield from _open_request(key, seq, call, entry)
-        else:
-            yield OPEN_CALL, (key, call_key(call.id), seq, 1 if call.id in entry.long_running else 0)
+            continue
+        opened = opened_wait(call, message, entry.extra)
+        long_running = opened is not None or call.id in entry.long_running
+        yield OPEN_CALL, (key, call_key(call.id), seq, 1 if long_running else 0)
+        if opened is not None:
+            yield from _open_wait(key, seq, call.id, opened, entry)
     return farthest if farthest != seq - 1 else None
 
 
-def _open_request(key: int, seq: int, call: ToolCall, entry: NewEvent) -> Operation[None]:
-    """Open a request for a person's input or credential."""
-    if call.name == INPUT_CALL:
-        yield _OPEN_REQUEST, (key, call_key(call.id), seq, INPUT_REQUEST, entry.input_timeout_s, entry.created_at)
-        return
-    yield _OPEN_REQUEST, (key, call_key(call.id), seq, CREDENTIAL_REQUEST, entry.credential_timeout_s, entry.created_at)
-    if (kept := entry.request_secrets.get(call.id)) is not None:
-        yield _KEEP_REQUEST, (key, call_key(call.id), seq, kept.state_hash, kept.secret)
+def _close_call(key: int, seq: int, call_id: str) -> Operation[int | None]:
+    """Close a call that has a result, and its wait; return the message that made it, if it is known."""
+    rows = yield _CLOSE_CALL, (key, call_key(call_id))
+    made_at: int | None = rows[0][0] if rows else None
+    if rows and not rows[0][1]:
+        return made_at
+    for about_id, about_seq in (yield _CLOSE_ANSWERED, (key, wait_id(call_id))):
+        if about_id is not None and about_seq is not None:
+            yield OPEN_CALL, (key, about_id, about_seq, 0)
+    if made_at is None:  # a later result of a long-running tool
+        for [made_at] in (yield _SEQ_OF_WAIT, (key, wait_id(call_id))):
+            return made_at
+    if made_at is None:  # a tool that ran again, with the credential that it requested
+        made_at = yield from seq_of_call(key, call_key(call_id), seq)
+    return made_at
+
+
+def _open_wait(key: int, seq: int, call_id: str, opened: OpenedWait, entry: NewEvent) -> Operation[None]:
+    about_seq = (yield from seq_of_call(key, opened.about_id, seq)) if opened.about_id is not None else None
+    kept = entry.request_secrets.get(call_id)
+    is_answerable = opened.kind != "credential" or kept is not None
+    opened_at = entry.created_at if EARLIEST_TIME <= entry.created_at <= LATEST_TIME else 0.0
+    yield (
+        OPEN_WAIT,
+        (
+            key,
+            wait_id(call_id),
+            opened.kind,
+            seq,
+            shorten(storable_text(entry.invocation_id)),
+            opened.about_id,
+            about_seq,
+            opened_at,
+            entry.expires_s.get(opened.kind),
+            opened.data if is_answerable else None,
+            None,
+            kept and kept.state_hash,
+            kept and kept.secret,
+        ),
+    )
+
+
+def await_result(key: int, call_id: str, now: float) -> Operation[None]:
+    """Open the wait of a long-running call for results from outside. The message that made the call is stored."""
+    for [seq] in (yield _SEQ_OF_OPEN_CALL, (key, call_key(call_id))):
+        yield from open_stored_waits(key, {seq: {call_key(call_id)}}, now, long_running=True)
+
+
+def open_stored_waits(
+    key: int, calls: Mapping[int, Collection[str]], now: float | None = None, *, long_running: bool = False
+) -> Operation[None]:
+    """Open the waits of calls in stored messages, given by the numbers of the messages and the `call_key`s.
+
+    None: they were opened when the messages were stored.
+    """
+    for seq, call_keys in calls.items():
+        stored = yield from message_at(key, seq)
+        if stored is None or stored.message is None:
+            continue
+        opened_at = stored.created_at if now is None else now
+        entry = NewEvent(stored.event_id, opened_at, invocation_id=stored.invocation_id)
+        for call in stored.message.tool_calls:
+            if call_key(call.id) in call_keys:
+                opened = opened_wait(call, stored.message, stored.extra, long_running=long_running)
+                if opened is not None and (not long_running or opened.kind == "long_running_result"):
+                    yield from _open_wait(key, seq, call.id, opened, entry)
+
+
+def read_open_calls(key: int) -> Operation[dict[str, int]]:
+    """Read the calls of a session that have no result: the message that made each, by its `call_key`."""
+    rows: list[Row] = yield _OPEN_CALLS, (key,)
+    return {row[0]: row[1] for row in rows}
 
 
 def seq_of_call(key: int, call: str, before: int) -> Operation[int | None]:
@@ -153,4 +210,11 @@ def seq_of_call(key: int, call: str, before: int) -> Operation[int | None]:
     for seq, calls in (yield _CALLS_BEFORE, (key, before - _MESSAGES_SEARCHED, before)):
         if any(call_key(made.id) == call for made in calls_from_json(calls)):
             return seq
+    return None
+
+
+def message_of_calls(key: int, results_seq: int) -> Operation[StoredEvent | None]:
+    """Read the message that made the calls whose results another message has."""
+    for [seq] in (yield _CALLS_OF_RESULTS, (key, results_seq)):
+        return (yield from message_at(key, seq))
     return None

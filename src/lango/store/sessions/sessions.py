@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from lango.errors import FencedWrite, SessionExists, SessionNotFound
-from lango.sessions import APP_PREFIX, USER_PREFIX, SessionId, SessionRecord
+from lango.sessions import APP_PREFIX, USER_PREFIX, SessionId, SessionInfo
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import without_temporary_state
 from lango.store.codec.rows import garbage_collection_paused, origin_from_json, rewinds_from_json
@@ -82,7 +82,7 @@ def lock_session(key: int) -> Operation[LockedSession | None]:
     return None
 
 
-def lock_named_session(name: SessionId) -> Operation[SessionRecord]:
+def lock_named_session(name: SessionId) -> Operation[SessionInfo]:
     """Lock a session's row and read the session. Raise `SessionNotFound`."""
     session = yield from get_session(name)
     if (yield from lock_session(session.key)) is None:  # it was deleted just now
@@ -90,7 +90,7 @@ def lock_named_session(name: SessionId) -> Operation[SessionRecord]:
     return (yield from get_session(name))  # again: the lock may have waited for a writer
 
 
-def create_session(name: SessionId, state: Mapping[str, Any] | None, now: float) -> Operation[SessionRecord]:
+def create_session(name: SessionId, state: Mapping[str, Any] | None, now: float) -> Operation[SessionInfo]:
     """Create a session with its first state. Raise `SessionExists` if there is one of that name."""
     name.check_new()
     key = yield from insert(name, now)
@@ -105,7 +105,7 @@ def insert(name: SessionId, now: float) -> Operation[int]:
     """Insert the row of a session and return its key. Raise `SessionExists` if the name is taken."""
     keys = new_session_keys()
     key = next(keys)
-    while not (yield _INSERT, (key, name.app_name, name.user_id, name.id, now)):
+    while not (yield _INSERT, (key, *astuple(name), now)):
         if (yield from find_session(name)) is not None:
             raise SessionExists(
                 f"a session {name.id!r} already exists for user {name.user_id!r} of app {name.app_name!r}"
@@ -114,25 +114,25 @@ def insert(name: SessionId, now: float) -> Operation[int]:
     return key
 
 
-def find_session(name: SessionId) -> Operation[SessionRecord | None]:
+def find_session(name: SessionId) -> Operation[SessionInfo | None]:
     """Read a session and its state, without its messages."""
     if not name.is_storable:
         return None
-    rows = yield _GET, (name.app_name, name.user_id, name.id)
+    rows = yield _GET, astuple(name)
     if not rows:
         return None
     [record] = yield from with_lineage([_row_with_state(rows[0], {})])
     return record
 
 
-def find_session_by_key(key: int) -> Operation[SessionRecord | None]:
+def find_session_by_key(key: int) -> Operation[SessionInfo | None]:
     """Read a session by its key, of any user."""
     for name in (yield _NAME_BY_KEY, (key,)):
         return (yield from find_session(SessionId(*name)))
     return None
 
 
-def get_session(name: SessionId) -> Operation[SessionRecord]:
+def get_session(name: SessionId) -> Operation[SessionInfo]:
     """Read a session and its state. Raise `SessionNotFound`."""
     session = yield from find_session(name)
     if session is None:
@@ -140,7 +140,7 @@ def get_session(name: SessionId) -> Operation[SessionRecord]:
     return session
 
 
-def list_sessions(app_name: str | None = None, user_id: str | None = None) -> Operation[list[SessionRecord]]:
+def list_sessions(app_name: str | None = None, user_id: str | None = None) -> Operation[list[SessionInfo]]:
     """Read all sessions, or those of an app, or those of one of its users, oldest update first."""
     if not SessionId(app_name or "", user_id or "", "").is_storable:
         return []
@@ -156,7 +156,7 @@ def list_sessions(app_name: str | None = None, user_id: str | None = None) -> Op
     return sorted(records, key=lambda record: (record.updated_at, record.name.user_id, record.name.id))
 
 
-def list_sessions_by_id(session_id: str) -> Operation[list[SessionRecord]]:
+def list_sessions_by_id(session_id: str) -> Operation[list[SessionInfo]]:
     """Read the sessions with an id, of all users and apps."""
     if not SessionId("", "", session_id).is_storable:
         return []
@@ -170,7 +170,7 @@ def list_users() -> Operation[list[tuple[str, str]]]:
     return sorted((str(app_name), str(user_id)) for app_name, user_id in rows)
 
 
-def with_lineage(records: list[SessionRecord]) -> Operation[list[SessionRecord]]:
+def with_lineage(records: list[SessionInfo]) -> Operation[list[SessionInfo]]:
     """Add their lineage to the forks among some sessions."""
     forks = [record.key for record in records if record.forked_from]
     if not forks:
@@ -179,9 +179,9 @@ def with_lineage(records: list[SessionRecord]) -> Operation[list[SessionRecord]]
     return [replace(record, lineage=found.get(record.key, ())) for record in records]
 
 
-def decode_readable(rows: Iterable[Row], read: Callable[[Row], SessionRecord]) -> list[SessionRecord]:
+def decode_readable(rows: Iterable[Row], read: Callable[[Row], SessionInfo]) -> list[SessionInfo]:
     """Decode the rows of a list; a row that cannot be decoded is logged and left out."""
-    records: list[SessionRecord] = []
+    records: list[SessionInfo] = []
     for row in rows:
         try:
             records.append(read(row))
@@ -190,20 +190,13 @@ def decode_readable(rows: Iterable[Row], read: Callable[[Row], SessionRecord]) -
     return records
 
 
-def row_to_session(row: Sequence[Any], state: Mapping[str, Any] | None = None, first_words: str = "") -> SessionRecord:
+def row_to_session(row: Sequence[Any], state: Mapping[str, Any] | None = None, first_words: str = "") -> SessionInfo:
     """Decode a row of `SESSION_COLUMNS`."""
-    key, app_name, user_id, id_, *counts, created_at, updated_at, rewinds, title, forked_from = row
-    revision, last_seq, user_seq, total_tokens, epoch = counts
-    return SessionRecord(
-        key=key,
-        name=SessionId(app_name, user_id, id_),
-        revision=revision,
-        last_seq=last_seq,
-        user_seq=user_seq,
-        total_tokens=total_tokens,
-        epoch=epoch,
-        created_at=created_at,
-        updated_at=updated_at,
+    key, app_name, user_id, id_, *numbers, rewinds, title, forked_from = row
+    return SessionInfo(
+        key,
+        SessionId(app_name, user_id, id_),
+        *numbers,
         rewinds=rewinds_from_json(rewinds),
         state=state or {},
         title=title,
@@ -212,7 +205,7 @@ def row_to_session(row: Sequence[Any], state: Mapping[str, Any] | None = None, f
     )
 
 
-def _row_with_state(row: Row, parsed: dict[str, dict[str, Any]]) -> SessionRecord:
+def _row_with_state(row: Row, parsed: dict[str, dict[str, Any]]) -> SessionInfo:
     *columns, own, of_user, of_app = row
     state: dict[str, Any] = loads(own) if own else {}
     if of_app:
@@ -241,7 +234,7 @@ def new_session_keys() -> Iterator[int]:
 
 def list_session_page(
     app_name: str, user_id: str, *, after: tuple[float, int] | None = None, limit: int = 50
-) -> Operation[Sequence[SessionRecord]]:
+) -> Operation[Sequence[SessionInfo]]:
     """Read a page of a user's sessions without state, the newest first, after the (updated_at, key) of a session."""
     updated_at, key = after or _NEWEST_FIRST
     rows = yield _PAGE, (app_name, user_id, updated_at, key, limit)

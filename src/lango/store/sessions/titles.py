@@ -1,10 +1,10 @@
 """Name sessions, or derive a title from the user's first words."""
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from lango.errors import SessionNotFound, Unstorable
-from lango.json_output import printable_text
-from lango.sessions import MAX_TITLE, SessionId, SessionRecord
+from lango.json_values import storable_text
+from lango.sessions import MAX_TITLE, SessionId, SessionInfo
 from lango.store.engine.database import Operation
 from lango.store.sessions.lineage import all_row_ranges, live_ranges
 
@@ -32,13 +32,13 @@ _ALL_FIRST_WORDS = f"SELECT s.session_key, {FIRST_WORDS_COLUMN} FROM sessions s"
 def rename_session(name: SessionId, title: str | None) -> Operation[None]:
     """Set the title of a session; None or white space removes it."""
     kept = clean_title(title)
-    if not (yield _SET, (kept, name.app_name, name.user_id, name.id)):
+    if not (yield _SET, (kept, *astuple(name))):
         raise SessionNotFound(f"there is no session {name.id!r}")
 
 
 def clean_title(title: str | None) -> str | None:
     """Return a title on one line. Raise `Unstorable` if it is too long."""
-    kept = " ".join(printable_text(title or "").split())
+    kept = " ".join(storable_text(title or "").split())
     if len(kept) > MAX_TITLE:
         raise Unstorable(f"a title has at most {MAX_TITLE} characters; this one has {len(kept)}")
     return kept or None
@@ -50,7 +50,7 @@ def shorten_title(text: str | None) -> str:
     return words if len(words) <= DERIVED_TITLE_LENGTH else words[: DERIVED_TITLE_LENGTH - 1].rstrip() + "…"
 
 
-def with_first_words(record: SessionRecord) -> Operation[SessionRecord]:
+def with_first_words(record: SessionInfo) -> Operation[SessionInfo]:
     """Add the first words to a session without title."""
     if record.title or record.first_words:
         return record
@@ -62,7 +62,7 @@ def with_first_words(record: SessionRecord) -> Operation[SessionRecord]:
     return record
 
 
-def with_all_first_words(records: list[SessionRecord]) -> Operation[list[SessionRecord]]:
+def with_all_first_words(records: list[SessionInfo]) -> Operation[list[SessionInfo]]:
     """Add the first words to the sessions without titles."""
     rows = yield _ALL_FIRST_WORDS, ()
     words = {key: shorten_title(text) for key, text in rows if text}

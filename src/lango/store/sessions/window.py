@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from lango.history import count_tokens
 from lango.history.budget_window import RESULT_SHARE, first_valid_start
 from lango.history.token_clipping import clip_results, clip_to_tokens, equal_share, estimate_tokens
-from lango.sessions import APP_PREFIX, CREDENTIAL_CALL, INPUT_CALL, USER_PREFIX, SessionId, SessionRecord, StoredEvent
+from lango.sessions import APP_PREFIX, CREDENTIAL_CALL, INPUT_CALL, USER_PREFIX, SessionId, SessionInfo, StoredEvent
 from lango.store.codec.rows import (
     MESSAGE_COLUMNS,
     RESULT_ROLES,
@@ -69,7 +69,10 @@ _OPEN_CALLS = """
 SELECT seq FROM open_calls WHERE session_key = $1 AND (long_running = 1 OR seq > $2) GROUP BY seq ORDER BY seq
 """
 
-_OPEN = "SELECT seq, approves_call_seq FROM open_calls WHERE session_key = $1"
+_OPEN = """
+SELECT seq FROM open_calls WHERE session_key = $1
+UNION SELECT about_seq FROM waits WHERE session_key = $1 AND closed IS NULL AND about_seq IS NOT NULL
+"""
 
 MOST_MESSAGES = 1_000
 """The most messages of a window without another limit: those of a few tokens, or none, are many within a budget."""
@@ -85,7 +88,7 @@ ORDER BY seq DESC LIMIT $4
 
 def read_session_events(
     name: SessionId, newest: int | None = None, since: float | None = None
-) -> Operation[tuple[SessionRecord, list[StoredEvent]] | None]:
+) -> Operation[tuple[SessionInfo, list[StoredEvent]] | None]:
     """Read a session with all its events, or the `newest` ones, or those not older than `since`."""
     session = yield from find_session(name)
     return None if session is None else (session, (yield from read_events(session, newest, since)))
@@ -93,7 +96,7 @@ def read_session_events(
 
 def read_session_window(
     name: SessionId, budget_tokens: int, max_messages: int | None = None, until: int | None = None
-) -> Operation[tuple[SessionRecord, list[StoredEvent]] | None]:
+) -> Operation[tuple[SessionInfo, list[StoredEvent]] | None]:
     """Read a session with the newest messages that fit a token budget, at most `max_messages`.
 
     With `until`, read it as it was when that message was the newest.
@@ -105,8 +108,8 @@ def read_session_window(
     return session, (yield from read_window(session, budget_tokens, max_messages, as_it_was=as_it_was))
 
 
-def find_session_at(name: SessionId, until: int | None) -> Operation[SessionRecord | None]:
-    """Find a session as it was when the message `until` was the newest; None: as it is now."""
+def find_session_at(name: SessionId, until: int | None) -> Operation[SessionInfo | None]:
+    """Find a session as it was when the message `until` was the newest, or as it is now if `until` is None."""
     session = yield from find_session(name)
     if session is None or until is None:
         return session
@@ -119,7 +122,7 @@ def find_session_at(name: SessionId, until: int | None) -> Operation[SessionReco
 
 
 def read_events(
-    session: SessionRecord, newest: int | None = None, since: float | None = None
+    session: SessionInfo, newest: int | None = None, since: float | None = None
 ) -> Operation[list[StoredEvent]]:
     """Read all events in order, also those that only change state; or the `newest`, or those not older than `since`."""
     limit = LARGEST if newest is None else newest
@@ -140,7 +143,7 @@ def read_events(
     return found[-limit:] if newest else found
 
 
-def read_rows(session: SessionRecord, first: int, last: int) -> Operation[list[Row]]:
+def read_rows(session: SessionInfo, first: int, last: int) -> Operation[list[Row]]:
     """Read a range of messages in order, also of the lineage."""
     rows: list[Row] = []
     for place in row_ranges(session, first, last):
@@ -148,7 +151,7 @@ def read_rows(session: SessionRecord, first: int, last: int) -> Operation[list[R
     return rows
 
 
-def _recent_rows(session: SessionRecord, since: float, limit: int) -> Operation[list[Row]]:
+def _recent_rows(session: SessionInfo, since: float, limit: int) -> Operation[list[Row]]:
     rows: list[Row] = []
     for place in row_ranges(session, 1, session.last_seq):
         if len(rows) < limit:
@@ -157,7 +160,7 @@ def _recent_rows(session: SessionRecord, since: float, limit: int) -> Operation[
 
 
 def read_window(
-    session: SessionRecord,
+    session: SessionInfo,
     budget_tokens: int,
     max_messages: int | None = None,
     first_seq: int = 1,
@@ -194,7 +197,7 @@ def read_window(
         large = [at for at, row in enumerate(rows) if row[_CALLS]]
         share = min(share, equal_share([tokens[at] for at in large], budget_tokens))
     if any(rows[at][_ROLE] not in RESULT_ROLES for at in large):
-        needed = {seq for row in (yield _OPEN, (session.key,)) for seq in row}
+        needed = {seq for [seq] in (yield _OPEN, (session.key,))}
         large = [at for at in large if _may_be_clipped(stored[at], session.user_seq, needed)]
     for at in large:
         if tokens[at] > share:
@@ -229,7 +232,7 @@ def _clip(stored: StoredEvent, max_tokens: int) -> StoredEvent:
 
 
 def _rows_within_budget(
-    session: SessionRecord, place: RowRange, budget: int, share: int
+    session: SessionInfo, place: RowRange, budget: int, share: int
 ) -> Operation[tuple[list[Row], int]]:
     """Read the end of one live range that fits the budget, and say how many tokens are left of that.
 
@@ -274,7 +277,7 @@ def _drop_partial_start(rows: list[Row]) -> list[Row]:
     return rows[first_valid_start([message for row in rows if (message := row_to_event(row).message)]) :]
 
 
-def _newest_message_with_call(session: SessionRecord, ranges: Sequence[Range]) -> Operation[list[Row]]:
+def _newest_message_with_call(session: SessionInfo, ranges: Sequence[Range]) -> Operation[list[Row]]:
     """Read the newest message although it does not fit, a result with its call; it is clipped later."""
     first, last = ranges[0]
     [newest] = yield _MESSAGE, (key_of_message(session, last), last)
@@ -288,7 +291,7 @@ def _seq_of_call_row(result: Row) -> int:
 
 
 def _with_required_rows(
-    session: SessionRecord, ranges: Sequence[Range], rows: list[Row], *, as_it_was: bool
+    session: SessionInfo, ranges: Sequence[Range], rows: list[Row], *, as_it_was: bool
 ) -> Operation[list[Row]]:
     """Add the rows before the window that a request needs.
 
@@ -316,7 +319,7 @@ def _with_required_rows(
     return sorted([*earlier, *rows], key=lambda row: row[_SEQ]) if earlier else rows
 
 
-def read_message(session: SessionRecord, seq: int) -> Operation[StoredEvent | None]:
+def read_message(session: SessionInfo, seq: int) -> Operation[StoredEvent | None]:
     """Read a message, unless a rewind removed it."""
     live = is_live(seq, live_ranges(session.last_seq, session.rewinds))
     rows = (yield _MESSAGES_PAGE, (key_of_message(session, seq), seq, seq, 1)) if live else []
@@ -324,7 +327,7 @@ def read_message(session: SessionRecord, seq: int) -> Operation[StoredEvent | No
 
 
 def read_message_page(
-    session: SessionRecord, *, before: int | None = None, limit: int = 50
+    session: SessionInfo, *, before: int | None = None, limit: int = 50
 ) -> Operation[list[StoredEvent]]:
     """Read the newest messages before a sequence number, in order, without those that a rewind removed."""
     end = session.last_seq if before is None else min(before - 1, session.last_seq)

@@ -16,6 +16,7 @@ from lango.messages import ToolCall
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import Turn
+from lango.store.codec.wait_rows import wait_id
 from lango.store.engine.database import Operation, Row
 from lango.store.sessions.sessions import check_epoch, lock_session
 from lango.store.tool_calls import tool_journal
@@ -42,7 +43,7 @@ WHERE session_key = $1 ORDER BY id DESC LIMIT {MAX_LISTED_GRANTS}
 _COVERING = f"""
 SELECT {_COLUMNS}, 1 FROM approval_grants
 WHERE session_key = $1 AND tool = $2 AND {_IS_ACTIVE}
-    AND NOT EXISTS (SELECT 1 FROM open_calls WHERE session_key = $1 AND (approves_call_id = $3 OR call_id = $4))
+    AND NOT EXISTS (SELECT 1 FROM waits WHERE session_key = $1 AND closed IS NULL AND (about_id = $3 OR id = $4))
 ORDER BY id
 """  # noqa: S608 - constants
 _REVOKE = f"""
@@ -83,7 +84,7 @@ def add_grant(key: int, request_id: str, seq: int, call: ToolCall, new: NewGrant
     if active >= MAX_ACTIVE_GRANTS:
         raise GrantRefused(f"the session has {active} grants, the most that are allowed: revoke one first")
     arguments = None if new.arguments is None else dumps({name: dict(each) for name, each in new.arguments.items()})
-    yield _ADD, (key, call.name, arguments, call_key(request_id), seq, by, new.expires_in_s)
+    yield _ADD, (key, call.name, arguments, request_id, seq, by, new.expires_in_s)
 
 
 def withdraw_grant(key: int, request_id: str) -> Operation[None]:
@@ -119,7 +120,7 @@ def record_intent_by_grant(
     """
     yield from check_epoch(turn.session_key, turn.epoch)  # before the grants are read: it waits for a revocation
     grant: Grant | None = None
-    for row in (yield _COVERING, (turn.session_key, name, call_key(call_id), call_key(input_request_id))):
+    for row in (yield _COVERING, (turn.session_key, name, call_key(call_id), wait_id(input_request_id))):
         found = _row_to_grant(row)
         if found.arguments is None or fits(parse_patterns(found.arguments), arguments):
             grant = found

@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from lango.json_output import printable_text
+from lango.json_values import storable_text
 from lango.sessions import StoredEvent
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import Turn
 from lango.store.engine.database import Operation
+from lango.store.sessions.open_calls import await_result
 from lango.store.sessions.sessions import check_epoch, is_current_epoch
-from lango.store.tool_calls.long_running import await_result
 
 Effect = Literal["none", "idempotent", "once"]
 JournalStatus = Literal["intended", "started", "finished", "unknown"]
@@ -43,33 +43,31 @@ VALUES ($1, $2, $3, $4, 'none', 'finished', '', $5, $5, $6)
 ON CONFLICT (session_key, call_id, epoch) DO NOTHING
 """
 _STORE_FULL_RESULT = "UPDATE tool_journal SET whole = $1 WHERE session_key = $2 AND call_id = $3 AND epoch = $4"
-_OF_TURN = """
-SELECT call_id, name, effect, status, arguments, result, actions FROM tool_journal WHERE session_key = $1 AND epoch = $2
-"""
-_OF_EARLIER_TURN = """
-SELECT j.name, j.effect, j.status, j.arguments, j.result, j.actions
-FROM tool_journal j JOIN turns t ON t.session_key = j.session_key AND t.first_epoch = j.epoch
-WHERE j.session_key = $1 AND j.call_id = $2 AND j.epoch < $3 AND t.invocation_id = $4 ORDER BY j.epoch DESC LIMIT 1
-"""
+_COLUMNS = "name, effect, status, arguments, started_at, finished_at, approved, approved_by, grant_id"
+_OF_TURN = f"""
+SELECT call_id, {_COLUMNS}, result, actions FROM tool_journal WHERE session_key = $1 AND epoch = $2
+"""  # noqa: S608 - constants
+_OF_EARLIER_TURN = f"""
+SELECT {_COLUMNS}, result, actions FROM tool_journal
+WHERE session_key = $1 AND call_id = $2 AND epoch < $3
+    AND epoch IN (SELECT first_epoch FROM turns WHERE session_key = $1 AND invocation_id = $4)
+ORDER BY epoch DESC LIMIT 1
+"""  # noqa: S608 - constants
 _READ_FULL_RESULT = """
 SELECT SUBSTR(whole, CAST($1 AS INTEGER), CAST($2 AS INTEGER)) FROM tool_journal_with_lineage
 WHERE session_key = $3 AND call_id = $4 AND whole IS NOT NULL ORDER BY epoch DESC LIMIT 1
 """
-_OF_CALL = """
-SELECT call_id, name, effect, status, arguments, started_at, finished_at, result, approved,
-    approved_by, grant_id
-FROM tool_journal_with_lineage
+_OF_CALL = f"""
+SELECT {_COLUMNS}, result, NULL FROM tool_journal_with_lineage
 WHERE session_key = $1 AND call_id = $2 AND epoch >= $3 ORDER BY epoch DESC LIMIT 1
-"""
+"""  # noqa: S608 - constants
 _RECORD_APPROVAL = """
 UPDATE tool_journal SET approved = $1, approved_by = $2, approved_at = $3 WHERE session_key = $4 AND call_id = $5
     AND epoch = (SELECT MAX(epoch) FROM tool_journal WHERE session_key = $4 AND call_id = $5)
 """
 _CALLS_PER_QUERY = 50
 _OF_CALLS = f"""
-SELECT source_key, epoch, call_id, name, effect, status, arguments, started_at, finished_at, NULL, approved,
-    approved_by, grant_id
-FROM tool_journal_with_lineage WHERE session_key = $1
+SELECT call_id, source_key, epoch, {_COLUMNS}, NULL, NULL FROM tool_journal_with_lineage WHERE session_key = $1
     AND call_id IN ({", ".join(f"${number + 2}" for number in range(_CALLS_PER_QUERY))}) ORDER BY epoch
 """  # noqa: S608 - constants
 _FIRST_SEQS = """
@@ -82,21 +80,23 @@ DECIDED_BY_POLICY = "policy"
 
 
 class JournalEntry(Struct, frozen=True):
-    """The journal's record of a tool call."""
+    """The journal's record of a step of a turn: a tool call, a node of a workflow, or a model call in a tool."""
 
-    call_id: str
     name: str
     effect: Effect
     status: JournalStatus
     arguments: str
+    """A hash."""
     started_at: float | None
     finished_at: float | None
-    result: Mapping[str, Any] | None
-    approved: bool | None = None
+    approved: bool | None
     """None: no approval was needed."""
-    approved_by: str | None = None
-    grant_id: int | None = None
+    approved_by: str | None
+    grant_id: int | None
     """The grant that approved it; None: a person did, or the settings."""
+    result: Any = None
+    actions: Mapping[str, Any] = {}
+    """What the tool did besides its result: state, transfers, artifacts."""
 
     @property
     def duration_s(self) -> float | None:
@@ -113,18 +113,6 @@ class ApprovalDecision(Struct, frozen=True):
     decided_by: str
     grant_id: int | None = None
     """The grant that let it run."""
-
-
-class TurnEntry(Struct, frozen=True):
-    """The journal's record of a step of one turn: a tool call, a node of a workflow, or a model call in a tool."""
-
-    name: str
-    effect: Effect
-    status: JournalStatus
-    arguments: str
-    result: Any
-    actions: Mapping[str, Any]
-    """What the tool did besides its result: state, transfers, artifacts."""
 
 
 def record_intent(
@@ -183,31 +171,22 @@ def record_finished_step(turn: Turn, step_id: str, name: str, result: Any, now: 
         yield _ADD_FINISHED, (turn.session_key, call_key(step_id), turn.first_epoch, name, now, dumps(result))
 
 
-def read_turn_entries(turn: Turn) -> Operation[dict[str, TurnEntry]]:
+def read_turn_entries(turn: Turn) -> Operation[dict[str, JournalEntry]]:
     """Read the journal entries of one turn, by the `call_key` of their steps."""
     rows = yield _OF_TURN, (turn.session_key, turn.first_epoch)
-    return {call_id: _row_to_turn_entry(row) for call_id, *row in rows}
+    return {call_id: _row_to_entry(row) for call_id, *row in rows}
 
 
-def read_earlier_step(turn: Turn, step_id: str, invocation_id: str) -> Operation[TurnEntry | None]:
+def read_earlier_step(turn: Turn, step_id: str, invocation_id: str) -> Operation[JournalEntry | None]:
     """Read the newest entry of a step that an earlier turn of the same invocation made, before it paused."""
     rows = yield _OF_EARLIER_TURN, (turn.session_key, call_key(step_id), turn.first_epoch, invocation_id)
-    return _row_to_turn_entry(rows[0]) if rows else None
-
-
-def _row_to_turn_entry(row: Sequence[Any]) -> TurnEntry:
-    name, effect, status, arguments, result, actions = row
-    return TurnEntry(
-        name, effect, status, arguments, loads(result) if result else None, loads(actions) if actions else {}
-    )
+    return _row_to_entry(rows[0]) if rows else None
 
 
 def read_journal_entry(key: int, call_id: str, since_epoch: int = 0) -> Operation[JournalEntry | None]:
     """Read the newest entry of a call, made by turns from an epoch on."""
     rows = yield _OF_CALL, (key, call_key(call_id), since_epoch)
-    if not rows:
-        return None
-    return _row_to_entry(rows[0])
+    return _row_to_entry(rows[0]) if rows else None
 
 
 JournalByCall = Mapping[tuple[int, str], JournalEntry]
@@ -220,19 +199,17 @@ def read_journal_entries(key: int, messages: Sequence[StoredEvent]) -> Operation
         (event.seq, call_key(call.id)) for event in messages if event.message for call in event.message.tool_calls
     ]
     noted = yield from _entries_of_calls(key, sorted({call_id for _, call_id in places}))
-    again = [event for notes in noted.values() if len(notes) > 1 for event in notes]
-    begins = yield from _first_seqs(again)
+    begins = yield from _first_seqs([turn for entries in noted.values() if len(entries) > 1 for turn, _ in entries])
     return {
-        (seq, call_id): _entry_of_message(seq, notes, begins)
+        (seq, call_id): _entry_of_message(seq, entries, begins)
         for seq, call_id in places
-        if (notes := noted.get(call_id))
+        if (entries := noted.get(call_id))
     }
 
 
-class _EntryOfTurn(Struct, frozen=True):
-    source_key: int
-    epoch: int
-    record: JournalEntry
+_TurnPlace = tuple[int, int]
+"""The session that a turn ran in, and its first epoch."""
+_EntryOfTurn = tuple[_TurnPlace, JournalEntry]
 
 
 def _entries_of_calls(key: int, call_ids: list[str]) -> Operation[dict[str, list[_EntryOfTurn]]]:
@@ -240,49 +217,46 @@ def _entries_of_calls(key: int, call_ids: list[str]) -> Operation[dict[str, list
     noted: dict[str, list[_EntryOfTurn]] = {}
     for start in range(0, len(call_ids), _CALLS_PER_QUERY):
         some = call_ids[start : start + _CALLS_PER_QUERY]
-        for source_key, epoch, *row in (yield _OF_CALLS, (key, *some, *(some[-1:] * (_CALLS_PER_QUERY - len(some))))):
-            noted.setdefault(row[0], []).append(_EntryOfTurn(source_key, epoch, _row_to_entry(row)))
+        rows = yield _OF_CALLS, (key, *some, *(some[-1:] * (_CALLS_PER_QUERY - len(some))))
+        for call_id, source_key, epoch, *columns in rows:
+            noted.setdefault(call_id, []).append(((source_key, epoch), _row_to_entry(columns)))
     return noted
 
 
-def _first_seqs(notes: Sequence[_EntryOfTurn]) -> Operation[dict[tuple[int, int], int]]:
-    """Read where the turns that noted something begin."""
-    begins: dict[tuple[int, int], int] = {}
-    for source_key in {note.source_key for note in notes}:
-        epochs = [note.epoch for note in notes if note.source_key == source_key]
-        rows = yield _FIRST_SEQS, (source_key, min(epochs), max(epochs))
-        begins |= {(source_key, epoch): first_seq for epoch, first_seq in rows}
+def _first_seqs(turns: Sequence[_TurnPlace]) -> Operation[dict[_TurnPlace, int]]:
+    """Read the first messages of some turns."""
+    begins: dict[_TurnPlace, int] = {}
+    for key in {key for key, _ in turns}:
+        epochs = [epoch for source_key, epoch in turns if source_key == key]
+        rows = yield _FIRST_SEQS, (key, min(epochs), max(epochs))
+        begins |= {(key, epoch): first_seq for epoch, first_seq in rows}
     return begins
 
 
-def _entry_of_message(seq: int, notes: Sequence[_EntryOfTurn], begins: Mapping[tuple[int, int], int]) -> JournalEntry:
+def _entry_of_message(seq: int, entries: Sequence[_EntryOfTurn], begins: Mapping[_TurnPlace, int]) -> JournalEntry:
     """Choose among entries of one call id: ids may repeat, and a later turn may run an approved call."""
-    place = max(
-        (n for n, entry in enumerate(notes) if begins.get((entry.source_key, entry.epoch), 0) <= seq), default=0
-    )
-    record = notes[place].record
-    was_approved_by_user = record.status in ("intended", "unknown") and record.approved_by not in (
-        None,
-        DECIDED_BY_POLICY,
-    )
-    return notes[place + 1].record if was_approved_by_user and place + 1 < len(notes) else record
+    place = max((n for n, (turn, _) in enumerate(entries) if begins.get(turn, 0) <= seq), default=0)
+    entry = entries[place][1]
+    not_run = entry.status in ("intended", "unknown") and entry.approved_by not in (None, DECIDED_BY_POLICY)
+    return entries[place + 1][1] if not_run and place + 1 < len(entries) else entry
 
 
 def _row_to_entry(row: Sequence[Any]) -> JournalEntry:
-    *columns, result, approved, approved_by, grant_id = row
+    *columns, approved, approved_by, grant_id, result, actions = row
     return JournalEntry(
         *columns,
-        result=loads(result) if result else None,
         approved=None if approved is None else bool(approved),
         approved_by=approved_by,
         grant_id=grant_id,
+        result=loads(result) if result else None,
+        actions=loads(actions) if actions else {},
     )
 
 
 def store_full_result(turn: Turn, call_id: str, text: str) -> Operation[None]:
     """Store the full text of a result that the model sees clipped."""
     if (yield from is_current_epoch(turn.session_key, turn.epoch)):
-        yield _STORE_FULL_RESULT, (printable_text(text), turn.session_key, call_key(call_id), turn.first_epoch)
+        yield _STORE_FULL_RESULT, (storable_text(text), turn.session_key, call_key(call_id), turn.first_epoch)
 
 
 def read_full_result(key: int, call_id: str, offset: int, limit: int) -> Operation[str | None]:

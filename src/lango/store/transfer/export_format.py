@@ -2,26 +2,28 @@
 
 The first line names the format and its version, the second is the session; the contents of its files follow in pieces,
 then its events in order, the ended turns, the tool journal, the observations, the artifacts, and a last line with the
-number of lines. Every line has a `kind`; a later
-version may add kinds, and an import refuses a file with an unknown kind.
-`docs/reference/store.md` describes each.
+number of lines. Every line has a `kind`; a later version may add kinds, and an import refuses a file with an unknown
+kind. `docs/reference/store.md` describes each.
 
-JSON columns are members of the line; a text that our encoder would write differently is in `raw`.
+The other members of most lines are the columns of a table; those that hold JSON are JSON in the line, too.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from lango.json_output import printable_text
+from lango.errors import StoreDamaged
+from lango.json_values import storable_text
 from lango.sessions import EARLIEST_TIME, LATEST_TIME
+from lango.store.artifacts.artifacts import Kind
 from lango.store.codec.ids import expand
 from lango.store.codec.json_text import dumps_untagged, loads_untagged
 from lango.store.codec.rows import calls_from_json
 from lango.store.contents import CHUNK_BYTES
-from lango.store.engine.database import Row
+from lango.store.memory.observations import Priority
+from lango.store.tool_calls.tool_journal import Effect, JournalStatus
+from lango.store.turns.ending import Outcome
 
 FORMAT = "lango-session"
 VERSION = 1
@@ -32,7 +34,7 @@ _SHORT_IDS = ("event_id", "invocation_id")
 
 
 def _storable(text: str) -> str:
-    if printable_text(text) != text:
+    if storable_text(text) != text:
         raise ValueError("contains NUL or a lone surrogate")
     return text
 
@@ -52,24 +54,9 @@ class _Line(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     json_columns: ClassVar[tuple[str, ...]] = ()
-    raw: dict[str, Text] = {}
-    """The texts of JSON columns that our encoder would write differently."""
-
-    @model_validator(mode="after")
-    def _raw_is_json(self) -> "_Line":
-        for name, text in self.raw.items():
-            if name not in self.json_columns:
-                raise ValueError(f"raw: {name} is not a JSON column")
-            try:
-                json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"raw: {name} is not JSON") from error
-        return self
 
     def column(self, name: str) -> str | None:
         """Return the text of a column that holds JSON."""
-        if name in self.raw:
-            return self.raw[name]
         value = getattr(self, name)
         return None if value is None else dumps_untagged(value)
 
@@ -172,7 +159,7 @@ class TurnLine(_TokensLine):
 
     kind: Literal["turn"] = "turn"
     turn: Number
-    status: Literal["done", "failed", "cancelled", "interrupted"]
+    status: Outcome
     epoch: Count | None = None
     idempotency_key: Text | None = None
     created_at: Time
@@ -188,6 +175,10 @@ class TurnLine(_TokensLine):
     first_epoch: Count | None = None
     attempts: Count = 0
     resumptions: list[Object] | None = None
+    begun_version: Text | None = None
+    version: Text | None = None
+    continued_seq: Number | None = None
+    continued_epoch: Count | None = None
 
 
 class ToolJournalLine(_Line):
@@ -199,13 +190,13 @@ class ToolJournalLine(_Line):
     call_id: Id
     epoch: Count
     name: Text
-    effect: Literal["none", "idempotent", "once"]
-    status: Literal["intended", "started", "finished", "unknown"]
+    effect: Effect
+    status: JournalStatus
     arguments: Text
     intended_at: Time
     started_at: Time | None = None
     finished_at: Time | None = None
-    result: Object | None = None
+    result: Any = None
     whole: Text | None = None
     approved: Literal[0, 1] | None = None
     approved_by: Text | None = None
@@ -238,7 +229,7 @@ class ObservationLine(_Line):
     number: Number
     first_seq: Count
     last_seq: Count
-    priority: Literal["high", "medium", "low"]
+    priority: Priority
     day: Annotated[Text, Field(max_length=40)]
     text: Note
 
@@ -251,7 +242,7 @@ class ArtifactLine(_Line):
     kind: Literal["artifact"] = "artifact"
     name: Id
     version: Count
-    content: Literal["bytes", "text", "uri"]
+    content: Kind
     mime_type: Text | None = None
     hash: Hash | None = None
     size: Count = 0
@@ -284,36 +275,27 @@ Line = (
 KINDS: Mapping[str, type[Line]] = {line.model_fields["kind"].default: line for line in get_args(Line)}
 
 
-def row_to_line(kind: str, columns: Sequence[str], row: Row) -> str:
-    """Encode a row as a line: without NULL columns, JSON as JSON, and with full ids."""
+def columns_of(line: type[Line]) -> list[str]:
+    """Return the columns of a table that the lines of a kind hold, in the order of the members."""
+    return [name for name in line.model_fields if name != "kind"]
+
+
+def row_to_line(kind: str, columns: Mapping[str, Any]) -> str:
+    """Encode the columns of a row as a line: without NULL columns, JSON as JSON, and with full ids."""
     members: dict[str, Any] = {"kind": kind}
-    raw: dict[str, str] = {}
-    json_columns = KINDS[kind].json_columns
-    for name, value in zip(columns, row, strict=True):
+    for name, value in columns.items():
         if value is None or (value == "" and name in ("author", "content", "invocation_id")):
             continue
-        if name in json_columns:
-            parsed = _parse_canonical(value)
-            if parsed is None:
-                raw[name] = value
-            else:
-                members[name] = parsed
+        if name in KINDS[kind].json_columns:
+            try:
+                members[name] = loads_untagged(value)
+            except (ValueError, RecursionError) as error:
+                raise StoreDamaged(f"the {name} of a {kind} cannot be read: see `lango sessions check`") from error
         else:
             members[name] = expand(value) if kind in ("message", "state") and name in _SHORT_IDS else value
-    if raw:
-        members["raw"] = raw
     return dump_line(members)
 
 
 def dump_line(members: Mapping[str, Any]) -> str:
     """Encode an object as a line."""
     return dumps_untagged(members) + "\n"
-
-
-def _parse_canonical(text: str) -> Any:
-    """Parse the text of a JSON column if our encoder would write the same text; else return None."""
-    try:
-        value: Any = loads_untagged(text)
-        return value if text[:1] in "{[" and dumps_untagged(value) == text else None
-    except (ValueError, RecursionError):
-        return None

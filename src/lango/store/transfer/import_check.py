@@ -6,11 +6,10 @@ from typing import Any, assert_never, cast
 from msgspec import Struct, field
 from pydantic import ValidationError
 
-from lango.client_state import without_reserved_state
 from lango.errors import InvalidExport, Unstorable
-from lango.json_input import MAX_VALUES, TooManyValues, ValueCounter, is_nested_deeper_than
+from lango.json_values import MAX_VALUES, TooManyValues, ValueCounter, is_nested_deeper_than
 from lango.messages import RESERVED_PREFIX, ToolCall
-from lango.sessions import SessionId, StoredEvent
+from lango.sessions import SessionId, StoredEvent, without_reserved_state
 from lango.store.artifacts.artifacts import USER_PREFIX, check_name, row_to_artifact
 from lango.store.codec.ids import call_key, shorten
 from lango.store.codec.json_text import dumps, loads, loads_untagged

@@ -38,7 +38,7 @@ def imported_artifact(line: ArtifactLine) -> tuple[ArtifactLine, bytes | None]:
     if line.content != "uri" or text is None:
         return line, None
     data = text.encode("utf-8", "surrogatepass")
-    return line.model_copy(update={"content": "text", "mime_type": "text/plain", "part": None, "raw": {}}), data
+    return line.model_copy(update={"content": "text", "mime_type": "text/plain", "part": None}), data
 
 
 def _without_addresses(line: MessageLine) -> MessageLine:
@@ -67,7 +67,6 @@ def _without_addresses(line: MessageLine) -> MessageLine:
     changes = {
         "content": "".join([*texts, line.content[position:]]),
         "extra": {**extra, "parts": parts},
-        "raw": {name: text for name, text in line.raw.items() if name != "extra"},
     }
     return line.model_copy(update=changes)
 

@@ -6,24 +6,33 @@ from collections import Counter
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from lango.messages import content_hash
-from lango.sessions import SessionId, SessionRecord
+from lango.sessions import SessionId, SessionInfo
 from lango.store.artifacts.artifacts import COLUMNS as ARTIFACT_COLUMNS
 from lango.store.artifacts.session_artifacts import delete_artifacts, rename_artifacts
 from lango.store.codec.json_text import dumps
-from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, insert_rows, row_to_event
+from lango.store.codec.rows import MESSAGE_COLUMNS, insert_rows, row_to_event
 from lango.store.contents import contents_of_event, release, release_some, use_again, use_chunk
 from lango.store.engine.database import LARGEST, Operation, Row
 from lango.store.lifecycle.delete import delete_session
-from lango.store.memory.observations import BATCH_COLUMNS, OBSERVATION_COLUMNS
 from lango.store.sessions import sessions
-from lango.store.sessions.open_calls import OPEN_CALL
+from lango.store.sessions.open_calls import OPEN_CALL, open_stored_waits
 from lango.store.sessions.state import set_session_state
 from lango.store.sessions.titles import with_first_words
 from lango.store.transfer.content_check import piece_of
-from lango.store.transfer.export import TOOL_JOURNAL_COLUMNS, TURN_COLUMNS
-from lango.store.transfer.export_format import ArtifactLine, ContentLine, MessageLine
+from lango.store.transfer.export_format import (
+    ArtifactLine,
+    BatchLine,
+    ContentLine,
+    MessageLine,
+    ObservationLine,
+    StateLine,
+    ToolJournalLine,
+    TurnLine,
+    columns_of,
+)
 from lango.store.transfer.import_check import (
     CheckedImport,
     Lines,
@@ -52,11 +61,11 @@ _DELETE_SOME = [
 ]
 _TABLES = {
     "message": ("messages", MESSAGE_COLUMNS),
-    "state": ("state_events", f"{STATE_COLUMNS}, revision"),
-    "turn": ("turns", TURN_COLUMNS),
-    "effect": ("tool_journal", TOOL_JOURNAL_COLUMNS),
-    "observation_batch": ("observation_batches", BATCH_COLUMNS),
-    "observation": ("observations", OBSERVATION_COLUMNS),
+    "state": ("state_events", ", ".join(columns_of(StateLine))),
+    "turn": ("turns", ", ".join(columns_of(TurnLine))),
+    "effect": ("tool_journal", ", ".join(columns_of(ToolJournalLine))),
+    "observation_batch": ("observation_batches", ", ".join(columns_of(BatchLine))),
+    "observation": ("observations", ", ".join(columns_of(ObservationLine))),
     "message_content": ("message_contents", "seq, hash"),
 }
 _ARTIFACT_HASH = ARTIFACT_COLUMNS.split(", ").index("hash")
@@ -162,7 +171,7 @@ def insert_batch(staged: StagedSession, batch: Batch) -> Operation[None]:
                 yield from insert_rows("message_contents", "seq, hash", held)
             case "artifact":
                 for _, *columns in rows:
-                    yield _ADD_ARTIFACT, (name.app_name, name.user_id, name.id, *columns)
+                    yield _ADD_ARTIFACT, (*astuple(name), *columns)
             case _:
                 yield from insert_rows(*_TABLES[kind], rows)
 
@@ -183,7 +192,7 @@ def _use_contents(batch: Batch) -> Operation[None]:
             yield from use_again(hash_, uses[hash_])
 
 
-def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImport) -> Operation[SessionRecord]:
+def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImport) -> Operation[SessionInfo]:
     """Give a staged session its name. Raise `SessionExists` if the name is taken."""
     name.check_new()
     session = session_line(checked)
@@ -192,29 +201,16 @@ def publish_session(name: SessionId, staged: StagedSession, checked: CheckedImpo
     unused = yield from delete_artifacts(name)  # of a session that was never stored here
     yield from rename_artifacts(staged.name, name)
     yield from release(unused)
-    origin = session.forked_from
-    yield (
-        _SET,
-        (
-            session.updated_at,
-            session.revision,
-            checked.last_seq,
-            checked.user_seq,
-            checked.total_tokens,
-            session.epoch,
-            dumps(session.rewinds) if session.rewinds else None,
-            session.title,
-            dumps({"id": origin.id, "seq": origin.seq}) if origin else None,
-            session.created_at,
-            name.app_name,
-            name.user_id,
-            name.id,
-            staged.key,
-        ),
-    )
+    newest = session.revision, checked.last_seq, checked.user_seq, checked.total_tokens, session.epoch
+    rewinds = dumps(session.rewinds) if session.rewinds else None
+    origin = session.forked_from and dumps(session.forked_from.model_dump())
+    about = session.title, origin, session.created_at
+    yield _SET, (session.updated_at, *newest, rewinds, *about, *astuple(name), staged.key)
     if checked.state:
         yield from set_session_state(staged.key, checked.state)
     for call_id, call in sorted(checked.open_calls.items()):
         if not call.is_request:
             yield OPEN_CALL, (staged.key, call_id, call.seq, call.waits)
+            if call.waits:
+                yield from open_stored_waits(staged.key, {call.seq: {call_id}})
     return (yield from with_first_words((yield from sessions.get_session(name))))

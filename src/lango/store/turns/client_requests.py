@@ -1,12 +1,11 @@
 """Read back turns as the API of a client shows them: where a turn ends, what its client sent, and which are deleted."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from lango.errors import IdempotencyKeyReused
-from lango.sessions import SessionRecord, StoredEvent
+from lango.sessions import SessionInfo, StoredEvent
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import CLIENT_HISTORY_KEY
 from lango.store.engine.database import Operation
@@ -14,7 +13,7 @@ from lango.store.sessions.open_calls import is_closing_event
 from lango.store.sessions.sessions import lock_session
 from lango.store.sessions.window import read_message_page
 from lango.store.turns.queue import read_queued_messages
-from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, TurnRecord, read_turn_messages
+from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, StoredTurn, read_turn_messages
 
 _PAGE = 100
 _RECENT_TURNS = 200
@@ -63,19 +62,14 @@ def find_key_of_user(app_name: str, user_id: str, idempotency_key: str) -> Opera
     return StoredKey(*rows[0]) if rows else None
 
 
-def _client_request(request: Mapping[str, Any]) -> dict[str, Any] | None:
-    options: Mapping[str, Any] = request.get("options") or {}
-    return options.get("client_request")
-
-
-def last_message_of_turn(key: int, turn: int, record: TurnRecord) -> Operation[int | None]:
+def last_message_of_turn(key: int, turn: int, record: StoredTurn) -> Operation[int | None]:
     """Return the last message of a turn, before what the next turn's input brought, or None if it has not started."""
     found = yield from read_turn_messages(key, turn)
     own = [event.seq for event in found if not (is_closing_event(event) or is_from_client(event))]
     return max(own, default=record.first_seq)
 
 
-def read_input_messages(session: SessionRecord, turn: int, record: TurnRecord) -> Operation[list[StoredEvent]]:
+def read_input_messages(session: SessionInfo, turn: int, record: StoredTurn) -> Operation[list[StoredEvent]]:
     """Read what the client sent for a turn: the message or results that started it, after the history before them."""
     if record.first_seq is None:
         queued = yield from read_queued_messages(session.key)
@@ -104,8 +98,10 @@ def mark_request_deleted(key: int, turn: int) -> Operation[bool]:
     everything = True
     for number, text in (yield _REQUESTS, (key,)):
         request: dict[str, Any] = loads(text) if text else {}
-        if number == turn and _client_request(request):
-            request["options"]["client_request"] = {"deleted": True}
+        options: dict[str, Any] = request.get("options") or {}
+        if number == turn and options.get("client_request"):
+            options["client_request"] = {"deleted": True}
             yield _SET_REQUEST, (dumps(request), key, turn)
-        everything = everything and bool((_client_request(request) or {}).get("deleted"))
+        shown: dict[str, Any] = options.get("client_request") or {}
+        everything = everything and bool(shown.get("deleted"))
     return everything

@@ -14,8 +14,6 @@ from lango.store.api_keys import spend_tokens
 from lango.store.codec.records import Turn
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import lock_session
-from lango.store.tool_calls import approvals
-from lango.store.tool_calls.credential_requests import forget_request
 from lango.store.turns.event_log import LoggedEvent, close_log
 from lango.store.turns.lease import OPEN_TURNS_OF_OWNER
 from lango.store.turns.queue import ANY_AHEAD, TURN, WITHDRAW, decode_input, read_open_turns, release_input
@@ -23,6 +21,8 @@ from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.submit import NEW_EPOCH, accepts_results, append_input
 from lango.store.turns.turn_result import TurnResult
 from lango.store.turns.turns import OpenTurn
+from lango.store.waits.waits import forget_secrets, list_requests, reopen
+from lango.waits import Wait
 
 Outcome = Literal["done", "failed", "cancelled", "interrupted"]
 _END = """
@@ -30,13 +30,14 @@ UPDATE turns SET status = $1, ended_at = $2, extra = $3, input_tokens = $4, outp
     model_calls = $7, cost_usd = $8
 WHERE session_key = $9 AND epoch = $10 AND status = 'running' RETURNING
     (SELECT COUNT(*) FROM turns w WHERE w.session_key = turns.session_key AND w.turn > turns.turn
-        AND w.status = 'queued' AND w.owner <> turns.owner), quota_id, credential_call, cancel_requested
+        AND w.status = 'queued' AND w.owner <> turns.owner), quota_id, credential_wait, cancel_requested
 """
 _INTERRUPT = """
 UPDATE turns SET status = CASE WHEN answer_stored = 1 THEN 'done' ELSE 'interrupted' END, ended_at = $1,
     queued_input = NULL
 WHERE session_key = $2 AND turn = $3 AND COALESCE(owner, '') = $4 AND status IN ('queued', 'running') RETURNING turn
 """
+_IS_STOPPED = "SELECT cancel_requested FROM turns WHERE session_key = $1 AND turn = $2"
 _SET_FIRST_SEQ = "UPDATE turns SET epoch = $1, first_epoch = $1, first_seq = $2 WHERE session_key = $3 AND turn = $4"
 
 
@@ -68,18 +69,25 @@ def end_turn(
     rows = yield _END, (outcome, now, result.encode(), *spent, key, turn.epoch)
     if not rows or not locked:
         return EndResult(bool(rows))
-    [[queued_elsewhere, quota_id, credential_call, is_stopped]] = rows
+    [[queued_elsewhere, quota_id, credential_wait, is_stopped]] = rows
     if quota_id is not None:
         yield from spend_tokens(quota_id, used.input_tokens + used.output_tokens, now)
-    if credential_call is not None:  # the turn no longer needs the credential
-        yield from forget_request(key, credential_call)
-    yield from close_open_calls(key, name, locked.revision, now, close_requests="stopped" if is_stopped else None)
+    if credential_wait is not None:  # the turn no longer needs the credential
+        yield from forget_secrets(key, credential_wait)
+    yield from close_open_calls(key, name, locked.revision, now, close_requests="cancelled" if is_stopped else None)
     yield from close_log(key, turn.turn, events)
     return EndResult(True, others_are_queued=queued_elsewhere > 0)
 
 
+def list_requests_of_stopped_turn(key: int, turn: int, name: SessionId) -> Operation[list[Wait]]:
+    """Read the requests that the end of a running turn closes because a user stops it; none if no user does."""
+    if not any(is_stopped for [is_stopped] in (yield _IS_STOPPED, (key, turn))):
+        return []
+    return [stored.wait for stored in (yield from list_requests(key, name))]
+
+
 def withdraw_turn(turn: Turn, now: float) -> Operation[bool]:
-    """Withdraw a queued turn; False: it is not queued any more."""
+    """Withdraw a queued turn; return False if it is no longer queued."""
     key = turn.session_key
     yield from lock_session(key)
     rows = yield TURN, (key, turn.turn)
@@ -87,7 +95,7 @@ def withdraw_turn(turn: Turn, now: float) -> Operation[bool]:
         return False
     [[_, _, _, message, _]] = rows
     entry = decode_input(message)
-    yield from approvals.reopen(key, entry)
+    yield from reopen(key, entry)
     yield from release_input(key, turn.turn, entry)
     yield from close_log(key, turn.turn)
     return True
@@ -97,7 +105,7 @@ def interrupt_turn(key: int, name: SessionId, abandoned: OpenTurn, now: float) -
     """End the first open turn of a session, whose owner is gone: as interrupted, or as done if its answer is stored.
 
     Its calls are closed, and a new epoch fences writes of its owner, should it only have paused. The message of a
-    queued turn is appended to the conversation. False: the turn is not the first, or has another owner.
+    queued turn is appended to the conversation. Return False if the turn is not the first, or has another owner.
     """
     if (yield from lock_session(key)) is None or (yield ANY_AHEAD, (key, abandoned.turn)):
         return False

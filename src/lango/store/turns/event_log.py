@@ -10,24 +10,27 @@ from typing import Any, Self
 
 from msgspec import Struct, to_builtins
 
-from lango import event_ids
 from lango.errors import EventsGone
 from lango.event_text import join_text_deltas, remove_withdrawn
 from lango.events import (
     Accepted,
+    NodeProgress,
     Queued,
     TextDelta,
     ThoughtDelta,
     TurnError,
     TurnEvent,
+    event_id,
     from_json,
+    id_range,
     is_final,
     to_json,
 )
-from lango.sessions import SessionRecord
+from lango.sessions import SessionInfo
 from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.records import Turn
 from lango.store.engine.database import LARGEST, Dialect, LockingRead, Operation
-from lango.store.sessions.lineage import row_ranges
+from lango.store.sessions.lineage import read_lineages, row_ranges
 from lango.store.turns import turns
 from lango.store.turns.turn_result import TurnFailure, TurnResult
 
@@ -88,6 +91,15 @@ DELETE FROM event_log WHERE session_key = $1 AND id > $2 AND id < $3
 _SET_JOINED = "UPDATE event_log SET final = 2 WHERE session_key = $1 AND id = $2"
 _IS_JOINED = "SELECT 1 FROM event_log WHERE session_key = $1 AND id > $2 AND id < $3 AND final = 2"
 _HAS_LOG = "SELECT 1 FROM event_log WHERE session_key = $1 AND id > $2 AND id < $3 LIMIT 1"
+_NODES = """
+SELECT t.first_seq, e.data FROM turns t
+JOIN event_log e ON e.session_key = t.session_key AND e.turn = t.turn AND e.type = 'node'
+WHERE t.session_key = $1 AND t.first_seq >= $2 AND t.first_seq <= $3 ORDER BY e.id
+"""
+_NODES_OF_INVOCATION = """
+SELECT e.data FROM turns t JOIN event_log e ON e.session_key = t.session_key AND e.turn = t.turn AND e.type = 'node'
+WHERE t.session_key = $1 AND t.first_seq <= $2 AND t.turn < $3 AND t.invocation_id = $4 ORDER BY e.id
+"""
 _WITHOUT_ANSWER = """
 SELECT first_seq, status, extra FROM turns WHERE session_key = $1 AND first_seq >= $2 AND first_seq <= $3
     AND status IN ('failed', 'cancelled', 'interrupted')
@@ -122,18 +134,22 @@ class LoggedEvent(Struct, frozen=True):
         """Whether no event of the turn follows this one."""
         return is_final(self.event)
 
+    def row(self, key: int, turn: int) -> tuple[int, int, int, str, str, int]:
+        """Return the columns of its row."""
+        return key, self.event.id, turn, self.event.type, self.data, int(self.final)
+
 
 class LogPage(Struct, frozen=True):
     """Events of a turn after an id, and the record of the turn."""
 
     events: list[LoggedEvent]
-    turn: turns.TurnRecord | None
+    turn: turns.StoredTurn | None
     closed: bool = False
     """No event follows these."""
 
 
 def append_log_events(key: int, turn: int, events: Sequence[LoggedEvent], owner: str | None = None) -> Operation[bool]:
-    """Append events to the log of their turn; False: it is closed, was taken over, or its session was deleted."""
+    """Append events to the log of their turn; return False if it is closed, or the turn was taken over or deleted."""
     for status, held_by in (yield _LOCK_TURN, (key, turn)):
         if status == "interrupted" or owner not in (None, held_by):
             return False
@@ -141,13 +157,13 @@ def append_log_events(key: int, turn: int, events: Sequence[LoggedEvent], owner:
 
 
 def _append_locked(key: int, turn: int, events: Sequence[LoggedEvent]) -> Operation[bool]:
-    rows = yield _LAST_EVENT, (key, *event_ids.id_range(turn))
+    rows = yield _LAST_EVENT, (key, *id_range(turn))
     if not rows or rows[0][2]:
         return False
     last = rows[0][1]
     for event in events:
         if last is None or event.id > last:  # a repeated write finds its rows there already
-            yield _INSERT, (key, event.id, turn, event.event.type, event.data, int(event.final))
+            yield _INSERT, event.row(key, turn)
     return True
 
 
@@ -168,20 +184,8 @@ def append_log_batches(batches: Sequence[EventBatch], dialect: Dialect) -> Opera
     """
     rows: list[tuple[Any, ...]] = []
     for batch in batches:
-        bounds = event_ids.id_range(batch.turn)
-        rows += [
-            (
-                batch.session_key,
-                event.id,
-                batch.turn,
-                event.event.type,
-                event.data,
-                int(event.final),
-                *bounds,
-                batch.owner,
-            )
-            for event in batch.events
-        ]
+        bounds = id_range(batch.turn)
+        rows += [(*event.row(batch.session_key, batch.turn), *bounds, batch.owner) for event in batch.events]
     stored = set[tuple[int, int]]()
     if rows:
         given = (dumps(rows),)
@@ -197,13 +201,12 @@ def append_log_batches(batches: Sequence[EventBatch], dialect: Dialect) -> Opera
 
 def accepted_event(turn: turns.Turn, invocation_id: str) -> LoggedEvent:
     """Return the first event of a turn."""
-    return LoggedEvent.of(Accepted(event_ids.event_id(turn.turn, 1), turn.turn, turn.status == "queued", invocation_id))
+    return LoggedEvent.of(Accepted(event_id(turn.turn, 1), turn.turn, turn.status == "queued", invocation_id))
 
 
 def begin_log(turn: turns.Turn, invocation_id: str) -> Operation[None]:
     """Begin the log of a turn that is being stored: it is accepted."""
-    first = accepted_event(turn, invocation_id)
-    yield _INSERT, (turn.session_key, first.id, turn.turn, first.event.type, first.data, 0)
+    yield _INSERT, accepted_event(turn, invocation_id).row(turn.session_key, turn.turn)
 
 
 def close_log(
@@ -217,7 +220,7 @@ def close_log(
     if events:
         yield from _append_locked(key, turn, events)
     if not (events and events[-1].final):
-        rows: list[Any] = yield _EVENTS_FROM, (key, *event_ids.id_range(turn), LARGEST)
+        rows: list[Any] = yield _EVENTS_FROM, (key, *id_range(turn), LARGEST)
         logged = [LoggedEvent.decode(data).event for _, data in rows]
         if not logged or is_final(logged[-1]):
             return
@@ -243,7 +246,7 @@ def _unlogged_text(key: int, turn: int, logged: Sequence[TurnEvent]) -> Operatio
 
 def _join_texts(key: int, turn: int) -> Operation[None]:
     """Replace the pieces of a turn's texts with whole ones, under the ids of the last pieces."""
-    bounds = event_ids.id_range(turn)
+    bounds = id_range(turn)
     rows: list[Any] = yield _TEXTS, (key, *bounds)
     if not rows or not rows[-1][1]:
         return  # it is still open
@@ -258,12 +261,12 @@ def _join_texts(key: int, turn: int) -> Operation[None]:
     yield _SET_JOINED, (key, logged[-1].id)
     for event in whole:
         if isinstance(event, TextDelta | ThoughtDelta):
-            yield _INSERT, (key, event.id, turn, event.type, LoggedEvent.of(event).data, 0)
+            yield _INSERT, LoggedEvent.of(event).row(key, turn)
 
 
 def has_joined_texts(key: int, turn: int) -> Operation[bool]:
     """Whether the log has whole texts of a turn instead of their pieces."""
-    return bool((yield _IS_JOINED, (key, *event_ids.id_range(turn))))
+    return bool((yield _IS_JOINED, (key, *id_range(turn))))
 
 
 def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]:
@@ -272,7 +275,7 @@ def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]
     Raise `EventsGone` if events follow, and the log does not have the one of that id: its text was joined with others.
     """
     record = yield from turns.read_turn(key, turn)  # before its events: those of an ended turn are then all stored
-    first, end = event_ids.id_range(turn)
+    first, end = id_range(turn)
     rows: list[Any] = yield _EVENTS_FROM, (key, max(after_id, first), end, PAGE + 1)
     if after_id > first and rows and rows[0][0] != after_id:
         raise EventsGone(
@@ -288,9 +291,9 @@ def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]
     return LogPage([event for event in events if event.id > after_id], record, closed=True)
 
 
-def _imported_events(key: int, turn: int, record: turns.TurnRecord) -> Operation[list[LoggedEvent]]:
+def _imported_events(key: int, turn: int, record: turns.StoredTurn) -> Operation[list[LoggedEvent]]:
     """Return what readers get of a turn that came with an import: its texts, and how it ended."""
-    events: list[TurnEvent] = [Accepted(event_ids.event_id(turn, 1), turn, invocation_id=record.invocation_id)]
+    events: list[TurnEvent] = [Accepted(event_id(turn, 1), turn, invocation_id=record.invocation_id)]
     for stored in (yield from turns.read_turn_texts(key, turn)):
         if stored.message:
             events.append(TextDelta(events[-1].id + 1, stored.message.content, stored.message.author))
@@ -298,7 +301,7 @@ def _imported_events(key: int, turn: int, record: turns.TurnRecord) -> Operation
     return [LoggedEvent.of(event) for event in (*events, final)]
 
 
-def read_turn_errors(session: SessionRecord, first_seq: int, last_seq: int) -> Operation[dict[int, TurnError]]:
+def read_turn_errors(session: SessionInfo, first_seq: int, last_seq: int) -> Operation[dict[int, TurnError]]:
     """Read why turns between two messages ended without an answer, by the message that started each."""
     errors: dict[int, TurnError] = {}
     for key, first, last in row_ranges(session, first_seq, last_seq):
@@ -307,3 +310,29 @@ def read_turn_errors(session: SessionRecord, first_seq: int, last_seq: int) -> O
             if isinstance(event, TurnError):
                 errors[seq] = event
     return errors
+
+
+def read_nodes(session: SessionInfo, first_seq: int, last_seq: int) -> Operation[dict[int, list[NodeProgress]]]:
+    """Read the progress of workflows' nodes in turns between two messages, by the message that started each turn."""
+    nodes: dict[int, list[NodeProgress]] = {}
+    for place in row_ranges(session, first_seq, last_seq):
+        for seq, data in (yield _NODES, place):
+            nodes.setdefault(seq, []).append(_to_node(data))
+    return nodes
+
+
+def read_earlier_nodes(turn: Turn, invocation_id: str) -> Operation[dict[str, str]]:
+    """Read the nodes that ran in an invocation before this turn continued it: their status, by path."""
+    lineages = yield from read_lineages([turn.session_key])
+    places = [(shared.source_key, shared.last_seq, LARGEST) for shared in lineages.get(turn.session_key, ())]
+    statuses: dict[str, str] = {}
+    for place in (*places, (turn.session_key, LARGEST, turn.turn)):
+        nodes = [_to_node(data) for [data] in (yield _NODES_OF_INVOCATION, (*place, invocation_id))]
+        statuses |= {node.path: node.status for node in nodes}
+    return statuses
+
+
+def _to_node(data: str) -> NodeProgress:
+    event = LoggedEvent.decode(data).event
+    assert isinstance(event, NodeProgress)
+    return event

@@ -22,7 +22,7 @@ from lango.store.turns.turns import OpenTurn, Turn
 
 RESULT_TOO_LATE = "the conversation continued before the turn of the client's result"
 ResumeReason = Literal["crash", "handover", "failure"]
-"""Why a turn went on: its process died, its process stopped and released it, or a provider or the store failed."""
+"""Why a turn continued: its process died, its process stopped and released it, or a provider or the store failed."""
 
 _BEAT = """
 INSERT INTO owners (owner, heartbeat) VALUES ($1, 1) ON CONFLICT (owner) DO UPDATE SET heartbeat = owners.heartbeat + 1
@@ -33,19 +33,19 @@ DELETE FROM owners WHERE owner = $1 AND NOT EXISTS (
     SELECT 1 FROM turns WHERE owner = $1 AND status IN ('queued', 'running'))
 """
 _ORPHANS = """
-SELECT t.session_key, s.user_id, s.id, t.turn, t.status, t.owner, o.heartbeat
+SELECT t.session_key, s.user_id, s.id, t.turn, t.status, t.owner, o.heartbeat, COALESCE(t.version, '')
 FROM turns t JOIN sessions s ON s.session_key = t.session_key LEFT JOIN owners o ON o.owner = t.owner
 WHERE t.status IN ('queued', 'running') AND (t.owner IS NULL OR t.owner <> $1) AND s.app_name = $2
 ORDER BY t.session_key, t.turn
 """
 _STATE = """
-SELECT status, owner, first_epoch, attempts, resumptions, cancel_requested FROM turns
+SELECT status, owner, COALESCE(continued_epoch, first_epoch), attempts, resumptions, cancel_requested FROM turns
 WHERE session_key = $1 AND turn = $2
 """
 _CRASHED = """
 SELECT t.session_key, t.turn, t.resumptions, j.name
-FROM turns t LEFT JOIN tool_journal j ON j.session_key = t.session_key AND j.epoch = t.first_epoch
-    AND j.status = 'started'
+FROM turns t LEFT JOIN tool_journal j ON j.session_key = t.session_key
+    AND j.epoch = COALESCE(t.continued_epoch, t.first_epoch) AND j.status = 'started'
 WHERE t.owner = $1 AND t.status = 'running' ORDER BY t.session_key, t.turn
 """
 _IS_OPEN = "SELECT 1 FROM turns WHERE session_key = $1 AND turn = $2 AND status IN ('queued', 'running')"
@@ -91,6 +91,8 @@ class Orphan(Struct, frozen=True):
     user_id: str
     session_id: str
     open_turn: OpenTurn
+    version: str
+    """The version of the app that ran it last; empty: none did."""
 
 
 class TakenOver(Struct, frozen=True):
@@ -113,13 +115,6 @@ class CrashedTurn(Struct, frozen=True):
     """The names of the tools and nodes that had started and not finished."""
 
 
-class Suspicion(Struct, frozen=True):
-    """What is known of a turn that may have made its process die."""
-
-    is_charged: bool
-    """It was the only one that could have: the run counts as an attempt."""
-
-
 def beat(owner: str) -> Operation[list[HeldLease]]:
     """Send the heartbeat of an owner, and return the leases that it still holds."""
     yield _BEAT, (owner,)
@@ -135,8 +130,10 @@ def read_orphans(app_name: str, owner: str) -> Operation[list[Orphan]]:
     """Read the open turns of an app that belong to other owners or to none, in order."""
     rows = yield _ORPHANS, (owner, app_name)
     return [
-        Orphan(key, user_id, id_, OpenTurn(turn, status, held_by or "", -1 if heartbeat is None else heartbeat))
-        for key, user_id, id_, turn, status, held_by, heartbeat in rows
+        Orphan(
+            key, user_id, id_, OpenTurn(turn, status, held_by or "", -1 if heartbeat is None else heartbeat), version
+        )
+        for key, user_id, id_, turn, status, held_by, heartbeat, version in rows
     ]
 
 
@@ -158,8 +155,13 @@ def any_open(turns: Iterable[CrashedTurn]) -> Operation[bool]:
     return False
 
 
-def lease_turn(key: int, name: SessionId, turn: int, owner: str, now: float) -> Operation[Turn | list[OpenTurn]]:
-    """Start a queued turn; if open turns are ahead of it, return these. Return a turn that is not queued as it is."""
+def lease_turn(
+    key: int, name: SessionId, turn: int, owner: str, now: float, version: str = ""
+) -> Operation[Turn | list[OpenTurn]]:
+    """Start a queued turn by this version of the app; if open turns are ahead of it, return these.
+
+    Return a turn that is not queued as it is.
+    """
     if (yield from lock_session(key)) is None:
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} does not exist, or was deleted")
     [[status, epoch, first_epoch, message, held_by]] = yield TURN, (key, turn)
@@ -175,7 +177,7 @@ def lease_turn(key: int, name: SessionId, turn: int, owner: str, now: float) -> 
         yield from release_input(key, turn, entry)
         yield from close_log(key, turn, failure=TurnFailure("CallNotWaiting", RESULT_TOO_LATE))
         return Turn(key, turn, None, "failed")
-    started = yield from start_turn(key, name, turn, entry, now)
+    started = yield from start_turn(key, name, turn, entry, now, version)
     yield from release_input(key, turn, entry)
     return started
 
@@ -186,12 +188,13 @@ def take_over(
     owner: str,
     reason: ResumeReason,
     now: float,
-    suspicion: Suspicion | None = None,
+    is_charged: bool | None = None,
 ) -> Operation[TakenOver | None]:
-    """Take a turn over from an owner that is gone; None: another owner has it meanwhile, or it ended.
+    """Take a turn over from an owner that is gone; return None if another owner took it over, or it ended.
 
-    A running turn gets a new epoch. A queued one only changes its owner, and is leased when it is first. Only a turn
-    that must have made its owner die is charged an attempt, and then for each time that it was suspected before, too.
+    A running turn gets a new epoch. A queued one only changes its owner, and is leased when it is first. `is_charged`
+    says of a turn that is suspected of having made its owner die (None: it is not) whether it must have: then it is
+    charged an attempt, and one for each time that it was suspected before.
     """
     if (yield from lock_session(key)) is None:
         return None
@@ -202,10 +205,10 @@ def take_over(
         if status == "queued":
             yield _ADOPT, (owner, key, abandoned.turn)
             return TakenOver(Turn(key, abandoned.turn, None, "queued"))
-        if suspicion is not None and suspicion.is_charged:
+        if is_charged:
             attempts = max(attempts, _suspicions(resumptions)) + 1
         [[epoch, _]] = yield NEW_EPOCH, (key,)
-        history = _add_resumption(resumptions, reason, now, is_suspect=suspicion is not None)
+        history = _add_resumption(resumptions, reason, now, is_suspect=is_charged is not None)
         yield _TAKE_OVER, (owner, epoch, attempts, history, key, abandoned.turn)
         turn = Turn(key, abandoned.turn, epoch, first_epoch=first_epoch)
         return TakenOver(turn, attempts, bool(cancel_requested))

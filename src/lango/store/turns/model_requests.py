@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from lango.json_output import printable_text
-from lango.sessions import SessionRecord
+from lango.json_values import storable_text
+from lango.sessions import SessionInfo
 from lango.store.codec.json_text import loads
 from lango.store.codec.records import Turn
 from lango.store.engine.database import Operation
@@ -34,8 +34,8 @@ SELECT {_COLUMNS} FROM model_requests WHERE session_key = $1 AND turn >= $2 AND 
 _ONE = f"SELECT {_COLUMNS}, request, response FROM model_requests WHERE session_key = $1 AND id = $2"  # noqa: S608
 
 
-class _Exchange(Struct, frozen=True):
-    """What is known of a request besides the bodies."""
+class ModelRequest(Struct, frozen=True):
+    """One request to a model, and its response."""
 
     step: str
     provider: str
@@ -48,66 +48,41 @@ class _Exchange(Struct, frozen=True):
     """The HTTP status of the response."""
     error: str
     """Why the attempt failed; empty: it did not."""
-
-
-class RequestRecord(_Exchange, frozen=True):
-    """One request to a model, without its body."""
-
-    id: str
-    turn: int
-    size: int
+    id: str = ""
+    turn: int = 0
+    size: int = 0
     """The bytes of request and response."""
-
-
-class NewRequest(_Exchange, frozen=True):
-    """A request to be stored; the bodies are JSON texts."""
-
-    request: str
-    response: str
-
-
-class RequestBodies(Struct, frozen=True):
-    """A stored request with the JSON texts of its bodies."""
-
-    record: RequestRecord
-    request: str
-    response: str
+    request: str = ""
+    response: str = ""
+    """JSON texts; empty if they were not read."""
 
     def bodies(self) -> dict[str, Any]:
-        """Decode the bodies."""
+        """Decode the request and the response."""
         return {"request": loads(self.request), "response": loads(self.response)}
 
 
-def add_requests(turn: Turn, requests: Sequence[NewRequest], max_bytes: int) -> Operation[None]:
+def add_requests(turn: Turn, requests: Sequence[ModelRequest], max_bytes: int) -> Operation[None]:
     """Store requests of a turn that has its lease, and delete the oldest of the session beyond `max_bytes`."""
     key = turn.session_key
     if not (yield from is_current_epoch(key, turn.epoch)):
         return
     for new in requests:
-        texts = printable_text(new.request), printable_text(new.response)
+        texts = storable_text(new.request), storable_text(new.response)
         size = sum(len(text.encode()) for text in texts)
         about = new.step, new.provider, new.model, new.url, new.started_at, new.duration_s, new.status
-        id_ = _new_id(new.started_at)
-        yield _ADD, (key, *about, printable_text(new.error), id_, turn.turn, size, *texts)
+        id_ = f"{int(new.started_at * 1e6):014x}{secrets.token_hex(3)}"  # sorts by time; two at once differ
+        yield _ADD, (key, *about, storable_text(new.error), id_, turn.turn, size, *texts)
     if beyond := (yield _OLDEST, (key, max_bytes)):
         yield _DELETE, (key, max(row[0] for row in beyond))
 
 
-def _new_id(started_at: float) -> str:
-    """Return an id that sorts by time; two at once differ in their random part."""
-    return f"{int(started_at * 1e6):014x}{secrets.token_hex(3)}"
-
-
-def read_requests(session: SessionRecord, first_turn: int, last_turn: int) -> Operation[list[RequestRecord]]:
+def read_requests(session: SessionInfo, first_turn: int, last_turn: int) -> Operation[list[ModelRequest]]:
     """Read the requests of some turns, the oldest first, without their bodies."""
     rows = yield _OF_TURNS, (session.key, first_turn, last_turn)
-    return [RequestRecord(*row) for row in rows]
+    return [ModelRequest(*row) for row in rows]
 
 
-def read_request(session: SessionRecord, request_id: str) -> Operation[RequestBodies | None]:
-    """Read a request with its bodies; return None if the session has no such request, or no more."""
+def read_request(session: SessionInfo, request_id: str) -> Operation[ModelRequest | None]:
+    """Read a request with its bodies; return None if the session has no such request, or no longer has it."""
     rows = yield _ONE, (session.key, request_id)
-    if not rows:
-        return None
-    *columns, request, response = rows[0]
-    return RequestBodies(RequestRecord(*columns), request, response)
+    return ModelRequest(*rows[0]) if rows else None

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from lango.messages import Message, StoredBytes, byte_size
-from lango.sessions import SessionId, SessionRecord, StoredEvent
+from lango.sessions import SessionId, SessionInfo, StoredEvent
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import ClientResult, NewEvent
 from lango.store.codec.rows import calls_from_json, calls_to_json, event_to_row
@@ -63,7 +63,7 @@ def is_same_input(entry: NewEvent, digest: str | None) -> bool:
 def input_digest(entry: NewEvent) -> str:
     """Return a hash of a turn's input, which is stored for longer than the input.
 
-    Results beside a message are no part of it: those of calls that do not wait any more are left out of a retry.
+    Results beside a message are no part of it: those of calls that no longer wait are left out of a retry.
     """
     row = event_to_row(entry)
     content = dumps([row.role, row.content, row.tool_calls, row.state_delta, row.extra])
@@ -79,7 +79,7 @@ def hold_input(key: int, turn: int, entry: NewEvent) -> Operation[str]:
 
 
 def release_input(key: int, turn: int, entry: NewEvent) -> Operation[None]:
-    """Release the files of a turn's input that is queued no more. Messages that use them are stored before."""
+    """Release the files of a turn's input that is no longer queued. Messages that use them are stored before."""
     if any(event.contents for event in (*entry.preceding, entry)):
         yield from release_of_turn(key, turn)
 
@@ -125,17 +125,17 @@ def _event_from_json(members: Mapping[str, Any]) -> NewEvent:
     )
 
 
-def find_newest_turn(session: SessionRecord) -> Operation[int | None]:
+def find_newest_turn(session: SessionInfo) -> Operation[int | None]:
     """Return the newest turn of a session that no rewind removed."""
     return (yield from _first_live_turn(session, _NEWEST_TURNS, LARGEST))
 
 
-def find_next_turn(session: SessionRecord, turn: int) -> Operation[int | None]:
+def find_next_turn(session: SessionInfo, turn: int) -> Operation[int | None]:
     """Return the next turn of a session that no rewind removed."""
     return (yield from _first_live_turn(session, _NEXT_TURNS, turn))
 
 
-def _first_live_turn(session: SessionRecord, turns_from: str, start: int) -> Operation[int | None]:
+def _first_live_turn(session: SessionInfo, turns_from: str, start: int) -> Operation[int | None]:
     live = list(live_ranges(session.last_seq, session.rewinds))
     while rows := (yield turns_from, (session.key, start, _TURNS_PER_QUERY if session.rewinds else 1)):
         for turn, first_seq in rows:
@@ -155,7 +155,7 @@ def read_open_turns(key: int, before: int = LARGEST) -> Operation[list[OpenTurn]
     ]
 
 
-def read_session_with_open_turns(name: SessionId) -> Operation[tuple[SessionRecord | None, list[OpenTurn]]]:
+def read_session_with_open_turns(name: SessionId) -> Operation[tuple[SessionInfo | None, list[OpenTurn]]]:
     """Read a session and its open turns."""
     session = yield from find_session(name)
     return session, (yield from read_open_turns(session.key)) if session else []
@@ -186,7 +186,7 @@ def read_queued_messages(key: int) -> Operation[list[QueuedMessage]]:
     return found
 
 
-def find_current_turn(session: SessionRecord) -> Operation[int | None]:
+def find_current_turn(session: SessionInfo) -> Operation[int | None]:
     """Return the running turn, else the first queued one, else the newest that was neither withdrawn nor rewound."""
     running = yield from find_running_turn(session.key)
     if running is not None:

@@ -16,8 +16,8 @@ from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, read_live_ranges
 from lango.store.sessions.open_calls import closing_event, message_at
 from lango.store.sessions.sessions import find_running_turn, lock_session
-from lango.store.tool_calls import approvals
 from lango.store.tool_calls.tool_journal import JournalEntry, read_journal_entry
+from lango.store.waits import waits
 
 NOT_RUN_RESULT = "not run: the turn ended before this call was made"
 _NOT_RUN: Mapping[str, Any] = {"error": NOT_RUN_RESULT, "outcome": "not run"}
@@ -38,8 +38,7 @@ FORKED_RESULT = (
 )
 
 _OPEN = """
-SELECT seq, MIN(long_running), COUNT(approves_call_id) + SUM(input_request) FROM open_calls WHERE session_key = $1
-GROUP BY seq ORDER BY seq
+SELECT seq, MIN(long_running), MAX(long_running) FROM open_calls WHERE session_key = $1 GROUP BY seq ORDER BY seq
 """
 _NEWEST_MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 ORDER BY seq DESC LIMIT 1"  # noqa: S608 - constants
 _NEWEST_TURN = "SELECT COALESCE(MAX(first_epoch), 0), MAX(first_seq) FROM turns WHERE session_key = $1"
@@ -54,7 +53,7 @@ def close_open_calls(
     now: float,
     *,
     forked: bool = False,
-    close_requests: approvals.Reason | None = None,
+    close_requests: waits.Reason | None = None,
 ) -> Operation[int]:
     """Append a result for every open call; return the new revision.
 
@@ -83,19 +82,19 @@ def close_open_calls(
             results = yield from _results(key, stored, open_ids, epoch, forked, is_journaled)
             entry = closing_event("closed", stored, results, revision, now)
             revision = (yield from append(key, name, revision, entry)).revision
-    if close_requests and any(request_count for _, _, request_count in rows):
-        revision = yield from approvals.close_requests(key, name, revision, now, close_requests)
+    if close_requests and any(may_wait for _, _, may_wait in rows):
+        revision = yield from waits.close_requests(key, name, revision, now, close_requests)
     return revision
 
 
 def stop_waiting(key: int, now: float) -> Operation[bool]:
     """Close what a paused turn asks of a person: the user stops it; return False if a turn runs or none waits."""
     locked = yield from lock_session(key)
-    if locked is None or not (yield from approvals.has_requests(key)):
+    if locked is None or not (yield from waits.list_requests(key, locked.name)):
         return False
     if (yield from find_running_turn(key)) is not None:
         return False
-    yield from close_open_calls(key, locked.name, locked.revision, now, close_requests="stopped")
+    yield from close_open_calls(key, locked.name, locked.revision, now, close_requests="cancelled")
     return True
 
 

@@ -13,25 +13,22 @@ from lango.errors import (
     TurnRunning,
     WaitNotOpen,
 )
+from lango.json_values import storable_text
 from lango.sessions import SessionId
-from lango.store.codec.ids import shorten
+from lango.store.codec.ids import call_key, shorten
 from lango.store.codec.json_text import dumps
-from lango.store.codec.records import NewEvent
+from lango.store.codec.records import ClientResult, NewEvent
 from lango.store.engine.database import Operation, RollBack
 from lango.store.sessions.append import append
 from lango.store.sessions.client_history import append_client_history, input_hash
 from lango.store.sessions.sessions import lock_session
-from lango.store.tool_calls import approvals, client_calls, credential_requests, input_requests, long_running
-from lango.store.tool_calls.approvals import ApprovalAnswer
-from lango.store.tool_calls.credential_requests import CredentialAnswer
-from lango.store.tool_calls.input_requests import InputAnswer
 from lango.store.turns.event_log import begin_log
 from lango.store.turns.queue import hold_input, input_digest, is_same_input, read_open_turns
 from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, Turn
-
-Answer = ApprovalAnswer | InputAnswer | CredentialAnswer
-"""An answer to a request, which must be open and in time."""
+from lango.store.waits import waits
+from lango.store.waits.waits import WaitAnswer
+from lango.waits import ClosedWait
 
 _BY_EVENT = """
 SELECT t.turn, t.status, t.epoch, t.first_epoch, t.owner
@@ -41,14 +38,21 @@ WHERE m.session_key = $1 AND m.event_id = $2
 _NEXT_NUMBER = "SELECT COALESCE(MAX(turn), 0) + 1 FROM turns WHERE session_key = $1"
 _INSERT = """
 INSERT INTO turns (session_key, turn, status, idempotency_key, owner, created_at, invocation_id, queued_input, digest,
-    request, quota_id, credential_call)
+    request, quota_id, credential_wait)
 VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8, $9, $10, $11)
 """
 _NEW_INPUT = "UPDATE sessions SET epoch = epoch + 1, input_hash = $1 WHERE session_key = $2 RETURNING epoch, revision"
 NEW_EPOCH = "UPDATE sessions SET epoch = epoch + 1 WHERE session_key = $1 RETURNING epoch, revision"
 _SET_RUNNING = """
-UPDATE turns SET status = 'running', epoch = $1, first_epoch = $1, started_at = $2, first_seq = $3, queued_input = NULL
-WHERE session_key = $4 AND turn = $5 AND status = 'queued' RETURNING turn
+UPDATE turns SET status = 'running', epoch = $1, first_epoch = $1, started_at = $2, first_seq = $3, queued_input = NULL,
+    begun_version = $4, version = $4
+WHERE session_key = $5 AND turn = $6 AND status = 'queued' RETURNING turn
+"""
+
+_STORE_FULL_RESULT = """
+INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at, finished_at, whole)
+VALUES ($1, $2, $3, '', 'once', 'finished', '', $4, $4, $5)
+ON CONFLICT (session_key, call_id, epoch) DO NOTHING
 """
 
 
@@ -61,14 +65,16 @@ class SubmitOptions(Struct, frozen=True):
     """What a repeated key must come with. None: the same message."""
     sent: NewEvent | None = None
     """The message that the user sent, where the input was made from it: a repeated request is recognised by it."""
-    answer: Answer | None = None
-    """The answer to a request that the input is made from."""
+    answer: WaitAnswer | None = None
+    """The answer to a request that the input is made from: the request must be open."""
     at_revision: int | None = None
     """Raise `StaleSession` unless the session has this revision and no open turn."""
     wait: bool = True
     """Queue the turn behind the open ones. Otherwise raise `TurnRunning`, and store nothing."""
     request: Mapping[str, Any] | None = None
     """What is needed to run the turn in another process, besides its input."""
+    version: str = ""
+    """The version of the app that runs the turn, if it starts now."""
 
 
 def submit(
@@ -88,7 +94,9 @@ def submit(
     queued_before = yield from read_open_turns(key, turn)
     if queued_before and not options.wait:
         raise TurnRunning(f"session {name.id!r} is busy with another message: try again when it is answered")
-    yield from _record_answer(key, name, options.answer, now)
+    answer = options.answer
+    if answer is not None:
+        yield from waits.record_answer(key, name, answer, now)
     if not (yield from accepts_results(key, entry)):
         raise WaitNotOpen(f"a call of session {name.id!r} is no longer waiting for a result")
     queued_input = (yield from hold_input(key, turn, entry)) if queued_before else None
@@ -96,13 +104,14 @@ def submit(
     if idempotency_key is not None and digest is None:
         digest = input_digest(options.sent or entry)
     request = options.request or {}
-    settled = request.get("quota"), request.get("credential_answer", {}).get("call_id")  # at the end of the turn
+    credential = answer.wait_id if answer is not None and answer.kind == "credential" else None
+    settled = request.get("quota"), credential  # at the end of the turn
     row = key, turn, idempotency_key, owner, now, entry.invocation_id, queued_input, digest
     yield _INSERT, (*row, dumps(request) if request else None, *settled)
     if queued_before:
         stored = Turn(key, turn, None, "queued")
     else:
-        stored = yield from start_turn(key, name, turn, entry, now)
+        stored = yield from start_turn(key, name, turn, entry, now, options.version)
     yield from begin_log(stored, entry.invocation_id)
     return stored
 
@@ -116,8 +125,8 @@ def _turn_of_repeated_request(
     for turn, status, epoch, known in (yield BY_IDEMPOTENCY_KEY, (key, options.idempotency_key)):
         if options.digest is not None:
             is_repeated = known in (None, options.digest)
-        else:  # an answer to an approval request has no key of the client
-            is_repeated = options.answer is not None or is_same_input(options.sent or entry, known)
+        else:
+            is_repeated = is_same_input(options.sent or entry, known)
         if not is_repeated:
             raise IdempotencyKeyReused(
                 f"the idempotency key {options.idempotency_key!r} was already used in session {name.id!r} with another "
@@ -125,18 +134,6 @@ def _turn_of_repeated_request(
             )
         return Turn(key, turn, epoch, status, repeated=True)
     return None
-
-
-def _record_answer(key: int, name: SessionId, answer: Answer | None, now: float) -> Operation[None]:
-    match answer:
-        case ApprovalAnswer():
-            yield from approvals.record_answer(key, name, answer, now)
-        case InputAnswer():
-            yield from input_requests.record_answer(key, name, answer)
-        case CredentialAnswer():
-            yield from credential_requests.record_answer(key, name, answer)
-        case None:
-            pass
 
 
 def _turn_of_lost_reply(key: int, name: SessionId, entry: NewEvent, owner: str) -> Operation[Turn]:
@@ -151,15 +148,15 @@ def accepts_results(key: int, entry: NewEvent) -> Operation[bool]:
     if entry.message is None or entry.message.role != "tool" or not entry.client_results:
         return True
     made = {call.id for event in entry.preceding if event.message for call in event.message.tool_calls}
-    return (yield from client_calls.are_open(key, entry.client_results.keys() - made))
+    return (yield from waits.accept_results(key, entry.client_results.keys() - made))
 
 
-def start_turn(key: int, name: SessionId, turn: int, entry: NewEvent, now: float) -> Operation[Turn]:
-    """Store the input of a turn in its session and mark the turn as running."""
+def start_turn(key: int, name: SessionId, turn: int, entry: NewEvent, now: float, version: str) -> Operation[Turn]:
+    """Store the input of a turn in its session and mark the turn as running, by this version of the app."""
     begun = yield from append_input(key, name, entry, now)
-    if not (yield _SET_RUNNING, (begun.epoch, now, begun.seq, key, turn)):
+    if not (yield _SET_RUNNING, (begun.epoch, now, begun.seq, version, key, turn)):
         raise RollBack(Turn(key, turn, None, "cancelled"))
-    return Turn(key, turn, begun.epoch, first_epoch=begun.epoch)
+    return Turn(key, turn, begun.epoch, first_epoch=begun.epoch, closed=begun.closed)
 
 
 class AppendedInput(Struct, frozen=True):
@@ -168,6 +165,8 @@ class AppendedInput(Struct, frozen=True):
     epoch: int
     revision: int
     seq: int
+    closed: tuple[ClosedWait, ...]
+    """The waits that the input closed."""
 
 
 def append_input(key: int, name: SessionId, entry: NewEvent, now: float) -> Operation[AppendedInput]:
@@ -184,10 +183,11 @@ def append_input(key: int, name: SessionId, entry: NewEvent, now: float) -> Oper
         [[epoch, revision]] = yield NEW_EPOCH, (key,)
     # not so if it answers a request for approval or input
     is_new_message = entry.message is not None and entry.message.role == "user"
-    closed = "unanswered" if is_new_message else None
-    revision = yield from close_open_calls(key, name, revision, now, close_requests=closed)
-    if is_new_message:
-        revision = yield from client_calls.close_unanswered(key, name, revision, now, entry.client_results)
+    before = yield from waits.list_unclosed(key, name)
+    reason = "superseded" if is_new_message and before else None
+    revision = yield from close_open_calls(key, name, revision, now, close_requests=reason)
+    if reason is not None:
+        revision = yield from waits.close_client_calls(key, name, revision, now, entry.client_results)
     revision = yield from append_client_history(key, revision, entry.preceding)
     try:
         appended = yield from append(key, name, revision, entry, epoch)
@@ -195,7 +195,16 @@ def append_input(key: int, name: SessionId, entry: NewEvent, now: float) -> Oper
         raise EventConflict(
             f"session {name.id!r} already has the event {entry.event_id!r}: use a different id"
         ) from None
-    for event in (*entry.preceding, entry):
-        yield from client_calls.store_full_results(key, epoch, event.client_results, now)
-        yield from long_running.close_finished(key, event)
-    return AppendedInput(epoch, appended.revision, appended.seq)
+    entries = (*entry.preceding, entry)
+    for event in entries:
+        yield from _store_full_results(key, epoch, event.client_results, now)
+        yield from waits.finish_results(key, event.client_results)
+    closed = waits.closed_by_input(before, name, entries, is_new_message=is_new_message) if before else ()
+    return AppendedInput(epoch, appended.revision, appended.seq, closed)
+
+
+def _store_full_results(key: int, epoch: int, results: Mapping[str, ClientResult], now: float) -> Operation[None]:
+    """Store the full texts of results that the model sees clipped."""
+    for call_id, result in results.items():
+        if result.full_text is not None:
+            yield _STORE_FULL_RESULT, (key, call_key(call_id), epoch, now, storable_text(result.full_text))

@@ -5,10 +5,10 @@ from typing import Any, Self
 
 from msgspec import Struct, ValidationError, field, to_builtins
 
-from lango.errors import InvalidExport
+from lango.errors import InvalidExport, LangoError
 from lango.events import TurnDone, TurnError, Usage
+from lango.json_values import convert
 from lango.store.codec.json_text import dumps, loads
-from lango.typed_values import convert
 from lango.waits import Wait
 
 
@@ -20,9 +20,9 @@ class TurnFailure(Struct, frozen=True, omit_defaults=True):
     retry_after_s: float | None = None
 
     @classmethod
-    def of(cls, error: Exception) -> Self:
+    def of(cls, error: LangoError) -> Self:
         """Describe an error."""
-        return cls(type(error).__name__, str(error), getattr(error, "retry_after_s", None))
+        return cls(type(error).__name__, str(error), error.retry_after_s)
 
 
 class TurnResult(Struct, frozen=True, omit_defaults=True):

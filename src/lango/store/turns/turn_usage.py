@@ -1,17 +1,18 @@
 """Operations that read what turns took: the newest few with their tools, and the sum of all."""
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
 from lango.events import Usage
-from lango.sessions import SessionRecord, Status
+from lango.json_values import convert
+from lango.sessions import SessionInfo, Status
 from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
 from lango.store.engine.database import LARGEST, Operation, Row
 from lango.store.sessions.lineage import is_live, live_ranges, total_tokens_at
 from lango.store.turns.turn_result import TurnResult
-from lango.typed_values import convert
 
 # what the session had before a turn is in the running total of the turn's first message
 _TURNS = """
@@ -22,14 +23,14 @@ FROM turns t LEFT JOIN messages m ON m.session_key = t.session_key AND m.seq = t
 WHERE t.session_key = $1 AND t.turn < $2 ORDER BY t.turn DESC LIMIT $3
 """
 _NEXT_FIRST_SEQ = """
-SELECT t.first_seq, m.total_tokens - m.tokens
+SELECT t.first_seq, m.total_tokens - m.tokens, t.first_epoch
 FROM turns t JOIN messages m ON m.session_key = t.session_key AND m.seq = t.first_seq
 WHERE t.session_key = $1 AND t.turn >= $2 ORDER BY t.turn LIMIT 1
 """
 _TOOLS = """
 SELECT epoch, call_id, name, CASE WHEN result LIKE '{"error":%' THEN 'failed' ELSE status END, started_at, finished_at,
     CASE WHEN approved = 1 THEN approved_by END, intended_at
-FROM tool_journal WHERE session_key = $1 AND epoch >= $2 AND epoch <= $3 ORDER BY epoch, intended_at, call_id
+FROM tool_journal WHERE session_key = $1 AND epoch >= $2 AND epoch < $3 ORDER BY epoch, intended_at, call_id
 """
 _TOTALS = """
 SELECT COUNT(*), SUM(input_tokens), SUM(output_tokens), SUM(cached_tokens), SUM(model_calls), SUM(cost_usd)
@@ -78,10 +79,10 @@ class ToolUse(Struct, frozen=True):
 
     @property
     def duration_s(self) -> float | None:
-        """How long the tool ran; None: it has not started, or not ended."""
+        """How long the tool ran, or None if it has not started or not ended."""
         if self.started_at is None or self.finished_at is None:
             return None
-        return max(0.0, self.finished_at - self.started_at)  # the clock may have gone back meanwhile
+        return max(0.0, self.finished_at - self.started_at)  # the clock may have gone back
 
 
 class Resumption(Struct, frozen=True):
@@ -122,19 +123,20 @@ class LiveTotals(Struct, frozen=True):
     tokens: int
 
 
-def read_turns(session: SessionRecord, before: int, limit: int) -> Operation[list[TurnUsage]]:
+def read_turns(session: SessionInfo, before: int, limit: int) -> Operation[list[TurnUsage]]:
     """Read the newest turns before a turn, in order, each with its tools."""
     rows = yield _TURNS, (session.key, before, limit)
     if not rows:
         return []
-    epochs = [row[2] for row in rows if row[2] is not None]
+    epochs = sorted(row[2] for row in rows if row[2] is not None)
+    after = yield _NEXT_FIRST_SEQ, (session.key, before)
+    # the messages and the epochs of a turn end before the first of the next turn
+    next_seq, next_total, next_epoch = after[0] if after else (session.last_seq + 1, session.total_tokens, None)
     tools_by_epoch: dict[int, list[ToolUse]] = {}
     if epochs:
-        for epoch, call_id, *rest in (yield _TOOLS, (session.key, min(epochs), max(epochs))):
-            tools_by_epoch.setdefault(epoch, []).append(ToolUse(expand(call_id), *rest))
-    after = yield _NEXT_FIRST_SEQ, (session.key, before)
-    # the messages of a turn end before the first of the next turn
-    next_seq, next_total = after[0] if after else (session.last_seq + 1, session.total_tokens)
+        for epoch, call_id, *rest in (yield _TOOLS, (session.key, epochs[0], next_epoch or LARGEST)):
+            begun = epochs[bisect_right(epochs, epoch) - 1]
+            tools_by_epoch.setdefault(begun, []).append(ToolUse(expand(call_id), *rest))
     live = list(live_ranges(session.last_seq, session.rewinds))
     found: list[TurnUsage] = []
     for row in rows:
@@ -165,7 +167,7 @@ def _row_to_turn(
     )
 
 
-def read_totals(session: SessionRecord, known: Totals | None = None) -> Operation[tuple[Totals, Totals]]:
+def read_totals(session: SessionInfo, known: Totals | None = None) -> Operation[tuple[Totals, Totals]]:
     """Sum the usage of all turns of a session, and of those before its first open turn.
 
     The second can be passed as `known` to the next call, which then reads only newer turns.
@@ -177,7 +179,7 @@ def read_totals(session: SessionRecord, known: Totals | None = None) -> Operatio
     return everything, ended
 
 
-def _add_up(session: SessionRecord, known: Totals, last: int) -> Operation[Totals]:
+def _add_up(session: SessionInfo, known: Totals, last: int) -> Operation[Totals]:
     if last == known.turn:
         return known
     [[count, *tokens, cost_usd]] = yield _TOTALS, (session.key, known.turn, last)
@@ -185,7 +187,7 @@ def _add_up(session: SessionRecord, known: Totals, last: int) -> Operation[Total
     return Totals(last, known.count + count, known.spent + spent)
 
 
-def read_live(session: SessionRecord) -> Operation[LiveTotals]:
+def read_live(session: SessionInfo) -> Operation[LiveTotals]:
     """Count the messages that no rewind removed, and their tokens, by the running totals."""
     messages = tokens = 0
     for first, last in live_ranges(session.last_seq, session.rewinds):

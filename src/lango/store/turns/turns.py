@@ -21,8 +21,9 @@ SELECT request FROM turns WHERE session_key = $1 AND invocation_id = $2 ORDER BY
 """
 BY_IDEMPOTENCY_KEY = "SELECT turn, status, epoch, digest FROM turns WHERE session_key = $1 AND idempotency_key = $2"
 _READ = """
-SELECT t.status, t.invocation_id, t.extra, t.owner, o.heartbeat, t.epoch, t.created_at, t.started_at, t.first_seq,
-    t.attempts, t.resumptions, t.request, t.ended_at
+SELECT t.status, t.invocation_id, t.extra, t.owner, o.heartbeat, t.resumptions, t.request, t.epoch, t.first_seq,
+    t.attempts, t.created_at, t.ended_at, COALESCE(t.begun_version, ''), COALESCE(t.version, ''), t.continued_seq,
+    COALESCE(t.continued_epoch, t.first_epoch)
 FROM turns t LEFT JOIN owners o ON o.owner = t.owner WHERE t.session_key = $1 AND t.turn = $2
 """
 # the range of a turn's messages; a turn without `first_seq` lies between its neighbours
@@ -44,12 +45,10 @@ _CANCEL = """
 UPDATE turns SET cancel_requested = 1 WHERE session_key = $1 AND status = 'running' AND turn >= $2 AND turn < $3
 RETURNING turn
 """
-
-
 _RESUMED = "SELECT first_seq, resumptions FROM turns WHERE session_key = $1 AND resumptions IS NOT NULL"
 
 
-class TurnRecord(Struct, frozen=True):
+class StoredTurn(Struct, frozen=True):
     """A turn as it is stored."""
 
     status: Status
@@ -58,20 +57,31 @@ class TurnRecord(Struct, frozen=True):
     owner: str = ""
     heartbeat: int = -1
     """The owner's; -1: it has sent none."""
-    epoch: int | None = None
-    """None: it has not started."""
-    was_queued: bool = False
-    """Another turn was ahead of it when it was stored."""
-    first_seq: int | None = None
-    """The message that started it."""
-    attempts: int = 0
-    """How often it was run again after a crash or a failure."""
     resumptions: Sequence[Mapping[str, Any]] = ()
     """When and why it was resumed: `at` and `reason`."""
     request: Mapping[str, Any] = {}
     """What came with its input."""
+    epoch: int | None = None
+    """None: it has not started."""
+    first_seq: int | None = None
+    """The message that started it."""
+    attempts: int = 0
+    """How often it was run again after a crash or a failure."""
     created_at: float = 0.0
     ended_at: float | None = None
+    begun_version: str = ""
+    """The version of the app that began it."""
+    version: str = ""
+    """The version of the app that ran it last."""
+    continued_seq: int | None = None
+    """The message from which it continued after an update of the app; None: its record begins at `first_seq`."""
+    record_epoch: int | None = None
+    """The epoch under which the tool journal keeps its steps since then."""
+
+    @property
+    def record_seq(self) -> int | None:
+        """The message after which its record begins: what a run of it has stored, and another one replays."""
+        return self.first_seq if self.continued_seq is None else self.continued_seq
 
     @property
     def client_request(self) -> Mapping[str, Any] | None:
@@ -95,32 +105,19 @@ def read_request(key: int, invocation_id: str) -> Operation[Mapping[str, Any]]:
     return loads(rows[0][0]) if rows and rows[0][0] else {}
 
 
-def find_by_idempotency_key(key: int, idempotency_key: str) -> Operation[int | None]:
-    """Return the turn of an idempotency key."""
-    rows = yield BY_IDEMPOTENCY_KEY, (key, idempotency_key)
-    return rows[0][0] if rows else None
-
-
-def read_turn(key: int, turn: int) -> Operation[TurnRecord | None]:
+def read_turn(key: int, turn: int) -> Operation[StoredTurn | None]:
     """Read the record of a turn."""
     rows = yield _READ, (key, turn)
-    for row in rows:
-        status, invocation_id, extra, owner, heartbeat, epoch, created_at, started_at, first_seq, *resumed = row
-        attempts, resumptions, request, ended_at = resumed
-        return TurnRecord(
+    for status, invocation_id, extra, owner, heartbeat, resumptions, request, *others in rows:
+        return StoredTurn(
             status,
             invocation_id or "",
             TurnResult.decode(extra),
             owner or "",
             -1 if heartbeat is None else heartbeat,
-            epoch,
-            started_at != created_at,
-            first_seq,
-            attempts,
             loads(resumptions) if resumptions else (),
             loads(request) if request else {},
-            created_at,
-            ended_at,
+            *others,
         )
     return None
 
@@ -158,6 +155,9 @@ def read_turn_record(turn: Turn, first_seq: int) -> Operation[list[StoredEvent]]
 
 
 def request_cancel(key: int, before: int | None = None, *, only: int | None = None) -> Operation[bool]:
-    """Ask the owner of a session's running turn to stop it; False: none runs, none before `before`, or not `only`."""
+    """Ask the owner of a session's running turn to stop it; return False if no such turn runs.
+
+    Only a turn before `before` is stopped, or only the turn `only`.
+    """
     first, end = (0, LARGEST if before is None else before) if only is None else (only, only + 1)
     return bool((yield _CANCEL, (key, first, end)))

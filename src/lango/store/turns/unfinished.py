@@ -6,24 +6,20 @@ from msgspec import Struct
 
 from lango.sessions import SessionId
 from lango.store.engine.database import Operation
+from lango.store.waits.waits import IS_OPEN
 
 _OPEN = """
 SELECT s.app_name, s.user_id, s.id, t.turn, t.status, t.created_at, t.owner, t.attempts
 FROM turns t JOIN sessions s ON s.session_key = t.session_key
 WHERE t.status IN ('queued', 'running')
 """
-_PAUSED = """
-SELECT o.app_name, o.user_id, s.id, o.turn, 'paused', MIN(o.asked_at), NULL, 0
-FROM open_calls o JOIN sessions s ON s.session_key = o.session_key
-WHERE o.user_id IS NOT NULL AND o.answered_at IS NULL AND o.seq > s.user_seq
-    AND (o.expires_at IS NULL OR o.expires_at > (SELECT now FROM database_clock))
-GROUP BY o.app_name, o.user_id, s.id, o.turn
-UNION ALL
-SELECT l.app_name, l.user_id, s.id, l.turn, 'paused', MIN(l.created_at), NULL, 0
-FROM long_running_calls l JOIN sessions s ON s.session_key = l.session_key
-WHERE l.user_id IS NOT NULL AND l.settled = 0
-GROUP BY l.app_name, l.user_id, s.id, l.turn
-"""
+# a question of a running tool does not pause its turn
+_PAUSED = f"""
+SELECT w.app_name, w.user_id, s.id, w.turn, 'paused', MIN(w.opened_at), NULL, 0
+FROM waits w JOIN sessions s ON s.session_key = w.session_key
+WHERE w.user_id IS NOT NULL AND w.epoch IS NULL AND {IS_OPEN}
+GROUP BY w.app_name, w.user_id, s.id, w.turn
+"""  # noqa: S608 - constants
 
 
 class UnfinishedTurn(Struct, frozen=True):

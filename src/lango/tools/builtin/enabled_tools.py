@@ -72,7 +72,7 @@ def read_result_tool(read: ReadResult) -> Tool:
         offset: Annotated[int, Field(ge=0)] = 0,
         limit: Annotated[int, Field(ge=1, le=_MAX_PIECE)] = _MAX_PIECE,
     ) -> dict[str, Any]:
-        """Read a part of an earlier tool result that was too long to be shown whole.
+        """Read part of an earlier tool result that was too long to show in full.
 
         Args:
             call_id: The call whose result was clipped; it is named where the result was cut.

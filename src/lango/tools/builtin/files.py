@@ -68,8 +68,8 @@ def file_tools(workspace: Workspace, *, show_changes: bool = True) -> list[Tool]
         """List the files and folders of a folder in the workspace.
 
         Args:
-            pattern: Only what fits this pattern, as in *.py; it is compared with the name and with the path.
-            recursive: Also what is in the folders below.
+            pattern: Only list entries whose name or path matches this pattern, such as *.py.
+            recursive: Include the contents of subfolders.
         """
         found = _list_entries(workspace, path, recursive, frozenset() if not recursive else SKIPPED)
         entries = [entry for entry in found if _matches_pattern(entry, pattern)]
@@ -82,7 +82,7 @@ def file_tools(workspace: Workspace, *, show_changes: bool = True) -> list[Tool]
 
     @tool(level="write", effect="idempotent")
     def write_file(path: RelativePath, content: str) -> dict[str, Any]:
-        """Write a text file in the workspace, in place of the one that is there; folders are made as needed."""
+        """Write a text file in the workspace. Replaces an existing file; creates missing folders."""
         data = _encoded(content)
         created = workspace.write(path, data)
         return {"path": path, "bytes": len(data), "created": created}
@@ -92,16 +92,14 @@ def file_tools(workspace: Workspace, *, show_changes: bool = True) -> list[Tool]
         """Replace one passage of a text file in the workspace. Read the file first.
 
         Args:
-            old: The passage exactly as it is in the file, with enough around it to occur only once.
-            new: What to put in its place.
+            old: The exact passage, with enough context to occur only once in the file.
+            new: The text that replaces it.
         """
         text = _whole_text(workspace, path)
         count = text.count(old)
         if count != 1:
-            problem = (
-                "is not in the file" if count == 0 else f"occurs {count} times; include more of the surrounding text"
-            )
-            raise ToolError(f"nothing was changed: the old text {problem}")
+            problem = "is not in the file" if count == 0 else f"occurs {count} times; include more context"
+            raise ToolError(f"nothing was changed: the old passage {problem}")
         workspace.write(path, _encoded(text.replace(old, new)))
         return {"path": path, "line": text[: text.index(old)].count("\n") + 1, "replaced": 1}
 
@@ -202,7 +200,7 @@ def _list_entries(workspace: Workspace, path: str, recursive: bool, skip: frozen
         found.append(entry)
         if len(found) > MAX_VISITED:
             raise ToolError(f"more than {MAX_VISITED} files under {path}: choose a subfolder")
-    return found
+    return sorted(found, key=lambda entry: entry.path.split("/"))
 
 
 def _matches_pattern(found: WorkspaceEntry, pattern: str) -> bool:
@@ -225,8 +223,8 @@ def _search_tool(workspace: Workspace) -> Tool:
 
         Args:
             query: The text, or the regular expression (Python's).
-            pattern: Only in files that fit this pattern, as in *.py.
-            regex: Take the query as a regular expression.
+            pattern: Only search files whose name or path matches this pattern, such as *.py.
+            regex: Treat the query as a regular expression.
         """
         expression = query if regex else re.escape(query)
         limits = {"matches": MAX_MATCHES, "line": MAX_LINE}

@@ -93,7 +93,7 @@ class PublicNetworkBackend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         """Raise: a local socket is never public."""
-        raise BlockedAddress("a socket of this machine is not a web address")
+        raise BlockedAddress("a Unix socket is not a web address")
 
     @override
     async def sleep(self, seconds: float) -> None:
@@ -105,8 +105,8 @@ class PublicNetworkBackend(httpcore.AsyncNetworkBackend):
         try:
             addresses = await self._resolve(host.strip("[]"), port)
         except (OSError, UnicodeError) as error:
-            raise httpcore.ConnectError(f"{host} is not known") from error
+            raise httpcore.ConnectError(f"could not resolve {host}") from error
         for address in addresses:
             if not is_public(address) and f"{address}:{port}" not in self._allow:
-                raise BlockedAddress(f"{host} is refused: {address} is not a public address")
+                raise BlockedAddress(f"{host} is not allowed: {address} is not a public address")
         return addresses

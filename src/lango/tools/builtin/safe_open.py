@@ -70,20 +70,26 @@ class Folder(Struct):
     skip: set[str] = set()
     """Names that are not walked; the caller adds to it."""
 
+    def path_of(self, entry: "os.DirEntry[str]") -> str:
+        """Return the path of an entry from the root."""
+        return f"{self.path}/{entry.name}" if self.path else entry.name
+
 
 def folders(root: Path) -> Generator[Folder]:
     """Walk a folder and all its subfolders, each opened relative to its parent and never through a link."""
     opened = os.open(root, FOLDER)
     try:
-        yield from _below(opened, "", 0)
+        yield from folders_below(opened)
     finally:
         os.close(opened)
 
 
-def _below(descriptor: int, path: str, depth: int) -> Iterator[Folder]:
+def folders_below(descriptor: int, path: str = "", max_depth: int = MAX_FOLDER_DEPTH) -> Iterator[Folder]:
+    """Walk an open folder like `folders`; `path` is its path from the root."""
     entries: Any
     with os.scandir(descriptor) as entries:
-        folder = Folder(path, descriptor, list(entries), too_deep=depth >= MAX_FOLDER_DEPTH)
+        by_name: list[os.DirEntry[str]] = sorted(entries, key=lambda entry: entry.name)
+    folder = Folder(path, descriptor, by_name, too_deep=max_depth <= 0)
     yield folder
     for entry in () if folder.too_deep else folder.entries:
         if entry.name in folder.skip or not entry.is_dir(follow_symlinks=False):
@@ -91,7 +97,7 @@ def _below(descriptor: int, path: str, depth: int) -> Iterator[Folder]:
         with suppress(OSError):  # not readable, or replaced meanwhile
             inner = os.open(entry.name, FOLDER, dir_fd=descriptor)
             try:
-                yield from _below(inner, f"{path}/{entry.name}" if path else entry.name, depth + 1)
+                yield from folders_below(inner, folder.path_of(entry), max_depth - 1)
             finally:
                 os.close(inner)
 

@@ -65,7 +65,7 @@ def shell_tool(
         command: Annotated[str, Field(min_length=1, max_length=100_000)],
         timeout_s: Annotated[int, Field(ge=1, le=bounds.longest_timeout_s)] = bounds.timeout_s,
     ) -> dict[str, Any]:
-        """Run a shell command in the workspace. There is no network, and nothing goes on running after it.
+        """Run a shell command in the workspace. It has no network access, and no process outlives it.
 
         Args:
             timeout_s: The command is killed after this many seconds.

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from lango.errors import ConfigError, ToolError
-from lango.tools.builtin.safe_open import FOLDER, NO_LINKS, folders, open_checked
+from lango.tools.builtin.safe_open import FOLDER, NO_LINKS, folders, folders_below, open_checked
 
 PRIVATE = (
     *(".env", ".env.*", "*.env", "lango.toml", "lango.db", "lango.db-*", ".git", ".hg", ".svn"),
@@ -66,7 +66,7 @@ class Workspace(Struct, frozen=True):
         if not root.is_dir():
             raise ConfigError(f"the workspace {self.root} is not a folder: create it, or set tools.workspace")
         if root == Path(root.anchor):
-            raise ConfigError("the workspace cannot be the whole machine: set tools.workspace to a folder")
+            raise ConfigError("the workspace cannot be the root of the file system: set tools.workspace to a folder")
         force_setattr(self, "root", root)
         force_setattr(self, "protected", tuple(path.resolve() for path in self.protected))
         self._note_protected()
@@ -128,33 +128,18 @@ class Workspace(Struct, frozen=True):
             return mode is None
 
     def walk(self, path: str, *, recursive: bool, skip: frozenset[str] = frozenset()) -> Iterator[WorkspaceEntry]:
-        """Yield the entries of a folder by name; links are included, never followed."""
+        """Yield the entries of a folder, and of those below it; links are included, never followed."""
         with self.folder(path) as within:
             start = "/".join(self._parts(path))
-            yield from self._walk(within, start, recursive, skip, 0)
-
-    def _walk(
-        self, within: int, at: str, recursive: bool, skip: frozenset[str], depth: int
-    ) -> Iterator[WorkspaceEntry]:
-        with os.scandir(within) as entries:
-            listed = sorted(entries, key=lambda entry: entry.name)
-        for entry in listed:
-            name = entry.name
-            place = f"{at}/{name}" if at else name
-            if name in skip or self.is_private(name) or self.is_protected(place):
-                continue
-            try:
-                status = os.stat(name, dir_fd=within, follow_symlinks=False)
-            except OSError:  # deleted meanwhile
-                continue
-            yield WorkspaceEntry(place, _kind(status.st_mode), status.st_size)
-            if recursive and stat.S_ISDIR(status.st_mode) and depth < MAX_DEPTH:
-                with suppress(OSError):  # not readable, or replaced meanwhile
-                    inner = os.open(name, FOLDER, dir_fd=within)
-                    try:
-                        yield from self._walk(inner, place, recursive, skip, depth + 1)
-                    finally:
-                        os.close(inner)
+            for folder in folders_below(within, start, MAX_DEPTH if recursive else 0):
+                for entry in folder.entries:
+                    place = folder.path_of(entry)
+                    if entry.name in skip or self.is_private(entry.name) or self.is_protected(place):
+                        folder.skip.add(entry.name)
+                        continue
+                    with suppress(OSError):  # deleted meanwhile
+                        status = entry.stat(follow_symlinks=False)
+                        yield WorkspaceEntry(place, _kind(status.st_mode), status.st_size)
 
     def is_private(self, name: str) -> bool:
         """Whether no tool may read or write files of this name."""
@@ -178,7 +163,7 @@ class Workspace(Struct, frozen=True):
                 raise ToolError("the workspace has folders that are nested too deeply: remove them first")
             status = os.fstat(folder.descriptor)
             for entry in folder.entries:
-                path = f"{folder.path}/{entry.name}" if folder.path else entry.name
+                path = folder.path_of(entry)
                 known = (status.st_dev, entry.inode()) in self._known or (_id_of(status), entry.name) in self._homes
                 if known or self.is_private(entry.name) or self.is_protected(path):
                     found.append(path)
@@ -283,9 +268,9 @@ def _os_errors_as_tool_errors(path: str) -> Generator[None]:
             case errno.ENOTDIR:
                 message = f"{path} is refused: a part of it is a file or a symbolic link, not a folder"
             case errno.ENOENT:
-                message = f"there is no {path}"
+                message = f"{path} does not exist"
             case errno.EACCES | errno.EPERM:
-                message = f"{path} may not be opened"
+                message = f"permission denied: {path}"
             case _:
                 message = f"{path}: {error.strerror or 'it cannot be opened'}"
         raise ToolError(message) from error

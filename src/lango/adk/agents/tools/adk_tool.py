@@ -2,7 +2,7 @@
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
@@ -16,16 +16,15 @@ from google.genai import types
 from typing_extensions import override
 
 from lango.adk.agents.adk_internals import declaration_of
-from lango.adk.events.message_parts import attachments_to_parts
 from lango.adk.model.request_config import json_schema_of
 from lango.adk.turn.step import current_step, tool_context_noted
 from lango.adk.turn.turn_run import current_turn
 from lango.config import ToolSettings
+from lango.messages import Attachment
 from lango.tools import DEFAULT_TIMEOUT_S, InvalidArguments, Tool, ToolContext, ToolError, ToolOutcome
 from lango.tools.approval_policy import Decision, decide
 from lango.tools.execution import run_tool
-from lango.tools.result_files import FileLimits
-from lango.tools.results import error_text
+from lango.tools.results import FileLimits, error_text
 
 Gate = Callable[[Tool, Mapping[str, Any], str, AdkToolContext], Awaitable[dict[str, Any] | None]]
 """Called before a tool runs. If it returns a dict, that is the result, and the tool does not run."""
@@ -82,7 +81,7 @@ class AdkTool(BaseTool):
     @override
     async def run_async(self, *, args: dict[str, Any], tool_context: AdkToolContext) -> dict[str, Any]:
         """Run the tool and return the result that the model reads."""
-        arguments = _copy_arguments(args)  # the approved arguments run, even if the caller changes its own meanwhile
+        arguments = _copy_arguments(args)  # the approved arguments run, even if the caller changes its own copy
         try:
             self.tool.validate(arguments)
         except InvalidArguments as error:  # before the gate: a call that cannot run needs no approval
@@ -116,6 +115,14 @@ class AdkTool(BaseTool):
                 how_to_read=self._how_to_read.replace("{call_id}", call_id),
                 file_limits=self._file_limits,
             )
+
+
+def attachments_to_parts(attachments: Iterable[Attachment]) -> list[types.Part]:
+    """Convert attachments to parts."""
+    return [
+        types.Part(inline_data=types.Blob(data=file.data, mime_type=file.mime_type, display_name=file.name))
+        for file in attachments
+    ]
 
 
 def with_files(result: Mapping[str, Any], parts: Sequence[types.Part]) -> dict[str, Any]:
@@ -165,20 +172,17 @@ def tool_from_adk(
         assert context is not None
         with nullcontext() if during_call is None else during_call(context):
             result: Any = await inner.run_async(args=arguments, tool_context=context)
-        if isinstance(result, dict) and _is_error(fields := cast("dict[str, Any]", result)):
+        if not isinstance(result, dict):
+            return result
+        fields = cast("dict[str, Any]", result)
+        if fields.get("isError") or fields.keys() == {"error"}:
             raise ToolError(_error_text(fields))
-        if read_result is not None and isinstance(result, dict):
-            return await asyncio.to_thread(read_result, cast("dict[str, Any]", result))
-        return cast("Any", result)
+        return fields if read_result is None else await asyncio.to_thread(read_result, fields)
 
     declaration = declaration_of(inner)
     schema: Any = declaration and (declaration.parameters_json_schema or declaration.parameters)
     parameters = json_schema_of(schema) if schema else None
     return Tool(inner.name, inner.description, parameters, handler, level="dangerous", effect="once")
-
-
-def _is_error(result: dict[str, Any]) -> bool:
-    return bool(result.get("isError")) or result.keys() == {"error"}
 
 
 def _error_text(result: dict[str, Any]) -> str:
@@ -199,7 +203,7 @@ def needs_approval(tool: BaseTool) -> bool:
 
 
 def time_limit_s(tool: BaseTool, default_s: float) -> float | None:
-    """Return the time limit of a tool; None: an agent that is a tool may take as long as the turn."""
+    """Return the time limit of a tool, or None for an agent that is a tool: it may take as long as the turn."""
     if isinstance(tool, AdkTool):
         return tool.tool.timeout_s or tool.timeout_s or default_s
     return None if isinstance(tool, AgentTool) else default_s

@@ -2,7 +2,7 @@
 
 To ADK they are long-running tools: the turn ends and the call waits. The metadata of the event that makes the calls
 lists those of the client (`CLIENT_CALLS_KEY`), so that any process can accept their results later. Their definitions
-are read by `lango.tools.client_tool_definitions`; open calls are stored by `lango.store.tool_calls.client_calls`.
+are read by `lango.tools.client_tool_definitions`.
 """
 
 import json
@@ -70,8 +70,7 @@ def add_client_tools(request: LlmRequest, tools: Mapping[str, Tool]) -> None:
 
 
 def _refuse(names: Iterable[str]) -> None:
-    refused = sorted(names)
-    if refused:
+    if refused := sorted(names):
         raise ClientToolRefused(f"the agent has a tool {', '.join(refused)} of its own: rename the client's tool")
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.apps import App
@@ -19,25 +19,20 @@ _log = logging.getLogger("lango.runtime")
 _WORKFLOW_AGENTS = frozenset({"SequentialAgent", "ParallelAgent", "LoopAgent"})
 
 
-@runtime_checkable
-class StaticToolset(Protocol):
-    """A toolset that offers the same tools in every turn."""
-
-    tools_are_static: bool
-
-
 class ToolNames(Struct, frozen=True):
     """Names of tools, and whether a turn can have no others."""
 
     names: frozenset[str]
     complete: bool
     """False: a toolset, a callback, a plugin or an agent of another class may add tools in a turn."""
+    failures: tuple[str, ...] = ()
+    """Why toolsets did not list their tools."""
     unusable: tuple[str, ...] = ()
     """Tools of MCP servers that cannot be offered, each with its reason."""
 
 
 async def diff_of_call(root: Any, name: str, arguments: Mapping[str, Any]) -> str:
-    """Return what a call of a tool would change, as a unified diff; empty: the tool does not say."""
+    """Return what a call of a tool would change, as a unified diff, or "" if the tool does not say."""
     for agent in walk_with_agent_tools(root):
         for tool in tools_of(agent):
             if isinstance(tool, AdkTool) and tool.name == name and tool.tool.diff is not None:
@@ -49,7 +44,7 @@ async def tool_names(app: App, *, ask_toolsets: bool, require_all: bool = True) 
     """List the names of an app's tools. With `ask_toolsets` also those of toolsets, which starts MCP servers.
 
     Raise `ConfigError` for an MCP server of the settings that does not answer, as a turn would. Without `require_all`
-    that is one of the reasons in `unusable`, and a server that each user signs in to is not asked.
+    that is one of the `failures`, and a server that each user signs in to is not asked.
     """
     root: Any = app.root_agent
     agents = [*walk_with_agent_tools(root)]
@@ -59,24 +54,19 @@ async def tool_names(app: App, *, ask_toolsets: bool, require_all: bool = True) 
     complete = isinstance(root, BaseAgent) and len(app.plugins) == 1 and all(map(_has_static_tools, agents))
     failures: list[str] = []
     for toolset in toolsets:
-        asked = ask_toolsets and (require_all or not isinstance(toolset, StaticToolset) or toolset.tools_are_static)
-        try:
-            found = await _toolset_names(toolset) if asked else None
-        except LangoError as error:
-            if require_all:
-                raise
-            failures.append(str(error))
-            found = None
+        found, is_static = None, getattr(toolset, "tools_are_static", None)  # None: not a toolset of the settings
+        if ask_toolsets and (require_all or is_static is not False):
+            try:
+                found = await _toolset_names(toolset)
+            except LangoError as error:
+                if require_all:
+                    raise
+                failures.append(str(error))
         names.update(found or ())
-        complete = complete and found is not None and isinstance(toolset, StaticToolset)
-    return ToolNames(frozenset(names), complete, (*failures, *unusable_tools(app)))
-
-
-def unusable_tools(app: App) -> tuple[str, ...]:
-    """Return which tools that were listed so far cannot be offered, each with its reason."""
-    agents = [*walk_with_agent_tools(app.root_agent)]
-    found = [getattr(tool, "unusable", {}) for agent in agents for tool in tools_of(agent)]
-    return tuple(dict.fromkeys(reason for reasons in found for _, reason in sorted(reasons.items())))
+        complete = complete and None not in (found, is_static)
+    reasons = [getattr(tool, "unusable", {}) for tool in tools]
+    unusable = dict.fromkeys(reason for found in reasons for _, reason in sorted(found.items()))
+    return ToolNames(frozenset(names), complete, tuple(failures), tuple(unusable))
 
 
 def _has_static_tools(agent: BaseAgent) -> bool:

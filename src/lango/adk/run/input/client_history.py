@@ -12,9 +12,9 @@ from google.adk.events import Event
 from google.genai import types
 from msgspec.structs import replace
 
+from lango.adk.agents.tools.adk_tool import attachments_to_parts
 from lango.adk.agents.tools.client_tools import ADK_TOOL_NAMES, results_content, results_to_store
 from lango.adk.events.events_to_rows import complete_event, event_to_entry
-from lango.adk.events.message_parts import attachments_to_parts
 from lango.adk.model.call_checks import is_reserved_name
 from lango.errors import ClientToolRefused
 from lango.messages import Attachment, Media, Message, ToolCall

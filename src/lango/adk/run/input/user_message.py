@@ -30,7 +30,7 @@ async def prepare_user_message(turn: TurnRun, context: InvocationContext) -> Non
     if not _has_callback(context):
         return
     record = turn.record
-    if record.recorded is not None and (known := await record.store.read(read_changed_input, record.lease)) is not None:
+    if record.is_rerun and (known := await record.store.read(read_changed_input, record.lease)) is not None:
         context.session.state.update(known)
         return
     before = dict(context.session.state)

@@ -1,7 +1,6 @@
 """Ask for approval through ADK before a tool runs.
 
-Which tools need approval is decided by `lango.tools.approval_policy`; open requests and answers are stored by
-`lango.store.tool_calls.approvals`.
+Which tools need approval is decided by `lango.tools.approval_policy`.
 """
 
 import logging
@@ -14,9 +13,9 @@ from google.adk.tools.tool_confirmation import ToolConfirmation
 from lango.adk.agents.adk_internals import confirmation_id_of_tool_node
 from lango.adk.agents.tools.adk_tool import needs_approval
 from lango.adk.turn.turn_run import TurnRun
-from lango.store.tool_calls.approvals import REFUSAL_REASON
 from lango.store.tool_calls.grants import record_intent_by_grant
 from lango.store.tool_calls.tool_journal import DECIDED_BY_POLICY, ApprovalDecision
+from lango.waits import REFUSAL_REASON
 
 _log = logging.getLogger("lango.runtime")
 
@@ -47,7 +46,7 @@ async def journal_intent(
     if grant is None:
         if not adk_asks:
             return require_approval(turn, tool, context)
-        turn.waits.confirmed_by_adk.add(call_id)
+        turn.waits.note_confirmed_by_adk(call_id)
         return None
     context.tool_confirmation = ToolConfirmation(confirmed=True)  # the tool may have a gate of its own
     return None
@@ -140,7 +139,7 @@ async def _restore_approval(
 def approval_decision(turn: TurnRun, tool: BaseTool, context: ToolContext) -> ApprovalDecision | None:
     """Return whether a user or the settings decided about a call; None: it needs no approval, or still waits."""
     if context.tool_confirmation is not None:
-        answered_by = turn.input.approval_answer.answered_by if turn.input.approval_answer else ""
+        answered_by = turn.input.answer.answered_by if turn.input.answer else ""
         return ApprovalDecision(bool(context.tool_confirmation.confirmed), answered_by)
     decision = turn.app.decide(tool)
     if decision == "ask" or not (decision == "deny" or needs_approval(tool)):

@@ -1,7 +1,6 @@
 """Read a user's answer to a credential request: an address with an authorization code, a key, or ADK's own JSON.
 
-Open requests and answers are stored by `lango.store.tool_calls.credential_requests`. The code is exchanged for a token
-by ADK, in the tool, which knows the secret of the OAuth application.
+The code is exchanged for a token by ADK, in the tool, which knows the secret of the OAuth application.
 """
 
 import hmac
@@ -22,7 +21,6 @@ from pydantic import ValidationError
 
 from lango.errors import InvalidAnswer
 from lango.sessions import CREDENTIAL_CALL
-from lango.store.tool_calls.credential_requests import CredentialRequest
 
 _MAX_CHARACTERS = 16_384
 _OAUTH2 = ("oauth2", "openIdConnect")
@@ -39,24 +37,24 @@ _HOW_TO_OAUTH2 = (
 )
 
 
-def given_credential(request: CredentialRequest, value: Any, kept: Mapping[str, Any]) -> dict[str, Any]:
+def given_credential(kind: str, config: Mapping[str, Any], value: Any, kept: Mapping[str, Any]) -> dict[str, Any]:
     """Return ADK's credential of an answer, as JSON. Raise `InvalidAnswer` if it cannot be used.
 
-    `kept` is what the address of the request was made with.
+    `kind` is the type of the scheme, `config` ADK's configuration without secrets, and `kept` what the address of the
+    request was made with.
     """
     if len(str(value)) > _MAX_CHARACTERS:
         raise InvalidAnswer(f"the answer has more than {_MAX_CHARACTERS} characters")
     try:
-        config = AuthConfig.model_validate(request.config)
-        credential = _credential(request.kind, config, value, kept)
+        credential = _credential(kind, AuthConfig.model_validate(config), value, kept)
     except ValidationError as error:  # its text may quote the secret
-        raise InvalidAnswer(f"the answer is no credential of the type {request.kind}") from error
+        raise InvalidAnswer(f"the answer is no credential of the type {kind}") from error
     return credential.model_dump(mode="json", exclude_none=True, by_alias=True)
 
 
-def answer_content(request: CredentialRequest, credential: Mapping[str, Any]) -> types.Content:
+def answer_content(call_id: str, credential: Mapping[str, Any]) -> types.Content:
     """Build the content that brings a credential to the agent."""
-    response = types.FunctionResponse(id=request.stored_id, name=CREDENTIAL_CALL, response=dict(credential))
+    response = types.FunctionResponse(id=call_id, name=CREDENTIAL_CALL, response=dict(credential))
     return types.Content(role="user", parts=[types.Part(function_response=response)])
 
 

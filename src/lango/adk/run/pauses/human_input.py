@@ -1,7 +1,6 @@
-"""Check a person's answer to an input request, and build the content that brings it to the workflow.
+"""Check a person's answer to an input wait, and build the content that brings it to the workflow.
 
-A text is an answer to any schema: it is the value itself where the schema accepts a text, else it is read as JSON. Open
-requests and answers are stored by `lango.store.tool_calls.input_requests`.
+A text is an answer to any schema: it is the value itself where the schema accepts a text, else it is read as JSON.
 """
 
 import json
@@ -12,8 +11,8 @@ from google.genai import types
 from lango.errors import ConfigError, InvalidAnswer, InvalidArguments
 from lango.events import to_plain_values
 from lango.sessions import INPUT_CALL
-from lango.store.tool_calls.input_requests import InputRequest
 from lango.tools.schema_checker import SchemaChecker
+from lango.waits import InputWait, QuestionWait
 
 _YES, _NO = ("yes", "y", "true", "1"), ("no", "n", "false", "0")
 _BOOLEANS = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
@@ -22,24 +21,24 @@ _ASKED_PAYLOAD = "confirmation_payload"  # where ADK puts it in the payload of t
 _KEY = "result"  # ADK unwraps an object with this key alone, and parses a text in it as JSON
 
 
-def checked_value(request: InputRequest, value: Any) -> Any:
+def checked_value(wait: InputWait | QuestionWait, value: Any) -> Any:
     """Return the value of an answer as the workflow gets it. Raise `InvalidAnswer` if it does not fit the schema."""
     value = to_plain_values(value)
-    checker = _checker(request)
+    checker = _checker(wait)
     if checker is None:
         return value
     problems = _problems(checker, value)
-    for other in _possible_values(request, value) if problems else ():
+    for other in _possible_values(wait, value) if problems else ():
         if not _problems(checker, other):
-            return _with_asked_payload(request, other)
+            return _with_asked_payload(wait, other)
     if problems:
-        raise InvalidAnswer(f"the value does not fit the schema of input request {request.call_id!r}: {problems}")
-    return _with_asked_payload(request, value)
+        raise InvalidAnswer(f"the value does not fit the schema of the wait {wait.id!r}: {problems}")
+    return _with_asked_payload(wait, value)
 
 
-def _with_asked_payload(request: InputRequest, value: Any) -> Any:
+def _with_asked_payload(wait: InputWait | QuestionWait, value: Any) -> Any:
     """Add the payload that a tool in a node asked for confirmation with, unless the answer has one of its own."""
-    shown: Any = request.payload
+    shown: Any = wait.payload
     asked = cast("dict[str, Any]", shown) if isinstance(shown, dict) else {}
     answer = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     if _CONFIRMED not in answer or _ASKED_PAYLOAD not in asked or answer.get("payload") is not None:
@@ -47,21 +46,21 @@ def _with_asked_payload(request: InputRequest, value: Any) -> Any:
     return {**answer, "payload": asked[_ASKED_PAYLOAD]}
 
 
-def answer_content(request: InputRequest, value: Any) -> types.Content:
+def answer_content(call_id: str, value: Any) -> types.Content:
     """Build the content that brings a checked value to the workflow."""
     if isinstance(value, str) and _is_json(value):
         value = json.dumps(value)  # the text stays a text: ADK would read "3" as a number
     members: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {_KEY: value}
     if isinstance(value, dict) and members.keys() == {_KEY}:
         members = {_KEY: members}
-    response = types.FunctionResponse(id=request.stored_id, name=INPUT_CALL, response=members)
+    response = types.FunctionResponse(id=call_id, name=INPUT_CALL, response=members)
     return types.Content(role="user", parts=[types.Part(function_response=response)])
 
 
-def _checker(request: InputRequest) -> SchemaChecker | None:
+def _checker(wait: InputWait | QuestionWait) -> SchemaChecker | None:
     """Compile the schema of a request; None: any value fits, or the schema itself is wrong."""
     try:
-        return SchemaChecker(request.schema) if request.schema else None
+        return SchemaChecker(wait.schema) if wait.schema else None
     except ConfigError:
         return None
 
@@ -73,14 +72,14 @@ def _problems(checker: SchemaChecker, value: Any) -> str:
         return str(error)
 
 
-def _possible_values(request: InputRequest, value: Any) -> list[Any]:
+def _possible_values(wait: InputWait | QuestionWait, value: Any) -> list[Any]:
     """Return the values that a text, or a yes or no, may stand for."""
     word = value.strip() if isinstance(value, str) else ""
     readings: list[Any] = [json.loads(word)] if _is_json(word) else []
     decision = _BOOLEANS.get(word.lower()) if word else value
     if isinstance(decision, bool):
         readings.append(decision)
-        if _CONFIRMED in ((request.schema or {}).get("properties") or {}):  # a node that asks before it runs
+        if _CONFIRMED in ((wait.schema or {}).get("properties") or {}):  # a node that asks before it runs
             readings.append({_CONFIRMED: decision})
     return readings
 

@@ -8,94 +8,91 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from typing import Literal
 
+from msgspec.structs import asdict
+
+from lango.adk.agents.tools.mcp.questions import Question
 from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.events import ToolProgress, WaitClosed, WaitOpened
+from lango.json_values import convert
 from lango.sessions import as_datetime
 from lango.store.codec.ids import address_safe_id
-from lango.store.tool_calls import tool_questions
-from lango.store.tool_calls.tool_questions import ToolAnswer, ToolQuestion
+from lango.store.codec.json_text import loads
+from lango.store.waits import waits
 from lango.turns.time_limits import TimeLimits
-from lango.waits import QuestionWait
-
-Wait = Callable[[float], Awaitable[object]]
+from lango.waits import Decline, QuestionWait, Value
 
 _POLL_S = 1.0
 """How often the answer is looked for, besides when the store reports a change."""
 _MAX_MESSAGE_CHARACTERS = 500
 
 
-async def ask_user(question: ToolQuestion, timeout_s: float) -> ToolAnswer:
-    """Ask the user of the current turn. Without an answer in time it is cancelled."""
+async def ask_user(question: Question, timeout_s: float) -> Value | Decline | None:
+    """Ask the user of the current turn. Return None without an answer in time."""
     turn = current_turn.get()
     if turn is None:  # in a user's own Runner
-        return ToolAnswer("cancel")
-    question_id = address_safe_id(f"{question.tool_call_id}.{turn.waits.next_question(question.tool_call_id)}")
-    store, lease, key, now = turn.record.store, turn.record.lease, turn.record.lease.session_key, time.time()
-    async with store.watch(key) as wait:
-        await store.write(tool_questions.ask, lease, question_id, question, now, timeout_s)
+        return None
+    store, lease, now = turn.record.store, turn.record.lease, time.time()
+    wait = QuestionWait(
+        id=address_safe_id(f"{question.call_id}.{turn.waits.next_question(question.call_id)}"),
+        session_id=turn.session.id,
+        turn=lease.turn,
+        opened_at=as_datetime(now),
+        expires_at=as_datetime(now + timeout_s),
+        message=question.message,
+        schema=question.schema,
+        payload=question.payload,
+        call_id=question.call_id,
+    )
+    outcome: Literal["answered", "refused", "expired", "cancelled"] = "cancelled"
+    async with store.watch(lease.session_key) as changed:
+        await store.write(waits.ask, lease, wait.id, asdict(question), now, timeout_s)
         try:
-            with _more_time(turn.limits.time, question.tool_call_id, timeout_s):
-                shown = _shown(turn, question_id, question, now, timeout_s)
-                turn.output.emit(WaitOpened(turn.output.next_id(), shown))
-                answer = await _wait_for_answer(turn, question_id, timeout_s, wait)
-                turn.output.emit(_closed(turn, shown, answer))
+            with _more_time(turn.limits.time, question.call_id, timeout_s):
+                turn.output.emit(WaitOpened(turn.output.next_id(), wait))
+                answer = await _wait_for_answer(turn, wait.id, timeout_s, changed)
+                outcome = "expired" if answer is None else "refused" if isinstance(answer, Decline) else "answered"
+                answered_by = turn.session.user_id if answer is not None else ""
+                turn.output.emit(WaitClosed(turn.output.next_id(), wait, outcome, answered_by))
                 return answer
         finally:
-            closing = asyncio.ensure_future(store.write(tool_questions.close_question, key, question_id))
+            closed = "answered" if outcome == "refused" else outcome
+            closing = asyncio.ensure_future(store.write(waits.close_question, lease.session_key, wait.id, closed))
             await asyncio.shield(closing)
 
 
 @contextmanager
 def _more_time(limits: TimeLimits, call_id: str, timeout_s: float) -> Generator[None]:
     """Let a call and its turn take longer, by as much time as the body of the block takes."""
-    began, limit_s = time.monotonic(), limits.of_calls_s.get(call_id)
+    began, limit_s = time.monotonic(), limits.limit_of_call(call_id)
     if limit_s is not None:
-        limits.of_calls_s[call_id] = limit_s + timeout_s
+        limits.limit_call(call_id, limit_s + timeout_s)
     limits.extend(timeout_s)
     try:
         yield
     finally:
         limits.extend(time.monotonic() - began - timeout_s)
         if limit_s is not None:
-            limits.of_calls_s[call_id] = limit_s
+            limits.limit_call(call_id, limit_s)
 
 
-async def _wait_for_answer(turn: TurnRun, question_id: str, timeout_s: float, wait: Wait) -> ToolAnswer:
+async def _wait_for_answer(
+    turn: TurnRun, wait_id: str, timeout_s: float, changed: Callable[[float], Awaitable[object]]
+) -> Value | Decline | None:
     key, deadline = turn.record.lease.session_key, time.monotonic() + timeout_s
-    while (answer := await turn.record.store.read(tool_questions.read_tool_answer, key, question_id)) is None:
+    while (answer := await turn.record.store.read(waits.read_answer, key, wait_id)) is None:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
-            return ToolAnswer("cancel")
-        await wait(min(_POLL_S, left_s))
-    return answer
-
-
-def _shown(turn: TurnRun, question_id: str, question: ToolQuestion, now: float, timeout_s: float) -> QuestionWait:
-    return QuestionWait(
-        id=question_id,
-        session_id=turn.session.id,
-        turn=turn.record.lease.turn,
-        opened_at=as_datetime(now),
-        expires_at=as_datetime(now + timeout_s),
-        message=question.message,
-        schema=question.schema,
-        payload=question.payload,
-        call_id=question.tool_call_id,
-    )
-
-
-def _closed(turn: TurnRun, wait: QuestionWait, answer: ToolAnswer) -> WaitClosed:
-    if answer.action == "cancel":
-        return WaitClosed(turn.output.next_id(), wait, "expired")
-    outcome = "answered" if answer.action == "accept" else "refused"
-    return WaitClosed(turn.output.next_id(), wait, outcome, turn.session.user_id)
+            return None
+        await changed(min(_POLL_S, left_s))
+    return convert(loads(answer), Value | Decline)
 
 
 def report_progress(call_id: str, name: str, progress: float, total: float | None, message: str) -> None:
     """Emit how far a call of the current turn is, at most once a second; the end always."""
     turn = current_turn.get()
-    if turn is None or call_id not in turn.record.started_at:
+    if turn is None or not turn.record.is_running(call_id):
         return
     if turn.output.may_report(call_id, is_last=total is not None and progress >= total):
         reported = float(progress), total, message[:_MAX_MESSAGE_CHARACTERS]

@@ -18,7 +18,7 @@ from google.genai import types
 from lango.adk.turn.turn_run import TurnRun
 from lango.adk.turn.waits import MissingRequest
 from lango.sessions import CREDENTIAL_CALL
-from lango.store.tool_calls.long_running import await_result
+from lango.store.sessions.open_calls import await_result
 
 _REQUEST_PREFIX = "adk_request_"  # these are awaited as requests to a person
 
@@ -49,7 +49,7 @@ def _note_node_calls(turn: TurnRun, event: Event) -> None:
     awaited = event.long_running_tool_ids or ()
     for call in event.get_function_calls():
         if call.id in awaited and not (call.name or "").startswith(_REQUEST_PREFIX):
-            turn.waits.node_calls.add(call.id or "")
+            turn.waits.note_node_call(call.id or "")
 
 
 def request_event(missing: MissingRequest) -> Event:
@@ -76,7 +76,7 @@ async def await_node_calls(turn: TurnRun) -> None:
     for call_id in sorted(turn.waits.node_calls - turn.waits.client_calls):
         if await turn.record.newest_entry(call_id) is None:
             await turn.record.store.write(await_result, turn.record.lease.session_key, call_id, time.time())
-            turn.waits.kinds.add("long_running_result")
+            turn.waits.note_kind("long_running_result")
 
 
 def _credential_key(arguments: Mapping[str, object]) -> str:

@@ -14,7 +14,7 @@ from google.adk.agents.invocation_context import InvocationContext
 from google.adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult, File
 
 from lango.adk.agents.adk_internals import replace_code_execution
-from lango.adk.run.record.divergence import await_record
+from lango.adk.run.record.divergence import require_used_up
 from lango.adk.turn.limits import call_fingerprint
 from lango.adk.turn.step import current_step
 from lango.adk.turn.turn_run import TurnRun, current_turn
@@ -59,7 +59,7 @@ def _execute_journaled(execute: Execute, context: InvocationContext, code: CodeE
 
 
 async def _start(turn: TurnRun, step_id: str, fingerprint: str, branch: str) -> None:
-    await await_record(turn, "the model's code", branch)
+    await require_used_up(turn, "the model's code", branch)
     await turn.limits.step_gate.enter()
     await turn.record.intend(step_id, _NAME, "once", fingerprint)
     await turn.record.start(step_id)

@@ -4,7 +4,6 @@ The journal itself is stored by `lango.store.tool_calls.tool_journal`.
 """
 
 import asyncio
-import time
 from typing import Any
 
 from google.adk.tools import BaseTool, ToolContext
@@ -27,7 +26,7 @@ async def record_result(
 
     A tool that asked by its own code gets the reason of a `refusal`; the model reads it, too.
     """
-    duration_s = time.monotonic() - turn.record.started_at.pop(call_id)
+    duration_s = turn.record.end_call(call_id)
     actions = context.actions
     if call_id in actions.requested_tool_confirmations or call_id in actions.requested_auth_configs:
         # the tool itself requested approval or a credential: it has done nothing yet, and will be called again
@@ -42,9 +41,9 @@ async def record_result(
     if not result and defers_response(tool):
         await turn.record.finish(call_id, None, actions=done, awaits_result=awaits_result)
         if awaits_result:
-            turn.waits.kinds.add("long_running_result")
+            turn.waits.note_kind("long_running_result")
         return None
-    turn.output.durations_s[call_id] = duration_s
+    turn.output.note_duration(call_id, duration_s)
     rest = without_parts(result) if parts else result
     plain = _to_json_object(rest)
     if refusal and refusal not in str(plain):
@@ -66,9 +65,9 @@ async def record_error(
     if isinstance(turn.output.failure, TurnDiverged):
         return None  # of a step inside the tool: the turn ends
     result = {"error": error_text(error)}
-    turn.output.durations_s[call_id] = time.monotonic() - turn.record.started_at.pop(call_id)
+    turn.output.note_duration(call_id, turn.record.end_call(call_id))
     if tool_node_path(context) is not None:
-        turn.record.runs_again.add(call_id)
+        turn.record.allow_repeat(call_id)
         await turn.record.finish(call_id, None, "unknown")
         return None
     await turn.record.finish(call_id, result)

@@ -13,7 +13,7 @@ from lango.adk.turn.turn_run import TurnRun
 from lango.errors import StoreError
 from lango.providers.call_log import Exchange
 from lango.providers.wire_json import body_to_json_text
-from lango.store.turns.model_requests import NewRequest, add_requests
+from lango.store.turns.model_requests import ModelRequest, add_requests
 
 _log = logging.getLogger("lango.runtime")
 _LARGE_BYTES = 20_000
@@ -68,9 +68,9 @@ async def store_last_requests(turn: TurnRun) -> None:
     await store_requests(turn)
 
 
-def _to_rows(ended: list[tuple[str, Exchange]], max_bytes: int) -> list[NewRequest]:
+def _to_rows(ended: list[tuple[str, Exchange]], max_bytes: int) -> list[ModelRequest]:
     return [
-        NewRequest(
+        ModelRequest(
             step=step,
             provider=exchange.provider,
             model=exchange.model,

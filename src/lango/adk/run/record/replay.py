@@ -22,8 +22,12 @@ from lango.adk.turn.model_calls import ModelCallStats
 from lango.adk.turn.step import current_step, enter_call, enter_step
 from lango.adk.turn.turn_run import TurnRun
 from lango.errors import TurnDiverged
-from lango.store.tool_calls.tool_journal import TurnEntry
+from lango.store.tool_calls.tool_journal import JournalEntry
 from lango.store.turns.recovery import UNKNOWN_RESULT
+
+CALLED_BEFORE_UPDATE = (
+    "this call was made before the application was updated, and is not made again; call it again if it must be repeated"
+)
 
 
 def runs_agents(tool: BaseTool) -> bool:
@@ -39,7 +43,6 @@ def may_await_result(turn: TurnRun, tool: BaseTool, context: ToolContext) -> boo
 def enter_tool(turn: TurnRun, tool: BaseTool, call_id: str) -> None:
     """Note that this code runs in a tool call, and the agents inside the tool run for it."""
     if runs_agents(tool):
-        turn.record.agent_calls.add(call_id)
         enter_call(call_id)
     enter_step(current_step().inner_id(call_id))
 
@@ -58,17 +61,18 @@ def next_model_step(turn: TurnRun, context: CallbackContext, *, nested: bool) ->
 
 def replayed_response(turn: TurnRun, context: CallbackContext, step: str, *, nested: bool) -> LlmResponse | None:
     """Return the recorded response to a model call; None: the call was not made yet."""
-    agent, branch, recorded = context.agent_name, context.branch or "", turn.record.recorded
+    agent, branch = context.agent_name, context.branch or ""
     if nested:
         entry = turn.record.entry(step)
         return LlmResponse.model_validate_json(json.encode(entry.result)) if entry else None
-    if recorded is None or (response := recorded.next_response(agent, branch)) is None:
+    if (known := turn.record.next_response(agent, branch)) is None:
         return None
-    for name, value in recorded.state_delta_of_response(agent, branch).items():
+    response, state_delta = known
+    for name, value in state_delta.items():
         context.state[name] = value
     turn.output.model_calls.add_replayed(response, agent, branch, step)
     if turn.offers_client_tools(context):
-        turn.waits.client_calls.update(mark_client_calls(response, turn.input.client_tools))
+        turn.waits.note_client_calls(mark_client_calls(response, turn.input.client_tools))
     return response
 
 
@@ -89,27 +93,42 @@ async def replayed_result(
     turn: TurnRun, call_id: str, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
 ) -> dict[str, Any] | None:
     """Return the recorded result of a tool call; None: the tool runs, for the first time or harmlessly again."""
-    recorded = turn.record.recorded
-    if recorded is None:
-        return None
-    entry = recorded.entry(call_id)
+    entry = turn.record.entry(call_id)
     fingerprint = call_fingerprint(tool.name, arguments)
-    if turn.has_session(context) and (known := recorded.next_result(call_id)) is not None:
+    if turn.has_session(context) and (known := turn.record.next_result(call_id)) is not None:
         turn.limits.count_call(fingerprint)
+        if known.response.get("note") == CALLED_BEFORE_UPDATE:
+            result_before_update(turn, fingerprint, context)
         if known.actions is not None:
             restore_actions(context.actions, known.actions)
         if known.confirmation is not None:
             context.actions.requested_tool_confirmations[call_id] = known.confirmation
         return known.response
     if entry is not None and entry.status == "unknown":  # it only asked for an approval or a credential, or failed
-        turn.record.runs_again.add(call_id)
+        turn.record.allow_repeat(call_id)
     if entry is None or entry.status in ("intended", "unknown"):
         return None
     return await _journaled_result(turn, entry, call_id, tool, fingerprint, context)
 
 
+def result_before_update(turn: TurnRun, fingerprint: str, context: ToolContext) -> dict[str, Any] | None:
+    """Return the result of the same call, made before the turn continued after an update; None: the call runs.
+
+    The agent that made it then may be another one now, and not know of it. Each earlier call answers one call, so an
+    agent that is told of it can still repeat it.
+    """
+    history, agent = turn.app.continued_history, context.agent_name
+    earlier = turn.record.earlier_calls.get(fingerprint, [])
+    for place, call in enumerate(earlier):
+        if not (turn.has_session(context) and history.shows_call(call.author, agent)):
+            del earlier[place]
+            known = cast("dict[str, Any]", call.result or {"error": UNKNOWN_RESULT, "outcome": "unknown"})
+            return {**known, "note": CALLED_BEFORE_UPDATE}
+    return None
+
+
 async def _journaled_result(
-    turn: TurnRun, entry: TurnEntry, call_id: str, tool: BaseTool, fingerprint: str, context: ToolContext
+    turn: TurnRun, entry: JournalEntry, call_id: str, tool: BaseTool, fingerprint: str, context: ToolContext
 ) -> dict[str, Any] | None:
     """Return the result of a call that began before; None: it runs again, which is harmless."""
     if entry.arguments != fingerprint:
@@ -122,12 +141,12 @@ async def _journaled_result(
         result, actions = await load_files(result, open_actions(entry.actions, turn.app.box, call_id), context)
         restore_actions(context.actions, actions)
         if entry.result is None and may_await_result(turn, tool, context):
-            turn.waits.kinds.add("long_running_result")
+            turn.waits.note_kind("long_running_result")
         return result
-    path, recorded = tool_node_path(context), turn.record.recorded
-    asked = path is not None and recorded is not None and recorded.requests_credential(path)
+    path = tool_node_path(context)
+    asked = path is not None and turn.record.requests_credential(path)
     if runs_agents(tool) or entry.effect != "once" or asked:
-        turn.record.runs_again.add(call_id)
+        turn.record.allow_repeat(call_id)
         return None
     turn.limits.count_call(fingerprint)
     unknown = {"error": UNKNOWN_RESULT, "outcome": "unknown"}

@@ -13,7 +13,7 @@ from google.adk.tools import BaseTool, ToolContext
 from google.genai import types
 
 from lango.adk.agents.tools.adk_tool import with_files
-from lango.tools.result_files import file_name
+from lango.tools.results import file_name
 
 RESULT_FILES = "result_files"
 """The key of the files among the journaled actions of a tool."""

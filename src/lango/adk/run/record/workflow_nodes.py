@@ -21,25 +21,20 @@ from pydantic import TypeAdapter
 
 from lango.adk.agents.adk_internals import NodeRun, is_node_interrupt, journal_nodes, observe_nodes
 from lango.adk.agents.tools.effects import effect_of_node
-from lango.adk.agents.tree import may_have_node, node_at
-from lango.adk.events.recorded_run import WHY
-from lango.adk.run.record.divergence import await_record
+from lango.adk.agents.tree import node_at
+from lango.adk.run.record.divergence import require_used_up
 from lango.adk.services.credential_secrets import public_actions, requests_credential
 from lango.adk.turn.step import current_step, enter_step
 from lango.adk.turn.turn_run import TurnRun, current_turn
-from lango.errors import LangoError, NodeOutcomeUnknown, TurnDiverged, Unstorable
-from lango.events import NodeProgress, to_plain_values
-from lango.failure_log import log_failure, mark_logged
+from lango.errors import LangoError, NodeOutcomeUnknown, Unstorable
+from lango.events import NodeProgress, output_to_text, to_plain_values
+from lango.safe_text import log_failure, mark_logged
 from lango.store.sessions.open_calls import message_at
 from lango.store.tool_calls import tool_journal
-from lango.store.tool_calls.tool_journal import TurnEntry
-from lango.store.turns.node_progress import (
-    NODE_STEP,
-    WORKFLOW_NODE,
-    answered_value,
-    read_earlier_nodes,
-    shown_output,
-)
+from lango.store.tool_calls.tool_journal import JournalEntry
+
+_NODE_STEP = "node:"  # of a function node's id in the tool journal; its path and `#` with the attempt follow
+_MAX_SHOWN_CHARACTERS = 10_000  # of a node's output in its progress; the stored event has all of it
 
 
 def install() -> None:
@@ -55,7 +50,7 @@ async def run_observed(name: str, context: Context, steps: AsyncGenerator[Any, N
     output: Any = None
     is_shown = False
     if turn is not None and in_turn:
-        turn.record.node_paths.add(context.node_path)
+        turn.record.note_node(context.node_path)
         # ADK passes nested nodes again that ended before the pause that this turn continues
         is_shown = turn.record.earlier_nodes.get(context.node_path) != "ended"
 
@@ -81,18 +76,10 @@ async def run_observed(name: str, context: Context, steps: AsyncGenerator[Any, N
     emit("waiting" if context.interrupt_ids else "ended")
 
 
-async def check_earlier_nodes(root: Any, turn: TurnRun) -> None:
-    """Raise `TurnDiverged` if a node that ran before the pause that this turn continues is no longer in the workflow.
-
-    ADK would start the workflow again from such a node on, or wait for it forever.
-    """
-    if not turn.input.continues_invocation:
-        return
-    place = turn.record.lease.session_key, turn.input_event.invocation_id, turn.input_event.id
-    turn.record.earlier_nodes.update(await turn.record.store.read(read_earlier_nodes, *place))
-    for path in turn.record.earlier_nodes:
-        if not may_have_node(root, path):
-            raise TurnDiverged(f"the turn paused after node {path!r}, which the agent no longer has: {WHY}")
+async def read_nodes_before_pause(turn: TurnRun) -> None:
+    """Read which nodes ran before the pause that this turn continues: ADK passes some of them again."""
+    if turn.input.continues_invocation:
+        await turn.record.read_earlier_nodes(turn.input_event.invocation_id)
 
 
 class AnsweredNode(Struct, frozen=True):
@@ -105,20 +92,20 @@ class AnsweredNode(Struct, frozen=True):
 
     def end(self, turn: TurnRun) -> None:
         """Emit that the node has ended with the answer."""
-        name, shown = self.path.rpartition("/")[2].rpartition("@")[0], shown_output(self.value)
+        name, shown = self.path.rpartition("/")[2].rpartition("@")[0], _clipped(self.value)
         turn.output.emit(NodeProgress(turn.output.next_id(), name, self.path, "ended", output=shown))
 
 
 async def answered_node(root: Any, turn: TurnRun) -> AnsweredNode | None:
     """Return the node whose input request this turn answers; None: there is none, or it waits for more."""
-    answer = turn.input.input_answer
+    answer = turn.input.answer if turn.input.answered_kind == "input" else None
     stored = await turn.record.store.read(message_at, turn.record.lease.session_key, answer.seq) if answer else None
     extra: Mapping[str, Any] = (stored.extra if stored else None) or {}
-    if answer is None or not extra.get(WORKFLOW_NODE):
+    path: str = extra.get("node_info", {}).get("path", "")
+    if answer is None or path not in turn.record.earlier_nodes:
         return None
-    path: str = extra["node_info"]["path"]
     [value] = [
-        answered_value(result.response)
+        _answered_value(result.response)
         for result in turn.input_event.get_function_responses()
         if result.id == answer.call_id
     ]
@@ -126,18 +113,27 @@ async def answered_node(root: Any, turn: TurnRun) -> AnsweredNode | None:
     return AnsweredNode(path, value, node is None or node.rerun_on_resume)
 
 
-def _shown_output(event: Event, earlier: Any) -> Any:
-    """Return the output that readers see of a node, clipped to a text if it is long.
+def _answered_value(output: Mapping[str, Any] | None) -> Any:
+    """Return the value in the stored answer to an input request."""
+    members = dict(output or {})
+    return members["result"] if members.keys() == {"result"} else members
 
-    The text of an agent is not repeated.
-    """
+
+def _clipped(output: Any) -> Any:
+    """Return an output as readers see it: as the beginning of its text if it is long."""
+    text = "" if output is None else output_to_text(output)
+    return output if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"
+
+
+def _shown_output(event: Event, earlier: Any) -> Any:
+    """Return the output that readers see of a node; the text of an agent is not repeated."""
     if event.partial or event.output is None or event.content is not None:
         return earlier
     try:
         output = to_plain_values(event.output)
     except Unstorable:
         return earlier
-    return shown_output(output)
+    return _clipped(output)
 
 
 async def run_journaled(
@@ -152,13 +148,13 @@ async def run_journaled(
         async for item in items:
             yield item
     if turn is not None:
-        turn.record.end(current_step().inner_id(f"{NODE_STEP}{context.node_path}"))
+        turn.record.end(current_step().inner_id(f"{_NODE_STEP}{context.node_path}"))
 
 
 async def _run_in_turn(
     turn: TurnRun, function: Callable[..., Any], name: str, steps: AsyncGenerator[Any, None], context: Context
 ) -> AsyncGenerator[Any, None]:
-    step_id = current_step().inner_id(f"{NODE_STEP}{context.node_path}#{context.attempt_count}")
+    step_id = current_step().inner_id(f"{_NODE_STEP}{context.node_path}#{context.attempt_count}")
     entry = await _recorded_entry(turn, step_id)
     failure = _recorded_failure(entry)
     if entry is not None and entry.status == "finished" and (failure or "failure" not in entry.result):
@@ -197,7 +193,7 @@ async def _run_in_turn(
         yield item
 
 
-async def _recorded_entry(turn: TurnRun, step_id: str) -> TurnEntry | None:
+async def _recorded_entry(turn: TurnRun, step_id: str) -> JournalEntry | None:
     """Return what the journal has about a run of a node, in this turn or before the pause that it continues.
 
     Of runs before the pause ADK knows all but those that ended without putting anything out: it would run them again.
@@ -223,7 +219,7 @@ async def _finish(turn: TurnRun, step_id: str, result: dict[str, Any] | None) ->
 
 
 async def _start(
-    turn: TurnRun, step_id: str, name: str, branch: str, function: Callable[..., Any], entry: TurnEntry | None
+    turn: TurnRun, step_id: str, name: str, branch: str, function: Callable[..., Any], entry: JournalEntry | None
 ) -> None:
     effect = effect_of_node(function)
     if entry is not None and entry.status == "started" and effect == "once":
@@ -232,7 +228,7 @@ async def _start(
             "took effect, then send the message again"
         )
     if entry is None:  # the record may have nodes that a known one ran
-        await await_record(turn, f"node {name!r}", branch)
+        await require_used_up(turn, f"node {name!r}", branch, node=step_id.rpartition("#")[0])
     await turn.limits.step_gate.enter()
     turn.limits.step_gate.leave()  # it may run further nodes, which pass the gate themselves
     await turn.record.intend(step_id, name, effect, "")
@@ -243,7 +239,7 @@ def _failure_to_json(error: Exception) -> dict[str, str]:
     return {"module": type(error).__module__, "type": type(error).__qualname__, "message": str(error)}
 
 
-def _recorded_failure(entry: TurnEntry | None) -> Exception | None:
+def _recorded_failure(entry: JournalEntry | None) -> Exception | None:
     """Return the error that a node raised in an earlier run, of the same class: ADK retries only some classes.
 
     None: it raised none, or its class is not known here.
@@ -272,7 +268,7 @@ def _to_json(item: Any) -> Any:
     return {"value": item}
 
 
-def _recorded_items(entry: TurnEntry, context: Context) -> list[Any]:
+def _recorded_items(entry: JournalEntry, context: Context) -> list[Any]:
     if entry.result["route"] is not None:
         context.route = entry.result["route"]
     if entry.result.get("output") is not None:

@@ -1,14 +1,13 @@
 """Read messages from an interactive terminal with editing, history and completion."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_done
@@ -19,6 +18,7 @@ from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.containers import ConditionalContainer
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output import ColorDepth, Output, create_output
+from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
 from lango.cli.chat.terminal.message_reader import DECISIONS, Decision, InputInterrupted
@@ -52,8 +52,7 @@ class KeyboardReader:
         self._screen = screen
         self._output = _output()
         self._open_section = open_section
-        self._prompt: Application[Decision | None] | None = None
-        self._line: PromptSession[str] | None = None
+        self._question: Application[Any] | None = None
         self._is_interrupted = False
         self._depth = ColorDepth.DEPTH_1_BIT if screen.console.no_color else None
         self._session: PromptSession[str] = PromptSession(
@@ -74,6 +73,7 @@ class KeyboardReader:
 
     async def read_message(self, default: str = "") -> str | None:
         """Read a message; return None for Ctrl-D. Raises `InputInterrupted` for Ctrl-C."""
+        self._is_interrupted = False
         try:
             return await self._session.prompt_async([("class:prompt", "> ")], default=default, handle_sigint=False)
         except EOFError:
@@ -82,11 +82,10 @@ class KeyboardReader:
             raise InputInterrupted(self._session.default_buffer.text) from None
 
     async def ask_line(self, question: str, *, hidden: bool = False) -> str | None:
-        """Read a line, and do not keep it in the history; None: Ctrl-D. Raises `InputInterrupted` for Ctrl-C.
+        """Read a line that the history does not keep; return None for Ctrl-D. Raises `InputInterrupted` for Ctrl-C.
 
         Keys typed before the question do not answer it.
         """
-        self._discard_typed_input()
         keys = KeyBindings()
 
         @keys.add("c-c")
@@ -94,40 +93,31 @@ class KeyboardReader:
             del event
             self.interrupt()
 
-        self._line = PromptSession[str](style=_STYLE, color_depth=self._depth, output=self._output, key_bindings=keys)
-        self._is_interrupted = False
-        try:
-            answer = await self._line.prompt_async(
-                [("class:question", f"{question} ")], is_password=hidden, handle_sigint=False
-            )
-            return answer.strip()
-        except EOFError:
-            return None
-        except KeyboardInterrupt:
-            raise InputInterrupted("") from None
-        except asyncio.CancelledError:
-            if self._is_interrupted:  # at the same moment: the user wants to stop, whatever became of the question
+        line = PromptSession[str](style=_STYLE, color_depth=self._depth, output=self._output, key_bindings=keys)
+        with self._asking(line.app):
+            try:
+                answer = await line.prompt_async(
+                    [("class:question", f"{question} ")], is_password=hidden, handle_sigint=False
+                )
+                return answer.strip()
+            except EOFError:
+                return None
+            except KeyboardInterrupt:
                 raise InputInterrupted("") from None
-            raise
-        finally:
-            self._line = None
+            except asyncio.CancelledError:
+                if self._is_interrupted:  # at the same moment: the user wants to stop, whatever became of the question
+                    raise InputInterrupted("") from None
+                raise
 
     async def ask_decision(self, question: str) -> Decision | None:
         """Read y, n, a or r; return None for Ctrl-C, Ctrl-D or Escape.
 
         Keys typed before the question do not answer it.
         """
-        self._discard_typed_input()
         keys = KeyBindings()
+        text = FormattedTextControl([("class:question", question)])
         app: Application[Decision | None] = Application(
-            layout=Layout(
-                Window(
-                    FormattedTextControl([("class:question", question)]),
-                    wrap_lines=True,
-                    dont_extend_height=True,
-                    always_hide_cursor=False,
-                )
-            ),
+            layout=Layout(Window(text, wrap_lines=True, dont_extend_height=True, always_hide_cursor=False)),
             key_bindings=keys,
             style=_STYLE,
             color_depth=self._depth,
@@ -140,22 +130,33 @@ class KeyboardReader:
 
         for key in (*DECISIONS, *map(str.upper, DECISIONS), "c-c", "c-d", "escape"):
             keys.add(key, eager=True)(answer)
-        self._prompt = app
+        with self._asking(app):
+            try:
+                return await app.run_async(handle_sigint=False)
+            except KeyboardInterrupt:
+                return None
+
+    @contextmanager
+    def _asking(self, app: Application[Any]) -> Generator[None]:
+        """Let `interrupt` stop a question during the body, and forget keys that were typed before."""
+        clear_typeahead(self._session.input)
+        with suppress(ImportError, OSError):  # Windows; no terminal
+            import termios
+
+            with suppress(termios.error):
+                termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        self._question, self._is_interrupted = app, False
         try:
-            return await app.run_async(handle_sigint=False)
+            yield
         finally:
-            self._prompt = None
+            self._question = None
 
     def interrupt(self) -> None:
         """Handle a SIGINT that came from another process like Ctrl-C."""
-        if self._prompt and self._prompt.is_running:
-            self._prompt.exit(result=None)
-        elif self._line and self._line.app.is_running:
-            if not self._is_interrupted:
-                self._is_interrupted = True
-                self._line.app.exit(exception=KeyboardInterrupt())
-        elif self._session.app.is_running:
-            self._session.app.exit(exception=KeyboardInterrupt())
+        app = self._question or self._session.app
+        if app.is_running and not self._is_interrupted:
+            self._is_interrupted = True
+            app.exit(exception=KeyboardInterrupt())
 
     @contextmanager
     def without_echo(self) -> Generator[None]:
@@ -164,8 +165,7 @@ class KeyboardReader:
             import termios
 
             descriptor = sys.stdin.fileno()
-            before = termios.tcgetattr(descriptor)
-            quiet = termios.tcgetattr(descriptor)
+            before, quiet = termios.tcgetattr(descriptor), termios.tcgetattr(descriptor)
         except (ImportError, OSError):
             yield
             return
@@ -175,15 +175,6 @@ class KeyboardReader:
             yield
         finally:
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
-
-    def _discard_typed_input(self) -> None:
-        clear_typeahead(self._session.input)
-        try:
-            import termios
-        except ImportError:
-            return
-        with suppress(OSError, termios.error):
-            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
     def _is_typing_command(self) -> bool:
         text = self._session.default_buffer.text
@@ -206,17 +197,11 @@ class KeyboardReader:
             event.current_buffer.insert_text("\n")
 
         @keys.add("c-o")
-        def _(event: KeyPressEvent) -> None:
-            event.app.create_background_task(_in_terminal(self._open_section))
+        async def _(event: KeyPressEvent) -> None:
+            del event
+            await run_in_terminal(self._open_section)
 
         return keys
-
-
-async def _in_terminal(work: Callable[[], None]) -> None:
-    from prompt_toolkit.application import in_terminal
-
-    async with in_terminal():
-        work()
 
 
 class _CommandCompleter(Completer):
@@ -234,13 +219,9 @@ class _CommandCompleter(Completer):
 
 
 def _output() -> Output:
-    if sys.platform == "win32":
-        return create_output()
-    from prompt_toolkit.output.vt100 import Vt100_Output
-
-    # without cursor position requests: not every terminal answers, and a late answer is read as typed text
-    output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
-    output.enable_cpr = False
+    output = create_output()
+    if isinstance(output, Vt100_Output):
+        output.enable_cpr = False  # not every terminal answers, and a late answer is read as typed text
     return output
 
 

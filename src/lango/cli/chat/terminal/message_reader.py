@@ -1,14 +1,12 @@
 """Read messages and decisions line by line."""
 
 import asyncio
-import codecs
-import os
 import sys
 import threading
 from collections import deque
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from typing import ClassVar, Literal, Protocol
+from contextlib import contextmanager, suppress
+from typing import ClassVar, Literal
 
 Decision = Literal["yes", "no", "always", "reason"]
 DECISIONS: Mapping[str, Decision] = {"y": "yes", "n": "no", "a": "always", "r": "reason"}
@@ -20,38 +18,11 @@ class InputInterrupted(Exception):
     """Ctrl-C at the prompt; the exception's text is the discarded input."""
 
 
-class MessageReader(Protocol):
-    """Reads messages and answers of the user."""
-
-    hides_input: ClassVar[bool]
-    """Whether a hidden line is not shown while it is typed."""
-
-    async def read_message(self, default: str = "") -> str | None:
-        """Read a message; return None at the end of input. Raises `InputInterrupted` for Ctrl-C."""
-        ...
-
-    async def ask_decision(self, question: str) -> Decision | None:
-        """Ask a question; return None without an answer."""
-        ...
-
-    async def ask_line(self, question: str, *, hidden: bool = False) -> str | None:
-        """Read a line, `hidden` without showing it; None at the end of input. Raises `InputInterrupted` for Ctrl-C."""
-        ...
-
-    def interrupt(self) -> None:
-        """Handle a SIGINT like Ctrl-C."""
-        ...
-
-    @contextmanager
-    def without_echo(self) -> Generator[None]:
-        """Do not echo typed characters during the body."""
-        ...
-
-
 class LineReader:
     """Reads lines of stdin in a daemon thread, because a read cannot be cancelled."""
 
     hides_input: ClassVar[bool] = False
+    """Whether a hidden line is not shown while it is typed."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -129,25 +100,20 @@ class LineReader:
 
     def _read(self) -> None:
         # not sys.stdin: a thread that holds its lock would keep the interpreter from exiting
-        decoder = codecs.getincrementaldecoder(sys.stdin.encoding or "utf-8")("replace")
-        rest = ""
-        while True:
-            try:
-                data = os.read(0, 65_536)
-            except OSError:
-                data = b""
-            *lines, rest = (rest + decoder.decode(data, final=not data)).split("\n")
-            if not data and rest:
-                lines.append(rest)
-            try:
-                self._loop.call_soon_threadsafe(self._take, lines, not data)
-            except RuntimeError:  # the loop is closed
-                return
-            if not data:
-                return
+        encoding = sys.stdin.encoding or "utf-8"
+        with (
+            suppress(OSError, RuntimeError),  # the terminal is gone, or the loop is closed
+            open(0, encoding=encoding, errors="replace", newline="\n", closefd=False) as lines,
+        ):
+            for line in lines:
+                self._loop.call_soon_threadsafe(self._take, line.removesuffix("\n").removesuffix("\r"))
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._take, None)
 
-    def _take(self, lines: list[str], ended: bool) -> None:
-        self._lines.extend(line.removesuffix("\r") for line in lines)
-        self._ended = self._ended or ended
+    def _take(self, line: str | None) -> None:
+        if line is None:
+            self._ended = True
+        else:
+            self._lines.append(line)
         if self._line_ready and not self._line_ready.done():
             self._line_ready.set_result(None)

@@ -114,7 +114,7 @@ class Screen:
 
 
 def _without_control_characters(segments: Iterable[Segment]) -> Iterable[Segment]:
-    """Clean the rendered text, too: Markdown turns `&#27;` into an escape character."""
+    """Remove control characters from rendered text as well: Markdown turns `&#27;` into an escape character."""
     for segment in segments:
         if not segment.control:
             yield Segment(printable(segment.text), segment.style)

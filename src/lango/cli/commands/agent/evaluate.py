@@ -3,6 +3,7 @@
 import json
 import tempfile
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,20 +12,10 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from lango.cli.agent_choice import choose_agent
 from lango.cli.commands.agent.run import ApprovedTools, check_tool_names
-from lango.cli.options import (
-    AgentName,
-    AgentPathOption,
-    Config,
-    Model,
-    SessionIdArgument,
-    settings_from_options,
-    with_shared_options,
-)
+from lango.cli.options import AgentOptions, Model, SessionIdArgument, SessionOptions, with_shared_options
 from lango.cli.process_setup import fast_imports, run_async, stdout_for_answers
 from lango.cli.progress import Progress, progress_bar
-from lango.cli.store_access import SessionOptions
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import printable
 from lango.errors import UsageError
@@ -68,13 +59,21 @@ Format = Annotated[
     Literal["table", "json"], typer.Option("--output-format", help="Print the report as a table or as JSON.")
 ]
 Page = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Also write the report as an HTML page.")]
-KeepStore = Annotated[
-    str | None, typer.Option("--store", help="Keep the sessions in this store; else they are deleted at the end.")
-]
+
+
+@dataclass(frozen=True)
+class EvalOptions(AgentOptions):
+    """The options that select the agent to evaluate."""
+
+    store: Annotated[
+        str | None, typer.Option("--store", help="Keep the sessions in this store; else they are deleted at the end.")
+    ] = None
 
 
 @app.command()
+@with_shared_options
 def run(
+    chosen: EvalOptions,
     files: Files,
     case: CaseIds = None,
     model: Model = None,
@@ -84,18 +83,14 @@ def run(
     approve: ApprovedTools = "none",
     output_format: Format = "table",
     page: Page = None,
-    path: AgentPathOption = None,
-    agent: AgentName = None,
-    config: Config = None,
-    store: KeepStore = None,
 ) -> None:
     """Run the cases of files against the agent, each in a new session, and compare tool calls and answers.
 
     Exits with 0 if all pass, 1 if one fails, 2 for wrong usage.
     """
-    settings = choose_agent(settings_from_options(config, store, model), path, agent)
+    settings = chosen.settings(model)
     approved = [name for part in approve.split(",") if (name := part.strip()) not in ("", "none")]
-    folder = nullcontext("") if store else tempfile.TemporaryDirectory(prefix="lango-eval-")
+    folder = nullcontext("") if chosen.store else tempfile.TemporaryDirectory(prefix="lango-eval-")
     with stdout_for_answers(), progress_bar("evaluating", "cases") as advance, folder as temporary:
         if temporary:  # nothing of an evaluation reaches the sessions, the memory and the artifacts of users
             url = f"sqlite:///{temporary}/eval.db"

@@ -9,39 +9,37 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
-from msgspec import Struct
+from msgspec import Struct, field
 
-from lango.cli.agent_choice import choose_agent
-from lango.cli.options import (
-    AgentName,
-    AgentOptions,
-    AgentPathOption,
-    Config,
-    Continue,
-    Model,
-    Resume,
-    StoreUrl,
-    settings_from_options,
-)
-from lango.cli.process_setup import fast_imports, run_async, stdout_for_answers
+from lango.cli.options import AgentOptions, Continue, Model, Resume, with_shared_options
+from lango.cli.process_setup import fast_imports, quiet_logging, run_async, stdout_for_answers
 from lango.cli.session_target import LOCAL_USER, SessionTarget, choose_session
 from lango.cli.terminal_text import describe_resumption, describe_schema, printable
 from lango.cli.wait_answers import describe_wait, wait_json
 from lango.errors import LangoError, TurnCancelled, UsageError
-from lango.waits import ApprovalWait, Approve, ClientResultWait, CredentialWait, InputWait, LongRunningWait
+from lango.event_text import FinalText, StreamedText
+from lango.events import Accepted, Resumed, TextDelta, TextWithdrawn, TurnDone, TurnEvent, WaitOpened, to_json
+from lango.messages import Attachment
+from lango.waits import (
+    ApprovalWait,
+    Approve,
+    ClientResultWait,
+    CredentialWait,
+    InputWait,
+    LongRunningWait,
+    QuestionWait,
+    Wait,
+)
 
 if TYPE_CHECKING:
     from lango.config import Settings
-    from lango.event_text import FinalText
-    from lango.events import TurnDone, TurnEvent
-    from lango.messages import Attachment
     from lango.runtime import RunningTurn
     from lango.runtime.runtime import Runtime
-    from lango.waits import Wait
 
 Prompt = Annotated[str | None, typer.Argument(help="The prompt. Piped input is appended to it, or is the prompt.")]
 Format = Annotated[
@@ -67,7 +65,9 @@ _STDIN_NOTICE_S = 3.0
 _EXIT_CLOSED_PIPE = 141  # the shell's exit code for SIGPIPE
 
 
+@with_shared_options
 def run(
+    chosen: AgentOptions,
     prompt: Prompt = None,
     resume: Resume = None,
     continue_newest: Continue = False,
@@ -75,10 +75,6 @@ def run(
     output_format: Format = "text",
     approve: ApprovedTools = "none",
     attach: Attach = None,
-    path: AgentPathOption = None,
-    agent: AgentName = None,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Send one prompt and print the answer.
 
@@ -87,22 +83,21 @@ def run(
     text = "\n\n".join(part for part in (prompt, _read_piped_input(prompt)) if part and part.strip())
     if not text:
         raise UsageError('there is no prompt: lango run "your question", or pipe it in')
-    settings = settings_from_options(config, store, model)
+    quiet_logging()
     names = [name for part in approve.split(",") if (name := part.strip()) not in ("", "none")]
     files = [_attachment(file) for file in attach or ()]
     with stdout_for_answers() as output:
-        settings = choose_agent(settings, path, agent)  # its module may print
-        shown = settings.agent.module if path and not agent else path  # of several, the user may have chosen one
-        printer = _Printer(output_format, output, AgentOptions(shown, agent, config, store))
+        settings = chosen.settings(model)
+        if chosen.path and not chosen.agent:
+            chosen = replace(chosen, path=settings.agent.module)  # of several, the user may have chosen one
+        printer = _Printer(output_format, output, chosen)
         code = run_async(_run_prompt(settings, _Prompt(text, files, names), resume, continue_newest, printer))
     if code == _EXIT_CLOSED_PIPE:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python complains when it flushes at exit
     raise typer.Exit(code)
 
 
-def _attachment(path: Path) -> "Attachment":
-    from lango.messages import Attachment
-
+def _attachment(path: Path) -> Attachment:
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -147,7 +142,7 @@ class _Prompt(Struct, frozen=True):
     """The text and files of a prompt, and the tools that may run without approval."""
 
     text: str
-    files: "Sequence[Attachment]"
+    files: Sequence[Attachment]
     approved: Sequence[str]
 
 
@@ -160,26 +155,16 @@ class _Printer(Struct):
     session_id: str = ""
     speaker: str = ""
     """The agent that spoke last, or is expected to speak first."""
-    events: "list[TurnEvent]" = []
+    events: list[TurnEvent] = []
     """Those with text, and those that withdraw it."""
     has_printed_text: bool = False
-    final_text: "FinalText | None" = None
-    done: "TurnDone | None" = None
+    final_text: FinalText = field(default_factory=FinalText)
+    done: TurnDone | None = None
     totals: dict[str, Any] = {}
     turn: int | None = None
 
-    def print_event(self, event: "TurnEvent") -> None:
+    def print_event(self, event: TurnEvent) -> None:
         """Print an event as far as the format shows it at once."""
-        from lango.events import (
-            Accepted,
-            Resumed,
-            TextDelta,
-            TextWithdrawn,
-            TurnDone,
-            WaitOpened,
-            to_json,
-        )
-
         if self.output_format == "stream-json":
             self._print(json.dumps(to_json(event) | {"session": self.session_id}, ensure_ascii=False) + "\n")
         if self.output_format == "text":
@@ -191,36 +176,24 @@ class _Printer(Struct):
                 self.events.append(event)
             case Resumed():
                 print(f"lango: the turn was resumed: {describe_resumption(event.reason)}", file=sys.stderr)
-            case WaitOpened():
-                self._mention_question(event.wait)
+            case WaitOpened(wait=QuestionWait(message=message)):  # the turn continues with the answer
+                answer = self.options.command("inbox", "answer", "ID", "VALUE")
+                hint = f"answer with `{answer}` in another terminal"
+                print(f"lango: a tool asks: {printable(message)}; {hint}", file=sys.stderr)
             case TurnDone():
                 self.done = event
                 self._add_usage(to_json(event)["usage"])
             case _:
                 pass
 
-    def _mention_question(self, wait: "Wait") -> None:
-        """Show the question of a running tool at once: the turn continues with the answer."""
-        from lango.waits import QuestionWait
-
-        if isinstance(wait, QuestionWait):
-            answer = self.options.command("inbox", "answer", "ID", "VALUE")
-            asked = f"a tool asks: {printable(wait.message)}; answer with `{answer}` in another terminal"
-            print(f"lango: {asked}", file=sys.stderr)
-
-    def _print_text(self, event: "TurnEvent") -> None:
+    def _print_text(self, event: TurnEvent) -> None:
         """Print the text of an event. Printed text stays, so text after a withdrawal is held until it is final."""
-        from lango.event_text import FinalText
-
-        self.final_text = self.final_text or FinalText()
         if text := self.final_text.add(event):
             self._print(self._with_speaker(event, printable(text)) if self.output.isatty() else text)
             self.has_printed_text = True
 
-    def _with_speaker(self, event: "TurnEvent", text: str) -> str:
+    def _with_speaker(self, event: TurnEvent, text: str) -> str:
         """Return a text for a terminal, with the name of the agent where another one begins to speak."""
-        from lango.events import TextDelta
-
         if not isinstance(event, TextDelta) or event.author in ("", self.speaker):
             return text
         self.speaker = event.author
@@ -240,8 +213,6 @@ class _Printer(Struct):
             self._print("\n")
         if self.output_format != "json":
             return
-        from lango.event_text import StreamedText
-
         status = self.done.status if self.done else "failed"
         if isinstance(error, TurnCancelled):
             status = "cancelled"
@@ -279,8 +250,8 @@ async def _run_prompt(
         target = await choose_session(runtime, resume, continue_newest)
         if resume and target.new:
             print(f"lango: there was no session {printable(resume)!r}: this is a new one", file=sys.stderr)
-        printer.session_id, printer.speaker = target.session_id, runtime.app.agents()["name"]
-        _mention_demonstration(runtime.app.model_name)
+        printer.session_id, printer.speaker = target.session_id, runtime.describe_agents()["name"]
+        _mention_demonstration(runtime.model_name)
         try:
             return await _run_turns(runtime, target, prompt, printer)
         except BrokenPipeError:
@@ -288,18 +259,18 @@ async def _run_prompt(
 
 
 def _mention_demonstration(model: str) -> None:
-    """Say to a person that a model for demonstrations answers; a script is spared that."""
-    from lango.cli.model_check import next_step
+    """Print a notice that a demonstration model answers, if a person can read it."""
+    from lango.providers.local.known_models import is_demonstration
 
-    if sys.stderr.isatty() and next_step(model):
+    if sys.stderr.isatty() and is_demonstration(model):
         print("lango: a demonstration model answers; `lango chat` shows how to get a better one", file=sys.stderr)
 
 
 async def check_tool_names(runtime: "Runtime", wanted: set[str]) -> None:
     """Raise for unknown tools; if the turn may add tools that are not known yet, only print a notice."""
-    known = await runtime.app.tool_names() if wanted else None
+    known = await runtime.tool_names() if wanted else None
     if known and wanted - known.names and not known.complete:
-        known = await runtime.app.tool_names(ask_toolsets=True)
+        known = await runtime.tool_names(ask_toolsets=True)
     if not known or not (unknown := sorted(wanted - known.names)):
         return
     tool_names = ", ".join(sorted(known.names)) or "none"
@@ -345,7 +316,7 @@ def _describe_waiting(printer: _Printer, id_: str) -> Iterator[str]:
         yield how[kind]
 
 
-def _describe(wait: "Wait") -> str:
+def _describe(wait: Wait) -> str:
     what = printable(describe_wait(wait))
     match wait:
         case ApprovalWait():
@@ -361,7 +332,7 @@ def _describe(wait: "Wait") -> str:
             return what
 
 
-def _first_approved(done: "TurnDone | None", approved: Sequence[str]) -> ApprovalWait | None:
+def _first_approved(done: TurnDone | None, approved: Sequence[str]) -> ApprovalWait | None:
     approvals = [wait for wait in (done.waits if done else ()) if isinstance(wait, ApprovalWait)]
     return next((wait for wait in approvals if wait.tool in approved or "all" in approved), None)
 

@@ -1,13 +1,23 @@
-"""Run `lango serve`."""
+"""Run `lango serve` and `lango chat`."""
 
 import gc
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import AgentPath, Config, StoreUrl, load_settings
+from lango.cli.options import (
+    AgentOptions,
+    AgentPath,
+    Continue,
+    Model,
+    Resume,
+    StoreOptions,
+    load_settings,
+    with_shared_options,
+)
 from lango.cli.process_setup import fast_imports, run_async
 from lango.errors import UsageError
 
@@ -20,7 +30,11 @@ Host = Annotated[str | None, typer.Option("--host", help="The address to listen 
 Port = Annotated[
     int | None, typer.Option("--port", min=0, max=65_535, help="The port, instead of server.port; 0: any that is free.")
 ]
-AdkUi = Annotated[bool, typer.Option("--adk-ui", help="Serve ADK's own dev UI at /dev-ui/, too.")]
+DrainS = Annotated[
+    float | None,
+    typer.Option("--drain-s", min=0, help="How long steps under way may take at a stop, instead of server.drain_s."),
+]
+AdkUi = Annotated[bool, typer.Option("--adk-ui", help="Also serve ADK's own dev UI at /dev-ui/.")]
 
 Reload = Annotated[
     bool, typer.Option("--reload", help="Restart when agent files or the configuration change; turns continue.")
@@ -28,12 +42,13 @@ Reload = Annotated[
 ListenerFd = Annotated[int | None, typer.Option("--listener-fd", hidden=True)]
 
 
+@with_shared_options
 def serve(
+    chosen: StoreOptions,
     path: AgentPath = None,
     host: Host = None,
     port: Port = None,
-    config: Config = None,
-    store: StoreUrl = None,
+    drain_s: DrainS = None,
     adk_ui: AdkUi = False,
     reload: Reload = False,
     listener_fd: ListenerFd = None,
@@ -43,15 +58,12 @@ def serve(
     from lango.config.agent_files import find_agents
 
     agent_paths = find_agents(path) if path is not None else []
-    settings = load_settings(config)
-    update: dict[str, Any] = {}
-    given: dict[str, Any] = {name: value for name, value in {"host": host, "port": port}.items() if value is not None}
-    if adk_ui:
-        given["adk_ui"] = True
-    if given:
-        update["server"] = settings.server.model_copy(update=given)
-    if store:
-        update["store"] = settings.store.model_copy(update={"url": store})
+    settings = load_settings(chosen.config)
+    named: dict[str, Any] = {"host": host, "port": port, "drain_s": drain_s, "adk_ui": adk_ui or None}
+    given = {name: value for name, value in named.items() if value is not None}
+    update: dict[str, Any] = {"server": settings.server.model_copy(update=given)}
+    if chosen.store:
+        update["store"] = settings.store.model_copy(update={"url": chosen.store})
     settings = settings.model_copy(update=update)
     from lango.server.startup import open_listener
 
@@ -92,4 +104,25 @@ def _serve_and_reload(settings: "Settings", listener: "socket.socket", agent_pat
         return snapshot(watched, workspace) | times
 
     with listener:
-        return run_with_reload(lambda: start_server(listener.fileno()), watch, settings.server.shutdown_s)
+        return run_with_reload(lambda: start_server(listener.fileno()), watch, settings.server.drain_s)
+
+
+@dataclass(frozen=True)
+class ChatOptions(AgentOptions):
+    """The options of a chat, which takes the path as an argument."""
+
+    path: AgentPath = None
+
+
+@with_shared_options
+def chat(chosen: ChatOptions, resume: Resume = None, continue_newest: Continue = False, model: Model = None) -> None:
+    """Chat with the agent. Ctrl-C stops an answer, Ctrl-D ends, /help lists the commands."""
+    settings = chosen.settings(model)
+    with fast_imports():
+        from lango.cli.chat.loop import run_chat
+
+    try:
+        run_async(run_chat(settings, resume, continue_newest))
+    except BrokenPipeError:  # the reader is gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise typer.Exit(141) from None

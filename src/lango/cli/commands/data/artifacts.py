@@ -3,23 +3,23 @@
 import mimetypes
 import sys
 from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import Json, load_settings, with_shared_options
-from lango.cli.store_access import SessionOptions
+from lango.cli.options import Json, SessionOptions, load_settings, with_shared_options
 from lango.cli.tables import print_values
 from lango.cli.terminal_text import format_time, printable
 from lango.errors import ArtifactNotFound, UsageError
+from lango.messages import MIME_TYPE
 
 if TYPE_CHECKING:
     from lango.config import Settings
-    from lango.runtime.artifacts import Artifacts
+    from lango.runtime.artifacts import Artifact, Artifacts
     from lango.runtime.stored_data import StoredData
-    from lango.runtime.values import Artifact
 
 app = typer.Typer(help="Files that agents and users save: list, get, put, delete.", no_args_is_help=True)
 
@@ -104,7 +104,8 @@ def put_artifact(
     settings = load_settings(chosen.config)
     content = _read(source, settings.store.max_artifact_bytes)
     kind = mime_type or mimetypes.guess_type(shown)[0] or "application/octet-stream"
-    _check_type(kind)
+    if not MIME_TYPE.fullmatch(kind):
+        raise UsageError(f"{kind!r} is not a media type: give one such as image/png")
 
     async def save(data: "StoredData") -> int:
         artifacts, user_id = await _open(data, session_id, chosen, settings)
@@ -157,30 +158,17 @@ def _read(source: str, limit: int) -> bytes:
         raise UsageError(f"{source} cannot be read: {error.strerror}") from error
 
 
-def _check_type(kind: str) -> None:
-    from lango.messages import MIME_TYPE
-
-    if not MIME_TYPE.fullmatch(kind):
-        raise UsageError(f"{kind!r} is not a media type: give one such as image/png")
-
-
 async def _write(chunks: AsyncIterator[bytes], size: int, output: Path | None) -> None:
     if output is None and sys.stdout.isatty():
         raise UsageError(f"these are {size} bytes: write them to a file with --output, or into a pipe")
     first = await anext(chunks, b"")  # before the file is created: it may not be there
-    if output is None:
-        await _write_to(sys.stdout.buffer, first, chunks)
-        return
-    with output.open("wb") as file:
-        await _write_to(file, first, chunks)
-    print(f"wrote {size} bytes to {output}")
-
-
-async def _write_to(file: IO[bytes], first: bytes, chunks: AsyncIterator[bytes]) -> None:
-    file.write(first)
-    async for chunk in chunks:
-        file.write(chunk)
-    file.flush()
+    with nullcontext(sys.stdout.buffer) if output is None else output.open("wb") as file:
+        file.write(first)
+        async for chunk in chunks:
+            file.write(chunk)
+        file.flush()
+    if output is not None:
+        print(f"wrote {size} bytes to {output}")
 
 
 def _artifact_json(artifact: "Artifact") -> dict[str, Any]:

@@ -4,15 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import Config, Json, StoreUrl, with_shared_options
-from lango.cli.store_access import SessionOptions, run_on_store
+from lango.cli.options import Json, SessionOptions, StoreOptions, with_shared_options
 from lango.cli.tables import print_values
 from lango.cli.terminal_text import format_time
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
-    from lango.runtime.stored_data import StoredData
-    from lango.runtime.values import Owned
+    from lango.runtime.stored_data import Owned, StoredData
 
 app = typer.Typer(help="Credentials that users gave to tools: list, delete, encrypt.", no_args_is_help=True)
 
@@ -66,9 +64,10 @@ def make_key() -> None:
 
 
 @app.command()
-def rotate(config: Config = None, store: StoreUrl = None) -> None:
+@with_shared_options
+def rotate(chosen: StoreOptions) -> None:
     """Encrypt every credential again, with the first key of LANGO_CREDENTIAL_KEY."""
-    count = run_on_store(config, store, lambda data: data.encrypt_again())
+    count = chosen.run(lambda data: data.encrypt_again())
     print(f"encrypted {count} credential{'' if count == 1 else 's'} with the first key")
 
 

@@ -3,16 +3,15 @@
 import json
 import sys
 import time
+from dataclasses import dataclass
 from getpass import getpass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lango.cli.agent_choice import choose_agent
-from lango.cli.options import AgentName, AgentPathOption, AppFilter, Config, Json, StoreUrl, settings_from_options
+from lango.cli.options import AgentOptions, Json, SessionOptions, with_shared_options
 from lango.cli.process_setup import fast_imports, run_async
 from lango.cli.session_target import LOCAL_USER
-from lango.cli.store_access import SessionOptions, run_on_store
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import format_age, format_time, printable
 from lango.cli.wait_answers import describe_wait, read_answer, wait_json
@@ -31,33 +30,27 @@ app = typer.Typer(help="What waits for you: list and answer.", invoke_without_co
 
 User = Annotated[str, typer.Option("--user", help="The user whose inbox it is.")]
 
-_PAGE = 200
+
+@dataclass(frozen=True)
+class InboxOptions(SessionOptions):
+    """The options that select the inbox of a user."""
+
+    user: User = LOCAL_USER
 
 
 @app.callback(invoke_without_command=True)
-def list_items(
-    context: typer.Context,
-    user: User = LOCAL_USER,
-    app_name: AppFilter = None,
-    as_json: Json = False,
-    config: Config = None,
-    store: StoreUrl = None,
-) -> None:
+@with_shared_options
+def list_items(context: typer.Context, chosen: InboxOptions, as_json: Json = False) -> None:
     """List what waits for a user in all sessions, the newest first: approvals, inputs, credentials, results."""
     if context.invoked_subcommand is not None:
         return
 
     async def read(data: "StoredData") -> "list[InboxItem]":
-        found: list[InboxItem] = []
-        for name, _ in await SessionOptions(app_name, user).owners(data):
-            inbox = data.app(name).inbox
-            page = await inbox.list(user_id=user, limit=_PAGE)
-            while page:
-                found += page
-                page = await inbox.list(user_id=user, after=page[-1].place, limit=_PAGE)
+        owners = await chosen.owners(data)
+        found = [item for name, _ in owners for item in await data.app(name).inbox.every(user_id=chosen.user)]
         return sorted(found, key=lambda item: item.wait.opened_at, reverse=True)
 
-    items = run_on_store(config, store, read)
+    items = chosen.run(read)
     if as_json:
         for item in items:
             print(json.dumps({"id": item.id, "title": item.title, "wait": wait_json(item.wait)}))
@@ -81,7 +74,9 @@ def list_items(
 
 
 @app.command()
+@with_shared_options
 def answer(
+    chosen: AgentOptions,
     item_id: Annotated[str, typer.Argument(metavar="ID", help="The item; a prefix of its id is enough.")],
     value: Annotated[
         str,
@@ -92,7 +87,7 @@ def answer(
         ),
     ],
     always: Annotated[
-        bool, typer.Option("--always", help="Approve later calls of the tool in the session, too.")
+        bool, typer.Option("--always", help="Also approve later calls of the tool in the session.")
     ] = False,
     expires_s: Annotated[
         float | None, typer.Option("--expires", metavar="SECONDS", help="How long --always holds.")
@@ -100,22 +95,17 @@ def answer(
     reason: Annotated[str, typer.Option("--reason", help="Why you refuse the call; the model reads it.")] = "",
     update: Annotated[bool, typer.Option("--update", help="More results of the long-running tool follow.")] = False,
     user: User = LOCAL_USER,
-    path: AgentPathOption = None,
-    agent: AgentName = None,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Answer an item, run the turn that continues with it, and print its text."""
     if expires_s is not None and not always:
         raise UsageError("--expires says how long --always holds: use both")
     grant = NewGrant(expires_in_s=expires_s) if always else None
-    settings = choose_agent(settings_from_options(config, store, None), path, agent)
 
     def to_answer(wait: "Wait") -> "Answer":
         text = _read_secret() if isinstance(wait, CredentialWait) and value == "-" else value
         return read_answer(wait, text, grant=grant, reason=reason, update=update)
 
-    run_async(_answer(settings, item_id, user, to_answer))
+    run_async(_answer(chosen.settings(), item_id, user, to_answer))
 
 
 async def _answer(settings: "Settings", item_id: str, user: str, to_answer: "Callable[[Wait], Answer]") -> None:

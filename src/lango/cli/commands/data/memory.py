@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import Json, SessionIdArgument, load_settings, with_shared_options
-from lango.cli.store_access import SessionOptions
+from lango.cli.options import Json, SessionIdArgument, SessionOptions, load_settings, with_shared_options
 from lango.cli.terminal_text import format_time, printable
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
+    from lango.memory.runtime_memory import Fact
     from lango.runtime.stored_data import StoredData
-    from lango.runtime.values import Fact
 
 app = typer.Typer(help="Memory: show, correct, pin and forget notes and facts.", no_args_is_help=True)
 
@@ -72,14 +71,7 @@ def facts(chosen: FactOptions, every: IncludeInactive = False, as_json: Json = F
 @with_shared_options
 def forget(chosen: FactOptions, item_id: ItemId, session: SessionOption = None) -> None:
     """Delete a fact and those that it replaced, or a note with `--session`."""
-
-    async def write(data: "StoredData") -> bool:
-        if session is None:
-            return await data.app(chosen.app_name()).memory.forget(_fact_id(item_id), user_id=chosen.user)
-        name = (await chosen.session(data, session)).name
-        return await data.app(name.app_name).memory.forget_note(name.id, item_id, user_id=name.user_id)
-
-    _require(chosen.run(write), item_id, session, chosen.user)
+    _change(chosen, item_id, session, forget=True)
     print(f"forgot {item_id}")
 
 
@@ -94,7 +86,7 @@ def correct(
     """Correct a fact, or a note with `--session`. What you write is pinned."""
     if not text.strip():
         raise UsageError("the new text is empty; `lango memory forget` deletes an item")
-    _edit(chosen, item_id, session, text=text)
+    _change(chosen, item_id, session, text=text)
     print(f"corrected {item_id}")
 
 
@@ -107,7 +99,7 @@ def pin(
     undo: Annotated[bool, typer.Option("--undo", help="Unpin it.")] = False,
 ) -> None:
     """Pin a fact, or a note with `--session`: it is never condensed, and shown first."""
-    _edit(chosen, item_id, session, pinned=not undo)
+    _change(chosen, item_id, session, pinned=not undo)
     print(f"{'unpinned' if undo else 'pinned'} {item_id}")
 
 
@@ -134,31 +126,33 @@ def lost(
         print("no message has this text" if text else "every message is shown")
 
 
-def _edit(
+def _change(
     chosen: FactOptions,
     item_id: str,
     session: str | None,
     *,
     text: str | None = None,
     pinned: bool | None = None,
+    forget: bool = False,
 ) -> None:
+    """Edit or delete a note of a session, or without one a fact. Raise `UsageError` if there is none of that id."""
+
     async def write(data: "StoredData") -> object:
         if session is None:
-            memory = data.app(chosen.app_name()).memory
-            return await memory.edit_fact(_fact_id(item_id), text=text, pinned=pinned, user_id=chosen.user)
+            memory, fact_id = data.app(chosen.app_name()).memory, _fact_id(item_id)
+            if forget:
+                return await memory.forget(fact_id, user_id=chosen.user)
+            return await memory.edit_fact(fact_id, text=text, pinned=pinned, user_id=chosen.user)
         name = (await chosen.session(data, session)).name
         memory = data.app(name.app_name).memory
+        if forget:
+            return await memory.forget_note(name.id, item_id, user_id=name.user_id)
         return await memory.edit_note(name.id, item_id, text=text, pinned=pinned, user_id=name.user_id)
 
-    _require(chosen.run(write), item_id, session, chosen.user)
-
-
-def _require(found: object, item_id: str, session: str | None, user: str) -> None:
-    if found:
-        return
-    if session is not None:
-        raise UsageError(f"session {session!r} has no note {item_id}; `lango memory show` lists them")
-    raise UsageError(f"there is no fact {item_id} of user {user!r}; `lango memory facts` lists them")
+    if not chosen.run(write):
+        if session is not None:
+            raise UsageError(f"session {session!r} has no note {item_id}; `lango memory show` lists them")
+        raise UsageError(f"there is no fact {item_id} of user {chosen.user!r}; `lango memory facts` lists them")
 
 
 def _fact_id(item_id: str) -> int:

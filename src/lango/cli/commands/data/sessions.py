@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import asdict
 
-from lango.cli.options import Json, SessionIdArgument, load_settings, with_shared_options
+from lango.cli.options import Json, SessionIdArgument, SessionOptions, load_settings, with_shared_options
 from lango.cli.progress import progress_bar
-from lango.cli.store_access import SessionOptions
-from lango.cli.tables import print_table, print_values
+from lango.cli.tables import print_table, print_values, summary_lines, turn_row
 from lango.cli.terminal_text import describe_resumption, format_time, printable
 from lango.errors import SessionNotFound
 
@@ -17,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from lango.messages import Message
+    from lango.runtime.sessions.sessions import Problem
     from lango.runtime.stored_data import AppData, StoredData
-    from lango.runtime.values import Problem
-    from lango.sessions import SessionId, SessionRecord, StoredEvent
+    from lango.sessions import SessionId, SessionInfo, StoredEvent
 
 
 app = typer.Typer(
@@ -41,7 +40,7 @@ def show(chosen: SessionOptions, session_id: SessionIdArgument, as_json: Json = 
     """Show the messages of a session, without those that were rewound."""
 
     async def read(
-        app: "AppData", record: "SessionRecord"
+        app: "AppData", record: "SessionInfo"
     ) -> "tuple[Sequence[StoredEvent], Mapping[int, Sequence[Mapping[str, Any]]]]":
         user = record.name.user_id
         messages = await app.sessions.messages(session_id, user_id=user, limit=record.last_seq)
@@ -68,14 +67,18 @@ def usage(
     as_json: Json = False,
 ) -> None:
     """Show tokens, cost and time of the turns of a session, and the size of its next request."""
-    from lango.cli.usage_report import print_usage
-
     found = chosen.run_on(
         session_id,
         lambda app, record: app.sessions.usage(session_id, user_id=record.name.user_id, limit=limit),
         load_settings(chosen.config),
     )
-    print_usage(found, as_json=as_json)
+    if as_json:
+        from lango.server.api.sessions.usage_routes import UsageReport
+
+        print(UsageReport.from_usage(found).model_dump_json())
+        return
+    print_table([turn_row(turn) for turn in found.turns], empty="no turns", cut=["tools"])
+    print(*summary_lines(found), sep="\n")
 
 
 @app.command()
@@ -156,22 +159,21 @@ def search(
             hits += [{"app": app_name, "user": user_id, **asdict(hit)} for hit in found]
         return hits[:limit]
 
-    hits = chosen.run(find)
-    for hit in hits if as_json else ():
-        print(json.dumps(hit | {"created_at": format_time(hit["created_at"])}))
-    if not as_json:
-        shown = [
-            {"session": hit["session_id"], "seq": hit["seq"], "role": hit["role"], "text": hit["text"]} for hit in hits
-        ]
-        print_table(shown, empty="nothing found", cut=("text",))
+    def fields(hit: dict[str, Any]) -> dict[str, Any]:
+        return hit | {"created_at": format_time(hit["created_at"])}
+
+    def row(hit: dict[str, Any]) -> dict[str, Any]:
+        return {"session": hit["session_id"], "seq": hit["seq"], "role": hit["role"], "text": hit["text"]}
+
+    print_values(chosen.run(find), fields, row=row, as_json=as_json, empty="nothing found", cut=("text",))
 
 
-def _print_session(record: "SessionRecord", as_json: bool, sentence: str, before: int = 0) -> None:
+def _print_session(record: "SessionInfo", as_json: bool, sentence: str, before: int = 0) -> None:
     fields = session_json(record)
     print(json.dumps(fields) if as_json else printable(sentence.format(**fields, before=before)))
 
 
-def session_json(record: "SessionRecord") -> dict[str, Any]:
+def session_json(record: "SessionInfo") -> dict[str, Any]:
     """Return a session as JSON fields."""
     return {
         "id": record.name.id,
@@ -237,7 +239,5 @@ def check(
 
 
 def _problem_json(name: "SessionId | None", problem: "Problem") -> str:
-    fields = {"problem": problem.what}
-    if name is None:
-        return json.dumps(fields)
-    return json.dumps({"app": name.app_name, "user": name.user_id, "session": name.id, "seq": problem.seq} | fields)
+    where = {"app": name.app_name, "user": name.user_id, "session": name.id, "seq": problem.seq} if name else {}
+    return json.dumps(where | {"problem": problem.what})

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import Json, SessionIdArgument, load_settings, with_shared_options
-from lango.cli.store_access import SessionOptions
+from lango.cli.options import Json, SessionIdArgument, SessionOptions, load_settings, with_shared_options
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import describe_resumption, format_time, one_line, printable
 
 if TYPE_CHECKING:
+    from lango.runtime.trace.session_trace import ModelRequest
     from lango.runtime.trace.steps import Step, TurnTrace
-    from lango.runtime.values import RequestBodies
 
 _BAR_WIDTH = 20
 
@@ -35,13 +34,13 @@ def trace(
         _print_request(
             chosen.run_on(
                 session_id,
-                lambda app, record: app.traced_request(session_id, request, user_id=record.name.user_id),
+                lambda app, record: app.sessions.traced_request(session_id, request, user_id=record.name.user_id),
             )
         )
         return
     found = chosen.run_on(
         session_id,
-        lambda app, record: app.trace(session_id, user_id=record.name.user_id, turn=turn, limit=limit),
+        lambda app, record: app.sessions.trace(session_id, user_id=record.name.user_id, turn=turn, limit=limit),
     )
     if as_json:
         from lango.server.api.sessions.trace_routes import trace_to_json
@@ -57,11 +56,9 @@ def trace(
         print_turn(one)
 
 
-def _print_request(found: "RequestBodies") -> None:
-    record = found.record
-    bodies = {"request": json.loads(found.request), "response": json.loads(found.response)}
-    about = {"id": record.id, "turn": record.turn, "url": record.url, "status": record.status, "error": record.error}
-    text = json.dumps(about | bodies, indent=2, ensure_ascii=False)
+def _print_request(found: "ModelRequest") -> None:
+    about = {"id": found.id, "turn": found.turn, "url": found.url, "status": found.status, "error": found.error}
+    text = json.dumps(about | found.bodies(), indent=2, ensure_ascii=False)
     print(printable(text) if sys.stdout.isatty() else text)
 
 

@@ -13,15 +13,14 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from lango.cli.commands.data.sessions import session_json
-from lango.cli.options import Config, Json, StoreUrl, with_shared_options
+from lango.cli.options import Json, SessionOptions, StoreOptions, with_shared_options
 from lango.cli.progress import Progress, progress_bar
-from lango.cli.store_access import SessionOptions, run_on_store
 from lango.cli.terminal_text import printable
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
     from lango.runtime.stored_data import StoredData
-    from lango.sessions import SessionRecord
+    from lango.sessions import SessionInfo
 
 
 class ExportFormat(StrEnum):
@@ -82,7 +81,7 @@ class _TerminalFile:
 
 async def _export(
     data: "StoredData",
-    records: "list[SessionRecord]",
+    records: "list[SessionInfo]",
     format: ExportFormat,
     file: "IO[bytes] | _TerminalFile",
     advance: Progress,
@@ -102,14 +101,14 @@ async def _export(
     return len(records)
 
 
+@with_shared_options
 def import_(
+    chosen: StoreOptions,
     file: Annotated[str, typer.Argument(help="An exported file; -: standard input.")],
     new_id: Annotated[str | None, typer.Option("--id", help="The new session's id; else that of the export.")] = None,
     app: Annotated[str | None, typer.Option("--app", help="The app of the new session.")] = None,
     user: Annotated[str | None, typer.Option("--user", help="The user of the new session.")] = None,
     as_json: Json = False,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Import the sessions of an exported file, each completely or not at all."""
 
@@ -120,12 +119,12 @@ def import_(
 
     try:
         with sys.stdin.buffer if file == "-" else Path(file).open("rb") as lines, progress_bar("importing") as advance:
-            run_on_store(config, store, functools.partial(read, parts=_ExportFile(lines, advance)))
+            chosen.run(functools.partial(read, parts=_ExportFile(lines, advance)))
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from error
 
 
-def _print_imported(made: "SessionRecord", as_json: bool) -> None:
+def _print_imported(made: "SessionInfo", as_json: bool) -> None:
     print(
         json.dumps(session_json(made)) if as_json else printable(f"imported {made.name.id}: {made.last_seq} messages")
     )

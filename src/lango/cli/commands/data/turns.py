@@ -1,22 +1,29 @@
-"""Run `lango turns`: list the turns of all apps that have not ended, follow one, and cancel them."""
+"""Run `lango turns`: list the turns of all apps that have not ended, follow and cancel them, and retry one."""
 
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lango.cli.agent_choice import configured_apps
-from lango.cli.options import AgentPathOption, Json, SessionIdArgument, load_settings, with_shared_options
-from lango.cli.store_access import SessionOptions
+from lango.cli.options import (
+    AgentPathOption,
+    Json,
+    SessionIdArgument,
+    SessionOptions,
+    configured_apps,
+    load_settings,
+    with_shared_options,
+)
 from lango.cli.tables import print_values
 from lango.cli.terminal_text import format_age, printable
 from lango.errors import UsageError
+from lango.events import TextDelta, ToolStart, TurnDone, TurnError
 
 if TYPE_CHECKING:
     from lango.runtime.stored_data import StoredData
-    from lango.runtime.values import ListedTurn
+    from lango.runtime.turns import ListedTurn
 
-app = typer.Typer(help="Turns that have not ended, of all apps: list, follow, cancel.", no_args_is_help=True)
+app = typer.Typer(help="Turns of all apps: list, follow, cancel, retry.", no_args_is_help=True)
 
 TurnNumber = Annotated[int | None, typer.Option("--turn", "-t", min=1, help="The number of the turn.")]
 
@@ -62,8 +69,6 @@ def follow(chosen: SessionOptions, session_id: SessionIdArgument, turn: TurnNumb
     """Print what a turn does until it ends, whichever process runs it; without --turn, the newest of the session."""
 
     async def read(data: "StoredData") -> None:
-        from lango.events import TextDelta, ToolStart, TurnDone, TurnError
-
         async for event in data.turns.follow(await chosen.session(data, session_id), turn):
             match event:
                 case TextDelta():
@@ -92,3 +97,14 @@ def cancel(chosen: SessionOptions, session_id: SessionIdArgument, turn: TurnNumb
     if not count:
         raise UsageError(f"no such turn of session {session_id!r} is open; `lango turns list` lists them")
     print(f"stopped {count} turn{'' if count == 1 else 's'} of {session_id}")
+
+
+@app.command()
+@with_shared_options
+def retry(chosen: SessionOptions, session_id: SessionIdArgument, turn: TurnNumber = None) -> None:
+    """Run the newest turn of a session again that could not continue after an update; a running server continues it."""
+
+    async def run(data: "StoredData") -> int:
+        return await data.turns.retry(await chosen.session(data, session_id), turn)
+
+    print(f"turn {chosen.run(run)} of {session_id} is run again")

@@ -102,10 +102,10 @@ async def _check_store(settings: "Settings") -> str:
 
 
 def _turn_findings(settings: "Settings", path: str | None) -> Iterator[Finding]:
-    """Report open turns of apps that are not configured: no process goes on with them."""
-    from lango.cli.agent_choice import configured_apps
+    """Report open turns of apps that are not configured: no process continues them."""
+    from lango.cli.options import configured_apps
     from lango.runtime.stored_data import open_store
-    from lango.runtime.values import ListedTurn
+    from lango.runtime.turns import ListedTurn
 
     async def read() -> list[ListedTurn]:
         async with open_store(settings.store.url) as data:
@@ -128,19 +128,13 @@ def _sqlite_version() -> str:
     return apsw.sqlite_lib_version()
 
 
-def _configured_models(settings: "Settings") -> list[str]:
-    """Return the models that the settings name."""
-    root = settings.agent.model if settings.agent.module else settings.model
-    named = [root, settings.agent.fallback_model, settings.memory.model if settings.memory.enabled else None]
-    named += [sub.model for sub in settings.agent.sub_agents.values()]
-    return [name for name in named if name]
-
-
 async def _check_configured_model(settings: "Settings", model: str, offline: bool) -> str:
     """Check the key and, unless offline, that the model answers."""
-    from lango.cli.model_check import check_model
+    from lango.runtime.checks import Models
 
-    if failure := await check_model(settings, model, send=not offline):
+    async with Models(settings) as models:
+        failure = await models.check(model, send=not offline)
+    if failure:
         raise ProviderError(failure)
     if model.startswith("local/"):
         from lango.providers.local.known_models import local_model
@@ -151,7 +145,7 @@ async def _check_configured_model(settings: "Settings", model: str, offline: boo
 
 def _agent_findings(settings: "Settings", checked: set[str], offline: bool) -> Iterator[Finding]:
     """Check the models of an agent that were not checked before, the agent itself, and everything in its tree."""
-    models: dict[str, str] = dict.fromkeys(_configured_models(settings), "")
+    models: dict[str, str] = dict.fromkeys(settings.named_models, "")
     problems: list[Finding] = []
     agent = _finding_of("agent", lambda: _check_agent(settings, models, problems, offline))
     for model in [model for model in models if model not in checked]:
@@ -167,7 +161,7 @@ def _agent_findings(settings: "Settings", checked: set[str], offline: bool) -> I
 def _check_agent(settings: "Settings", models: dict[str, str], problems: list[Finding], offline: bool) -> str:
     """Check the agent. Add the models that its module names, with the place, and what would fail in its tree."""
     from lango.config.agent_files import agent_lines
-    from lango.runtime.agent_check import check_agent
+    from lango.runtime.checks import check_agent
 
     checked = run_async(check_agent(settings, contact=not offline))
     module = settings.agent.module
@@ -188,15 +182,15 @@ def _check_agent(settings: "Settings", models: dict[str, str], problems: list[Fi
 
 def _check_names(settings: "Settings", paths: list[str]) -> str:
     """Check that the agents of a folder have different names."""
-    from lango.runtime.app_names import load_agents
+    from lango.runtime.opening import load_agents
 
     loaded, broken = load_agents(settings, paths)  # the findings of each agent say why it cannot be loaded
     names = ", ".join(chosen.app_name for chosen, _ in loaded)
-    return f"{names}; not served until mended: {', '.join(one.name for one in broken)}" if broken else names
+    return f"{names}; not served until fixed: {', '.join(one.name for one in broken)}" if broken else names
 
 
 async def _check_mcp_server(settings: "Settings", name: str, offline: bool) -> str:
-    from lango.runtime.agent_check import check_mcp_server
+    from lango.runtime.checks import check_mcp_server
 
     return await check_mcp_server(settings, name, contact=not offline)
 

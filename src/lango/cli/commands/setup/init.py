@@ -1,10 +1,12 @@
-"""Run `lango init`: write a commented configuration file."""
+"""Run `lango init` and `lango db`: write a configuration file, and upgrade the schema."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lango.cli.options import StoreOptions, with_shared_options
+from lango.cli.process_setup import run_async
 from lango.errors import UsageError
 
 TEMPLATE = """\
@@ -63,3 +65,35 @@ def init(path: Target = Path("lango.toml")) -> None:
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
     print(f"wrote {path}; `lango doctor` checks it")
+
+
+db = typer.Typer(help="The database: upgrade its schema.", no_args_is_help=True)
+
+
+Check = Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 if an upgrade is due.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; print the SQL statements that would run.")]
+Contract = Annotated[
+    bool,
+    typer.Option(
+        "--contract", help="Also drop what only older versions use: run it when none of them runs any longer."
+    ),
+]
+
+
+@db.command()
+@with_shared_options
+def upgrade(chosen: StoreOptions, check: Check = False, dry_run: DryRun = False, contract: Contract = False) -> None:
+    """Upgrade the schema of the store, and print its version. Other commands also do this, without --contract."""
+    if not (check or dry_run):
+        print(f"schema {chosen.run(lambda data: data.schema_version(), contract=contract)}")
+        return
+    from lango.runtime.stored_data import due_migrations
+
+    due = run_async(due_migrations(chosen.url, contract=contract))
+    if dry_run:
+        for name, statements in due.items():
+            print("\n".join([f"-- {name}", *(f"{sql};" for sql in statements)]))
+    else:
+        print(f"due: {', '.join(due)}" if due else "the schema is up to date")
+    if check and due:
+        raise typer.Exit(1)

@@ -4,14 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import Config, Json, StoreUrl
-from lango.cli.store_access import run_on_store
+from lango.cli.options import Json, StoreOptions, with_shared_options
 from lango.cli.tables import print_values
 from lango.cli.terminal_text import format_time
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
-    from lango.runtime.values import ApiKey
+    from lango.runtime.api_keys import ApiKey
 
 app = typer.Typer(help="API keys of the server: add, list, revoke.", no_args_is_help=True)
 
@@ -21,33 +20,34 @@ TokenLimit = Annotated[int | None, typer.Option("--tokens-per-day", min=1, help=
 
 
 @app.command()
+@with_shared_options
 def add(
+    chosen: StoreOptions,
     user: User = "user",
     requests_per_minute: RequestLimit = None,
     tokens_per_day: TokenLimit = None,
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Create a key and print it: it is shown once, and stored only as a hash."""
     limits = {"requests_per_minute": requests_per_minute, "tokens_per_day": tokens_per_day}
-    print(run_on_store(config, store, lambda data: data.keys.add(user, **limits)))
+    print(chosen.run(lambda data: data.keys.add(user, **limits)))
 
 
 @app.command("list")
-def list_keys(as_json: Json = False, config: Config = None, store: StoreUrl = None) -> None:
+@with_shared_options
+def list_keys(chosen: StoreOptions, as_json: Json = False) -> None:
     """List keys by id, including revoked ones."""
-    found = run_on_store(config, store, lambda data: data.keys.list())
+    found = chosen.run(lambda data: data.keys.list())
     print_values(found, _key_json, row=_key_row, as_json=as_json, empty="no keys")
 
 
 @app.command()
+@with_shared_options
 def revoke(
+    chosen: StoreOptions,
     key_id: Annotated[str, typer.Argument(help="The key's id, as `lango keys list` shows it.")],
-    config: Config = None,
-    store: StoreUrl = None,
 ) -> None:
     """Revoke a key."""
-    if not run_on_store(config, store, lambda data: data.keys.revoke(key_id)):
+    if not chosen.run(lambda data: data.keys.revoke(key_id)):
         raise UsageError(f"there is no key {key_id!r} to revoke; `lango keys list` lists them")
     print(f"revoked {key_id}")
 

@@ -10,15 +10,15 @@ from pydantic import BaseModel
 from starlette.convertors import Convertor, register_url_convertor
 
 from lango.errors import ArtifactNotFound
-from lango.json_output import to_client_json
+from lango.json_values import to_client_json
 from lango.messages import MIME_TYPE, StoredBytes
 from lango.runtime.artifacts import Artifact as StoredArtifact
 from lango.runtime.artifacts import base_name
-from lango.server.context import Context
+from lango.server.context import CurrentUser
 from lango.server.errors import ApiError, bad_request
 from lango.server.file_responses import file_response
 from lango.server.schemas import COMMON_ERRORS, Responses, SessionIdPath
-from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter
 from lango.sessions import USER_PREFIX, as_datetime
 
 
@@ -93,102 +93,90 @@ class ArtifactList(BaseModel):
 
 
 @router.get("/sessions/{session_id}/artifacts")
-async def list_artifacts(
-    session_id: SessionIdPath, caller: CurrentCaller, context: Context, name: Name = None
-) -> ArtifactList:
+async def list_artifacts(session_id: SessionIdPath, user: CurrentUser, name: Name = None) -> ArtifactList:
     """List the newest version of each artifact of the session and of its user; with `name`, all versions of that."""
-    return await _list(caller, context, session_id, name)
+    return await _list(user, session_id, name)
 
 
 @router.get("/sessions/{session_id}/artifacts/{name:any_text}", response_class=Response, responses=_FILE_RESPONSES)
-async def download_artifact(
-    session_id: SessionIdPath, name: NamePath, caller: CurrentCaller, context: Context, request: Request
-) -> Response:
+async def download_artifact(session_id: SessionIdPath, name: NamePath, user: CurrentUser, request: Request) -> Response:
     """Download an artifact: `/{name}` for its newest version, `/{name}/{version}` for another one.
 
     Write a slash in a name as `%2F`. An image is for display, any other type is a download. A `Range` is honoured.
     """
-    return await _download(caller, context, request, session_id, name)
+    return await _download(user, request, session_id, name)
 
 
 @router.put("/sessions/{session_id}/artifacts/{name:any_text}", status_code=201, openapi_extra=_UPLOAD)
-async def upload_artifact(
-    session_id: SessionIdPath, name: NamePath, caller: CurrentCaller, context: Context, request: Request
-) -> Artifact:
+async def upload_artifact(session_id: SessionIdPath, name: NamePath, user: CurrentUser, request: Request) -> Artifact:
     """Save the body as the next version of an artifact. With `user:` before its name it belongs to the user."""
-    return await _upload(caller, context, request, session_id, name)
+    return await _upload(user, request, session_id, name)
 
 
 @router.delete("/sessions/{session_id}/artifacts/{name:any_text}", status_code=204)
-async def delete_artifact(
-    session_id: SessionIdPath, name: NamePath, caller: CurrentCaller, context: Context, request: Request
-) -> None:
+async def delete_artifact(session_id: SessionIdPath, name: NamePath, user: CurrentUser, request: Request) -> None:
     """Delete every version of an artifact."""
-    await _delete(caller, context, request, session_id, name)
+    await _delete(user, request, session_id, name)
 
 
 @router.get("/artifacts")
-async def list_user_artifacts(caller: CurrentCaller, context: Context, name: Name = None) -> ArtifactList:
+async def list_user_artifacts(user: CurrentUser, name: Name = None) -> ArtifactList:
     """List the newest version of each artifact of the user; with `name`, all versions of that."""
-    return await _list(caller, context, None, name)
+    return await _list(user, None, name)
 
 
 @router.get("/artifacts/{name:any_text}", response_class=Response, responses=_FILE_RESPONSES)
-async def download_user_artifact(name: NamePath, caller: CurrentCaller, context: Context, request: Request) -> Response:
+async def download_user_artifact(name: NamePath, user: CurrentUser, request: Request) -> Response:
     """Download an artifact of the user, like one of a session."""
-    return await _download(caller, context, request, None, name)
+    return await _download(user, request, None, name)
 
 
 @router.put("/artifacts/{name:any_text}", status_code=201, openapi_extra=_UPLOAD)
-async def upload_user_artifact(name: NamePath, caller: CurrentCaller, context: Context, request: Request) -> Artifact:
+async def upload_user_artifact(name: NamePath, user: CurrentUser, request: Request) -> Artifact:
     """Save the body as the next version of an artifact of the user."""
-    return await _upload(caller, context, request, None, name)
+    return await _upload(user, request, None, name)
 
 
 @router.delete("/artifacts/{name:any_text}", status_code=204)
-async def delete_user_artifact(name: NamePath, caller: CurrentCaller, context: Context, request: Request) -> None:
+async def delete_user_artifact(name: NamePath, user: CurrentUser, request: Request) -> None:
     """Delete every version of an artifact of the user."""
-    await _delete(caller, context, request, None, name)
+    await _delete(user, request, None, name)
 
 
-async def _list(caller: CurrentCaller, context: Context, session_id: str | None, name: str | None) -> ArtifactList:
+async def _list(user: CurrentUser, session_id: str | None, name: str | None) -> ArtifactList:
     if name is None:
-        found = await context.runtime.artifacts.list(session_id, user_id=caller.user_id)
+        found = await user.runtime.artifacts.list(session_id, user_id=user.id)
     else:
-        found = await context.runtime.artifacts.versions(session_id, name, user_id=caller.user_id)
+        found = await user.runtime.artifacts.versions(session_id, name, user_id=user.id)
     return ArtifactList(artifacts=[Artifact.from_stored(stored) for stored in found if not stored.is_removed])
 
 
-async def _download(
-    caller: CurrentCaller, context: Context, request: Request, session_id: str | None, path: str
-) -> Response:
+async def _download(user: CurrentUser, request: Request, session_id: str | None, path: str) -> Response:
     name, version = _name_and_version(request, path)
-    artifact = await context.runtime.artifacts.resolve(session_id, name, version, user_id=caller.user_id)
+    artifact = await user.runtime.artifacts.resolve(session_id, name, version, user_id=user.id)
     if artifact.hash is None:
         raise ApiError(
             409, "ArtifactElsewhere", f"artifact {name!r} has no content here: it refers to an external location"
         )
     data = StoredBytes(artifact.hash, artifact.size)
     shown_name, shown_type = base_name(name), artifact.mime_type or ""
-    return file_response(context.sessions, shown_name, shown_type, data, request.headers, changes=version is None)
+    return file_response(user.sessions, shown_name, shown_type, data, request.headers, changes=version is None)
 
 
-async def _upload(
-    caller: CurrentCaller, context: Context, request: Request, session_id: str | None, path: str
-) -> Artifact:
+async def _upload(user: CurrentUser, request: Request, session_id: str | None, path: str) -> Artifact:
     name = _name_alone(request, path)
     mime_type = request.headers.get("content-type", "application/octet-stream").partition(";")[0].strip().lower()
     if not MIME_TYPE.fullmatch(mime_type):
         raise bad_request("Content-Type: this is not a media type")
     body = await request.body()
-    saved = context.runtime.artifacts
-    version = await saved.save(session_id, name, body, mime_type=mime_type, user_id=caller.user_id)
-    return Artifact.from_stored(await saved.read(session_id, name, version, user_id=caller.user_id))
+    saved = user.runtime.artifacts
+    version = await saved.save(session_id, name, body, mime_type=mime_type, user_id=user.id)
+    return Artifact.from_stored(await saved.read(session_id, name, version, user_id=user.id))
 
 
-async def _delete(caller: CurrentCaller, context: Context, request: Request, session_id: str | None, path: str) -> None:
+async def _delete(user: CurrentUser, request: Request, session_id: str | None, path: str) -> None:
     name = _name_alone(request, path)
-    if not await context.runtime.artifacts.delete(session_id, name, user_id=caller.user_id):
+    if not await user.runtime.artifacts.delete(session_id, name, user_id=user.id):
         raise ArtifactNotFound(f"there is no artifact {name!r}")
 
 

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query, Response
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
-from lango.server.context import Context
+from lango.server.context import CurrentUser
 from lango.server.json_body import large_response
 from lango.server.schemas import COMMON_ERRORS, RecordView, RequestBody, SessionIdPath
-from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter
 
 router = AuthenticatedRouter("/v1", tags=["memory"], responses=COMMON_ERRORS)
 
@@ -101,14 +101,13 @@ class ForgetResult(BaseModel):
 @router.get("/sessions/{session_id}/memory", response_model=Memory)
 async def read_memory(
     session_id: SessionIdPath,
-    caller: CurrentCaller,
-    context: Context,
+    user: CurrentUser,
     every: Annotated[bool, Query(alias="all", description="Include condensed and rewound observations.")] = False,
 ) -> Response:
     """Read the observations that the agent reads, each with its source messages."""
-    memory = context.runtime.memory
-    recalled = await memory.show(session_id, user_id=caller.user_id)
-    batches = await memory.history(session_id, user_id=caller.user_id) if every else recalled.batches
+    memory = user.runtime.memory
+    recalled = await memory.show(session_id, user_id=user.id)
+    batches = await memory.history(session_id, user_id=user.id) if every else recalled.batches
 
     def shown() -> dict[str, Any]:
         notes = [
@@ -120,50 +119,42 @@ async def read_memory(
 
 
 @router.patch("/sessions/{session_id}/memory/{note_id}")
-async def edit_note(
-    session_id: SessionIdPath, note_id: NoteId, edit: MemoryEdit, caller: CurrentCaller, context: Context
-) -> EditResult:
+async def edit_note(session_id: SessionIdPath, note_id: NoteId, edit: MemoryEdit, user: CurrentUser) -> EditResult:
     """Correct, pin or unpin an observation of a session."""
-    await context.get_session(caller, session_id)
-    changed = await context.runtime.memory.edit_note(
-        session_id, note_id, text=edit.text, pinned=edit.pinned, user_id=caller.user_id
+    await user.get_session(session_id)
+    changed = await user.runtime.memory.edit_note(
+        session_id, note_id, text=edit.text, pinned=edit.pinned, user_id=user.id
     )
     return EditResult(changed=changed is not None)
 
 
 @router.delete("/sessions/{session_id}/memory/{note_id}")
-async def forget_note(
-    session_id: SessionIdPath, note_id: NoteId, caller: CurrentCaller, context: Context
-) -> ForgetResult:
+async def forget_note(session_id: SessionIdPath, note_id: NoteId, user: CurrentUser) -> ForgetResult:
     """Delete an observation of a session, and recall its messages no more."""
-    await context.get_session(caller, session_id)
-    forgotten = await context.runtime.memory.forget_note(session_id, note_id, user_id=caller.user_id)
+    await user.get_session(session_id)
+    forgotten = await user.runtime.memory.forget_note(session_id, note_id, user_id=user.id)
     return ForgetResult(forgotten=forgotten)
 
 
 @router.get("/memory", response_model=FactList)
 async def read_facts(
-    caller: CurrentCaller,
-    context: Context,
-    every: Annotated[bool, Query(alias="all", description="Include replaced facts.")] = False,
+    user: CurrentUser, every: Annotated[bool, Query(alias="all", description="Include replaced facts.")] = False
 ) -> Response:
     """Read the facts about the caller across sessions."""
-    facts = await context.runtime.memory.facts(user_id=caller.user_id, replaced=every)
+    facts = await user.runtime.memory.facts(user_id=user.id, replaced=every)
     return await large_response(
         lambda: {"facts": [Fact.model_validate(fact).model_dump(mode="json") for fact in facts]}
     )
 
 
 @router.patch("/memory/{fact_id}")
-async def edit_fact(fact_id: FactId, edit: MemoryEdit, caller: CurrentCaller, context: Context) -> EditResult:
+async def edit_fact(fact_id: FactId, edit: MemoryEdit, user: CurrentUser) -> EditResult:
     """Correct, pin or unpin a fact about the caller; the earlier text is kept behind it."""
-    changed = await context.runtime.memory.edit_fact(
-        int(fact_id), text=edit.text, pinned=edit.pinned, user_id=caller.user_id
-    )
+    changed = await user.runtime.memory.edit_fact(int(fact_id), text=edit.text, pinned=edit.pinned, user_id=user.id)
     return EditResult(changed=changed is not None)
 
 
 @router.delete("/memory/{fact_id}")
-async def forget_fact(fact_id: FactId, caller: CurrentCaller, context: Context) -> ForgetResult:
+async def forget_fact(fact_id: FactId, user: CurrentUser) -> ForgetResult:
     """Delete a fact about the caller, and all that it replaced."""
-    return ForgetResult(forgotten=await context.runtime.memory.forget(int(fact_id), user_id=caller.user_id))
+    return ForgetResult(forgotten=await user.runtime.memory.forget(int(fact_id), user_id=user.id))

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Self
 from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel
 
-from lango.runtime.sessions.stored_turns import QueuedMessage as StoredMessage
+from lango.runtime.turns import QueuedMessage as StoredMessage
 from lango.server.api.paging import PageSize
-from lango.server.context import Context
+from lango.server.context import CurrentUser
 from lango.server.errors import ApiError
 from lango.server.file_responses import file_response
 from lango.server.json_body import large_response
@@ -23,7 +23,7 @@ from lango.server.schemas import (
     SessionIdPath,
     attachments_of,
 )
-from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter
 from lango.sessions import as_datetime
 
 _FILE_RESPONSES: Responses = {
@@ -36,14 +36,14 @@ router = AuthenticatedRouter("/v1", tags=["sessions"], responses=COMMON_ERRORS)
 @router.get("/sessions/{session_id}/messages", response_model=MessagePage)
 async def read_messages(
     session_id: SessionIdPath,
-    caller: CurrentCaller,
-    context: Context,
+    user: CurrentUser,
     before: Annotated[int | None, Query(ge=1, le=MAX_INTEGER)] = None,
     limit: PageSize = 50,
 ) -> Response:
     """Read messages in order: the newest, or those before a sequence number."""
-    session = await context.get_session_without_expired_requests(caller, session_id)
-    page = await context.sessions.page_with_details(session, before=before, limit=limit)
+    await user.runtime.expire_waits(session_id, user_id=user.id)
+    session = await user.get_session(session_id)
+    page = await user.sessions.page_with_details(session, before=before, limit=limit)
 
     def shown() -> dict[str, Any]:
         messages = [Message.from_details(details).model_dump(mode="json") for details in page.messages]
@@ -59,17 +59,16 @@ async def read_attachment(
     session_id: SessionIdPath,
     seq: Annotated[int, Path(ge=1, le=MAX_INTEGER, examples=[1])],
     index: Annotated[int, Path(ge=0, le=1000, examples=[0])],
-    caller: CurrentCaller,
-    context: Context,
+    user: CurrentUser,
     request: Request,
 ) -> Response:
     """Read a file of a message: an image for display, any other type as a download. A `Range` is honoured."""
-    stored = await context.sessions.message(await context.get_session(caller, session_id), seq)
+    stored = await user.sessions.message(await user.get_session(session_id), seq)
     files = stored.attachments if stored else []
     if index >= len(files):
         raise ApiError(404, "AttachmentNotFound", f"message {seq} of session {session_id!r} has no such file")
     file = files[index]
-    return file_response(context.sessions, file.name, file.mime_type, file.data, request.headers)
+    return file_response(user.sessions, file.name, file.mime_type, file.data, request.headers)
 
 
 class QueuedMessage(BaseModel):
@@ -104,27 +103,24 @@ class QueuedMessages(BaseModel):
 
 
 @router.get("/sessions/{session_id}/waiting")
-async def list_queued_messages(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> QueuedMessages:
+async def list_queued_messages(session_id: SessionIdPath, user: CurrentUser) -> QueuedMessages:
     """Read the queued messages, in order."""
-    session = await context.get_session(caller, session_id)
-    queued = await context.runtime.stored_turns.queued(session)
+    session = await user.get_session(session_id)
+    queued = await user.runtime.turns.queued(session)
     return QueuedMessages(waiting=[QueuedMessage.from_record(message) for message in queued])
 
 
 @router.delete("/sessions/{session_id}/waiting/{turn}", status_code=204, responses=CONFLICT)
 async def withdraw_queued_message(
-    session_id: SessionIdPath,
-    turn: Annotated[int, Path(ge=1, le=2**40, examples=[2])],
-    caller: CurrentCaller,
-    context: Context,
+    session_id: SessionIdPath, turn: Annotated[int, Path(ge=1, le=2**40, examples=[2])], user: CurrentUser
 ) -> None:
     """Withdraw a queued message. If its turn has started, the answer is 409: cancel the turn instead."""
-    session = await context.get_session(caller, session_id)
-    if await context.runtime.withdraw(session_id, turn, user_id=caller.user_id):
-        context.turns.session_watch.notify(session, queued=True)
+    session = await user.get_session(session_id)
+    if await user.runtime.withdraw(session_id, turn, user_id=user.id):
+        user.runtime.session_watch.notify(session, queued=True)
         return
-    record = await context.runtime.stored_turns.read(session, turn)
+    record = await user.runtime.turns.read(session, turn)
     if record is None:
         raise ApiError(404, "TurnNotFound", f"session {session_id!r} has no turn {turn}")
     if record.status != "cancelled":
-        raise ApiError(409, "TurnRunning", f"turn {turn} has begun already: stop it, or let it finish")
+        raise ApiError(409, "TurnRunning", f"turn {turn} has already started: cancel it, or let it finish")

@@ -5,9 +5,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from lango.runtime.sessions.session_options import SessionOptions
-from lango.server.context import Context, ServerContext
+from lango.server.context import CurrentUser, ServerContext
 from lango.server.schemas import COMMON_ERRORS, RequestBody, SessionIdPath, error_responses
-from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 
@@ -23,13 +23,13 @@ class OptionsView(BaseModel):
     """Null: the agent's own instruction."""
     default_model: str
     models: list[str]
-    """The models of the setting `agent.models`; empty: none may be chosen."""
+    """The models of the setting `agent.models`; empty if none may be chosen."""
     may_set_instruction: bool
     """Whether the setting `agent.session_instruction` is on."""
 
 
 class OptionChanges(RequestBody):
-    """What to choose; null: as configured again. What is left out stays."""
+    """What to choose; null chooses the configured value again. What is left out stays."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"model": None}]})
 
@@ -38,18 +38,16 @@ class OptionChanges(RequestBody):
 
 
 @router.get("/{session_id}/options")
-async def read_options(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> OptionsView:
+async def read_options(session_id: SessionIdPath, user: CurrentUser) -> OptionsView:
     """Read the model and the instruction that were chosen for a session."""
-    return _view(context, await context.runtime.options.read(session_id, user_id=caller.user_id))
+    return _view(user.context, await user.runtime.options.read(session_id, user_id=user.id))
 
 
 @router.patch("/{session_id}/options", responses=_REFUSED)
-async def change_options(
-    session_id: SessionIdPath, changes: OptionChanges, caller: CurrentCaller, context: Context
-) -> OptionsView:
+async def change_options(session_id: SessionIdPath, changes: OptionChanges, user: CurrentUser) -> OptionsView:
     """Choose the model or the instruction of the next turns, where the settings allow it."""
     given = changes.model_dump(include=changes.model_fields_set)
-    return _view(context, await context.runtime.options.change(session_id, given, user_id=caller.user_id))
+    return _view(user.context, await user.runtime.options.change(session_id, given, user_id=user.id))
 
 
 def _view(context: ServerContext, chosen: SessionOptions) -> OptionsView:
@@ -57,7 +55,7 @@ def _view(context: ServerContext, chosen: SessionOptions) -> OptionsView:
     return OptionsView(
         model=chosen.model,
         instruction=chosen.instruction,
-        default_model=context.runtime.app.model_name,
+        default_model=context.runtime.model_name,
         models=[*allowed.models],
         may_set_instruction=allowed.with_instruction,
     )

@@ -12,7 +12,7 @@ from starlette.responses import StreamingResponse
 
 from lango.errors import SessionNotFound, UsageError
 from lango.server.api.paging import PageSize, SessionCursor, decode_session_cursor, encode_cursor
-from lango.server.context import Context
+from lango.server.context import CurrentUser
 from lango.server.errors import ApiError
 from lango.server.json_body import large_response
 from lango.server.openapi import EXPORT_EXAMPLE
@@ -32,9 +32,9 @@ from lango.server.schemas import (
     SessionWithState,
     error_responses,
 )
-from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter
 from lango.server.security.middleware import max_message_bytes
-from lango.sessions import SessionRecord
+from lango.sessions import SessionInfo
 
 router = AuthenticatedRouter("/v1", tags=["sessions"], responses=COMMON_ERRORS)
 
@@ -94,89 +94,73 @@ class SearchHits(BaseModel):
 
 
 @router.post("/sessions", status_code=201, responses=CONFLICT, response_model=SessionWithState)
-async def create_session(
-    new: Annotated[NewSession, Body(default_factory=NewSession)], caller: CurrentCaller, context: Context
-) -> Response:
+async def create_session(new: Annotated[NewSession, Body(default_factory=NewSession)], user: CurrentUser) -> Response:
     """Create a session; without a body, an empty one with a random id."""
-    return await session_response(await context.sessions.create(new.id, user_id=caller.user_id, state=new.state), 201)
+    return await session_response(await user.sessions.create(new.id, user_id=user.id, state=new.state), 201)
 
 
 @router.get("/sessions")
-async def list_sessions(
-    caller: CurrentCaller,
-    context: Context,
-    cursor: SessionCursor = None,
-    limit: PageSize = 50,
-) -> SessionPage:
+async def list_sessions(user: CurrentUser, cursor: SessionCursor = None, limit: PageSize = 50) -> SessionPage:
     """List the caller's sessions, the newest first."""
     after = None if cursor is None else decode_session_cursor(cursor)
-    records = await context.sessions.list(user_id=caller.user_id, after=after, limit=limit + 1)
+    records = await user.sessions.list(user_id=user.id, after=after, limit=limit + 1)
     page = records[:limit]
     more = encode_cursor(page[-1].updated_at, page[-1].key) if len(records) > limit else None
     return SessionPage(sessions=[Session.from_record(record) for record in page], next_cursor=more)
 
 
 @router.get("/sessions/{session_id}", response_model=SessionWithState)
-async def read_session(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> Response:
+async def read_session(session_id: SessionIdPath, user: CurrentUser) -> Response:
     """Read a session and its state."""
-    return await session_response(await context.sessions.read(session_id, user_id=caller.user_id))
+    return await session_response(await user.sessions.read(session_id, user_id=user.id))
 
 
 @router.delete("/sessions/{session_id}", status_code=204)
-async def delete_session(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> None:
+async def delete_session(session_id: SessionIdPath, user: CurrentUser) -> None:
     """Cancel the running turn of a session, and delete the session with all its data."""
-    session = await context.get_session(caller, session_id)
-    await context.runtime.cancel(session_id, user_id=caller.user_id)
-    if not await context.sessions.delete(session_id, user_id=caller.user_id):
+    session = await user.get_session(session_id)
+    await user.runtime.cancel(session_id, user_id=user.id)
+    if not await user.sessions.delete(session_id, user_id=user.id):
         raise SessionNotFound(f"there is no session {session_id!r}")
-    context.turns.session_watch.notify(session)
+    user.runtime.session_watch.notify(session)
 
 
-async def session_response(record: SessionRecord, status: int = 200) -> Response:
+async def session_response(record: SessionInfo, status: int = 200) -> Response:
     """Return a session with its state, which may be large, as a response."""
     return await large_response(lambda: SessionWithState.from_record(record).model_dump(mode="json"), status)
 
 
 @router.get("/search")
-async def search(
-    caller: CurrentCaller, context: Context, q: SearchQuery, limit: Annotated[int, Query(ge=1, le=100)] = 20
-) -> SearchHits:
+async def search(user: CurrentUser, q: SearchQuery, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> SearchHits:
     """Find messages and titles that contain every word; the last word may be a prefix."""
-    hits = await context.sessions.search(q, user_id=caller.user_id, limit=limit)
+    hits = await user.sessions.search(q, user_id=user.id, limit=limit)
     return SearchHits(hits=[SearchHit.model_validate(hit) for hit in hits])
 
 
 @router.patch("/sessions/{session_id}")
-async def rename_session(session_id: SessionIdPath, new: NewTitle, caller: CurrentCaller, context: Context) -> Session:
+async def rename_session(session_id: SessionIdPath, new: NewTitle, user: CurrentUser) -> Session:
     """Rename a session."""
-    return Session.from_record(await context.sessions.rename(session_id, new.title, user_id=caller.user_id))
+    return Session.from_record(await user.sessions.rename(session_id, new.title, user_id=user.id))
 
 
 @router.post("/sessions/{session_id}/fork", status_code=201, responses=CONFLICT, response_model=SessionWithState)
 async def fork_session(
-    session_id: SessionIdPath,
-    new: Annotated[NewFork, Body(default_factory=NewFork)],
-    caller: CurrentCaller,
-    context: Context,
+    session_id: SessionIdPath, new: Annotated[NewFork, Body(default_factory=NewFork)], user: CurrentUser
 ) -> Response:
     """Copy a session up to a message, with the state as it was then; without a body, copy all of it."""
-    fork = await context.sessions.fork(session_id, user_id=caller.user_id, at=new.at, new_id=new.id, title=new.title)
+    fork = await user.sessions.fork(session_id, user_id=user.id, at=new.at, new_id=new.id, title=new.title)
     return await session_response(fork, 201)
 
 
 @router.post("/sessions/{session_id}/rewind", responses=CONFLICT, response_model=SessionWithState)
-async def rewind_session(
-    session_id: SessionIdPath, target: RewindTo, caller: CurrentCaller, context: Context
-) -> Response:
+async def rewind_session(session_id: SessionIdPath, target: RewindTo, user: CurrentUser) -> Response:
     """Rewind the turn of a message and all later ones, and restore the state before it. Nothing is deleted."""
-    return await session_response(
-        await context.sessions.rewind(session_id, before=target.before, user_id=caller.user_id)
-    )
+    return await session_response(await user.sessions.rewind(session_id, before=target.before, user_id=user.id))
 
 
 @router.get("/sessions/{session_id}/export", response_class=StreamingResponse, responses=_EXPORT_RESPONSES)
 async def export_session(
-    session_id: SessionIdPath, caller: CurrentCaller, context: Context, format: ExportFormat = "jsonl"
+    session_id: SessionIdPath, user: CurrentUser, format: ExportFormat = "jsonl"
 ) -> StreamingResponse:
     """Export a session with all its data, as a backup or for an import, or its conversation as a document to share.
 
@@ -184,10 +168,9 @@ async def export_session(
     for the users in the setting `server.operators` only.
     """
     if format == "jsonl":
-        with_app_state = context.authenticator.is_operator(caller)
-        parts = context.sessions.export_lines(session_id, user_id=caller.user_id, with_app_state=with_app_state)
+        parts = user.sessions.export_lines(session_id, user_id=user.id, with_app_state=user.is_operator)
     else:
-        parts = context.sessions.export_document(session_id, format, user_id=caller.user_id)
+        parts = user.sessions.export_document(session_id, format, user_id=user.id)
     first = await anext(parts)  # raises for a missing session before the response starts
 
     async def all_parts() -> AsyncIterator[str]:
@@ -206,11 +189,11 @@ async def export_session(
 
 
 @router.get("/sessions/{session_id}/evalset", response_model=dict[str, Any], responses=_EVAL_SET_RESPONSES)
-async def save_as_eval_set(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> Response:
+async def save_as_eval_set(session_id: SessionIdPath, user: CurrentUser) -> Response:
     """Return a session as a test case in ADK's eval-set format, for `lango eval` and `adk eval`."""
-    await context.get_session(caller, session_id)
+    await user.get_session(session_id)
     try:
-        eval_set = await context.sessions.eval_set(session_id, user_id=caller.user_id)
+        eval_set = await user.sessions.eval_set(session_id, user_id=user.id)
     except UsageError as error:
         raise ApiError(409, "NothingToSave", str(error)) from error
     response = await large_response(lambda: eval_set)
@@ -227,12 +210,10 @@ def _saved_as(name: str) -> dict[str, str]:
 @router.post(
     "/sessions/import", status_code=201, responses=CONFLICT, openapi_extra=_IMPORT_BODY, response_model=SessionWithState
 )
-async def import_session(
-    request: Request, caller: CurrentCaller, context: Context, id: NewSessionId = None
-) -> Response:
+async def import_session(request: Request, user: CurrentUser, id: NewSessionId = None) -> Response:
     """Create a session from an export, under the same id or another: all of it, or nothing."""
-    pieces = _with_bounded_lines(request.stream(), _LINE_IN_BODIES * max_message_bytes(context.settings.server))
-    imported = await context.sessions.import_lines(pieces, user_id=caller.user_id, session_id=id)
+    pieces = _with_bounded_lines(request.stream(), _LINE_IN_BODIES * max_message_bytes(user.settings.server.limits))
+    imported = await user.sessions.import_lines(pieces, user_id=user.id, session_id=id)
     return await session_response(imported, 201)
 
 

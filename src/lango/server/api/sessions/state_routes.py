@@ -6,13 +6,13 @@ from typing import Annotated, Any, Self
 from fastapi import Query, Response
 from pydantic import BaseModel, ConfigDict
 
-from lango.json_output import to_client_json
+from lango.json_values import to_client_json
 from lango.runtime.sessions.session_state import Scope, SessionState, StateChange
-from lango.server.context import Context
-from lango.server.errors import ApiError, bad_request
+from lango.server.context import CurrentUser
+from lango.server.errors import bad_request
 from lango.server.json_body import large_response
 from lango.server.schemas import COMMON_ERRORS, CONFLICT, MAX_INTEGER, RequestBody, SessionIdPath, error_responses
-from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter
 from lango.sessions import as_datetime
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
@@ -100,24 +100,20 @@ class NewState(RequestBody):
 
 
 @router.get("/{session_id}/state", response_model=StateView)
-async def read_state(
-    session_id: SessionIdPath, caller: CurrentCaller, context: Context, at: AtMessage = None
-) -> Response:
+async def read_state(session_id: SessionIdPath, user: CurrentUser, at: AtMessage = None) -> Response:
     """Read the state now, or when message `at` was the newest, and what each event changed."""
-    state = await context.sessions.state(session_id, user_id=caller.user_id, at=at)
-    with_app = context.authenticator.is_operator(caller)
-    return await large_response(lambda: StateView.from_state(state, with_app=with_app).model_dump(mode="json"))
+    state = await user.sessions.state(session_id, user_id=user.id, at=at)
+    return await large_response(lambda: StateView.from_state(state, with_app=user.is_operator).model_dump(mode="json"))
 
 
 @router.patch("/{session_id}/state", response_model=StateView, responses={**CONFLICT, **_APP_STATE})
-async def set_state(session_id: SessionIdPath, new: NewState, caller: CurrentCaller, context: Context) -> Response:
+async def set_state(session_id: SessionIdPath, new: NewState, user: CurrentUser) -> Response:
     """Set values of the state, between two turns. `app:` values are for the users in the setting `server.operators`."""
-    await context.get_session(caller, session_id)
+    await user.get_session(session_id)
     if any(name.startswith("temp:") for name in new.delta):
         raise bad_request("temp: state exists only during a turn and is not stored")
-    if any(name.startswith("app:") for name in new.delta) and not context.authenticator.is_operator(caller):
-        message = "app: state is shared by all users: only the users in server.operators may set it"
-        raise ApiError(403, "NotAnOperator", message)
+    if any(name.startswith("app:") for name in new.delta):
+        user.require_operator("set it", "app: state is shared by all users")
     if new.delta:
-        await context.sessions.change_state(session_id, new.delta, user_id=caller.user_id)
-    return await read_state(session_id, caller, context)
+        await user.sessions.change_state(session_id, new.delta, user_id=user.id)
+    return await read_state(session_id, user)

@@ -8,17 +8,15 @@ import msgspec
 from fastapi import Path, Query, Response
 from pydantic import BaseModel
 
-from lango.client_state import without_app_state
-from lango.json_output import to_client_json
+from lango.json_values import to_client_json
 from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace
 from lango.runtime.trace.steps import Step, StepKind, StepStatus, TurnTrace
 from lango.server.api.sessions.usage_routes import Resumption, TokenUsage
-from lango.server.context import Context
-from lango.server.errors import ApiError
+from lango.server.context import CurrentUser
 from lango.server.json_body import large_response
 from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, RecordView, SessionIdPath, error_responses
-from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
-from lango.sessions import as_datetime
+from lango.server.security.auth import AuthenticatedRouter
+from lango.sessions import as_datetime, without_app_state
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 
@@ -38,7 +36,7 @@ class TraceAttempt(RecordView):
     status: int | None
     """The HTTP status of the response."""
     request_id: str | None
-    """Read it at `/trace/requests/{request_id}`; null: requests are not kept (setting `trace.requests`)."""
+    """Read it at `/trace/requests/{request_id}`; null if requests are not kept (setting `trace.requests`)."""
     size: int
 
 
@@ -102,7 +100,7 @@ class TraceReport(BaseModel):
     """Whether requests to models are kept now (setting `trace.requests`), and the caller may read them."""
     turns: Sequence[TraceTurn]
     before: int | None
-    """Pass it as `before` for earlier turns; null: there are none."""
+    """Pass it as `before` for earlier turns; null if there are none."""
 
 
 class TracedRequest(BaseModel):
@@ -186,35 +184,29 @@ def _time(seconds: float) -> str:
 @router.get("/{session_id}/trace", response_model=TraceReport)
 async def read_trace(
     session_id: SessionIdPath,
-    caller: CurrentCaller,
-    context: Context,
+    user: CurrentUser,
     turn: TurnNumber = None,
     before: TurnNumber = None,
     limit: Annotated[int, Query(ge=1, le=100)] = DEFAULT_TURNS,
 ) -> Response:
     """Read what happened in the newest turns, in those before a turn, or in one, also while it runs."""
-    trace = await context.runtime.trace(session_id, user_id=caller.user_id, turn=turn, before=before, limit=limit)
-    is_operator = context.authenticator.is_operator(caller)
-    keeps = context.settings.trace.requests and is_operator
-    return await large_response(lambda: trace_to_json(trace, keeps_requests=keeps, with_requests=is_operator))
+    trace = await user.runtime.sessions.trace(session_id, user_id=user.id, turn=turn, before=before, limit=limit)
+    keeps = user.settings.trace.requests and user.is_operator
+    return await large_response(lambda: trace_to_json(trace, keeps_requests=keeps, with_requests=user.is_operator))
 
 
 @router.get("/{session_id}/trace/requests/{request_id}", response_model=TracedRequest, responses=_OPERATORS_ONLY)
 async def read_traced_request(
     session_id: SessionIdPath,
     request_id: Annotated[str, Path(pattern=r"^[0-9a-f]{1,40}$", examples=["0643c5a2b1f0d0a1b2c3"])],
-    caller: CurrentCaller,
-    context: Context,
+    user: CurrentUser,
 ) -> Response:
     """Read a request to a model and its response, as they went over the wire; for operators only."""
-    if not context.authenticator.is_operator(caller):
-        message = "a request contains the agent's instructions: only the users in server.operators may read it"
-        raise ApiError(403, "NotAnOperator", message)
-    found = await context.runtime.traced_request(session_id, request_id, user_id=caller.user_id)
-    record = found.record
+    user.require_operator("read it", "a request contains the agent's instructions")
+    found = await user.runtime.sessions.traced_request(session_id, request_id, user_id=user.id)
 
     def view() -> dict[str, Any]:
-        about = msgspec.structs.asdict(record) | {"started_at": _time(record.started_at)}
+        about = msgspec.structs.asdict(found) | {"started_at": _time(found.started_at)}
         return {name: value for name, value in (about | found.bodies()).items() if name not in ("step", "size")}
 
     return await large_response(view)
@@ -222,13 +214,10 @@ async def read_traced_request(
 
 @router.get("/{session_id}/trace/events/{seq}", response_model=StoredEventView)
 async def read_stored_event(
-    session_id: SessionIdPath,
-    seq: Annotated[int, Path(ge=1, le=MAX_INTEGER, examples=[1])],
-    caller: CurrentCaller,
-    context: Context,
+    session_id: SessionIdPath, seq: Annotated[int, Path(ge=1, le=MAX_INTEGER, examples=[1])], user: CurrentUser
 ) -> Response:
     """Read a message as it is stored, also one that was rewound."""
-    stored = await context.runtime.traced_event(session_id, seq, user_id=caller.user_id)
-    if not context.authenticator.is_operator(caller):
+    stored = await user.runtime.sessions.traced_event(session_id, seq, user_id=user.id)
+    if not user.is_operator:
         stored = stored | {"state_delta": without_app_state(stored["state_delta"])}
     return await large_response(lambda: StoredEventView.from_stored(stored).model_dump(mode="json"))

@@ -8,15 +8,15 @@ from fastapi import Query
 from pydantic import BaseModel
 
 from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage
-from lango.server.context import Context
+from lango.server.context import CurrentUser
 from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, RecordView, SessionIdPath
-from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 
 
 class TokenUsage(RecordView):
-    """Tokens and cost, as in a turn's `done` event, without its thought tokens; null: the price is not known."""
+    """Tokens and cost, as in a turn's `done` event, without its thought tokens; null if the price is not known."""
 
     input_tokens: int
     output_tokens: int
@@ -46,7 +46,7 @@ class ToolRun(RecordView):
     started_at: datetime | None
     duration_s: float | None
     approved_by: str | None
-    """The user who approved it, or `policy`; null: no approval was needed."""
+    """The user who approved it, or `policy`; null if no approval was needed."""
 
 
 class Resumption(RecordView):
@@ -103,7 +103,7 @@ class UsageReport(BaseModel):
     window: HistoryWindow
     turns: Sequence[TurnUsageView]
     before: int | None
-    """Pass it as `before` for earlier turns; null: there are none."""
+    """Pass it as `before` for earlier turns; null if there are none."""
     total: UsageTotal
     memory: TokenUsage
     """What the observer of the memory used besides; `model_calls` counts its batches of notes."""
@@ -126,12 +126,11 @@ class UsageReport(BaseModel):
 @router.get("/{session_id}/usage")
 async def read_usage(
     session_id: SessionIdPath,
-    caller: CurrentCaller,
-    context: Context,
+    user: CurrentUser,
     before: Annotated[int | None, Query(ge=1, le=MAX_INTEGER)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = DEFAULT_TURNS,
 ) -> UsageReport:
     """Read the usage of the newest turns, or of those before a turn, and the window of the next request."""
     return UsageReport.from_usage(
-        await context.runtime.sessions.usage(session_id, user_id=caller.user_id, before=before, limit=limit)
+        await user.runtime.sessions.usage(session_id, user_id=user.id, before=before, limit=limit)
     )

@@ -9,10 +9,10 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse
 
 from lango.errors import LangoError
-from lango.server.context import Context
+from lango.server.context import AgentUser, Context, CurrentUser
 from lango.server.errors import not_found
 from lango.server.schemas import COMMON_ERRORS, RecordView
-from lango.server.security.auth import AuthenticatedRouter, Caller, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter, Caller
 from lango.submissions import SubmittedAnswer
 from lango.waits import Credential
 
@@ -31,7 +31,7 @@ class StoredCredential(RecordView):
     label: str
     """What it is for."""
     expires_at: datetime | None
-    """When its access token expires; null: not known."""
+    """When its access token expires; null if that is not known."""
     refreshable: bool
     """It is refreshed when it is used after it expired."""
     created_at: datetime
@@ -51,24 +51,24 @@ class DeletedCredentials(BaseModel):
 
 
 @router.get("/credentials")
-async def list_credentials(caller: CurrentCaller, context: Context) -> CredentialList:
+async def list_credentials(user: CurrentUser) -> CredentialList:
     """List the credentials that the caller gave to tools. Their secrets cannot be read."""
-    found = await context.runtime.credentials.list(user_id=caller.user_id)
+    found = await user.runtime.credentials.list(user_id=user.id)
     return CredentialList(credentials=[StoredCredential.model_validate(one) for one in found])
 
 
 @router.delete("/credentials")
-async def delete_all_credentials(caller: CurrentCaller, context: Context) -> DeletedCredentials:
+async def delete_all_credentials(user: CurrentUser) -> DeletedCredentials:
     """Delete every credential of the caller: the next use of each tool asks again."""
-    return DeletedCredentials(deleted=await context.runtime.credentials.delete_all(user_id=caller.user_id))
+    return DeletedCredentials(deleted=await user.runtime.credentials.delete_all(user_id=user.id))
 
 
 @router.delete("/credentials/{key:path}", status_code=204)
 async def delete_credential(
-    key: Annotated[str, Path(max_length=600, examples=["account"])], caller: CurrentCaller, context: Context
+    key: Annotated[str, Path(max_length=600, examples=["account"])], user: CurrentUser
 ) -> Response:
     """Delete a credential: the next use of its tool asks again. It is not revoked at the server that granted it."""
-    if not await context.runtime.credentials.delete(key, user_id=caller.user_id):
+    if not await user.runtime.credentials.delete(key, user_id=user.id):
         raise not_found(f"there is no credential {key!r}")
     return Response(status_code=204)
 
@@ -94,7 +94,7 @@ async def finish_authorization(
     """
     found = None
     for one in context.agents.contexts.values() if state else ():
-        if found := await one.runtime.credentials.find_request(state):
+        if found := await one.runtime.credentials.find_wait(state):
             context = one
             break
     if found is None:
@@ -105,7 +105,7 @@ async def finish_authorization(
         return _page("The access was not allowed", "You can close this page. The agent continues without it.", 200)
     try:
         answer = SubmittedAnswer(wait_id, Credential({"code": code, "state": state}))
-        await context.turns.submit(Caller(name.user_id), name.id, answer)
+        await AgentUser(context, Caller(name.user_id)).submit(name.id, answer)
     except LangoError as failure:
         return _page("The access could not be stored", str(failure), 409)
     whose = f"the agent {name.app_name} may use it for the user {name.user_id}"

@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-from fastapi import Header, Query, Response
+from fastapi import Header, Path, Query, Response
 from pydantic import BaseModel
 
-from lango.server.context import Context
+from lango.server.context import CurrentUser
 from lango.server.errors import bad_request
 from lango.server.openapi import EVENT_STREAM, STREAM_EXAMPLE
 from lango.server.schemas import (
@@ -18,7 +18,7 @@ from lango.server.schemas import (
     SessionIdPath,
     error_responses,
 )
-from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter
 from lango.server.streaming.live import live_events
 from lango.server.streaming.sse import EventStreamResponse
 from lango.submissions import SubmittedMessage, TurnRequest
@@ -59,19 +59,25 @@ class CancelResult(BaseModel):
     cancelled: bool
 
 
+class Retried(BaseModel):
+    """The turn that is run again."""
+
+    turn: int
+
+
 @router.post(
     "/sessions/{session_id}/messages",
     response_class=EventStreamResponse,
     responses=STREAM_RESPONSES | CONFLICT | _KEY_REUSED,
 )
 async def send_message(
-    session_id: SessionIdPath, new: NewMessage, caller: CurrentCaller, context: Context, key: IdempotencyKey = None
+    session_id: SessionIdPath, new: NewMessage, user: CurrentUser, key: IdempotencyKey = None
 ) -> EventStreamResponse:
     """Send a message and follow its turn. The same Idempotency-Key with the same message gives the same turn."""
-    await context.authenticator.check_token_quota(caller)
-    files = await context.load_files(caller, session_id, new.files)
-    turn = await context.turns.submit(caller, session_id, SubmittedMessage(new.text, files, request=TurnRequest(key)))
-    return context.event_response(context.turns.follow(turn))
+    await user.check_token_quota()
+    files = await user.load_files(session_id, new.files)
+    turn = await user.submit(session_id, SubmittedMessage(new.text, files, request=TurnRequest(key)))
+    return user.context.event_response(user.turns.follow(turn))
 
 
 @router.get(
@@ -79,46 +85,52 @@ async def send_message(
     response_class=EventStreamResponse,
     responses=STREAM_RESPONSES | _NO_CONTENT | _EVENTS_GONE,
 )
-async def resume_stream(
-    session_id: SessionIdPath, caller: CurrentCaller, context: Context, last_id: LastEventId = None
-) -> Response:
+async def resume_stream(session_id: SessionIdPath, user: CurrentUser, last_id: LastEventId = None) -> Response:
     """Resume after Last-Event-ID until no turn runs; without it, stream the newest turn from its start.
 
     If the events after that id are no longer kept, the answer is 410: read the messages, then resume without it.
     """
     after_id = _parse_last_event_id(last_id)
-    session = await context.get_session(caller, session_id)
-    if not await context.turns.has_more(session, after_id):
+    session = await user.get_session(session_id)
+    if not await user.turns.has_more(session, after_id):
         return Response(status_code=204)
-    return context.event_response(context.turns.follow_session(session, after_id))
+    return user.context.event_response(user.turns.follow_session(session, after_id))
 
 
 @router.post("/sessions/{session_id}/cancel")
-async def cancel(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> CancelResult:
+async def cancel(session_id: SessionIdPath, user: CurrentUser) -> CancelResult:
     """Cancel the running turn, or close what a waiting one waits for; what is stored stays."""
-    await context.get_session(caller, session_id)
-    return CancelResult(cancelled=await context.runtime.cancel(session_id, user_id=caller.user_id))
+    await user.get_session(session_id)
+    return CancelResult(cancelled=await user.runtime.cancel(session_id, user_id=user.id))
+
+
+@router.post("/sessions/{session_id}/turns/{turn}/retry", status_code=202, responses=CONFLICT)
+async def retry(
+    session_id: SessionIdPath, turn: Annotated[int, Path(ge=1, le=2**40, examples=[2])], user: CurrentUser
+) -> Retried:
+    """Run a turn again that could not continue after an update of the agent; follow it with `/stream`."""
+    await user.get_session(session_id)
+    await user.runtime.retry(session_id, turn, user_id=user.id)
+    return Retried(turn=turn)
 
 
 @router.get("/live", response_class=EventStreamResponse, responses=_LIVE_RESPONSES | _EVENTS_GONE)
 async def follow_live(
-    caller: CurrentCaller,
-    context: Context,
-    session: Annotated[str | None, Query(pattern=SESSION_ID)] = None,
-    last_id: LastEventId = None,
+    user: CurrentUser, session: Annotated[str | None, Query(pattern=SESSION_ID)] = None, last_id: LastEventId = None
 ) -> Response:
     """Follow a session after Last-Event-ID, or from its current turn on, and changes to the caller's sessions."""
     after_id = _parse_last_event_id(last_id)
     if session is not None:
-        context = await context.agents.of_session(caller, session, preferred=context)
-    record = None if session is None else await context.get_session(caller, session)
+        user = await user.of_session(session)
+    record = None if session is None else await user.get_session(session)
     if record is not None and after_id is not None:
-        await context.turns.has_more(record, after_id)  # raises if the events after that id are gone
-    return context.event_response(live_events(context.turns, caller.user_id, record, after_id))
+        # raises if the events after that id are gone
+        await user.turns.has_more(record, after_id)
+    return user.context.event_response(live_events(user.turns, user.id, record, after_id))
 
 
 def _parse_last_event_id(last_id: str | None) -> int | None:
-    """Parse the header Last-Event-ID; None: it was not sent."""
+    """Parse the header Last-Event-ID, or return None if it was not sent."""
     if last_id is None:
         return None
     if not (last_id.isascii() and last_id.isdigit() and len(last_id) < 19):

@@ -7,7 +7,7 @@ from fastapi import Body, Path
 from msgspec.structs import replace
 from pydantic import BaseModel
 
-from lango.json_output import to_client_json
+from lango.json_values import to_client_json
 from lango.server.api.paging import InboxCursor, PageSize, decode_inbox_cursor, encode_cursor
 from lango.server.api.turns.turn_routes import STREAM_RESPONSES
 from lango.server.api.turns.wait_schemas import (
@@ -19,7 +19,7 @@ from lango.server.api.turns.wait_schemas import (
     shown_json,
     with_diff,
 )
-from lango.server.context import Context, ServerContext
+from lango.server.context import AgentUser, CurrentUser
 from lango.server.json_body import JsonResponse
 from lango.server.schemas import (
     COMMON_ERRORS,
@@ -30,7 +30,7 @@ from lango.server.schemas import (
     SessionIdPath,
     error_responses,
 )
-from lango.server.security.auth import AuthenticatedRouter, Caller, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter
 from lango.server.streaming.sse import EventStreamResponse
 from lango.server.streaming.turn_streams import TurnRef
 from lango.submissions import SubmittedAnswer, TurnRequest
@@ -52,7 +52,7 @@ class Grant(RecordView):
     id: int
     tool: str
     arguments: dict[str, Any] | None
-    """The pattern of each argument; null: whatever the arguments."""
+    """The pattern of each argument; null allows any arguments."""
     granted_by: str
     granted_at: datetime
     expires_at: datetime | None
@@ -71,22 +71,20 @@ class GrantList(BaseModel):
 
 
 @router.get("/inbox", responses=reference_to(InboxPage))
-async def list_inbox(
-    caller: CurrentCaller, context: Context, cursor: InboxCursor = None, limit: PageSize = 50
-) -> JsonResponse:
+async def list_inbox(user: CurrentUser, cursor: InboxCursor = None, limit: PageSize = 50) -> JsonResponse:
     """List what waits for the caller in all sessions, the newest first."""
     after = None if cursor is None else decode_inbox_cursor(cursor)
-    found = await context.runtime.inbox.list(user_id=caller.user_id, after=after, limit=limit + 1)
+    found = await user.runtime.inbox.list(user_id=user.id, after=after, limit=limit + 1)
     more = encode_cursor(*found[limit - 1].place) if len(found) > limit else None
     return JsonResponse(shown_json(InboxPage([InboxEntry(item.wait, item.title) for item in found[:limit]], more)))
 
 
 @router.get("/sessions/{session_id}/waits", responses=reference_to(SessionWaits))
-async def list_waits(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> JsonResponse:
+async def list_waits(session_id: SessionIdPath, user: CurrentUser) -> JsonResponse:
     """List what the turns of a session wait for, with what each call to approve would change in a file."""
-    await context.get_session(caller, session_id)
-    waits = await context.runtime.waits(session_id, user_id=caller.user_id)
-    diff_of = context.runtime.app.diff_of_call
+    await user.get_session(session_id)
+    waits = await user.waits(session_id)
+    diff_of = user.runtime.diff_of_call
     shown = [
         with_diff(wait, await diff_of(wait.tool, wait.arguments)) if isinstance(wait, ApprovalWait) else wait
         for wait in waits
@@ -103,8 +101,7 @@ async def answer_wait(
     session_id: SessionIdPath,
     wait_id: WaitIdPath,
     answer: Annotated[AnswerBody, Body()],
-    caller: CurrentCaller,
-    context: Context,
+    user: CurrentUser,
     key: IdempotencyKey = None,
 ) -> EventStreamResponse:
     """Answer what a turn waits for, and follow the turn that continues with it. An answer is accepted once, in time.
@@ -112,23 +109,23 @@ async def answer_wait(
     `approve` applies to the arguments that were shown; with a `grant`, later calls of the tool in this session that fit
     it run without asking. The model reads the `reason` of `refuse`. A credential is stored encrypted, and never shown.
     """
-    turn = await submit_answer(context, caller, session_id, wait_id, answer, key)
-    return context.event_response(context.turns.follow(turn))
+    turn = await submit_answer(user, session_id, wait_id, answer, key)
+    return user.context.event_response(user.turns.follow(turn))
 
 
 async def submit_answer(
-    context: ServerContext, caller: Caller, session_id: str, wait_id: str, answer: Answer, key: str | None = None
+    user: AgentUser, session_id: str, wait_id: str, answer: Answer, key: str | None = None
 ) -> TurnRef:
     """Submit an answer to a wait in a session of the caller."""
-    await context.authenticator.check_token_quota(caller)
-    await context.get_session(caller, session_id)
-    return await context.turns.submit(caller, session_id, SubmittedAnswer(wait_id, answer, TurnRequest(key)))
+    await user.check_token_quota()
+    await user.get_session(session_id)
+    return await user.submit(session_id, SubmittedAnswer(wait_id, answer, TurnRequest(key)))
 
 
 @router.get("/sessions/{session_id}/grants")
-async def list_grants(session_id: SessionIdPath, caller: CurrentCaller, context: Context) -> GrantList:
+async def list_grants(session_id: SessionIdPath, user: CurrentUser) -> GrantList:
     """List the grants of a session, the newest first, with those that have ended."""
-    grants = await context.runtime.grants.list(session_id, user_id=caller.user_id)
+    grants = await user.runtime.grants.list(session_id, user_id=user.id)
     shown = [
         replace(grant, tool=to_client_json(grant.tool), arguments=to_client_json(grant.arguments)) for grant in grants
     ]
@@ -136,8 +133,6 @@ async def list_grants(session_id: SessionIdPath, caller: CurrentCaller, context:
 
 
 @router.delete("/sessions/{session_id}/grants/{grant_id}", status_code=204)
-async def revoke_grant(
-    session_id: SessionIdPath, grant_id: GrantIdPath, caller: CurrentCaller, context: Context
-) -> None:
+async def revoke_grant(session_id: SessionIdPath, grant_id: GrantIdPath, user: CurrentUser) -> None:
     """Revoke a grant: later calls of its tool ask again."""
-    await context.runtime.grants.revoke(session_id, grant_id, user_id=caller.user_id)
+    await user.runtime.grants.revoke(session_id, grant_id, user_id=user.id)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from pydantic import PlainValidator, WithJsonSchema
 
 from lango.events import to_jsonable
-from lango.typed_values import convert
+from lango.json_values import convert
 from lango.waits import (
     Answer,
     ApprovalWait,
@@ -27,7 +27,7 @@ class ShownApproval(ApprovalWait, frozen=True, kw_only=True, tag="approval"):
     """A tool call that runs with exactly these arguments once a person approves it, and what it would change."""
 
     diff: str = ""
-    """What the call would change in a file now, as a unified diff; empty: it cannot be shown."""
+    """What the call would change in a file now, as a unified diff; empty if it cannot be shown."""
 
 
 ShownWait = ShownApproval | InputWait | CredentialWait | ClientResultWait | LongRunningWait | QuestionWait
@@ -51,7 +51,7 @@ class InboxPage(Struct, frozen=True):
 
     items: list[InboxEntry]
     next_cursor: str | None = None
-    """Pass it as `cursor` for the next page; null: this is the last one."""
+    """Pass it as `cursor` for the next page; null on the last page."""
 
 
 def wait_components() -> dict[str, Any]:

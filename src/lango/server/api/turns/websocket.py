@@ -20,14 +20,16 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import override
 
 from lango.errors import LangoError, SessionNotFound, Stopping
+from lango.runtime.turns import LoggedEvent
 from lango.server.api.turns.wait_routes import submit_answer
 from lango.server.api.turns.wait_schemas import AnswerBody
 from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError, bad_request, describe_problems, to_api_error
 from lango.server.schemas import MAX_INTEGER, SESSION_ID, IdempotencyKeyText, NewMessage, RequestBody
+from lango.server.security.websocket_protocol import LAST_EVENT_ID
 from lango.server.sockets import CONNECTION_ERRORS, SocketConnection, read_message
-from lango.sessions import SessionRecord
-from lango.store.turns.event_log import LoggedEvent
+from lango.server.streaming.turn_streams import TurnStreams
+from lango.sessions import SessionInfo
 from lango.submissions import SubmittedMessage, TurnRequest
 
 router = APIRouter()
@@ -116,39 +118,33 @@ class _TurnSocket(SocketConnection):
                 await self._send_error(error, message.session)
 
     async def _handle(self, message: ClientMessage) -> None:
-        caller = await self._authenticate()
+        user = await self._authenticate()
         if len(self._streams) >= _MAX_STREAMS:
             raise ApiError(429, "TooManyStreams", f"at most {_MAX_STREAMS} streams on one socket")
-        context = await self._context.agents.of_session(caller, message.session, preferred=self._context)
+        user = await user.of_session(message.session)
         match message:
-            case SendMessage():
-                await context.authenticator.check_token_quota(caller)
-                files = await context.load_files(caller, message.session, message.files)
-                turn = await context.turns.submit(
-                    caller,
-                    message.session,
-                    SubmittedMessage(message.text, files, request=TurnRequest(message.idempotency_key)),
-                )
-                self._start_stream(message.session, context.turns.follow(turn))
+            case SendMessage(session=session_id, idempotency_key=key):
+                await user.check_token_quota()
+                files = await user.load_files(session_id, message.files)
+                submitted = SubmittedMessage(message.text, files, request=TurnRequest(key))
+                self._start_stream(session_id, user.turns.follow(await user.submit(session_id, submitted)))
             case AnswerWait(session=session_id, wait_id=wait_id, answer=answer, idempotency_key=key):
-                turn = await submit_answer(context, caller, session_id, wait_id, answer, key)
-                self._start_stream(message.session, context.turns.follow(turn))
-            case Resume():
-                session = await context.get_session(caller, message.session)
-                self._start_stream(message.session, self._resumed_events(context, session, message.after))
-            case Cancel():
-                await context.get_session(caller, message.session)
-                if not await context.runtime.cancel(message.session, user_id=caller.user_id):
-                    raise ApiError(
-                        409, "NothingRuns", f"no turn runs in session {message.session!r}: nothing to cancel"
-                    )
+                turn = await submit_answer(user, session_id, wait_id, answer, key)
+                self._start_stream(session_id, user.turns.follow(turn))
+            case Resume(session=session_id):
+                session = await user.get_session(session_id)
+                self._start_stream(session_id, self._resumed_events(user.turns, session, message.after))
+            case Cancel(session=session_id):
+                await user.get_session(session_id)
+                if not await user.runtime.cancel(session_id, user_id=user.id):
+                    raise ApiError(409, "NothingRuns", f"no turn runs in session {session_id!r}: nothing to cancel")
 
     async def _resumed_events(
-        self, context: ServerContext, session: SessionRecord, after: int | None
+        self, turns: TurnStreams, session: SessionInfo, after: int | None
     ) -> AsyncGenerator[LoggedEvent | None, None]:
         """Yield the events of a session after an id; raise `ApiError` if there are none."""
         any_event = False
-        async with aclosing(context.turns.follow_session(session, after)) as events:
+        async with aclosing(turns.follow_session(session, after)) as events:
             async for event in events:
                 any_event = any_event or event is not None
                 yield event
@@ -168,6 +164,7 @@ class _TurnSocket(SocketConnection):
                 async for event in events:
                     if event:  # WebSocket has its own pings
                         await self._send(event.data.removesuffix("}") + session_suffix)
+                        self._socket.scope["state"][LAST_EVENT_ID] = event.id
         except (LangoError, ApiError) as error:
             await self._send_error(error, session_id, fatal=isinstance(error, SessionNotFound | Stopping))
         except CONNECTION_ERRORS:

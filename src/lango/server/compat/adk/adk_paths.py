@@ -7,8 +7,8 @@ from fastapi import Depends, Path
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from lango.server.context import Context, ServerContext
-from lango.server.errors import ApiError, error_body, not_found
+from lango.server.context import AgentUser, Context, ServerContext
+from lango.server.errors import error_body, not_found
 from lango.server.schemas import SESSION_ID
 from lango.server.security.auth import Caller, CurrentCaller, route_with_error_body
 
@@ -28,32 +28,30 @@ class AdkRequestBody(BaseModel):
 
 
 def check_app(context: ServerContext, app: str) -> None:
-    """Raise `ApiError` for an app that is not the one of the context: there is none of that name."""
+    """Raise `ApiError` for an app that is not that of the context."""
     if app != context.runtime.app_name:
         raise not_found(f"there is no app {app!r}")
 
 
-def check_may_set_state(context: ServerContext, caller: Caller, state: Mapping[str, Any] | None) -> None:
-    """Raise `ApiError` if a state has `app:` keys and the caller may not set what every user shares."""
-    if any(name.startswith("app:") for name in state or ()) and not context.authenticator.is_operator(caller):
-        message = "app: state is shared by all users: only the users in server.operators may set it"
-        raise ApiError(403, "NotAnOperator", message)
+def check_may_set_state(user: AgentUser, state: Mapping[str, Any] | None) -> None:
+    """Raise `ApiError` if a state has `app:` keys and the user may not set what every user shares."""
+    if any(name.startswith("app:") for name in state or ()):
+        user.require_operator("set it", "app: state is shared by all users")
 
 
-def caller_as_user(context: ServerContext, caller: Caller, app: str, user_id: str) -> Caller:
-    """Return the caller as the user that a request names; raise `ApiError` for another user."""
+def named_user(context: ServerContext, caller: Caller, app: str, user_id: str) -> AgentUser:
+    """Return the user whom a request names; raise `ApiError` unless that is the caller, or there are no keys."""
     check_app(context, app)
     if context.authenticator.is_single_user:
-        return Caller(user_id)
+        return AgentUser(context, Caller(user_id))
     if user_id != caller.user_id:
         raise not_found(f"there is no user {user_id!r}")
-    return caller
+    return AgentUser(context, caller)
 
 
-async def path_user(app: str, user_id: IdPath, caller: CurrentCaller, context: Context) -> Caller:
-    """Return the caller as the user that the path names."""
-    return caller_as_user(context, caller, app, user_id)
+async def path_user(app: str, user_id: IdPath, caller: CurrentCaller, context: Context) -> AgentUser:
+    """Return the user whom the path names."""
+    return named_user(context, caller, app, user_id)
 
 
-PathUser = Annotated[Caller, Depends(path_user)]
-"""The caller as the user that the path names."""
+PathUser = Annotated[AgentUser, Depends(path_user)]

@@ -33,16 +33,16 @@ from lango.server.compat.adk.adk_paths import (
     AdkRoute,
     IdPath,
     PathUser,
-    caller_as_user,
     check_app,
     check_may_set_state,
+    named_user,
 )
 from lango.server.compat.adk.run_events import RunEvents
-from lango.server.context import Context, ServerContext
+from lango.server.context import AgentUser, Context, CurrentUser, ServerContext
 from lango.server.errors import ApiError, bad_request, turn_api_error
 from lango.server.json_body import JsonResponse, large_response
 from lango.server.schemas import SESSION_ID, IdempotencyKey
-from lango.server.security.auth import AuthenticatedRouter, Caller, CurrentCaller, current_caller
+from lango.server.security.auth import AuthenticatedRouter, current_caller
 from lango.server.streaming.sse import FrameStreamResponse
 from lango.submissions import (
     SubmittedAnswer,
@@ -117,7 +117,7 @@ async def list_apps(context: Context, detailed: bool = False) -> Any:
 
 
 def _describe_app(context: ServerContext) -> dict[str, Any]:
-    root = context.runtime.app.agents()
+    root = context.runtime.describe_agents()
     app = {"name": context.runtime.app_name, "rootAgentName": root["name"], "description": root["description"]}
     return app | {"language": "python", "isComputerUse": False, "agents": None}
 
@@ -133,14 +133,12 @@ async def version() -> dict[str, str]:
 
 
 @router.get("/apps/{app}/app-info")
-async def read_app_info(app: str, caller: CurrentCaller, context: Context) -> Response:
+async def read_app_info(app: str, user: CurrentUser) -> Response:
     """Describe the app, its agents, and their instructions and tools."""
-    check_app(context, app)
-    if not context.authenticator.is_operator(caller):
-        message = "app-info contains the agent's instructions: only the users in server.operators may read it"
-        raise ApiError(403, "NotAnOperator", message)
+    check_app(user.context, app)
+    user.require_operator("read it", "app-info contains the agent's instructions")
     try:
-        info = await context.runtime.app.app_info()
+        info = await user.runtime.adk_rest.app_info()
     except UsageError as error:
         raise bad_request(str(error)) from error
     return await large_response(lambda: info)
@@ -150,81 +148,73 @@ async def read_app_info(app: str, caller: CurrentCaller, context: Context) -> Re
 
 
 @router.get(SESSIONS_PATH)
-async def list_sessions(caller: PathUser, context: Context) -> Response:
+async def list_sessions(user: PathUser) -> Response:
     """List a user's sessions, without their events."""
-    with_app_state = context.authenticator.is_operator(caller)
-    found = await context.runtime.adk_rest.sessions(caller.user_id, with_app_state=with_app_state)
+    found = await user.runtime.adk_rest.sessions(user.id, with_app_state=user.is_operator)
     return await large_response(lambda: found)
 
 
 @router.post(SESSIONS_PATH)
-async def create_session(caller: PathUser, context: Context, new: NewAdkSession | None = None) -> Response:
+async def create_session(user: PathUser, new: NewAdkSession | None = None) -> Response:
     """Create a session."""
     new = new or NewAdkSession()
     if new.events:
         raise bad_request("events: a session starts empty; only turns add events")
     if new.options:
         raise bad_request("options: not supported")
-    return await _create(context, caller, new)
+    return await _create(user, new)
 
 
 @router.post(SESSION_PATH)
 async def create_session_with_id(
-    session_id: IdPath,
-    caller: PathUser,
-    context: Context,
-    state: Annotated[dict[str, Any] | None, Body()] = None,
+    session_id: IdPath, user: PathUser, state: Annotated[dict[str, Any] | None, Body()] = None
 ) -> Response:
     """Create a session with that id; the body is its state."""
-    return await _create(context, caller, NewAdkSession(session_id=session_id, state=state))
+    return await _create(user, NewAdkSession(session_id=session_id, state=state))
 
 
-async def _create(context: ServerContext, caller: Caller, new: NewAdkSession) -> Response:
-    check_may_set_state(context, caller, new.state)
+async def _create(user: AgentUser, new: NewAdkSession) -> Response:
+    check_may_set_state(user, new.state)
     id_ = (new.session_id or "").strip() or str(uuid.uuid4())  # ADK's ids have dashes
-    record = await context.sessions.create(id_, user_id=caller.user_id, state=new.state)
-    with_app_state = context.authenticator.is_operator(caller)
-    return await large_response(lambda: context.runtime.adk_rest.session(record, with_app_state=with_app_state))
+    record = await user.sessions.create(id_, user_id=user.id, state=new.state)
+    return await large_response(lambda: user.runtime.adk_rest.session(record, with_app_state=user.is_operator))
 
 
 @router.get(SESSION_PATH)
-async def get_session(session_id: IdPath, caller: PathUser, context: Context) -> Response:
+async def get_session(session_id: IdPath, user: PathUser) -> Response:
     """Read a session with all events."""
-    return await _session_with_events(context, caller, session_id)
+    return await _session_with_events(user, session_id)
 
 
-async def _session_with_events(
-    context: ServerContext, caller: Caller, session_id: str, temporary_state: Mapping[str, Any] = {}
-) -> Response:
-    session = await context.get_session(caller, session_id)
-    with_app_state = context.authenticator.is_operator(caller)
-    shown = await context.runtime.adk_rest.session_with_events(
-        session, with_app_state=with_app_state, temporary_state=temporary_state
+async def _session_with_events(user: AgentUser, session_id: str, temporary_state: Mapping[str, Any] = {}) -> Response:
+    session = await user.get_session(session_id)
+    shown = await user.runtime.adk_rest.session_with_events(
+        session, with_app_state=user.is_operator, temporary_state=temporary_state
     )
     return await large_response(lambda: shown)
 
 
 @router.patch(SESSION_PATH)
-async def update_session(session_id: IdPath, change: StateChange, caller: PathUser, context: Context) -> Response:
+async def update_session(session_id: IdPath, change: StateChange, user: PathUser) -> Response:
     """Change a session's state, between its turns, and read the session with all events."""
-    check_may_set_state(context, caller, change.state_delta)
+    check_may_set_state(user, change.state_delta)
     # ADK's answer shows temporary state, which is not stored
     temporary = {name: value for name, value in change.state_delta.items() if name.startswith("temp:")}
-    await context.sessions.change_state(session_id, change.state_delta, user_id=caller.user_id)
-    return await _session_with_events(context, caller, session_id, temporary)
+    await user.sessions.change_state(session_id, change.state_delta, user_id=user.id)
+    return await _session_with_events(user, session_id, temporary)
 
 
 @router.delete(SESSION_PATH)
-async def delete_session(session_id: IdPath, caller: PathUser, context: Context) -> None:
+async def delete_session(session_id: IdPath, user: PathUser) -> None:
     """Cancel the running turn of a session, and delete the session if it exists."""
-    await context.runtime.cancel(session_id, user_id=caller.user_id)
-    await context.sessions.delete(session_id, user_id=caller.user_id)
+    await user.runtime.cancel(session_id, user_id=user.id)
+    await user.sessions.delete(session_id, user_id=user.id)
 
 
 @router.patch("/apps/{app}/users/{user_id}/memory")
-async def add_session_to_memory(update: MemoryUpdate, caller: PathUser, context: Context) -> None:
+async def add_session_to_memory(update: MemoryUpdate, user: PathUser) -> None:
     """Check that a session exists: every stored session is memory already."""
-    await context.get_session(caller, update.session_id)
+    await user.get_session(update.session_id)
 
 
 # -- not supported -----------------------------------------------------------------------------------------------
@@ -256,11 +246,9 @@ async def refuse_live(socket: WebSocket) -> None:
 
 
 @router.post("/run")
-async def run(
-    request: RunRequest, authenticated: CurrentCaller, context: Context, key: IdempotencyKey = None
-) -> Response:
+async def run(request: RunRequest, user: CurrentUser, key: IdempotencyKey = None) -> Response:
     """Run a turn and return its events."""
-    running = await _submit(context, authenticated, request, key)
+    running = await _submit(user, request, key)
     events: list[dict[str, Any]] = []
     async with aclosing(running.events(streaming=False)) as items:
         async for event in items:
@@ -272,11 +260,9 @@ async def run(
 
 
 @router.post("/run_sse")
-async def run_sse(
-    request: RunRequest, authenticated: CurrentCaller, context: Context, key: IdempotencyKey = None
-) -> Response:
+async def run_sse(request: RunRequest, user: CurrentUser, key: IdempotencyKey = None) -> Response:
     """Run a turn and stream its events as they are stored; with `streaming`, text deltas before them."""
-    running = await _submit(context, authenticated, request, key)
+    running = await _submit(user, request, key)
 
     async def frames() -> AsyncGenerator[str | None, None]:
         async with aclosing(running.events(streaming=request.streaming)) as items:
@@ -289,7 +275,7 @@ async def run_sse(
                     sent = [event] if request.function_call_event_id else adk_rest.without_artifacts(event)
                     yield "".join(f"data: {json.dumps(one)}\n\n" for one in sent)
 
-    return FrameStreamResponse(frames(), context.settings.server.write_timeout_s, _encode_error)
+    return FrameStreamResponse(frames(), user.settings.server.write_timeout_s, _encode_error)
 
 
 def _encode_error(error: ApiError) -> str:
@@ -297,29 +283,29 @@ def _encode_error(error: ApiError) -> str:
     return f"data: {json.dumps({'error': f'{error.type}: {error}', 'error_details': details})}\n\n"
 
 
-async def _submit(context: ServerContext, authenticated: Caller, request: RunRequest, key: str | None) -> RunEvents:
+async def _submit(user: AgentUser, request: RunRequest, key: str | None) -> RunEvents:
     """Submit a message, answers to requests for approval, input or credentials, or results of calls."""
-    context.agents.check_runs(request.app_name or "")
-    context = context.agents.contexts.get(request.app_name or "", context)
-    caller = caller_as_user(context, authenticated, request.app_name or context.runtime.app_name, request.user_id)
+    agents, app = user.context.agents, request.app_name or user.runtime.app_name
+    agents.check_runs(app)
+    user = named_user(agents.contexts.get(app, user.context), user.caller, app, request.user_id)
     try:
         message = adk_rest.read_message(request.new_message or {})
     except UsageError as error:
         raise bad_request(str(error)) from error
     request.check_supported(is_answer=not (message.text or message.files))
-    check_may_set_state(context, caller, request.state_delta)
-    await context.authenticator.check_token_quota(caller)
-    session = await context.get_session(caller, request.session_id)
-    stored = await context.runtime.adk_rest.recent_events(session)
+    check_may_set_state(user, request.state_delta)
+    await user.check_token_quota()
+    session = await user.get_session(request.session_id)
+    stored = await user.runtime.adk_rest.recent_events(session)
     # an answer continues the invocation that asked, whose earlier events the client knows
     known = {event.event_id for event in stored}
     if message.text or message.files:
-        waits = await context.runtime.waits(request.session_id, user_id=caller.user_id)
+        waits = await user.waits(request.session_id)
         answers_input = any(isinstance(wait, InputWait) for wait in waits)
-        files = await context.load_files(caller, request.session_id, message.files)
+        files = await user.load_files(request.session_id, message.files)
         submitted = SubmittedMessage(message.text, files, request.state_delta or {}, request=TurnRequest(key))
-        turn = await context.turns.submit(caller, request.session_id, submitted)
-        return RunEvents(context, caller, [turn], known if answers_input else ())
+        turn = await user.submit(request.session_id, submitted)
+        return RunEvents(user, [turn], known if answers_input else ())
     if request.state_delta:
         raise bad_request("stateDelta: send it with a text, or with PATCH between turns")
     if message.results:
@@ -329,10 +315,10 @@ async def _submit(context: ServerContext, authenticated: Caller, request: RunReq
             will_continue.pop() if len(will_continue) == 1 else None,
             request=TurnRequest(key),
         )
-        return RunEvents(context, caller, [await context.turns.submit(caller, request.session_id, results)], known)
+        return RunEvents(user, [await user.submit(request.session_id, results)], known)
     keys = [key and (f"{key} {number}" if number else key) for number in range(len(message.answers))]
     turns = [
-        await context.turns.submit(caller, request.session_id, SubmittedAnswer(*answer, TurnRequest(own_key)))
+        await user.submit(request.session_id, SubmittedAnswer(*answer, TurnRequest(own_key)))
         for answer, own_key in zip(message.answers, keys, strict=True)
     ]
-    return RunEvents(context, caller, turns, known)
+    return RunEvents(user, turns, known)

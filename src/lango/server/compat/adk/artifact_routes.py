@@ -7,7 +7,6 @@ from starlette.responses import Response
 
 from lango.errors import UsageError
 from lango.server.compat.adk.adk_paths import SESSION_PATH, AdkRequestBody, AdkRoute, IdPath, PathUser
-from lango.server.context import Context
 from lango.server.errors import ApiError, bad_request, not_found
 from lango.server.json_body import large_response
 from lango.server.security.auth import AuthenticatedRouter
@@ -30,31 +29,29 @@ class NewArtifact(AdkRequestBody):
 
 
 @router.get(_ARTIFACTS)
-async def list_artifacts(session_id: IdPath, caller: PathUser, context: Context) -> list[str]:
+async def list_artifacts(session_id: IdPath, user: PathUser) -> list[str]:
     """List the names of a session's artifacts, and of its user's."""
-    await context.get_session(caller, session_id)
-    return [one.name for one in await context.runtime.artifacts.list(session_id, user_id=caller.user_id)]
+    await user.get_session(session_id)
+    return [one.name for one in await user.runtime.artifacts.list(session_id, user_id=user.id)]
 
 
 @router.post(_ARTIFACTS)
-async def save_artifact(session_id: IdPath, new: NewArtifact, caller: PathUser, context: Context) -> Response:
+async def save_artifact(session_id: IdPath, new: NewArtifact, user: PathUser) -> Response:
     """Save the next version of an artifact; return its metadata."""
-    session = await context.get_session(caller, session_id)
+    session = await user.get_session(session_id)
     try:
-        saved = await context.runtime.adk_rest.save_artifact(session, new.filename, new.artifact, new.custom_metadata)
+        saved = await user.runtime.adk_rest.save_artifact(session, new.filename, new.artifact, new.custom_metadata)
     except UsageError as error:
         raise bad_request(str(error)) from error
     return await large_response(lambda: saved)
 
 
 @router.get(_ARTIFACT + "/versions/{version}/metadata")
-async def read_version_metadata(
-    session_id: IdPath, name: str, version: str, caller: PathUser, context: Context
-) -> Response:
+async def read_version_metadata(session_id: IdPath, name: str, version: str, user: PathUser) -> Response:
     """Read the metadata of a version; `latest` is the newest."""
-    session = await context.get_session(caller, session_id)
+    session = await user.get_session(session_id)
     number = _version_number(version)
-    found = await context.runtime.adk_rest.artifact_metadata(session, name)
+    found = await user.runtime.adk_rest.artifact_metadata(session, name)
     shown = [one for one in found if number is None or one["version"] == number]
     if not shown:
         raise not_found("Artifact version not found")
@@ -62,44 +59,42 @@ async def read_version_metadata(
 
 
 @router.get(_ARTIFACT + "/versions/metadata")
-async def list_version_metadata(session_id: IdPath, name: str, caller: PathUser, context: Context) -> Response:
+async def list_version_metadata(session_id: IdPath, name: str, user: PathUser) -> Response:
     """Read the metadata of every version."""
-    session = await context.get_session(caller, session_id)
-    found = await context.runtime.adk_rest.artifact_metadata(session, name)
+    session = await user.get_session(session_id)
+    found = await user.runtime.adk_rest.artifact_metadata(session, name)
     return await large_response(lambda: found)
 
 
 @router.get(_ARTIFACT + "/versions/{version}")
-async def load_version(session_id: IdPath, name: str, version: str, caller: PathUser, context: Context) -> Response:
+async def load_version(session_id: IdPath, name: str, version: str, user: PathUser) -> Response:
     """Load a version; `latest` is the newest."""
-    return await load_artifact(session_id, name, caller, context, _version_number(version))
+    return await load_artifact(session_id, name, user, _version_number(version))
 
 
 @router.get(_ARTIFACT + "/versions")
-async def list_versions(session_id: IdPath, name: str, caller: PathUser, context: Context) -> list[int]:
+async def list_versions(session_id: IdPath, name: str, user: PathUser) -> list[int]:
     """List the numbers of the versions."""
-    session = await context.get_session(caller, session_id)
-    found = await context.runtime.adk_rest.artifact_metadata(session, name)
+    session = await user.get_session(session_id)
+    found = await user.runtime.adk_rest.artifact_metadata(session, name)
     return [one["version"] for one in found]
 
 
 @router.get(_ARTIFACT)
-async def load_artifact(
-    session_id: IdPath, name: str, caller: PathUser, context: Context, version: Version = None
-) -> Response:
+async def load_artifact(session_id: IdPath, name: str, user: PathUser, version: Version = None) -> Response:
     """Load an artifact as a part: the newest version, or another one."""
-    session = await context.get_session(caller, session_id)
-    part = await context.runtime.adk_rest.load_artifact(session, name, version)
+    session = await user.get_session(session_id)
+    part = await user.runtime.adk_rest.load_artifact(session, name, version)
     if part is None:
         raise not_found(_NOT_FOUND)
     return await large_response(lambda: part)
 
 
 @router.delete(_ARTIFACT)
-async def delete_artifact(session_id: IdPath, name: str, caller: PathUser, context: Context) -> None:
+async def delete_artifact(session_id: IdPath, name: str, user: PathUser) -> None:
     """Delete every version of an artifact, if there is one."""
-    await context.get_session(caller, session_id)
-    await context.runtime.artifacts.delete(session_id, name, user_id=caller.user_id)
+    await user.get_session(session_id)
+    await user.runtime.artifacts.delete(session_id, name, user_id=user.id)
 
 
 def _version_number(text: str) -> int | None:

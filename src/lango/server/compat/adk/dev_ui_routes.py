@@ -19,10 +19,10 @@ from starlette.responses import FileResponse, PlainTextResponse, RedirectRespons
 from lango.errors import ConfigError
 from lango.runtime.adk_rest import dev_ui_folder
 from lango.server.compat.adk.adk_paths import check_app
-from lango.server.context import Context
+from lango.server.context import CurrentUser
 from lango.server.errors import ApiError, not_found
 from lango.server.json_body import JsonResponse
-from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter
 
 _POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -116,17 +116,17 @@ async def telemetry_consent() -> dict[str, bool]:
 
 
 @router.get("/dev/apps/{app}/build_graph")
-async def build_graph(app: str, caller: CurrentCaller, context: Context) -> dict[str, Any]:
+async def build_graph(app: str, user: CurrentUser) -> dict[str, Any]:
     """Return the tree of agents."""
-    check_app(context, app)
-    return {"name": app, "root_agent": context.runtime.app.agents()}
+    check_app(user.context, app)
+    return {"name": app, "root_agent": user.runtime.describe_agents()}
 
 
 @router.get("/dev/apps/{app}/build_graph_image")
-async def build_graph_image(app: str, caller: CurrentCaller, context: Context) -> dict[str, Any]:
+async def build_graph_image(app: str, user: CurrentUser) -> dict[str, Any]:
     """Return the agents and their tools as a Graphviz graph."""
-    check_app(context, app)
-    lines = "\n".join(_graph_lines(context.runtime.app.agents()))
+    check_app(user.context, app)
+    lines = "\n".join(_graph_lines(user.runtime.describe_agents()))
     return {"": {"dotSrc": f"digraph {{\nrankdir=TB\nnode [shape=box, style=rounded]\n{lines}\n}}"}}
 
 
@@ -142,9 +142,9 @@ def _graph_lines(agent: Mapping[str, Any]) -> Iterator[str]:
 
 
 @router.get("/dev/apps/{app}/{what:path}")
-async def read_unsupported(app: str, what: str, caller: CurrentCaller, context: Context) -> Response:
+async def read_unsupported(app: str, what: str, user: CurrentUser) -> Response:
     """Return an empty response for data that this server does not have."""
-    check_app(context, app)
+    check_app(user.context, app)
     empty = next((response for pattern, response in _EMPTY.items() if re.fullmatch(pattern, what)), None)
     if empty is None:
         raise not_found(f"{what.partition('/')[0]}: not supported; use ADK's own server (`adk web`)")
@@ -152,6 +152,6 @@ async def read_unsupported(app: str, what: str, caller: CurrentCaller, context: 
 
 
 @router.api_route("/dev/apps/{app}/{what:path}", methods=["POST", "PUT", "DELETE", "PATCH"])
-async def refuse_change(app: str, what: str, caller: CurrentCaller, context: Context) -> None:
+async def refuse_change(app: str, what: str, user: CurrentUser) -> None:
     """Refuse changes to evaluations, tests, builders or deployments."""
     raise ApiError(501, "NotImplemented", f"{what.partition('/')[0]}: use ADK's own server (`adk web`) for this")

@@ -6,8 +6,7 @@ from typing import Any
 
 from lango.events import TextDelta, TextWithdrawn, ThoughtDelta, TurnDone, TurnError, TurnEvent
 from lango.runtime.adk_rest import partial_event
-from lango.server.context import ServerContext
-from lango.server.security.auth import Caller
+from lango.server.context import AgentUser
 from lango.server.streaming.turn_streams import TurnRef
 
 AdkEvent = dict[str, Any]
@@ -16,21 +15,18 @@ AdkEvent = dict[str, Any]
 class RunEvents:
     """The events that turns store, in ADK's form."""
 
-    def __init__(
-        self, context: ServerContext, caller: Caller, turns: Sequence[TurnRef], known: Iterable[str] = ()
-    ) -> None:
-        self._context = context
-        self._with_app_state = context.authenticator.is_operator(caller)
+    def __init__(self, user: AgentUser, turns: Sequence[TurnRef], known: Iterable[str] = ()) -> None:
+        self._user = user
         self._turns = turns
         self._sent_ids = set(known)
 
     async def events(self, *, streaming: bool) -> AsyncGenerator[AdkEvent | TurnError | None, None]:
         """Yield ADK's events; None whenever no event came for a heartbeat. A fatal `TurnError` comes last."""
         for turn in self._turns:
-            record = await self._context.runtime.stored_turns.read(turn.session, turn.turn)
+            record = await self._user.runtime.turns.read(turn.session, turn.turn)
             invocation_id = record.invocation_id if record else ""
             order = _StreamedOrder() if streaming else None
-            async with aclosing(self._context.turns.follow(turn)) as items:
+            async with aclosing(self._user.turns.follow(turn)) as items:
                 async for item in items:
                     event = item and item.event
                     if event is None:
@@ -50,8 +46,8 @@ class RunEvents:
 
     async def _new_events(self, turn: TurnRef) -> list[AdkEvent]:
         """Return the events of a turn that were stored since the last call, without the user's message."""
-        new = await self._context.runtime.adk_rest.events_of_turn(
-            turn.session, turn.turn, self._sent_ids, with_app_state=self._with_app_state
+        new = await self._user.runtime.adk_rest.events_of_turn(
+            turn.session, turn.turn, self._sent_ids, with_app_state=self._user.is_operator
         )
         self._sent_ids |= {event["id"] for event in new}
         return new

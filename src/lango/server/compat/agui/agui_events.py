@@ -6,16 +6,16 @@ from typing import Any, assert_never
 
 from ag_ui import core as agui
 from ag_ui.encoder import EventEncoder
+from msgspec import Struct
 
 from lango import events
 from lango.errors import LangoError, TurnCancelled
-from lango.server.compat.agui.run_messages import RunMessages
+from lango.event_text import without_withdrawn
 from lango.server.compat.agui.run_state import json_patch
-from lango.server.context import ServerContext
+from lango.server.context import AgentUser
 from lango.server.errors import ApiError
 from lango.server.json_body import tool_value_text
 from lango.server.schemas import client_state
-from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
 from lango.threads import run_in_thread
 from lango.waits import (
@@ -46,16 +46,10 @@ class RunEvents:
     """One run: the turns that it started, as AG-UI's events, which open and close in order."""
 
     def __init__(
-        self,
-        context: ServerContext,
-        caller: Caller,
-        run_input: agui.RunAgentInput,
-        turns: Sequence[TurnRef],
-        state_delta: Mapping[str, Any],
+        self, user: AgentUser, run_input: agui.RunAgentInput, turns: Sequence[TurnRef], state_delta: Mapping[str, Any]
     ) -> None:
         """`state_delta` is what the client changed in the state: a queued turn applies it when it starts."""
-        self._context = context
-        self._caller = caller
+        self._user = user
         self._run_input = run_input
         self._turns = turns
         self._messages = RunMessages(run_input.messages)
@@ -77,7 +71,7 @@ class RunEvents:
         yield _encoder.encode(
             agui.RunStartedEvent(thread_id=thread, run_id=run, protocol_version=agui.PROTOCOL_VERSION)
         )
-        session = await self._context.get_session(self._caller, thread)
+        session = await self._user.get_session(thread)
         known = await run_in_thread(client_state, session)  # a large state would hold up the event loop
         self._state = known | self._state
         yield await run_in_thread(_encoder.encode, agui.StateSnapshotEvent(snapshot=self._state))
@@ -95,14 +89,14 @@ class RunEvents:
                 raise
             if self._failed:
                 return
-        session = await self._context.get_session(self._caller, thread)
+        session = await self._user.get_session(thread)
         outcome = agui.RunFinishedInterruptOutcome(interrupts=self._interrupts) if self._interrupts else None
         finished = agui.RunFinishedEvent(thread_id=thread, run_id=run, outcome=outcome, usage=self._usage)
         yield _encoder.encode(finished)
 
     async def _turn_events(self, turn: TurnRef) -> AsyncGenerator[agui.BaseEvent | None, None]:
         """Yield the events of one turn, with the changes of the state; None whenever no event came for a heartbeat."""
-        async with aclosing(self._context.turns.follow(turn)) as items:
+        async with aclosing(self._user.turns.follow(turn)) as items:
             async for item in items:
                 if item is None:
                     yield None
@@ -118,7 +112,7 @@ class RunEvents:
 
     async def _state_changes(self) -> Sequence[agui.BaseEvent]:
         """Return the event of what changed in the session's state since the last one. A tool's end is stored by now."""
-        session = await self._context.get_session(self._caller, self._run_input.thread_id)
+        session = await self._user.get_session(self._run_input.thread_id)
 
         def changes() -> Sequence[agui.BaseEvent]:
             before, self._state = self._state, client_state(session)
@@ -153,7 +147,7 @@ class RunEvents:
                 assert_never(unexpected)
 
     def _wait(self, event: events.WaitOpened) -> Iterator[agui.BaseEvent]:
-        """Close the text, show the call that waits for approval, and what a running tool asks: the run goes on then."""
+        """Close the text, show the call that waits for approval, and what a running tool asks: the run continues."""
         yield from self._close_message()
         match event.wait:
             case ApprovalWait() as wait:
@@ -294,3 +288,62 @@ def _usage(used: events.Usage) -> agui.TokenUsage:
         cache_write_input_tokens=used.cache_write_tokens,
         reasoning_tokens=used.thought_tokens,
     )
+
+
+class _StreamedMessage(Struct):
+    """A message that is made of pieces of text, or of thoughts."""
+
+    id: str
+    is_thought: bool
+    pieces: list[events.TextDelta | events.ThoughtDelta]
+
+    def to_message(self) -> agui.AssistantMessage | agui.ReasoningMessage:
+        content = "".join(piece.text for piece in self.pieces)
+        if self.is_thought:
+            return agui.ReasoningMessage(id=self.id, content=content)
+        return agui.AssistantMessage(
+            id=self.id, content=content, name=(self.pieces[0].author if self.pieces else "") or None
+        )
+
+
+class RunMessages:
+    """The messages of a client: those that it sent, and those that the events of the run made."""
+
+    def __init__(self, sent: Sequence[agui.Message]) -> None:
+        self._messages: list[agui.Message | _StreamedMessage] = list(sent)
+
+    def add_text(self, message_id: str, event: events.TextDelta | events.ThoughtDelta) -> None:
+        """Add a piece to the message with this id, which is the newest, or a new one."""
+        last = self._messages[-1] if self._messages else None
+        if isinstance(last, _StreamedMessage) and last.id == message_id:
+            last.pieces.append(event)
+        else:
+            self._messages.append(_StreamedMessage(message_id, isinstance(event, events.ThoughtDelta), [event]))
+
+    def add_call(self, call_id: str, name: str, arguments: str) -> None:
+        """Add a tool call, which a client keeps in a message with the id of the call."""
+        call = agui.ToolCall(id=call_id, function=agui.FunctionCall(name=name, arguments=arguments))
+        self._messages.append(agui.AssistantMessage(id=call_id, tool_calls=[call]))
+
+    def add_result(self, message_id: str, call_id: str, content: str) -> None:
+        """Add the result of a tool call."""
+        self._messages.append(agui.ToolMessage(id=message_id, tool_call_id=call_id, content=content))
+
+    def withdraw(self, withdrawal: events.TextWithdrawn) -> agui.MessagesSnapshotEvent | None:
+        """Remove withdrawn text; return the event that replaces the messages of the client, if any changed."""
+        changed = False
+        for message in self._messages:
+            if isinstance(message, _StreamedMessage):
+                kept = without_withdrawn(message.pieces, withdrawal)
+                changed = changed or len(kept) < len(message.pieces)
+                message.pieces = kept
+        if not changed:
+            return None
+        # a client keeps the reasoning that a snapshot does not have: it is replaced by an empty message
+        return agui.MessagesSnapshotEvent(
+            messages=[
+                one.to_message() if isinstance(one, _StreamedMessage) else one
+                for one in self._messages
+                if not isinstance(one, _StreamedMessage) or one.pieces or one.is_thought
+            ]
+        )

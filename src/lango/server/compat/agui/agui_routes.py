@@ -21,11 +21,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lango.server.context import Context
+from lango.server.context import CurrentUser
 from lango.server.errors import ApiError
 from lango.server.openapi import EVENT_STREAM
 from lango.server.schemas import COMMON_ERRORS, CONFLICT, SESSION_ID, Responses, error_responses
-from lango.server.security.auth import AuthenticatedRouter, CurrentCaller
+from lango.server.security.auth import AuthenticatedRouter
 from lango.server.streaming.sse import EventStreamResponse, FrameStreamResponse
 from lango.threads import run_in_thread
 
@@ -57,7 +57,7 @@ class RunInput(BaseModel):
 
 
 @router.post("/agui", response_class=EventStreamResponse, responses=_RESPONSES)
-async def run_agent(body: RunInput, caller: CurrentCaller, context: Context) -> FrameStreamResponse:
+async def run_agent(body: RunInput, user: CurrentUser) -> FrameStreamResponse:
     """Run the agent on a thread."""
     try:
         from lango.server.compat.agui import agui_events, run_input
@@ -66,6 +66,6 @@ async def run_agent(body: RunInput, caller: CurrentCaller, context: Context) -> 
         raise ApiError(501, "MissingDependency", message) from error
     fields = {"threadId": body.thread_id, "runId": body.run_id, "messages": body.messages, **(body.model_extra or {})}
     parsed = await run_in_thread(run_input.parse_run_input, fields)
-    turns, state_delta = await run_input.submit_run(context, caller, parsed)
-    frames = agui_events.RunEvents(context, caller, parsed, turns, state_delta).frames()
-    return FrameStreamResponse(frames, context.settings.server.write_timeout_s, agui_events.encode_error)
+    turns, state_delta = await run_input.submit_run(user, parsed)
+    frames = agui_events.RunEvents(user, parsed, turns, state_delta).frames()
+    return FrameStreamResponse(frames, user.settings.server.write_timeout_s, agui_events.encode_error)

@@ -19,14 +19,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import TypeAdapter, ValidationError
 
-from lango.client_state import check_client_state
 from lango.errors import GrantRefused
 from lango.grants import NewGrant
 from lango.history.pairing import parse_result_text
+from lango.json_values import convert
 from lango.messages import Attachment
 from lango.messages import Message as LangoMessage
 from lango.server.compat.agui.run_state import changed_keys, read_client_state, store_state
-from lango.server.compat.client_instructions import client_instruction
 from lango.server.compat.edited_history import apply_edit
 from lango.server.compat.inline_files import (
     attachments_of_message,
@@ -40,16 +39,16 @@ from lango.server.compat.resent_history import (
     CallsInMessage,
     Results,
     calls_answered_at_end,
+    client_instruction,
     collect_results,
     idempotency_key,
     submit_results,
     submit_user_messages,
 )
-from lango.server.context import ServerContext
+from lango.server.context import AgentUser
 from lango.server.errors import ApiError, bad_request
-from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.sessions import SessionRecord
+from lango.sessions import SessionInfo
 from lango.submissions import (
     ModelOptions,
     SubmittedAnswer,
@@ -58,7 +57,6 @@ from lango.submissions import (
 )
 from lango.threads import run_in_thread
 from lango.tools.client_tool_definitions import read_client_tools
-from lango.typed_values import convert
 from lango.waits import (
     Answer,
     ApprovalWait,
@@ -106,23 +104,21 @@ def _not_agui(error: ValidationError, *place: str) -> ApiError:
     return bad_request(f"this is not a valid AG-UI RunAgentInput: {', '.join(sorted(problems))}")
 
 
-async def submit_run(
-    context: ServerContext, caller: Caller, run_input: agui.RunAgentInput
-) -> tuple[list[TurnRef], dict[str, Any]]:
+async def submit_run(user: AgentUser, run_input: agui.RunAgentInput) -> tuple[list[TurnRef], dict[str, Any]]:
     """Submit a run. Return its turns, and what it changes in the state of the session."""
     sent = read_client_state(run_input.state)
-    session = await context.sessions.find(run_input.thread_id, user_id=caller.user_id)
+    session = await user.find_session(run_input.thread_id)
     state_delta = await run_in_thread(changed_keys, sent, session)
-    check_client_state(state_delta, context.runtime.app.credential_names)
-    run = await _Run.read(context, run_input)
-    await context.authenticator.check_token_quota(caller)
-    if (repeated := await run.find(context, session)) is not None:
+    user.sessions.check_state(state_delta)
+    run = await _Run.read(user, run_input)
+    await user.check_token_quota()
+    if (repeated := await run.find(user, session)) is not None:
         return [repeated], state_delta  # the state that came with it is stored
-    history = await run.apply_edit(context, caller, session)
+    history = await run.apply_edit(user, session)
     if history is not None:  # the state is that before the edited message
-        session = await context.sessions.find(run_input.thread_id, user_id=caller.user_id)
+        session = await user.find_session(run_input.thread_id)
         state_delta = await run_in_thread(changed_keys, sent, session)
-    return await _submit(context, caller, run_input, run, session, state_delta, history), state_delta
+    return await _submit(user, run_input, run, session, state_delta, history), state_delta
 
 
 class _Run(Struct, frozen=True):
@@ -137,10 +133,10 @@ class _Run(Struct, frozen=True):
     """How the idempotency keys of all runs begin whose new message has the same id."""
 
     @classmethod
-    async def read(cls, context: ServerContext, run_input: agui.RunAgentInput) -> "_Run":
+    async def read(cls, user: AgentUser, run_input: agui.RunAgentInput) -> "_Run":
         """Read a run. Raise `ApiError` or `ClientToolRefused` for one that cannot be used."""
         tools = await read_client_tools([(one.name, one.description, one.parameters) for one in run_input.tools or ()])
-        instruction = client_instruction(_instructions(run_input), context.settings.server)
+        instruction = client_instruction(_instructions(run_input), user.settings.server)
         options = ModelOptions(instruction=instruction) if instruction else None
         request = TurnRequest(client_tools=tools, options=options)
         messages = [
@@ -162,30 +158,27 @@ class _Run(Struct, frozen=True):
         key = idempotency_key(prefix, run_input.run_id, last.id, new.content, *files)
         return cls(messages, replace(request, idempotency_key=key), new, prefix)
 
-    async def find(self, context: ServerContext, session: SessionRecord | None) -> TurnRef | None:
+    async def find(self, user: AgentUser, session: SessionInfo | None) -> TurnRef | None:
         """Return the turn of the same run, if it was submitted before."""
         key = self.request.idempotency_key
-        known = await context.runtime.stored_turns.find_by_key(session, key) if session and key else None
+        known = await user.runtime.turns.find_by_key(session, key) if session and key else None
         return TurnRef(session, known.turn) if session and known else None
 
-    async def apply_edit(
-        self, context: ServerContext, caller: Caller, session: SessionRecord | None
-    ) -> Sequence[LangoMessage] | None:
+    async def apply_edit(self, user: AgentUser, session: SessionInfo | None) -> Sequence[LangoMessage] | None:
         """Rewind the session if the client edited its conversation; see `lango.server.compat.edited_history`."""
         if session is None or self.new is None:
             return None
-        sent_before = await context.runtime.stored_turns.message_of_key(session, self.key_prefix)
+        sent_before = await user.runtime.turns.message_of_key(session, self.key_prefix)
         earlier = await run_in_thread(lambda: [_to_carried(message) for message in self.messages[:-1]])
         sent = [*(message for message in earlier if message is not None), self.new]
-        return await apply_edit(context, caller, session, sent, sent_before)
+        return await apply_edit(user, session, sent, sent_before)
 
 
 async def _submit(
-    context: ServerContext,
-    caller: Caller,
+    user: AgentUser,
     run_input: agui.RunAgentInput,
     run: _Run,
-    session: SessionRecord | None,
+    session: SessionInfo | None,
     state_delta: Mapping[str, Any],
     edited: Sequence[LangoMessage] | None,
 ) -> list[TurnRef]:
@@ -194,21 +187,21 @@ async def _submit(
     calls = await run_in_thread(lambda: [_calls_in(message) for message in run.messages])
     results = collect_results(calls)
     if run_input.resume:
-        await store_state(context, session, state_delta)
-        return await _submit_answers(context, caller, run_input, run.request, results)
+        await store_state(user, session, state_delta)
+        return await _submit_answers(user, run_input, run.request, results)
     thread_id = run_input.thread_id
     if run.new is None:
         new = calls_answered_at_end(calls)
-        await store_state(context, session, state_delta)
-        return [await submit_results(context, caller, thread_id, results, new, run.request, run_input.run_id)]
+        await store_state(user, session, state_delta)
+        return [await submit_results(user, thread_id, results, new, run.request, run_input.run_id)]
     if edited is not None:
         files = attachments_of_message(run.new)
         message = SubmittedMessage(run.new.content, files, state_delta, {}, edited, run.request)
-        return [await context.turns.submit(caller, thread_id, message)]
+        return [await user.submit(thread_id, message)]
     newest = sum(1 for _ in takewhile(lambda message: isinstance(message, agui.UserMessage), reversed(run.messages)))
     users = [message for message in run.messages[:-1] if newest > 1 and isinstance(message, agui.UserMessage)]
     read = [*map(_to_user_message, users), run.new]
-    return [await submit_user_messages(context, caller, thread_id, read, newest, results, run.request, state_delta)]
+    return [await submit_user_messages(user, thread_id, read, newest, results, run.request, state_delta)]
 
 
 def _instructions(run_input: agui.RunAgentInput) -> Iterator[str]:
@@ -233,29 +226,29 @@ def _to_carried(message: agui.Message) -> LangoMessage | None:
 
 
 async def _submit_answers(
-    context: ServerContext, caller: Caller, run_input: agui.RunAgentInput, request: TurnRequest, results: Results
+    user: AgentUser, run_input: agui.RunAgentInput, request: TurnRequest, results: Results
 ) -> list[TurnRef]:
     """Submit answers to requests for approval or input, after any results in the same run."""
-    session = await context.get_session(caller, run_input.thread_id)
-    open_calls = await context.runtime.stored_turns.client_calls(session)
+    session = await user.get_session(run_input.thread_id)
+    open_calls = await user.runtime.turns.client_calls(session)
     turns: list[TurnRef] = []
     if new := open_calls & results.keys():
         thread_id, run_id = run_input.thread_id, run_input.run_id
-        turns.append(await submit_results(context, caller, thread_id, results, new, request, run_id))
-    waits = await context.runtime.waits(run_input.thread_id, user_id=caller.user_id)
+        turns.append(await submit_results(user, thread_id, results, new, request, run_id))
+    waits = await user.waits(run_input.thread_id)
     for entry in run_input.resume or ():
         wait = next((wait for wait in waits if _is_of(wait, entry.interrupt_id)), None)
         match wait:
             case InputWait() if entry.status != "resolved":
-                await context.runtime.cancel(run_input.thread_id, user_id=caller.user_id)
+                await user.runtime.cancel(run_input.thread_id, user_id=user.id)
             case CredentialWait() if entry.status != "resolved":
-                await context.runtime.credentials.decline(run_input.thread_id, wait.id, user_id=caller.user_id)
+                await user.runtime.credentials.decline(run_input.thread_id, wait.id, user_id=user.id)
             case LongRunningWait() if entry.status != "resolved":
                 pass  # its result may still come
             case _:
                 wait_id = wait.id if wait else entry.interrupt_id
                 submitted = SubmittedAnswer(wait_id, _read_answer(wait, entry), replace(request, idempotency_key=None))
-                turns.append(await context.turns.submit(caller, run_input.thread_id, submitted))
+                turns.append(await user.submit(run_input.thread_id, submitted))
     return turns
 
 
@@ -337,7 +330,7 @@ def _file(number: int, part: agui.ImagePart | agui.AudioPart | agui.VideoPart | 
         case agui.DataSource() as source:
             return read_base64_file(number, name, source.mime_type, source.value)
         case agui.FileSource():
-            raise bad_request(f"messages: this server stores no files by id; send file {number} as base64 data")
+            raise bad_request(f"messages: file ids are not supported; send file {number} as base64 data")
         case source:
             return read_data_url(number, name, source.value)
 

@@ -9,10 +9,10 @@ client's to set, and are not shown.
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from lango.server.context import ServerContext
+from lango.server.context import AgentUser
 from lango.server.errors import ApiError, bad_request
 from lango.server.schemas import client_state
-from lango.sessions import SessionRecord
+from lango.sessions import SessionInfo
 
 Patch = dict[str, Any]
 """An operation of a JSON patch (RFC 6902)."""
@@ -54,20 +54,19 @@ def _check_size(state: dict[str, Any]) -> None:
             raise ApiError(413, "TooLarge", f"state: {limits}; keep large data in artifacts")
 
 
-def changed_keys(sent: Mapping[str, Any], session: SessionRecord | None) -> dict[str, Any]:
-    """Return what a client's state changes in a session; None: the session is new."""
+def changed_keys(sent: Mapping[str, Any], session: SessionInfo | None) -> dict[str, Any]:
+    """Return what a client's state changes in a session, or in a new one (None)."""
     known = client_state(session) if session else {}
     return {name: value for name, value in sent.items() if name not in known or not _equal(known[name], value)}
 
 
-async def store_state(context: ServerContext, session: SessionRecord | None, state_delta: Mapping[str, Any]) -> None:
+async def store_state(user: AgentUser, session: SessionInfo | None, state_delta: Mapping[str, Any]) -> None:
     """Store what a client changed in the state of a session that waits for its answer.
 
     A new session waits for nothing: the answer itself is refused.
     """
     if session and state_delta:
-        name = session.name
-        await context.sessions.change_state(name.id, state_delta, user_id=name.user_id, with_answer=True)
+        await user.sessions.change_state(session.name.id, state_delta, user_id=user.id, with_answer=True)
 
 
 def json_patch(before: Any, after: Any, path: str = "") -> Iterator[Patch]:

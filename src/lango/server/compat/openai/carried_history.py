@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from lango.config import ServerSettings
-from lango.json_input import is_nested_deeper_than
+from lango.config import ServerLimits
+from lango.json_values import is_nested_deeper_than
 from lango.messages import Message, ToolCall
 from lango.server.compat.openai.chat_request import ChatCall, ChatMessage
 from lango.server.errors import bad_request
@@ -27,7 +27,7 @@ class _MessageWithResults(Struct):
     results: list[ToolCall] = []
 
 
-def read_history(sent: Sequence[ChatMessage], limits: ServerSettings) -> list[Message]:
+def read_history(sent: Sequence[ChatMessage], limits: ServerLimits) -> list[Message]:
     """Return a conversation as a history, in order. Raise `ApiError` for messages that no model could read."""
     messages: list[_MessageWithResults] = []
     open_calls: dict[str, tuple[_MessageWithResults, ToolCall]] = {}

@@ -124,13 +124,13 @@ class ChatOptions(BaseModel):
         return name
 
     def _member(self, kind: str) -> Mapping[str, Any] | None:
-        """Return the body of a tool choice of this kind; None: it is of another."""
+        """Return the body of a tool choice of this kind, or None if it is of another kind."""
         choice = _as_object(self.tool_choice)
         return _as_object(choice.get(kind)) if choice.get("type") == kind else None
 
 
 async def _read_schema(shape: ResponseFormat) -> dict[str, Any] | None:
-    """Return the schema of the answer, with its name and description; None: there is none."""
+    """Return the schema of the answer, with its name and description, or None if there is none."""
     if shape.type != "json_schema":
         return None
     if shape.json_schema is None:
@@ -148,7 +148,7 @@ async def _read_schema(shape: ResponseFormat) -> dict[str, Any] | None:
 
 
 def _function_name(choice: Any) -> str:
-    """Return the name in `{"type": "function", "function": {"name": ...}}`; empty: it is something else."""
+    """Return the name in `{"type": "function", "function": {"name": ...}}`, or an empty text."""
     body = _as_object(choice)
     name = _as_object(body.get("function")).get("name") if body.get("type") == "function" else None
     return name if isinstance(name, str) else ""

@@ -5,14 +5,13 @@ from typing import Annotated, Any, Literal
 from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
-from lango.config import ServerSettings
+from lango.config import ServerLimits, ServerSettings
 from lango.errors import AttachmentRefused
 from lango.history.pairing import parse_result_text
 from lango.messages import Attachment, Message
-from lango.server.compat.client_instructions import client_instruction
 from lango.server.compat.inline_files import read_data_url, read_user_message
 from lango.server.compat.openai.chat_options import ChatOptions
-from lango.server.compat.resent_history import FILE_LEFT_OUT, CallsInMessage
+from lango.server.compat.resent_history import FILE_LEFT_OUT, CallsInMessage, client_instruction
 from lango.server.errors import ApiError, bad_request
 from lango.submissions import ModelOptions, check_attachments
 from lango.tools import Tool
@@ -50,7 +49,7 @@ class ContentPart(BaseModel):
         if self.type == "file" and self.file and self.file.file_data:
             return read_data_url(number, self.file.filename, self.file.file_data)
         if self.type == "file":
-            raise bad_request("messages: this server stores no files by file_id; send file_data as a data: URL")
+            raise bad_request("messages: file_id is not supported; send file_data as a data: URL")
         raise bad_request("messages: a message may have parts of the types text, image_url and file only")
 
 
@@ -115,11 +114,11 @@ class ChatMessage(BaseModel):
             )
         return CallsInMessage(call_ids=self.call_ids)
 
-    def to_user_message(self, limits: ServerSettings, *, last: bool) -> Message:
+    def to_user_message(self, limits: ServerLimits, *, last: bool) -> Message:
         """Return a message of the user. Raise `ApiError` for an unreadable file in the last one."""
         return read_user_message(self.text, lambda: self._read_files(limits), len(self.file_parts), last=last)
 
-    def _read_files(self, limits: ServerSettings) -> list[Attachment]:
+    def _read_files(self, limits: ServerLimits) -> list[Attachment]:
         """Return the files of this message; raise `ApiError` for files that are unreadable, too large or too many."""
         files = [part.read_file(number) for number, part in enumerate(self.file_parts, 1)]
         try:
@@ -174,7 +173,7 @@ class ChatRequest(ChatOptions):
     functions: list[Any] | None = None
     function_call: Any = None
     user: Any = None
-    """The user of the client: together with a conversation id it names a session; see `conversation_ids`."""
+    """The user of the client: together with a conversation id it names a session; see `session_selection`."""
     metadata: dict[str, Any] | None = None
 
     @property

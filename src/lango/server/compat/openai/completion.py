@@ -14,7 +14,7 @@ from lango import events
 from lango.errors import LangoError
 from lango.event_text import FinalText, LastText, remove_withdrawn
 from lango.server.compat.client_view import pause_note
-from lango.server.context import ServerContext
+from lango.server.context import AgentUser
 from lango.server.errors import ApiError, to_api_error, turn_api_error
 from lango.server.json_body import JsonResponse, tool_value_text
 from lango.server.streaming.turn_streams import TurnRef
@@ -55,22 +55,22 @@ class Completion:
     """The answer of one turn as a completion."""
 
     def __init__(
-        self, context: ServerContext, turn: TurnRef, client_tools: Collection[str], *, only_json: bool = False
+        self, user: AgentUser, turn: TurnRef, client_tools: Collection[str], *, only_json: bool = False
     ) -> None:
         """`only_json`: the answer must be JSON, so text that the model writes before it calls a tool is left out."""
-        self._context = context
+        self._turns = user.turns
         self._turn = turn
         self._tool_calls = _ToolCalls(client_tools)
         # text before a tool call cannot be taken back from a stream
-        holds_text = only_json and context.runtime.app.may_call_tools
+        holds_text = only_json and user.runtime.may_call_tools
         self._final_text = LastText() if holds_text else FinalText()
-        self._speakers = Speakers(context.runtime.app.agents()["name"])
+        self._speakers = Speakers(user.runtime.describe_agents()["name"])
         self._no_usage: dict[str, Any] = {}
         """Part of every chunk but the last of a stream that ends with the usage."""
         self._head: dict[str, Any] = {
             "id": f"chatcmpl-{turn.session.key}-{turn.turn}",
             "created": int(time.time()),
-            "model": context.runtime.app_name,
+            "model": user.runtime.app_name,
         }
 
     async def response(self, headers: Mapping[str, str]) -> Response:
@@ -85,7 +85,7 @@ class Completion:
             return JsonResponse(openai_error_body(api_error), api_error.status, {**api_error.headers, **headers})
 
     async def _whole_body(self) -> dict[str, Any]:
-        async with aclosing(self._context.turns.follow(self._turn)) as items:
+        async with aclosing(self._turns.follow(self._turn)) as items:
             followed = [item.event async for item in items if item]
         done = followed[-1]
         if isinstance(done, events.TurnError):
@@ -107,7 +107,7 @@ class Completion:
         """Yield the answer as it is generated, as frames of a stream; None whenever no event came for a heartbeat."""
         self._no_usage = {"usage": None} if include_usage else {}
         yield self._chunk({"role": "assistant", "content": ""})
-        async with aclosing(self._context.turns.follow(self._turn)) as items:
+        async with aclosing(self._turns.follow(self._turn)) as items:
             async for item in items:
                 if item is None:
                     yield None

@@ -51,13 +51,16 @@ from starlette.responses import Response
 
 from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.openai.completion import Completion, OpenAiErrorBody, encode_error, openai_error_body
-from lango.server.compat.openai.conversation_ids import named_conversation
-from lango.server.compat.openai.session_selection import submit_carried_history, submit_to_named_session
-from lango.server.context import Context, ServerContext
+from lango.server.compat.openai.session_selection import (
+    named_conversation,
+    submit_carried_history,
+    submit_to_named_session,
+)
+from lango.server.context import CurrentUser, ServerContext
 from lango.server.errors import ApiError
 from lango.server.openapi import EVENT_STREAM
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, SESSION_ID, IdempotencyKey, Responses, error_responses
-from lango.server.security.auth import AuthenticatedRouter, CurrentCaller, route_with_error_body
+from lango.server.security.auth import AuthenticatedRouter, route_with_error_body
 from lango.server.streaming.sse import FrameStreamResponse
 from lango.submissions import TurnRequest
 
@@ -97,20 +100,18 @@ def turn_headers(session_id: str) -> dict[str, str]:
 
 
 @router.get("/models")
-async def list_models(caller: CurrentCaller, context: Context) -> dict[str, Any]:
+async def list_models(user: CurrentUser) -> dict[str, Any]:
     """List the models: the agents."""
-    del caller
-    return {"object": "list", "data": [_model_card(one) for one in context.agents.contexts.values()]}
+    return {"object": "list", "data": [_model_card(one) for one in user.context.agents.contexts.values()]}
 
 
 @router.get("/models/{model}", include_in_schema=False)
-async def read_model(model: str, caller: CurrentCaller, context: Context) -> dict[str, Any]:
+async def read_model(model: str, user: CurrentUser) -> dict[str, Any]:
     """Return the agent as a model."""
-    del caller
-    if model not in context.agents.contexts:
-        there = ", ".join(map(repr, context.agents.contexts))
-        raise ApiError(404, "model_not_found", f"there is no model {model!r}; there is {there}")
-    return _model_card(context.agents.contexts[model])
+    if model not in user.context.agents.contexts:
+        there = ", ".join(map(repr, user.context.agents.contexts))
+        raise ApiError(404, "model_not_found", f"there is no model {model!r}; the models are {there}")
+    return _model_card(user.context.agents.contexts[model])
 
 
 def _model_card(context: ServerContext) -> dict[str, Any]:
@@ -121,30 +122,29 @@ def _model_card(context: ServerContext) -> dict[str, Any]:
 async def create_completion(
     request_body: ChatRequest,
     request: Request,
-    caller: CurrentCaller,
-    context: Context,
+    user: CurrentUser,
     session_id: SessionIdHeader = None,
     key: IdempotencyKey = None,
 ) -> Response:
     """Answer the last message of a conversation; a repeated request with its `Idempotency-Key` gets the same answer."""
-    context = context.agents.of_model(request_body.model, context)
+    user = user.of_model(request_body.model)
     request_body.check_supported()
-    tools, options = await request_body.read_turn(context.settings.server)
+    tools, options = await request_body.read_turn(user.settings.server)
     turn_request = TurnRequest(key, tools, options)
-    await context.authenticator.check_token_quota(caller)
+    await user.check_token_quota()
     if session_id is not None:
-        turn = await submit_to_named_session(context, caller, session_id, request_body, turn_request)
+        turn = await submit_to_named_session(user, session_id, request_body, turn_request)
     else:
         conversation = named_conversation(request_body, request.headers)
         if conversation and not conversation.has_several_sessions:
             session_id = conversation.session_id
-            turn = await submit_to_named_session(context, caller, session_id, request_body, turn_request)
+            turn = await submit_to_named_session(user, session_id, request_body, turn_request)
         else:
-            turn = await submit_carried_history(context, caller, request_body, turn_request, conversation)
+            turn = await submit_carried_history(user, request_body, turn_request, conversation)
     headers = turn_headers(turn.session.name.id)
-    completion = Completion(context, turn, {tool.name for tool in tools}, only_json=options.shapes_answer)
+    completion = Completion(user, turn, {tool.name for tool in tools}, only_json=options.shapes_answer)
     if request_body.stream:
         usage = bool(request_body.stream_options and request_body.stream_options.include_usage)
         chunks = completion.chunks(include_usage=usage)
-        return FrameStreamResponse(chunks, context.settings.server.write_timeout_s, encode_error, headers)
+        return FrameStreamResponse(chunks, user.settings.server.write_timeout_s, encode_error, headers)
     return await completion.response(headers)

@@ -6,13 +6,20 @@ holds exactly that history, as a client sees it, or in a new session that starts
 A session is searched by the last user message of the history, and compared whole. The turn starts there only if the
 session still has the compared revision and no running or queued turn; the store checks that in the transaction that
 starts the turn. So two requests with the same history never share a session.
+
+A conversation id of the client counts only together with a user, because some clients' ids are not unique among their
+users. Both together name sessions of the caller, whom the key alone identifies: no id leads to a session of another
+caller. Front ends resend the whole conversation with each request, and send requests for titles, tags and suggestions
+under the same id; users regenerate answers and edit messages: their id only separates conversations, and the model
+reads the history in the request. An application that names a conversation in `metadata` means one session.
 """
 
 import hashlib
+import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import Self
+from typing import Any, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,7 +36,6 @@ from lango.server.compat.client_view import (
 from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
 from lango.server.compat.openai.carried_history import read_history
 from lango.server.compat.openai.chat_request import ChatRequest
-from lango.server.compat.openai.conversation_ids import SESSION_PREFIX, NamedConversation
 from lango.server.compat.resent_history import (
     calls_answered_at_end,
     check_all_answered,
@@ -39,13 +45,59 @@ from lango.server.compat.resent_history import (
     submit_results,
     submit_user_messages,
 )
-from lango.server.context import ServerContext
+from lango.server.context import AgentUser, ServerContext
 from lango.server.errors import bad_request
-from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.sessions import SessionRecord
+from lango.sessions import SessionInfo
 from lango.submissions import SubmittedMessage, SubmittedResults, TurnRequest
 from lango.threads import run_in_thread
+
+CONVERSATION_HEADERS = {
+    "X-OpenWebUI-Chat-Id": "X-OpenWebUI-User-Id",
+    "X-Conversation-Id": "X-User-Id",
+}
+"""Headers with a conversation id, each with the header of the user, unless the body has `user`.
+
+Open WebUI sends the first (`ENABLE_FORWARD_USER_INFO_HEADERS`); LibreChat's documentation configures the second.
+"""
+METADATA_KEYS = ("conversation_id", "thread_id", "session_id")
+"""Keys in `metadata` for a conversation id, as in LangChain and other applications."""
+
+SESSION_PREFIX = "conversation-"
+"""Prefix of the ids of such sessions: no other request continues them."""
+
+
+class NamedConversation(Struct, frozen=True):
+    """The session id, or prefix of session ids, of a conversation that the client names."""
+
+    session_id: str
+    """With `has_several_sessions`, the prefix of their ids."""
+    has_several_sessions: bool = False
+    """The client resends the history: one that differs from the stored one gets another session with this prefix."""
+
+
+def named_conversation(request: ChatRequest, headers: Mapping[str, str]) -> NamedConversation | None:
+    """Return the conversation that a request names together with a user, or None."""
+    for header, user_header in CONVERSATION_HEADERS.items():
+        user = _text_or_empty(request.user) or headers.get(user_header, "")
+        if (conversation_id := headers.get(header)) and user:
+            return NamedConversation(f"{_session_id(user, conversation_id)}-", has_several_sessions=True)
+    metadata = request.metadata or {}
+    user = _text_or_empty(request.user)
+    for member in METADATA_KEYS:
+        if (conversation_id := _text_or_empty(metadata.get(member))) and user:
+            return NamedConversation(_session_id(user, conversation_id))
+    return None
+
+
+def _text_or_empty(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _session_id(user: str, conversation_id: str) -> str:
+    digest = hashlib.sha256(json.dumps([user, conversation_id]).encode()).hexdigest()
+    return f"{SESSION_PREFIX}{digest[:32]}"
+
 
 _MAX_COMPARED = 20
 """How many sessions with the same newest user message are compared."""
@@ -55,17 +107,11 @@ _FIRST_PAGE, _PAGE = 20, 200
 class _MatchingSession(Struct, frozen=True):
     """A session whose messages are the first `message_count` of the request."""
 
-    session: SessionRecord
+    session: SessionInfo
     message_count: int
 
 
-async def submit_to_named_session(
-    context: ServerContext,
-    caller: Caller,
-    session_id: str,
-    chat: ChatRequest,
-    request: TurnRequest,
-) -> TurnRef:
+async def submit_to_named_session(user: AgentUser, session_id: str, chat: ChatRequest, request: TurnRequest) -> TurnRef:
     """Submit a turn to a session that the client names. Only new parts of the resent history are read.
 
     These are the user's messages at the end, and results of calls that still wait, anywhere in the history.
@@ -75,17 +121,16 @@ async def submit_to_named_session(
     results = collect_results(calls)
     if chat.ends_with_results:
         new, attempt = calls_answered_at_end(calls), request.idempotency_key or uuid.uuid4().hex
-        return await submit_results(context, caller, session_id, results, new, request, attempt, require_all=True)
+        return await submit_results(user, session_id, results, new, request, attempt, require_all=True)
     sent = chat.conversation
     newest = sum(1 for _ in takewhile(lambda message: message.role == "user", reversed(sent)))
     users = [message for message in (sent if newest > 1 else sent[-1:]) if message.role == "user"]
-    read = [message.to_user_message(context.settings.server, last=message is sent[-1]) for message in users]
-    return await submit_user_messages(context, caller, session_id, read, newest, results, request)
+    read = [message.to_user_message(user.settings.server.limits, last=message is sent[-1]) for message in users]
+    return await submit_user_messages(user, session_id, read, newest, results, request)
 
 
 async def submit_carried_history(
-    context: ServerContext,
-    caller: Caller,
+    user: AgentUser,
     chat: ChatRequest,
     request: TurnRequest,
     conversation: NamedConversation | None = None,
@@ -96,23 +141,21 @@ async def submit_carried_history(
 
     `preferred_key` is the session that the client has the history from: it comes first, if it holds that history.
     """
-    messages = await run_in_thread(read_history, chat.conversation, context.settings.server)
+    messages = await run_in_thread(read_history, chat.conversation, user.settings.server.limits)
     if chat.ends_with_results:
         _check_all_results(messages)
     once = None if request.idempotency_key is None else await run_in_thread(_OneTime.of, request, messages)
     if once:
         request = replace(request, idempotency_key=once.key, digest=once.digest)
-    if once and (turn := await once.find(context, caller)) is not None:
+    if once and (turn := await once.find(user)) is not None:
         return turn
-    match = await _find_session(
-        context, caller, messages, conversation.session_id if conversation else "", preferred_key
-    )
+    match = await _find_session(user, messages, conversation.session_id if conversation else "", preferred_key)
     if match is not None:
         try:
-            return await _continue_session(context, caller, messages, match, request)
+            return await _continue_session(user, messages, match, request)
         except (StaleSession, WaitNotOpen):
             pass  # another request was faster: this one continues in a new session
-    if once and (turn := await once.find(context, caller)) is not None:
+    if once and (turn := await once.find(user)) is not None:
         return turn  # the faster one was the same
     unique = once.key.rpartition(" ")[2][:32] if once else uuid.uuid4().hex
     session_id = new_session_id or (conversation.session_id if conversation else "chat-") + unique
@@ -122,38 +165,34 @@ async def submit_carried_history(
         submission = SubmittedResults(results, history=history, request=request)
     else:
         submission = SubmittedMessage(last.content, attachments_of_message(last), history=history, request=request)
-    return await context.turns.submit(caller, session_id, submission)
+    return await user.submit(session_id, submission)
 
 
 def _check_all_results(messages: Sequence[Message]) -> None:
     """Raise `ApiError` unless the history ends with the results of all calls of the last answer."""
     if messages[-1].role != "tool":
         raise bad_request(
-            "messages: the tool messages answer no call before them; send the call, or the X-Session-Id of its session"
+            "messages: the tool messages answer none of the calls; send the call, or the X-Session-Id of its session"
         )
     answer, results = messages[-2:]
     check_all_answered([call.id for call in answer.tool_calls], [result.id for result in results.tool_calls])
 
 
 async def _continue_session(
-    context: ServerContext,
-    caller: Caller,
-    messages: Sequence[Message],
-    match: _MatchingSession,
-    request: TurnRequest,
+    user: AgentUser, messages: Sequence[Message], match: _MatchingSession, request: TurnRequest
 ) -> TurnRef:
     """Submit the turn to a session that holds the messages before it, if it still does."""
     last, request = messages[-1], replace(request, at_revision=match.session.revision)
     new = messages[match.message_count :]
     results = {item.id: item.output or {} for message in new for item in message.tool_calls}
     if last.role == "tool":
-        key = request.idempotency_key or await results_key(context, match.session, results)
+        key = request.idempotency_key or await results_key(user.context, match.session, results)
         submission = SubmittedResults(results, request=replace(request, idempotency_key=key))
     else:
         history = [item for item in new[:-1] if item.role == "user"]
         files = attachments_of_message(last)
         submission = SubmittedMessage(last.content, files, results=results, history=history, request=request)
-    return await context.turns.submit(caller, match.session.name.id, submission)
+    return await user.submit(match.session.name.id, submission)
 
 
 class _OneTime(Struct, frozen=True):
@@ -175,10 +214,10 @@ class _OneTime(Struct, frozen=True):
             idempotency_key("history", *said, *files, *offered, repr(request.options)),
         )
 
-    async def find(self, context: ServerContext, caller: Caller) -> TurnRef | None:
+    async def find(self, user: AgentUser) -> TurnRef | None:
         """Find the turn of an earlier attempt. Raise `IdempotencyKeyReused` if that was another request."""
-        found = await context.runtime.stored_turns.find_by_key_of_user(caller.user_id, self.key)
-        session = await context.sessions.find_by_key(found.session_key) if found else None
+        found = await user.runtime.turns.find_by_key_of_user(user.id, self.key)
+        session = await user.sessions.find_by_key(found.session_key) if found else None
         if found is None or session is None:
             return None
         found.check(self.digest)
@@ -189,11 +228,7 @@ class _OneTime(Struct, frozen=True):
 
 
 async def _find_session(
-    context: ServerContext,
-    caller: Caller,
-    messages: Sequence[Message],
-    id_prefix: str,
-    preferred_key: int | None,
+    user: AgentUser, messages: Sequence[Message], id_prefix: str, preferred_key: int | None
 ) -> _MatchingSession | None:
     """Return a session that holds all messages before the new ones.
 
@@ -202,17 +237,15 @@ async def _find_session(
     """
     with_hidden_parts: list[_MatchingSession] = []
     for holds in _possible_lengths(messages):
-        wanted = await run_in_thread(visible_carried, messages[:holds], context.runtime.shown_results)
+        wanted = await run_in_thread(visible_carried, messages[:holds], user.runtime.shown_results)
         texts = [message.text for message in wanted if message.role == "user"]
         if not texts:
             continue
-        found = await context.runtime.stored_turns.sessions_with_input(
-            caller.user_id, texts[-1], id_prefix, limit=_MAX_COMPARED + 1
-        )
+        found = await user.runtime.turns.sessions_with_input(user.id, texts[-1], id_prefix, limit=_MAX_COMPARED + 1)
         for session in sorted(found[:_MAX_COMPARED], key=lambda session: session.key != preferred_key):
             if not id_prefix and session.name.id.startswith(SESSION_PREFIX):
                 continue  # belongs to a conversation that a client named
-            hides = await _compare_session(context, session, wanted)
+            hides = await _compare_session(user.context, session, wanted)
             if hides is False or (hides and session.key == preferred_key):
                 return _MatchingSession(session, holds)
             if hides:
@@ -230,9 +263,9 @@ def _possible_lengths(messages: Sequence[Message]) -> list[int]:
 
 
 async def _compare_session(
-    context: ServerContext, session: SessionRecord, wanted: Sequence[VisibleMessage]
+    context: ServerContext, session: SessionInfo, wanted: Sequence[VisibleMessage]
 ) -> bool | None:
-    """Whether a session with exactly the wanted messages has parts that a client cannot see; None: no match.
+    """Whether a session with exactly the wanted messages has parts that a client cannot see, or None if they differ.
 
     Pages are read one by one, and only fingerprints of files are kept: the files of a session may exceed the memory.
     """

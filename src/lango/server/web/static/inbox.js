@@ -9,6 +9,7 @@ import { on } from "./base/state.js";
 /** @typedef {{title: string, wait: import("./conversation/wait-card.js").Wait & {opened_at: string}}} Item */
 
 const MAX_SHOWN = 100;
+const RETRY_MS = 2_000;
 const NOTHING = "Nothing is waiting for you.";
 
 let dialog = /** @type {any} */ (null);
@@ -29,8 +30,9 @@ async function refresh() {
     byId("inbox-count").hidden = !items.length;
     byId("inbox").setAttribute("aria-label", items.length ? `Inbox: ${count} waiting` : "Inbox");
     drawItems();
-  } catch {
-    // the next change reads it again
+  } catch (error) {
+    const isBusy = error instanceof ApiError && (error.status >= 500 || error.status === 429);
+    if (isBusy) setTimeout(() => signal.aborted || void refresh(), RETRY_MS); // otherwise the next change reads it again
   }
 }
 

@@ -215,8 +215,8 @@ function focusList() {
   (byId("list").querySelector("a[aria-current], a") ?? byId("list")).focus();
 }
 
-function openHelp() {
-  void showHelp(state.about);
+async function openHelp() {
+  void showHelp(state.about, await api("/v1/replicas").catch(() => ({ replicas: [] })));
 }
 
 // -- set-up -------------------------------------------------------------------------------------------------------------

@@ -9,24 +9,34 @@ import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from google.adk.tools.tool_context import ToolContext
 from msgspec import Struct
 
 from lango.adk.turn.step import current_step
-from lango.store.tool_calls.tool_questions import ToolAnswer, ToolQuestion
 from lango.tools.execution import time_limit
+from lango.waits import Decline, Value
 
-AskUser = Callable[[ToolQuestion, float], Awaitable[ToolAnswer]]
+
+class Question(Struct, frozen=True):
+    """What a running tool asks the user."""
+
+    message: str
+    schema: Mapping[str, Any] | None
+    """The JSON schema of the answer; None: the user only agrees, or declines."""
+    payload: Any
+    """What is shown besides the message: the server, and an address to open."""
+    call_id: str
+    """The call that asks."""
+
+
+Answer = Value | Decline | None
+"""The answer of the user; None: there was none in time."""
+AskUser = Callable[[Question, float], Awaitable[Answer]]
 """Asks the user of the current turn, for so many seconds. It runs in the context of the call that asks."""
-
-
-class ReportProgress(Protocol):
-    """Reports the progress of a call of the current turn."""
-
-    def __call__(self, call_id: str, name: str, progress: float, total: float | None, message: str) -> None:
-        """Report how far a call is."""
+ReportProgress = Callable[[str, str, float, float | None, str], None]
+"""Reports the progress of a call of the current turn: its id, its tool, the progress, the total and a message."""
 
 
 class McpCallbacks(Struct, frozen=True):
@@ -42,7 +52,7 @@ class _RunningCall(Struct, eq=False):
     tool_context: ToolContext
     context: contextvars.Context
     limit: asyncio.Timeout | None
-    asking: set["asyncio.Task[ToolAnswer]"] = set()
+    asking: set["asyncio.Task[Answer]"] = set()
 
     @property
     def session(self) -> tuple[str, str, str]:
@@ -55,7 +65,7 @@ class ServerCallbacks:
     """What one MCP server may ask and report while its tools run."""
 
     def __init__(self, server: str, callbacks: McpCallbacks, timeout_s: float, *, over_http: bool) -> None:
-        """`timeout_s` is how long a user may take; 0: the server may not ask."""
+        """`timeout_s` is how long a user may take; with 0, the server may not ask."""
         self._server = server
         self._ask = callbacks.ask
         self._report = callbacks.report
@@ -72,11 +82,7 @@ class ServerCallbacks:
     @contextmanager
     def during_call(self, context: ToolContext) -> Generator[None]:
         """Note that a call runs; when it ends, its open questions are closed."""
-        call = _RunningCall(
-            context,
-            contextvars.copy_context(),
-            time_limit.get(),
-        )
+        call = _RunningCall(context, contextvars.copy_context(), time_limit.get())
         self._running.add(call)
         try:
             yield
@@ -110,33 +116,29 @@ class ServerCallbacks:
                 "which one asks; try again later, or serve this server over HTTP",
             )
         answer = await self._ask_user(call, self._to_question(params, call))
-        value: Any = answer.value if answer.action == "accept" else None
+        if not isinstance(answer, Value):
+            return types.ElicitResult(action="cancel" if answer is None else "decline")
+        value: Any = answer.value
         content = cast("dict[str, Any]", value) if isinstance(value, dict) else None
-        return types.ElicitResult(action=answer.action, content=content)
+        return types.ElicitResult(action="accept", content=content)
 
     def _asking_call(self) -> _RunningCall | None:
-        """Return the call that asks; None: it is not known."""
+        """Return the call that asks, or None if it is not known."""
         here = current_step().tool_context if self._over_http else None
         calls = [call for call in self._running if call.tool_context is here] or [*self._running]
         return calls[0] if len({call.session for call in calls}) == 1 else None
 
-    def _to_question(self, params: Any, call: _RunningCall) -> ToolQuestion:
+    def _to_question(self, params: Any, call: _RunningCall) -> Question:
         payload: dict[str, Any] = {"server": self._server}
         schema: Mapping[str, Any] | None = None
         if getattr(params, "mode", "form") == "url":
             payload["url"] = str(params.url)
         else:
             schema = dict(getattr(params, "requested_schema", None) or getattr(params, "requestedSchema", None) or {})
-        return ToolQuestion(
-            params.message,
-            schema or None,
-            payload,
-            call.tool_context.function_call_id or "",
-            call.tool_context.agent_name,
-        )
+        return Question(params.message, schema or None, payload, call.tool_context.function_call_id or "")
 
-    async def _ask_user(self, call: _RunningCall, question: ToolQuestion) -> ToolAnswer:
-        """Ask in the context of the call, whose time limit does not run meanwhile."""
+    async def _ask_user(self, call: _RunningCall, question: Question) -> Answer:
+        """Ask in the context of the call, whose time limit stops until the answer."""
         assert self._ask
         loop = asyncio.get_running_loop()
         when = call.limit.when() if call.limit else None
@@ -151,12 +153,12 @@ class ServerCallbacks:
             if not task.cancelled():  # the connection is closed
                 task.cancel()
                 raise
-            return ToolAnswer("cancel")
+            return None
         finally:
             call.asking.discard(task)
             if call.limit is not None and left_s is not None and call in self._running:
                 call.limit.reschedule(loop.time() + left_s)
 
 
-async def _await(answer: Awaitable[ToolAnswer]) -> ToolAnswer:
+async def _await(answer: Awaitable[Answer]) -> Answer:
     return await answer

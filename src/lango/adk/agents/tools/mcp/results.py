@@ -12,7 +12,7 @@ from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from lango.messages import Attachment
-from lango.tools.result_files import file_name
+from lango.tools.results import file_name
 
 _UNREADABLE = "[{kind} of type {mime_type} was left out: its data is not base64]"
 _SHORTEST_DATA = 64  # shorter texts are only replaced inside the blocks that say what they are
@@ -72,7 +72,8 @@ class _Reader:
             case dict():
                 members = cast("dict[str, Any]", value)
                 if members.get("type") in ("image", "audio") and isinstance(members.get("data"), str):
-                    return self._known_file(members)
+                    name = self._names.get(members["data"])
+                    return self.block(members) if name is None else {"file": name}
                 return {name: self.without_data(member) for name, member in members.items()}
             case list():
                 return [self.without_data(item) for item in cast("list[Any]", value)]
@@ -80,11 +81,6 @@ class _Reader:
                 return f"[{self._names[value]}]"
             case _:
                 return value
-
-    def _known_file(self, block: Mapping[str, Any]) -> Any:
-        if (name := self._names.get(block["data"])) is not None:
-            return {"file": name}
-        return self.block(block)
 
 
 def _link_text(link: Mapping[str, Any]) -> str:

@@ -45,7 +45,7 @@ class LangoMcpToolset(McpToolset):
 
     @property
     def tools_are_static(self) -> bool:
-        """See `lango.adk.agents.tools.tool_names.StaticToolset`: with OAuth, the tools are those of each user."""
+        """Whether every turn has the same tools: with OAuth, they are those of each user."""
         return self.auth_scheme is None
 
     def __init__(
@@ -53,11 +53,17 @@ class LangoMcpToolset(McpToolset):
         server: str,
         wrap: Callable[[Tool], BaseTool],
         callbacks: ServerCallbacks,
-        list_timeout_s: float = DEFAULT_TIMEOUT_S,
-        wanted: Sequence[str] | None = None,
+        list_timeout_s: float,
+        wanted: Sequence[str] | None,
+        *,
+        taken: Collection[str],
+        earlier: "Sequence[LangoMcpToolset]",
         **options: Any,
     ) -> None:
-        """`wanted` are the names of the tools to use; None: all."""
+        """`wanted` are the names of the tools to use, or None for all; `taken`, those of the agent's other tools.
+
+        `earlier` are the servers whose tools come first, where two have the same name.
+        """
         options |= {"tool_filter": None if wanted is None else list(wanted)}
         super().__init__(tool_list_cache_ttl_seconds=_TOOL_LIST_TTL_S, **callbacks.options, **options)
         self._wanted = wanted
@@ -66,13 +72,11 @@ class LangoMcpToolset(McpToolset):
         self._list_timeout_s = list_timeout_s
         self.unusable: dict[str, str] = {}
         """Why each tool of the server that cannot be offered cannot, by its name."""
-        self.taken: frozenset[str] = frozenset()
-        """The names of the agent's other tools."""
+        self._taken = taken
         self._listed: frozenset[str] = frozenset()
         self.names: frozenset[str] | None = None
-        """The names of the tools that are offered; None: not listed yet."""
-        self.earlier: Sequence[LangoMcpToolset] = ()
-        """The servers whose tools come first, where two have the same name."""
+        """The names of the tools that are offered, or None if they were not listed yet."""
+        self._earlier = earlier
         self._wrap = wrap
         self._was_reported = False
         self._wrapped: dict[str, BaseTool] = {}
@@ -98,12 +102,12 @@ class LangoMcpToolset(McpToolset):
                 _log.warning("%s; its agents run without its tools until it answers", failure)
             self._was_reported = True
             if turn is not None:
-                turn.failed_servers[self.server] = failure
+                turn.note_failed_server(self.server, failure)
             raise failure from error
         self._was_reported = False
         for name in self._listed & set(self._wanted or self._listed) - {tool.name for tool in tools}:
             self._refuse(name, "ADK reserves this name")
-        for server in self.earlier:
+        for server in self._earlier:
             if server.names is None:
                 with suppress(ConfigError):  # reported where it is listed itself
                     await server.get_tools(readonly_context)
@@ -156,10 +160,10 @@ class LangoMcpToolset(McpToolset):
             return None
 
     def _owner_of_name(self, name: str) -> str:
-        """Return what else has a tool of this name; empty: nothing. A model's API refuses two of one name."""
-        if name in self.taken:
+        """Return what else has a tool of this name, or "": a model's API refuses two of one name."""
+        if name in self._taken:
             return "the agent"
-        return next((f"the MCP server {one.server}" for one in self.earlier if name in (one.names or ())), "")
+        return next((f"the MCP server {one.server}" for one in self._earlier if name in (one.names or ())), "")
 
 
 def _check_schemas(tool: BaseTool) -> None:
@@ -192,22 +196,21 @@ def mcp_toolsets(
     `wrap` makes the ADK tool of each tool. `callback_url` is where users are sent back to after allowing an access.
     `taken` are names that other tools of the agent have. Close each toolset when done.
     """
-    toolsets = [
-        LangoMcpToolset(
+    toolsets: list[LangoMcpToolset] = []
+    for name, server in settings.items():
+        toolset = LangoMcpToolset(
             name,
             wrap,
             ServerCallbacks(name, callbacks, server.input_timeout_s, over_http=bool(server.url)),
             timeout_s,
             server.tools,
+            taken=taken,
+            earlier=tuple(toolsets),
             # a call may take longer than its time limit: that does not run while the user is asked
             connection_params=_connection(name, server, timeout_s + (server.input_timeout_s if callbacks.ask else 0.0)),
             **_authentication(name, server, callback_url),
         )
-        for name, server in settings.items()
-    ]
-    for number, toolset in enumerate(toolsets):
-        toolset.taken = frozenset(taken)
-        toolset.earlier = toolsets[:number]
+        toolsets.append(toolset)
     return toolsets
 
 
@@ -236,14 +239,6 @@ def _authentication(name: str, server: McpSettings, callback_url: str) -> dict[s
     }
 
 
-def _headers(name: str, server: McpSettings) -> dict[str, str]:
-    """Return the headers of each request, with the values of environment variables filled in."""
-    return {
-        header: _REFERENCE.sub(lambda found: _variable(name, found[1]), value)
-        for header, value in server.headers.items()
-    }
-
-
 def _variable(server: str, variable: str) -> str:
     value = os.environ.get(variable, "")
     if not value:
@@ -257,8 +252,12 @@ def _connection(
     if bool(server.command) == bool(server.url):
         raise ConfigError(f"[mcp.{name}] needs a command or a url, and not both")
     if server.url:
+        headers = {
+            header: _REFERENCE.sub(lambda found: _variable(name, found[1]), value)
+            for header, value in server.headers.items()
+        }
         return StreamableHTTPConnectionParams(
-            url=server.url, headers=_headers(name, server) or None, timeout=timeout_s, sse_read_timeout=timeout_s
+            url=server.url, headers=headers or None, timeout=timeout_s, sse_read_timeout=timeout_s
         )
     if server.headers:
         raise ConfigError(f"[mcp.{name}] headers are for a server with a url: a command gets its secrets by env")

@@ -15,14 +15,13 @@ from lango.server.compat.openai.responses.input_items import (
     compaction_content,
     read_input,
 )
-from lango.server.compat.openai.responses.response_creation import find_previous, load_item
 from lango.server.compat.openai.responses.response_ids import StoredResponse
 from lango.server.compat.openai.responses.response_request import Hints, Input
 from lango.server.compat.openai.responses.response_view import response_usage
 from lango.server.compat.openai.responses.stored_input import message_items
-from lango.server.context import ServerContext
+from lango.server.compat.openai.responses.submission import find_previous, load_item
+from lango.server.context import AgentUser, ServerContext
 from lango.server.errors import bad_request
-from lango.server.security.auth import Caller
 from lango.threads import run_in_thread
 
 _KEPT_ROLES = ("user", "system", "developer")
@@ -41,25 +40,25 @@ class CompactRequest(Hints):
     previous_response_id: str | None = None
 
 
-async def compact(context: ServerContext, caller: Caller, body: CompactRequest) -> dict[str, Any]:
+async def compact(user: AgentUser, body: CompactRequest) -> dict[str, Any]:
     """Return the compacted conversation: the client's own messages, then one compaction item."""
-    await context.authenticator.check_token_quota(caller)
-    previous = await find_previous(context, caller, body.previous_response_id)
-    stored = await _stored_items(context, previous) if previous else []
+    await user.check_token_quota()
+    previous = await find_previous(user, body.previous_response_id)
+    stored = await _stored_items(user.context, previous) if previous else []
     items = [*stored, *body.input]
-    read = await read_input(items, lambda item_id: load_item(context, caller, item_id))
+    read = await read_input(items, lambda item_id: load_item(user, item_id))
     if read.approvals:
         raise bad_request("input: answer approval requests with POST /v1/responses, and compact after that")
     if not read.messages:
         raise bad_request("input: there is nothing to compact; send a history or a previous_response_id")
-    messages = await run_in_thread(read_history, read.messages, context.settings.server)
+    messages = await run_in_thread(read_history, read.messages, user.settings.server.limits)
     instructions = "\n\n".join([*filter(None, [body.instructions]), *read.instructions])
     try:
-        summary, usage = await context.runtime.app.summarize(messages, instructions)
+        summary, usage = await user.runtime.summarize(messages, instructions)
     except UsageError as error:
         raise bad_request(str(error)) from error
-    if caller.quota is not None:
-        await context.runtime.keys.spend(caller.quota.id, usage.input_tokens + usage.output_tokens)
+    if user.caller.quota is not None:
+        await user.runtime.keys.spend(user.caller.quota.id, usage.input_tokens + usage.output_tokens)
     kept = [_message(item) for item in items if item.type == "message" and item.role in _KEPT_ROLES]
     item = {"id": f"cmp_{uuid.uuid4().hex}", "type": "compaction", "encrypted_content": compaction_content(summary)}
     return {
@@ -74,7 +73,7 @@ async def compact(context: ServerContext, caller: Caller, body: CompactRequest) 
 async def _stored_items(context: ServerContext, previous: StoredResponse) -> list[InputItem]:
     """Read the session of a response up to its end; of a very long one, the newest messages."""
     session = previous.session
-    last = await context.runtime.stored_turns.last_message(session, previous.turn, previous.record)
+    last = await context.runtime.turns.last_message(session, previous.turn, previous.record)
     before = None if last is None else last + 1
     found = page = await context.sessions.page(session, before=before, limit=_PAGE)
     while page and len(found) < MAX_ITEMS:

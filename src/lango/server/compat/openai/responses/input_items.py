@@ -64,7 +64,7 @@ class InputPart(BaseModel):
                 data = self.file_data or self.file_url
                 return ContentPart(type="file", file=FileData(filename=self.filename, file_data=data))
             case "input_image" | "input_file":
-                raise _bad_request("this server stores no files by file_id; send the file itself as a data: URL")
+                raise _bad_request("file_id is not supported; send the file itself as a data: URL")
             case _:
                 raise _bad_request(f"parts of type {self.type!r} are not supported; send text, images and files")
 

@@ -10,25 +10,26 @@ from typing import Any
 
 from msgspec import Struct
 
-from lango.runtime.sessions.stored_turns import TurnRecord
-from lango.server.context import ServerContext
+from lango.runtime.turns import StoredTurn
+from lango.server.context import AgentUser
 from lango.server.errors import ApiError
-from lango.server.security.auth import Caller
 from lango.server.streaming.turn_streams import TurnRef
-from lango.sessions import SessionRecord
+from lango.sessions import SessionInfo
 
 _RESPONSE_ID = re.compile(r"resp_([0-9]{1,19})_([0-9]{1,12})")
 _ITEM_ID = re.compile(r"(?:msg|fc|rs|mcp)_([0-9]{1,19}_[0-9]{1,12})_[0-9]{1,9}")
 _APPROVAL_ID = re.compile(r"mcpr_([0-9]{1,19}_[0-9]{1,12})_(.+)", re.DOTALL)
 _LARGEST_KEY = 2**63 - 1
+APPROVAL = "_approval"
+"""Where the stored parameters of a response name the approval request that it answers."""
 
 
 class StoredResponse(Struct, frozen=True):
     """A turn that is a response, with the parameters of its request."""
 
-    session: SessionRecord
+    session: SessionInfo
     turn: int
-    record: TurnRecord
+    record: StoredTurn
 
     @property
     def id(self) -> str:
@@ -73,31 +74,29 @@ def approval_request_id(response: str, call_id: str) -> str:
 
 
 def read_approval_request_id(given: str) -> tuple[str, str] | None:
-    """Return the response and the call of an approval request; None: it is no such id."""
+    """Return the response and the call of an approval request, or None for any other id."""
     found = _APPROVAL_ID.fullmatch(given)
     return (f"resp_{found[1]}", found[2]) if found else None
 
 
 def response_of_item(given: str) -> str | None:
-    """Return the id of the response that an item belongs to; None: it is no id of an item."""
+    """Return the id of the response that an item belongs to, or None for any other id."""
     if found := _ITEM_ID.fullmatch(given):
         return f"resp_{found[1]}"
     approval = read_approval_request_id(given)
     return approval[0] if approval else None
 
 
-async def find_response(
-    context: ServerContext, caller: Caller, given: str, unstored_id: str | None = None
-) -> StoredResponse | None:
+async def find_response(user: AgentUser, given: str, unstored_id: str | None = None) -> StoredResponse | None:
     """Find a response of the caller that was stored, or is the one that was not, and was not deleted."""
     found = _RESPONSE_ID.fullmatch(given)
     if found is None or int(found[1]) > _LARGEST_KEY:
         return None
-    session = await context.sessions.find_by_key(int(found[1]))
-    if session is None or (session.name.app_name, session.name.user_id) != (context.runtime.app_name, caller.user_id):
+    session = await user.sessions.find_by_key(int(found[1]))
+    if session is None or (session.name.app_name, session.name.user_id) != (user.runtime.app_name, user.id):
         return None
     turn = int(found[2])
-    record = await context.runtime.stored_turns.read(session, turn)
+    record = await user.runtime.turns.read(session, turn)
     parameters = record.client_request if record else None
     if record is None or parameters is None or parameters.get("deleted"):
         return None
@@ -106,9 +105,9 @@ async def find_response(
     return StoredResponse(session, turn, record)
 
 
-async def get_response(context: ServerContext, caller: Caller, given: str) -> StoredResponse:
+async def get_response(user: AgentUser, given: str) -> StoredResponse:
     """Find a response of the caller. Raise `ApiError` if there is none."""
-    response = await find_response(context, caller, given)
+    response = await find_response(user, given)
     if response is None:
         raise ApiError(
             404,

@@ -5,7 +5,7 @@ A response is a turn of a session. Its id names both, holds in every process, an
 Which session a turn belongs to, and what the model reads:
 
 - With `previous_response_id`, the turn continues from that response, and `input` is only what is new. If the session
-  has gone on since, the turn is stored in a fork of the session at the end of that response.
+  has continued since, the turn is stored in a fork of the session at the end of that response.
 - With `conversation`, or the header `X-Session-Id`, the turn is stored in that session, whose history counts.
 - Otherwise `input` is the whole history, and the model reads exactly that, as in `POST /v1/chat/completions`. Items of
   earlier responses may be sent as an `item_reference`.
@@ -20,7 +20,7 @@ the next request answers it with an `mcp_approval_response`, also where the resp
 is in the response to that. Requests for input and for credentials are notes in the
 text: the next message is the input, and the note says where to give the credential.
 
-With `background`, the response returns at once, and its turn goes on, also in another process after a crash.
+With `background`, the response returns at once, and its turn continues, also in another process after a crash.
 `GET /v1/responses/{id}` reads it at any time, and with `stream=true` its events: `starting_after` is the sequence
 number of the last event that the client has.
 
@@ -41,16 +41,16 @@ from lango.errors import LangoError
 from lango.server.compat.openai.completion import OpenAiErrorBody
 from lango.server.compat.openai.openai_routes import TURN_ERRORS, SessionIdHeader, turn_headers
 from lango.server.compat.openai.responses.compaction import CompactRequest, compact
-from lango.server.compat.openai.responses.response_creation import submit_response
 from lango.server.compat.openai.responses.response_ids import get_response, session_key_of_response
 from lango.server.compat.openai.responses.response_request import ResponseRequest
 from lango.server.compat.openai.responses.response_view import ResponseView, response_error_body
 from lango.server.compat.openai.responses.stored_input import read_input_items
-from lango.server.context import Context, ServerContext
+from lango.server.compat.openai.responses.submission import submit_response
+from lango.server.context import AgentUser, CurrentUser
 from lango.server.errors import ApiError, bad_request, to_api_error
 from lango.server.json_body import JsonResponse
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, IdempotencyKey, Responses, error_responses
-from lango.server.security.auth import AuthenticatedRouter, CurrentCaller, route_with_error_body
+from lango.server.security.auth import AuthenticatedRouter, route_with_error_body
 from lango.server.streaming.sse import FrameStreamResponse
 
 _ERRORS = error_responses(
@@ -72,14 +72,16 @@ _COMPACTED: Responses = {
 ResponseIdPath = Annotated[str, Path(examples=["resp_1_1"])]
 
 
-async def _context_of_response(response_id: ResponseIdPath, context: Context) -> ServerContext:
-    """Return the context of the agent whose response the path names."""
-    key = session_key_of_response(response_id) if context.agents.are_several else None
-    session = None if key is None else await context.sessions.find_by_key(key)
-    return context if session is None else context.agents.contexts.get(session.name.app_name, context)
+async def _user_of_response(response_id: ResponseIdPath, user: CurrentUser) -> AgentUser:
+    """Return the user of the agent whose response the path names."""
+    key = session_key_of_response(response_id) if user.context.agents.are_several else None
+    session = None if key is None else await user.sessions.find_by_key(key)
+    if session is None:
+        return user
+    return AgentUser(user.context.agents.contexts.get(session.name.app_name, user.context), user.caller)
 
 
-ResponseContext = Annotated[ServerContext, Depends(_context_of_response)]
+ResponseUser = Annotated[AgentUser, Depends(_user_of_response)]
 router = AuthenticatedRouter(
     "/v1", tags=["responses"], responses=_ERRORS, route_class=route_with_error_body(response_error_body)
 )
@@ -87,19 +89,15 @@ router = AuthenticatedRouter(
 
 @router.post("/responses", response_model=None, responses=_RESPONSE | TURN_ERRORS)
 async def create_response(
-    request_body: ResponseRequest,
-    caller: CurrentCaller,
-    context: Context,
-    session_id: SessionIdHeader = None,
-    key: IdempotencyKey = None,
+    request_body: ResponseRequest, user: CurrentUser, session_id: SessionIdHeader = None, key: IdempotencyKey = None
 ) -> Response:
     """Answer the input. A repeated request with the same `Idempotency-Key` gets the same response."""
-    context = context.agents.of_model(request_body.model, context)
-    response = await submit_response(context, caller, request_body, session_id, key)
-    view = ResponseView(context, response)
+    user = user.of_model(request_body.model)
+    response = await submit_response(user, request_body, session_id, key)
+    view = ResponseView(user, response)
     headers = turn_headers(response.session.name.id)
     if request_body.stream:
-        return FrameStreamResponse(view.frames(), context.settings.server.write_timeout_s, view.error_frame, headers)
+        return FrameStreamResponse(view.frames(), user.settings.server.write_timeout_s, view.error_frame, headers)
     try:
         await (view.read() if request_body.background else view.wait())
     except (LangoError, ApiError) as error:  # every response to an accepted turn carries the headers
@@ -109,67 +107,65 @@ async def create_response(
 
 
 @router.post("/responses/compact", response_model=None, responses=_COMPACTED)
-async def compact_response(request_body: CompactRequest, caller: CurrentCaller, context: Context) -> Response:
-    """Write notes on a conversation, from which it goes on: the next input is the output, and what is new."""
-    context = context.agents.of_model(request_body.model, context)
-    return JsonResponse(await compact(context, caller, request_body))
+async def compact_response(request_body: CompactRequest, user: CurrentUser) -> Response:
+    """Write notes on a conversation to continue from: the next input is the output, and what is new."""
+    user = user.of_model(request_body.model)
+    return JsonResponse(await compact(user, request_body))
 
 
 @router.get("/responses/{response_id}", response_model=None, responses=_RESPONSE)
 async def read_response(
     response_id: ResponseIdPath,
-    caller: CurrentCaller,
-    context: ResponseContext,
+    user: ResponseUser,
     stream: bool = False,
     starting_after: Annotated[int, Query(ge=-1)] = -1,
 ) -> Response:
     """Read a response as it is now; with `stream`, its events after a sequence number, to its end."""
-    view = ResponseView(context, await get_response(context, caller, response_id))
+    view = ResponseView(user, await get_response(user, response_id))
     if stream:
         frames = view.frames(starting_after)
-        return FrameStreamResponse(frames, context.settings.server.write_timeout_s, view.error_frame)
+        return FrameStreamResponse(frames, user.settings.server.write_timeout_s, view.error_frame)
     await view.read()
     return JsonResponse(view.body)
 
 
 @router.post("/responses/{response_id}/cancel", response_model=None)
-async def cancel_response(response_id: ResponseIdPath, caller: CurrentCaller, context: ResponseContext) -> Response:
+async def cancel_response(response_id: ResponseIdPath, user: ResponseUser) -> Response:
     """Stop a response that was created with `background`; one that ended stays as it is."""
-    response = await get_response(context, caller, response_id)
+    response = await get_response(user, response_id)
     if not response.parameters.get("background"):
         raise bad_request("only a response with background: true can be cancelled")
     if response.is_open:
         session_id = response.session.name.id
-        if not await context.runtime.withdraw(session_id, response.turn, user_id=caller.user_id):
-            await context.runtime.cancel(session_id, user_id=caller.user_id, turn=response.turn)
-    view = ResponseView(context, response)
+        if not await user.runtime.withdraw(session_id, response.turn, user_id=user.id):
+            await user.runtime.cancel(session_id, user_id=user.id, turn=response.turn)
+    view = ResponseView(user, response)
     with suppress(ApiError):  # the body says that it was cancelled, or why it failed
         await view.wait()
     return JsonResponse(view.body)
 
 
 @router.delete("/responses/{response_id}", response_model=None)
-async def delete_response(response_id: ResponseIdPath, caller: CurrentCaller, context: ResponseContext) -> Response:
+async def delete_response(response_id: ResponseIdPath, user: ResponseUser) -> Response:
     """Delete a response: with the last one of its session, the session, too."""
-    response = await get_response(context, caller, response_id)
+    response = await get_response(user, response_id)
     if response.is_open:
         raise bad_request("the response is still in progress: wait for it, or cancel it")
-    if await context.runtime.stored_turns.mark_deleted(response.session, response.turn):
-        await context.sessions.delete(response.session.name.id, user_id=caller.user_id)
+    if await user.runtime.turns.mark_deleted(response.session, response.turn):
+        await user.sessions.delete(response.session.name.id, user_id=user.id)
     return JsonResponse({"id": response_id, "object": "response", "deleted": True})
 
 
 @router.get("/responses/{response_id}/input_items", response_model=None)
 async def list_input_items(
     response_id: ResponseIdPath,
-    caller: CurrentCaller,
-    context: ResponseContext,
+    user: ResponseUser,
     after: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     order: Literal["asc", "desc"] = "desc",
 ) -> Response:
     """List what the client sent for a response, the newest first; `after` is the id of the last item of a page."""
-    items = await read_input_items(context, await get_response(context, caller, response_id))
+    items = await read_input_items(user.context, await get_response(user, response_id))
     if order == "desc":
         items.reverse()
     start = next((place for place, item in enumerate(items, 1) if item["id"] == after), 0)

@@ -24,9 +24,9 @@ from typing_extensions import override
 
 from lango.errors import LangoError
 from lango.events import Queued
-from lango.server.compat.openai.responses.response_creation import submit_response
 from lango.server.compat.openai.responses.response_request import ResponseRequest
 from lango.server.compat.openai.responses.response_view import ResponseView, response_error_body
+from lango.server.compat.openai.responses.submission import submit_response
 from lango.server.context import Context, ServerContext
 from lango.server.errors import ApiError, bad_request, describe_problems, to_api_error
 from lango.server.sockets import CONNECTION_ERRORS, SocketConnection, read_message
@@ -131,11 +131,11 @@ class _ResponseSocket(SocketConnection):
         continued = self._newest_id
         try:
             request = _Request(text)
-            caller = await self._authenticate()
+            user = await self._authenticate()
             body = request.to_body()
-            response = await submit_response(self._context, caller, body, unstored_id=continued)
+            response = await submit_response(user, body, unstored_id=continued)
             self._newest_id = None
-            last = await self._send_events(ResponseView(self._context, response), request.echoed)
+            last = await self._send_events(ResponseView(user, response), request.echoed)
             if last != "response.failed":
                 self._newest_id = response.id
         except (LangoError, ApiError) as error:

@@ -8,15 +8,14 @@ from typing import Any
 from lango.errors import EventsGone
 from lango.event_text import remove_withdrawn
 from lango.events import Accepted, Queued, TurnDone, TurnError, TurnEvent, Usage, is_final
+from lango.json_values import convert
 from lango.server.compat.openai.completion import finish_reason, openai_error_body
 from lango.server.compat.openai.responses.input_items import Approval
 from lango.server.compat.openai.responses.output_items import OutputItems, StreamEvent
-from lango.server.compat.openai.responses.response_ids import StoredResponse, approval_request_id
-from lango.server.compat.openai.responses.submission import APPROVAL
-from lango.server.context import ServerContext
+from lango.server.compat.openai.responses.response_ids import APPROVAL, StoredResponse, approval_request_id
+from lango.server.context import AgentUser
 from lango.server.errors import ApiError, to_api_error, turn_api_error
 from lango.submissions import ModelOptions
-from lango.typed_values import convert
 
 _NAMES = {"messages": "input", "response_format": "text.format"}
 HIDDEN = "_"
@@ -27,11 +26,12 @@ _INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content
 class ResponseView:
     """A response as the events of its turn so far show it."""
 
-    def __init__(self, context: ServerContext, response: StoredResponse) -> None:
-        self._context = context
+    def __init__(self, user: AgentUser, response: StoredResponse) -> None:
+        self._turns = user.turns
+        self._stored = user.runtime.turns
         self._response = response
         self._record = response.record
-        self._model = context.runtime.app_name
+        self._model = user.runtime.app_name
         tools: list[Mapping[str, Any]] = response.record.request.get("client_tools") or []
         options = convert(response.record.request.get("options", {}), ModelOptions)
         self._output = OutputItems(
@@ -39,7 +39,7 @@ class ResponseView:
             response.session.name.id,
             self._model,
             {str(tool["name"]) for tool in tools},
-            only_last_text=options.shapes_answer and context.runtime.app.may_call_tools,
+            only_last_text=options.shapes_answer and user.runtime.may_call_tools,
             approval_requests=_answered_requests(response),
         )
         self._status = "queued"
@@ -77,7 +77,7 @@ class ResponseView:
 
     async def wait(self) -> None:
         """Read the events of the turn to its end. Raise `ApiError` if the turn failed."""
-        async with aclosing(self._context.turns.follow(self._response.turn_ref)) as items:
+        async with aclosing(self._turns.follow(self._response.turn_ref)) as items:
             events = [item.event async for item in items if item is not None]
         await self._read_record()
         self._add_all(events)
@@ -91,8 +91,8 @@ class ResponseView:
                 await self.wait()
             return
         events: list[TurnEvent] = []
-        stored, session, turn = self._context.runtime.stored_turns, self._response.session, self._response.turn
-        while page := await stored.events(session, turn, events[-1].id if events else 0):
+        session, turn = self._response.session, self._response.turn
+        while page := await self._stored.events(session, turn, events[-1].id if events else 0):
             events += [logged.event for logged in page.events]
             if page.closed or not page.events:
                 break
@@ -114,10 +114,10 @@ class ResponseView:
 
     async def events(self, after: int = -1) -> AsyncGenerator[StreamEvent | Queued | None, None]:
         """Yield the events after a sequence number; also places in the queue, and None when none came for long."""
-        reader, response = self._context.runtime.turns.reader, self._response
-        if after >= 0 and await reader.has_joined_texts(response.session.key, response.turn):
+        response = self._response
+        if after >= 0 and await self._stored.has_joined_texts(response.session, response.turn):
             raise EventsGone("the events of this response are no longer kept: retrieve it without stream")
-        async with aclosing(self._context.turns.follow(response.turn_ref)) as items:
+        async with aclosing(self._turns.follow(response.turn_ref)) as items:
             async for item in items:
                 if item is None:
                     yield None
@@ -134,11 +134,11 @@ class ResponseView:
                         yield streamed | {"sequence_number": number}
 
     def error_frame(self, error: ApiError) -> str:
-        """Encode an error that ends a stream whose turn may go on."""
+        """Encode an error that ends a stream whose turn may continue."""
         return _frame(_error_event(error) | {"sequence_number": self._sent})
 
     async def _read_record(self) -> None:
-        record = await self._context.runtime.stored_turns.read(self._response.session, self._response.turn)
+        record = await self._stored.read(self._response.session, self._response.turn)
         self._record = record or self._record
 
     # -- events ---------------------------------------------------------------------------------------------------

@@ -4,15 +4,14 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
+from lango.json_values import convert
 from lango.messages import Attachment
 from lango.server.compat.openai.responses.input_items import Approval
 from lango.server.compat.openai.responses.output_items import text_part
-from lango.server.compat.openai.responses.response_ids import StoredResponse, approval_request_id
-from lango.server.compat.openai.responses.submission import APPROVAL
+from lango.server.compat.openai.responses.response_ids import APPROVAL, StoredResponse, approval_request_id
 from lango.server.context import ServerContext
 from lango.server.json_body import tool_value_text
 from lango.sessions import INPUT_CALL, StoredEvent
-from lango.typed_values import convert
 
 
 async def read_input_items(context: ServerContext, response: StoredResponse) -> list[dict[str, Any]]:
@@ -20,9 +19,9 @@ async def read_input_items(context: ServerContext, response: StoredResponse) -> 
     session, turn, record = response.session, response.turn, response.record
     if (approval := response.parameters.get(APPROVAL)) is not None:
         return [_approval_item(convert(approval, Approval), response.id)]
-    if "credential_answer" in record.request:
+    if record.request.get("answer", {}).get("kind") == "credential":
         return []
-    messages = await context.runtime.stored_turns.input_messages(session, turn, record)
+    messages = await context.runtime.turns.input_messages(session, turn, record)
     return [item for message in messages for item in message_items(message, response.session.key)]
 
 

@@ -1,6 +1,6 @@
 /** Show dialogs and menus. Each closes with Escape and returns the focus. */
 
-import { byId, el, icon } from "./dom.js";
+import { byId, el, formatTime, icon } from "./dom.js";
 
 /**
  * Open a dialog; resolves to `value()` when it is confirmed, else to null.
@@ -102,7 +102,15 @@ const SHORTCUTS = [
   ["?", "This help"],
 ];
 
-export function showHelp(/** @type {Record<string, any>} */ about) {
+/** Say which processes run the agent, if there are several. @param {{replicas: Record<string, any>[]}} page */
+function replicaNotes({ replicas }) {
+  if (replicas.length < 2) return [];
+  const lines = replicas.map(({ version, started_at, running_turns, is_this, place }) =>
+    el("li", { text: `version ${version}${place && ` on ${place}`}, since ${formatTime(started_at)}, ${running_turns} running${is_this ? " (answers this page)" : ""}` }));
+  return [el("h3", { text: `${replicas.length} replicas` }), el("ul", { class: "note" }, ...lines)];
+}
+
+export function showHelp(/** @type {Record<string, any>} */ about, /** @type {{replicas: Record<string, any>[]}} */ page) {
   const rows = SHORTCUTS.map(([keys, action]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", { text: keys })), el("td", { text: action })));
   return openDialog({
     title: "Help",
@@ -110,6 +118,7 @@ export function showHelp(/** @type {Record<string, any>} */ about) {
       el("p", { text: "Every message is stored before it is answered. If you close the tab, reload it or lose the network, the answer continues and you find it here." }),
       el("table", { class: "keys" }, el("caption", { class: "visually-hidden", text: "Keyboard" }), el("tbody", {}, ...rows)),
       el("p", { class: "note", text: `Lango ${about.version ?? ""} · ${byId("model").textContent}` }),
+      ...replicaNotes(page),
     ],
     yes: "Close", no: null, wide: true,
   });

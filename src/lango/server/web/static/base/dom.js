@@ -168,6 +168,7 @@ export function formatBytes(bytes) {
 
 const RESUME_REASONS = /** @type {Record<string, string>} */ ({
   crash: "its process died", handover: "its process was stopped", failure: "the provider or the store failed",
+  update: "the application was updated",
 });
 
 /** Say when and why a turn was resumed. @param {string | null} at @param {string} reason */

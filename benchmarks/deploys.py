@@ -1,0 +1,347 @@
+"""Rolling deploys of changed agents under load, and one long turn with a deploy every ten model calls.
+
+Three replicas behind a proxy are replaced one after the other, each time by another version of the agents: another
+schema, a new sub-agent, a wrapped root, a renamed agent. Clients send a message, follow its stream, reconnect when it
+is cut, and send the next one. Every message charges once: the tool that does so logs it.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.server import BIN, answers, environment, free_port
+from benchmarks.sessions import postgres_server
+from benchmarks.table import bar, print_line, quick, table
+from lango.runtime.stored_data import open_store
+
+REPLICAS, CLIENTS, DEPLOY_EVERY_S, RUN_S = 3, 50, 10.0, 120.0
+PAUSE_S = 1.0
+"""Between the answer to a message of a client and its next message."""
+CALLS, CALLS_PER_DEPLOY, TOKENS_PER_RESULT = 100, 10, 2_000
+READY_TIMEOUT_S = 120.0
+
+AGENT = """
+import asyncio, os
+from pathlib import Path
+
+from google.adk.agents import LlmAgent, SequentialAgent
+from google.adk.apps.app import App
+from google.adk.models import BaseLlm, LlmResponse
+from google.genai import types
+
+from lango.adk.run.runtime_tools import runtime_tool
+from lango.tools import Tool
+
+VERSION = {version}
+
+
+class Scripted(BaseLlm):
+    async def generate_content_async(self, llm_request, stream=False):
+        text, results = "", 0
+        for part in [part for content in llm_request.contents for part in content.parts or []]:
+            if part.text and part.text.startswith("message "):
+                text, results = part.text, 0
+            results += bool(part.function_response)
+        _, name, calls = text.split()
+        await asyncio.sleep(0.05)
+        if results < int(calls):
+            what = f"{{name}}.{{results}}"
+            parts = [types.Part(function_call=types.FunctionCall(id=what, name="charge", args={{"what": what}}))]
+        else:
+            parts = [types.Part(text=f"answer to {{name}}")]
+        yield LlmResponse(content=types.Content(role="model", parts=parts), partial=False, turn_complete=True)
+
+
+async def charge(what: str, note: str = "") -> str:
+    with Path(os.environ["CHARGES"]).open("a") as file:
+        file.write(what + "\\n")
+    await asyncio.sleep(0.1)
+    return "charged " + "lorem ipsum dolor " * int(os.environ["WORDS"])
+
+
+fields = {{"what": {{"type": "string"}}}}
+if VERSION % 5 == 1:
+    fields["note"] = {{"type": "string"}}
+schema = {{"type": "object", "properties": fields, "required": ["what"]}}
+tools = [runtime_tool(Tool("charge", "Charge.", schema, charge, effect="once"), 60.0)]
+model = Scripted(model="scripted")
+others = [LlmAgent(name="helper", model=model, description="Helps.")] if VERSION % 5 == 2 else []
+shop = LlmAgent(name="store" if VERSION % 5 == 4 else "shop", model=model, tools=tools, sub_agents=others)
+root = SequentialAgent(name="steps", sub_agents=[shop]) if VERSION % 5 == 3 else shop
+app = App(name="shop", root_agent=root)
+"""
+
+
+class Replicas:
+    """The servers of one store, and a proxy that gives each connection to the one with the fewest."""
+
+    def __init__(self, folder: Path, store_url: str, words: int) -> None:
+        self._folder = folder
+        self._store_url = store_url
+        self._environment = {"CHARGES": str(folder / "charges"), "WORDS": str(words)}
+        self._versions = itertools.count()
+        self._servers: dict[int, subprocess.Popen[bytes]] = {}
+        self._open: Counter[int] = Counter()
+        self._stopped: list[subprocess.Popen[bytes]] = []
+        self.port = 0
+
+    @contextlib.asynccontextmanager
+    async def proxy(self) -> AsyncIterator[None]:
+        """Listen on a port, and pass bytes on to the servers."""
+        server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield
+        finally:
+            server.close()
+            for process in [*self._servers.values(), *self._stopped]:
+                process.terminate()
+            for process in [*self._servers.values(), *self._stopped]:
+                await asyncio.to_thread(process.wait, 60)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for port in sorted(self._servers, key=lambda one: self._open[one]):
+            try:
+                there, here = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                continue
+            self._open[port] += 1
+            try:
+                await asyncio.gather(_pass_on(reader, here), _pass_on(there, writer))
+            finally:
+                self._open[port] -= 1
+            return
+        writer.close()
+
+    async def start(self, version: int) -> int:
+        """Start a server with a version of the agents, and wait until it is ready; return its port."""
+        folder = self._folder / f"version-{version}"
+        agent = folder / "agent"
+        if not agent.exists():
+            agent.mkdir(parents=True)
+            (agent / "__init__.py").write_text("from . import agent\n")
+            (agent / "agent.py").write_text(AGENT.format(version=version))
+            config = {"agent": {"module": str(agent), "max_turns": 2 * CALLS}, "store": {"url": self._store_url}}
+            lines = [
+                f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+                for name, values in config.items()
+            ]
+            (folder / "lango.toml").write_text("".join(lines))
+        port = free_port()
+        command = [str(BIN / "lango"), "serve", "--config", str(folder / "lango.toml"), "--port", str(port)]
+        with (folder / f"log-{port}").open("wb") as log:
+            process = subprocess.Popen(
+                command, cwd=folder, env=environment(self._folder) | self._environment, stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not await asyncio.to_thread(answers, f"http://127.0.0.1:{port}/readyz"):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"version {version} did not start: see {folder}")
+            await asyncio.sleep(0.05)
+        self._servers[port] = process
+        return port
+
+    def stop(self, port: int) -> None:
+        """Give a server no more connections, and stop it."""
+        process = self._servers.pop(port)
+        self._stopped.append(process)
+        process.terminate()
+
+    async def deploy(self) -> None:
+        """Replace the servers one after the other by the next version."""
+        version, old = next(self._versions), list(self._servers)
+        for number in range(max(1, len(old)) if old else REPLICAS):
+            await self.start(version)
+            if old:
+                self.stop(old[number])
+
+    @property
+    def charges(self) -> Counter[str]:
+        """What was charged, and how often."""
+        file = Path(self._environment["CHARGES"])
+        return Counter(file.read_text().split() if file.exists() else ())
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+@dataclass
+class Outcome:
+    """What clients saw."""
+
+    answered: int = 0
+    failed: list[str] = field(default_factory=list[str])
+    gaps_s: list[float] = field(default_factory=list[float])
+    """The longest time without an event in each message."""
+
+
+class Client:
+    """Sends messages to one session, each with its key, and reconnects whenever a stream is cut."""
+
+    def __init__(self, port: int, session: str, outcome: Outcome) -> None:
+        self._url = f"http://127.0.0.1:{port}/v1/sessions/{session}"
+        self._outcome = outcome
+
+    async def send(self, name: str, calls: int) -> None:
+        """Send a message, and follow it to its end."""
+        last_id, last_at, longest = 0, time.monotonic(), 0.0
+        async with httpx.AsyncClient(timeout=60) as client:
+            while True:
+                with contextlib.suppress(httpx.TransportError):
+                    async with self._request(client, name, calls, last_id) as response:
+                        if response.status_code != 200:
+                            await response.aread()
+                        else:
+                            async for event_id, event in _events(response):
+                                now = time.monotonic()
+                                longest, last_at = max(longest, now - last_at), now
+                                last_id = event_id or last_id
+                                if event["type"] == "turn_error" and event["fatal"] and event_id:
+                                    self._outcome.failed.append(f"{name}: {event['error']}: {event['message']}")
+                                    return
+                                if event["type"] == "done":
+                                    self._outcome.answered += 1
+                                    self._outcome.gaps_s.append(longest)
+                                    return
+                await asyncio.sleep(0.1)
+
+    def _request(
+        self, client: httpx.AsyncClient, name: str, calls: int, last_id: int
+    ) -> contextlib.AbstractAsyncContextManager[httpx.Response]:
+        if last_id:
+            return client.stream("GET", f"{self._url}/stream", headers={"Last-Event-ID": str(last_id)})
+        body = {"text": f"message {name} {calls}"}
+        return client.stream("POST", f"{self._url}/messages", json=body, headers={"Idempotency-Key": name})
+
+
+async def _events(response: httpx.Response) -> AsyncIterator[tuple[int, dict[str, Any]]]:
+    event_id = 0
+    async for line in response.aiter_lines():
+        if line.startswith("id: "):
+            event_id = int(line[4:])
+        elif line.startswith("data: "):
+            yield event_id, json.loads(line[6:])
+            event_id = 0
+
+
+@dataclass
+class Stored:
+    """What the store has at the end."""
+
+    lost: int = 0
+    doubled: int = 0
+
+
+async def judge(store_url: str, sent: dict[str, str], charges: Counter[str], calls: int) -> Stored:
+    """Compare what was sent, as message names by session, with what is stored and what was charged."""
+    stored = Stored()
+    async with open_store(store_url) as data:
+        for session in sorted(set(sent.values())):
+            messages = await data.app("shop").sessions.messages(session, limit=1_000)
+            texts = Counter(one.message.content for one in messages if one.message)
+            for name in (name for name, where in sent.items() if where == session):
+                answers_found, asked = texts[f"answer to {name}"], texts[f"message {name} {calls}"]
+                stored.lost += asked == 0 or answers_found == 0
+                stored.doubled += max(0, asked - 1) + max(0, answers_found - 1)
+    for name in sent:
+        counts = [charges[f"{name}.{number}"] for number in range(calls)]
+        stored.lost += sum(count == 0 for count in counts)
+        stored.doubled += sum(max(0, count - 1) for count in counts)
+    return stored
+
+
+async def under_load(folder: Path, store_url: str, run_s: float, clients: int) -> list[object]:
+    """Deploy again and again while clients send messages; return a row of the table."""
+    replicas, outcome = Replicas(folder, store_url, words=10), Outcome()
+    sent: dict[str, str] = {}
+    deploys = 0
+    async with replicas.proxy():
+        await replicas.deploy()
+        ends_at = time.monotonic() + run_s
+
+        async def converse(number: int) -> None:
+            client = Client(replicas.port, f"s{number}", outcome)
+            for count in itertools.count():
+                if time.monotonic() > ends_at:
+                    return
+                name = f"m{number}-{count}"
+                sent[name] = f"s{number}"
+                await client.send(name, 1)
+                await asyncio.sleep(PAUSE_S)
+
+        talking = [asyncio.create_task(converse(number)) for number in range(clients)]
+        while time.monotonic() < ends_at:
+            next_at = time.monotonic() + DEPLOY_EVERY_S
+            await replicas.deploy()
+            deploys += 1
+            await asyncio.sleep(max(0.0, next_at - time.monotonic()))
+        await asyncio.gather(*talking)
+    for failure in outcome.failed[:5]:
+        print_line(f"  failed: {failure}")
+    stored = await judge(store_url, sent, replicas.charges, 1)
+    gaps = sorted(outcome.gaps_s)
+    return [deploys, len(sent), stored.lost, stored.doubled, len(outcome.failed), gaps[len(gaps) // 2], gaps[-1]]
+
+
+async def long_turn(folder: Path, store_url: str, calls: int) -> list[object]:
+    """Run one turn of many model calls, with a deploy every few of them; return a row of the table."""
+    replicas, outcome = Replicas(folder, store_url, words=TOKENS_PER_RESULT // 3), Outcome()
+    async with replicas.proxy():
+        first = await replicas.start(0)
+        turn = asyncio.create_task(Client(replicas.port, "long", outcome).send("long", calls))
+        deploys = 0
+        while not turn.done():
+            if sum(replicas.charges.values()) >= (deploys + 1) * CALLS_PER_DEPLOY:
+                deploys += 1
+                port = await replicas.start(deploys)
+                replicas.stop(first)
+                first = port
+            await asyncio.sleep(0.02)
+        await turn
+    for failure in outcome.failed:
+        print_line(f"  failed: {failure}")
+    stored = await judge(store_url, {"long": "long"}, replicas.charges, calls)
+    gap = max(outcome.gaps_s, default=float("nan"))
+    return [deploys, calls + 1, stored.lost, stored.doubled, len(outcome.failed), gap, gap]
+
+
+def main() -> None:
+    """Print the table."""
+    run_s, clients, calls = (30.0, 10, 30) if quick() else (RUN_S, CLIENTS, CALLS)
+    print_line(f"{os.cpu_count()} cores, PostgreSQL{', quick' if quick() else ''}")
+    with postgres_server() as postgres, tempfile.TemporaryDirectory(prefix="lango-bench-") as name:
+        folder = Path(name)
+        loaded = asyncio.run(under_load(folder / "load", f"{postgres}&schema=load", run_s, clients))
+        long = asyncio.run(long_turn(folder / "long", f"{postgres}&schema=long", calls))
+    columns = ["", "deploys", "messages", "lost", "doubled", "failed", "median gap s", "longest gap s"]
+    table(
+        "rolling deploys of changed agents",
+        columns,
+        [[f"{clients} clients, {run_s:g} s", *loaded], [f"one turn, {calls + 1} model calls", *long]],
+        *(
+            bar(f"{what}, {columns[at]}", float(str(row[at - 1])), at_most=limit)
+            for what, row in (("load", loaded), ("long turn", long))
+            for at, limit in ((3, 0), (4, 0), (5, 0), (7, 3.0))
+        ),
+    )
+
+
+if __name__ == "__main__":
+    main()

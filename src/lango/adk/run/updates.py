@@ -1,0 +1,149 @@
+"""Continue turns that another version of the app began.
+
+Before anything runs, a turn is judged by its record: it is replayed, or continues from its stored history, or cannot
+continue, and ends. A turn whose own code turns out to differ while it is replayed continues from its history as well.
+"""
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from google.adk.agents import LlmAgent
+from google.adk.events import Event
+from google.genai import types
+
+from lango.adk.agents.app_shape import AppVersion
+from lango.adk.agents.tree import walk_agents
+from lango.adk.events.events_to_rows import complete_event, event_to_entry
+from lango.adk.events.rows_to_events import stored_to_events
+from lango.adk.run.record.verdict import DIVERGED, SAME, Verdict, judge, judge_answer, judge_nodes
+from lango.adk.turn.turn_run import ContinuedHistory
+from lango.errors import TurnDiverged
+from lango.sessions import SessionId
+from lango.store import Store, Turn
+from lango.store.sessions.open_calls import message_at, message_of_calls
+from lango.store.tool_calls.tool_journal import read_turn_entries
+from lango.store.turns.continuing import continue_from_history, read_waiting_messages, set_version
+from lango.store.turns.event_log import read_earlier_nodes
+from lango.store.turns.turns import StoredTurn, read_turn_record
+
+UPDATE_NOTE = (
+    "[System: The application was updated while it worked on the request above. Its agents, tools and instructions may "
+    "have changed. What is finished is part of this conversation: do not repeat it, and continue from there.]"
+)
+
+
+class Updates:
+    """Decides how this version of an app continues a turn, and lets it continue so."""
+
+    def __init__(self, store: Store, root: Any, version: Callable[[], AppVersion]) -> None:
+        """`version` is called when a turn needs it: the schemas of all tools take a moment."""
+        self._store = store
+        self._root = root
+        self._version = version
+
+    @property
+    def version(self) -> AppVersion:
+        """The version of the app that runs here."""
+        return self._version()
+
+    async def judge(self, turn: Turn, row: StoredTurn) -> Verdict:
+        """Return how this version continues a turn that has begun; nothing is run or written."""
+        shape = self.version.shape
+        if row.record_seq is None:
+            return SAME
+        if row.continued_seq is None and (verdict := await self._judge_answer(turn, row)) is not SAME:
+            return verdict
+        if row.version == shape.fingerprint:
+            return SAME
+        stored = await self._store.read(read_turn_record, turn, row.record_seq)
+        return judge(stored, await self._store.read(read_turn_entries, turn), shape)
+
+    async def _judge_answer(self, turn: Turn, row: StoredTurn) -> Verdict:
+        """Return how this version continues with what the turn brings to an invocation that paused."""
+        shape = self.version.shape
+        brought = await self._store.read(message_at, turn.session_key, row.first_seq or 0)
+        if brought is None or brought.message is None or brought.message.role not in ("tool", "function"):
+            return SAME
+        nodes = await self._store.read(read_earlier_nodes, turn, row.invocation_id)
+        if nodes and (verdict := judge_nodes(nodes, shape)) is not SAME:
+            return verdict
+        asked_by = await self._store.read(message_of_calls, turn.session_key, brought.seq)
+        return SAME if asked_by is None or asked_by.message is None else judge_answer(asked_by, shape)
+
+    async def judge_pause(self, turn: Turn, row: StoredTurn) -> Verdict:
+        """Return how this version continues a turn that has paused, once what it waits for comes."""
+        shape = self.version.shape
+        nodes = await self._store.read(read_earlier_nodes, Turn(turn.session_key, turn.turn + 1), row.invocation_id)
+        if nodes and (verdict := judge_nodes(nodes, shape)) is not SAME:
+            return verdict
+        for asked_by in await self._store.read(read_waiting_messages, turn.session_key):
+            if asked_by.message is not None and (verdict := judge_answer(asked_by, shape)) is not SAME:
+                return verdict
+        return SAME
+
+    async def prepare(self, name: SessionId, turn: Turn, row: StoredTurn, *, has_diverged: bool) -> bool:
+        """Prepare a turn that is about to be run again; return whether it continues from its history from now on.
+
+        `has_diverged`: it was run again, and did not follow its record. Raise `TurnDiverged` if this version cannot
+        continue the turn.
+        """
+        verdict = DIVERGED if has_diverged else await self.judge(turn, row)
+        match verdict.kind:
+            case "same":
+                if row.version != self.version.name:
+                    await self._store.write(set_version, turn, self.version.name)
+                return False
+            case "continues at the next model call":
+                await self.continue_from_history(name, turn, row)
+                return True
+            case "cannot continue":
+                raise TurnDiverged(
+                    f"this version of the application cannot continue the turn: {verdict.why}. What is stored stays: "
+                    "retry the turn with a version that has it"
+                )
+
+    @property
+    def can_continue_from_history(self) -> bool:
+        """Whether a turn of any record can continue: with a workflow, only the record says where it is."""
+        return self.version.shape.kind != "workflow"
+
+    async def continue_from_history(self, name: SessionId, turn: Turn, row: StoredTurn) -> None:
+        """Close what a turn left open, and store the note from which it continues."""
+        assert row.first_seq is not None
+        parts = [types.Part(text=UPDATE_NOTE)]
+        if self.version.shape.kind == "workflow":
+            parts = await self._request(turn, row.first_seq)  # its nodes get the request itself
+        elif not all(_reads_history(agent) for agent in walk_agents(self._root)):
+            parts = [*await self._request(turn, row.first_seq), *parts]
+        content = types.Content(role="user", parts=parts)
+        event = Event(author="user", invocation_id=f"e-{uuid.uuid4()}", content=content)
+        complete_event(event, self._root.name)
+        now = time.time()
+        await self._store.write_long(continue_from_history, turn, name, event_to_entry(event), self.version.name, now)
+
+    async def _request(self, turn: Turn, first_seq: int) -> list[types.Part]:
+        """Return the message that the turn answers, as far as it is no answer to a request."""
+        stored = await self._store.read(message_at, turn.session_key, first_seq)
+        if stored is None:
+            return []
+        await self._store.load_files([stored])
+        [event] = stored_to_events([stored], self._root.name)
+        return [part for part in (event.content and event.content.parts) or [] if not part.function_response]
+
+
+def _reads_history(agent: Any) -> bool:
+    """Whether an agent reads the conversation: others read only the newest message, and need the request in it."""
+    return isinstance(agent, LlmAgent) and agent.include_contents == "default"
+
+
+def continued_history(root: Any) -> ContinuedHistory:
+    """Return how the agents of an app read the history of a turn that continues after an update."""
+    agents = [*walk_agents(root)]
+    readers = () if getattr(root, "graph", None) else (agent for agent in agents if _reads_history(agent))
+    return ContinuedHistory(
+        frozenset(agent.name for agent in agents),
+        root.name if isinstance(root, LlmAgent) else "",
+        frozenset(agent.name for agent in readers),
+    )

@@ -1,0 +1,62 @@
+"""Run `lango deploy`: check how new code would continue the turns of the version that serves."""
+
+from typing import Annotated
+
+import typer
+
+from lango.cli.options import AgentPath, Config, Json, load_settings
+from lango.cli.process_setup import quiet_logging, run_async
+from lango.cli.tables import print_values
+
+app = typer.Typer(help="Check a new version of the agent against the turns that are open.", no_args_is_help=True)
+
+Sessions = Annotated[int, typer.Option("--sessions", min=0, help="How many of the newest sessions are checked, too.")]
+StoreUrl = Annotated[
+    str | None, typer.Option("--store", metavar="URL", help="The store, instead of the configured one.")
+]
+
+
+@app.callback()
+def deploy() -> None:
+    """Check a new version of the agent against the turns that are open."""
+
+
+@app.command()
+def check(
+    path: AgentPath = None,
+    config: Config = None,
+    store: StoreUrl = None,
+    sessions: Sessions = 20,
+    as_json: Json = False,
+) -> None:
+    """Say of each open turn and wait how this code would continue it; exit with 1 if a turn cannot continue.
+
+    Nothing runs and nothing is written: check while the old version serves.
+    """
+    quiet_logging()
+    from lango.runtime.deploy_check import TurnVerdict, check_deploy
+
+    settings = load_settings(config)
+    if store is not None:
+        settings = settings.model_copy(update={"store": settings.store.model_copy(update={"url": store})})
+    if path is not None:
+        settings = settings.with_agent(path)
+    report = run_async(check_deploy(settings, sessions))
+
+    def to_json(one: TurnVerdict) -> dict[str, object]:
+        return {
+            "session": one.session,
+            "turn": one.turn,
+            "state": one.state,
+            "verdict": one.verdict,
+            "why": one.why,
+            "user": one.user,
+        }
+
+    print_values(report.turns, to_json, as_json=as_json, empty="no turn is open", cut=("why",))
+    if not as_json:
+        kinds = [one.verdict for one in report.turns]
+        counted = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+        print(f"version {report.version} of {report.app}: {counted or 'nothing to continue'}")
+    if report.lost:
+        raise typer.Exit(1)

@@ -1,0 +1,85 @@
+"""Check how the agent of some settings would continue what other versions of it began.
+
+The check reads the store and runs nothing: no model is called, no tool runs, and nothing is written. So it can run
+beside the version that serves.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from lango.adk.run.record.verdict import VerdictKind
+from lango.adk.run.updates import Updates
+from lango.config import Settings
+from lango.runtime.opening import build_agent_app, load_named_agent
+from lango.store import Store, Turn
+from lango.store.sessions.sessions import find_session, list_sessions
+from lango.store.turns import queue
+from lango.store.turns.turns import read_turn
+from lango.store.turns.unfinished import UnfinishedTurn, list_unfinished
+
+
+class TurnVerdict(Struct, frozen=True):
+    """How this version would continue one turn."""
+
+    session: str
+    user: str
+    turn: int | None
+    state: Literal["queued", "running", "paused", "ended"]
+    verdict: VerdictKind
+    why: str = ""
+
+
+class DeployReport(Struct, frozen=True):
+    """How this version would continue everything that is open, and the newest sessions."""
+
+    app: str
+    version: str
+    turns: list[TurnVerdict]
+
+    @property
+    def lost(self) -> int:
+        """How many turns cannot continue."""
+        return sum(turn.verdict == "cannot continue" for turn in self.turns)
+
+
+async def check_deploy(settings: Settings, sessions: int) -> DeployReport:
+    """Judge every open turn and wait of an app, and the newest turn of its newest sessions."""
+    settings, root_agent = load_named_agent(settings, None)
+    app = build_agent_app(settings, root_agent)
+    try:
+        async with Store(settings.store.url) as store:
+            updates = Updates(store, app.root, lambda: app.version)
+            unfinished = [one for one in await store.read(list_unfinished) if one.session.app_name == app.name]
+            verdicts = [await _judge_open(store, updates, one) for one in unfinished]
+            busy = {one.session for one in unfinished}
+            newest = (await store.read(list_sessions, app.name, None))[-sessions:] if sessions else []
+            for session in reversed(newest):
+                turn = await store.read(queue.find_newest_turn, session) if session.name not in busy else None
+                if turn is not None:
+                    verdicts.append(
+                        await _judge_ended(store, updates, session.name.id, session.name.user_id, session.key, turn)
+                    )
+    finally:
+        await app.models.close()
+    return DeployReport(app.name, app.version.name, verdicts)
+
+
+async def _judge_open(store: Store, updates: Updates, one: UnfinishedTurn) -> TurnVerdict:
+    session = await store.read(find_session, one.session)
+    row = await store.read(read_turn, session.key, one.turn) if session and one.turn is not None else None
+    place = one.session.id, one.session.user_id, one.turn, one.status
+    if session is None or row is None or one.turn is None or one.status == "queued":
+        return TurnVerdict(*place, "same")
+    turn = Turn(session.key, one.turn, first_epoch=row.record_epoch)
+    verdict = await (updates.judge_pause(turn, row) if one.status == "paused" else updates.judge(turn, row))
+    return TurnVerdict(*place, verdict.kind, verdict.why)
+
+
+async def _judge_ended(store: Store, updates: Updates, id_: str, user: str, key: int, number: int) -> TurnVerdict:
+    """Judge the history of a session: its next message starts a turn of its own, which always can run."""
+    row = await store.read(read_turn, key, number)
+    assert row is not None
+    verdict = await updates.judge(Turn(key, number, first_epoch=row.record_epoch), row)
+    kind: VerdictKind = "same" if verdict.kind == "same" else "continues at the next model call"
+    return TurnVerdict(id_, user, number, "ended", kind, verdict.why)

@@ -1,0 +1,260 @@
+"""Read, follow and end the turns of a store: those of one app, and the unfinished ones of all apps."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from lango.errors import UsageError
+from lango.events import TurnEvent
+from lango.runtime.execution.event_log_reader import EventLogReader
+from lango.runtime.execution.turn_supervisor import TurnSupervisor
+from lango.sessions import SessionInfo, Status, StoredEvent
+from lango.store import Store, Turn
+from lango.store.sessions.client_history import find_by_input
+from lango.store.turns import client_requests, event_log, queue
+from lango.store.turns.client_requests import StoredKey
+from lango.store.turns.continuing import retry_turn
+from lango.store.turns.event_log import LoggedEvent, LogPage
+from lango.store.turns.lease import count_leases
+from lango.store.turns.queue import QueuedMessage
+from lango.store.turns.recovery import stop_waiting
+from lango.store.turns.turns import StoredTurn, read_turn, request_cancel
+from lango.store.turns.unfinished import UnfinishedTurn, list_unfinished
+from lango.store.waits.waits import read_waits
+from lango.turns.liveness import LivenessMonitor, place_of_owner, standing_of_owner
+from lango.turns.running_turn import RunningTurn
+from lango.waits import ClientResultWait
+
+__all__ = ["ListedTurn", "LogPage", "LoggedEvent", "QueuedMessage", "StoredKey", "StoredTurn", "Turns"]
+
+_POLL_S = 0.05
+
+
+class ResumedTurn(Struct, frozen=True):
+    """A turn whose process died, and that continues in this one."""
+
+    running: RunningTurn
+    first_seq: int | None
+    """Its message in the conversation, or None if it is queued."""
+    queued_text: str = ""
+
+
+class LastTurn(Struct, frozen=True):
+    """How the last turn of a session stands."""
+
+    status: Status
+    is_resumed: bool
+    """It is open, and continues in this process because its own died."""
+    error: str = ""
+    """Why it failed."""
+
+
+class Turns:
+    """The turns of the sessions of one app."""
+
+    def __init__(self, store: Store, app_name: str, supervisor: TurnSupervisor) -> None:
+        self._store = store
+        self._app_name = app_name
+        self._supervisor = supervisor
+        self._liveness = LivenessMonitor(back_at=lambda: store.outages.recovered_at)
+
+    # -- as they are stored ---------------------------------------------------------------------------------------
+
+    async def read(self, session: SessionInfo, turn: int) -> StoredTurn | None:
+        """Read a turn, or None if there is none of that number."""
+        return await self._store.read(read_turn, session.key, turn)
+
+    async def newest(self, session: SessionInfo) -> int | None:
+        """Return the newest turn of a session that no rewind removed."""
+        return await self._store.read(queue.find_newest_turn, session)
+
+    async def current(self, session: SessionInfo) -> int | None:
+        """Return the running turn, else the first queued one, else the newest that no user withdrew or rewound."""
+        return await self._store.read(queue.find_current_turn, session)
+
+    async def next(self, session: SessionInfo, turn: int) -> int | None:
+        """Return the next turn of a session that no rewind removed."""
+        return await self._store.read(queue.find_next_turn, session, turn)
+
+    async def queued(self, session: SessionInfo) -> Sequence[QueuedMessage]:
+        """Read the messages of a session's queued turns, in order."""
+        return await self._store.read(queue.read_queued_messages, session.key)
+
+    async def is_busy(self, session: SessionInfo) -> bool:
+        """Whether a turn of a session runs or is queued."""
+        return bool(await self._store.read(queue.read_open_turns, session.key))
+
+    async def count_open(self) -> tuple[int, int]:
+        """Return how many turns run, and how many are queued behind others, in the whole store."""
+        counts = await self._store.read(count_leases)
+        return sum(counts.running_by_owner.values()), counts.queued
+
+    # -- by what their clients sent -------------------------------------------------------------------------------
+
+    async def find_by_key(self, session: SessionInfo, idempotency_key: str) -> StoredKey | None:
+        """Find the turn of an idempotency key in a session."""
+        return await self._store.read(client_requests.find_key_of_session, session.key, idempotency_key)
+
+    async def find_by_key_of_user(self, user_id: str, idempotency_key: str) -> StoredKey | None:
+        """Find the turn of an idempotency key that holds in all sessions of a user."""
+        return await self._store.read(client_requests.find_key_of_user, self._app_name, user_id, idempotency_key)
+
+    async def message_of_key(self, session: SessionInfo, prefix: str) -> int | None:
+        """Return the message of the newest recent turn whose idempotency key begins with this, or None."""
+        return await self._store.read(client_requests.find_message_of_key, session.key, prefix)
+
+    async def sessions_with_input(self, user_id: str, text: str, id_prefix: str, limit: int) -> Sequence[SessionInfo]:
+        """Read a user's idle sessions, with ids that begin like this, whose newest turn had this input."""
+        return await self._store.read(find_by_input, self._app_name, user_id, text, id_prefix, limit)
+
+    async def client_calls(self, session: SessionInfo) -> set[str]:
+        """Return the ids of the open calls of the client's tools."""
+        waits = await self._store.read(read_waits, session.key, session.name)
+        return {wait.call_id for wait in waits if isinstance(wait, ClientResultWait)}
+
+    async def last_message(self, session: SessionInfo, turn: int, record: StoredTurn) -> int | None:
+        """Return the last message of a turn, before the next turn's input, or None if it has not started."""
+        return await self._store.read(client_requests.last_message_of_turn, session.key, turn, record)
+
+    async def input_messages(self, session: SessionInfo, turn: int, record: StoredTurn) -> Sequence[StoredEvent]:
+        """Read what the client sent for a turn: its message or results, after the history before them."""
+        messages = await self._store.read(client_requests.read_input_messages, session, turn, record)
+        await self._store.load_files(messages)
+        return messages
+
+    async def mark_deleted(self, session: SessionInfo, turn: int) -> bool:
+        """Mark a turn as deleted for its client; return whether all turns of the session are."""
+        return await self._store.write(client_requests.mark_request_deleted, session.key, turn)
+
+    # -- their events ---------------------------------------------------------------------------------------------
+
+    async def events(self, session: SessionInfo, turn: int, after_id: int = 0) -> LogPage:
+        """Read a page of a turn's events after an id, and the record of the turn."""
+        return await self._store.read(event_log.read_event_log, session.key, turn, after_id)
+
+    async def has_joined_texts(self, session: SessionInfo, turn: int) -> bool:
+        """Whether the event log has whole texts of a turn instead of the pieces that were streamed."""
+        return await self._store.read(event_log.has_joined_texts, session.key, turn)
+
+    def follow(
+        self, session: SessionInfo, turn: int, after_id: int = 0, heartbeat_s: float = float("inf")
+    ) -> AsyncGenerator[LoggedEvent | None, None]:
+        """Yield the events of a turn after an id to its end, whichever process runs it.
+
+        Yield None whenever no event came for `heartbeat_s`. Raise `SessionNotFound` if the session is deleted,
+        `EventsGone` if the id is no longer known, `Stopping` after `stop_readers`.
+        """
+        return self._supervisor.reader.follow(session.key, turn, after_id, heartbeat_s)
+
+    def stop_readers(self) -> None:
+        """End all readers of turns that run elsewhere: this process stops."""
+        self._supervisor.reader.stop()
+
+    # -- of processes that died -----------------------------------------------------------------------------------
+
+    def call_for_resumed(self, callback: Callable[[RunningTurn], None]) -> None:
+        """Call a function for each turn that was or will be taken over from another process."""
+        self._supervisor.call_for_resumed(callback)
+
+    async def last(self, session: SessionInfo) -> LastTurn | None:
+        """Return how the last turn of a session stands, or None if it has none."""
+        newest = await self.newest(session)
+        record = await self.read(session, newest) if newest else None
+        if record is None:
+            return None
+        failed = record.result.error
+        return LastTurn(record.status, self._continues_here(record), failed.message if failed else "")
+
+    async def wait_for_resumed(self, session: SessionInfo) -> Sequence[ResumedTurn]:
+        """Wait until the open turns of dead processes are taken over here, and return them in order."""
+        texts = {one.turn: one.message.message for one in await self.queued(session)}
+        found: list[ResumedTurn] = []
+        for open_turn in await self._store.read(queue.read_open_turns, session.key):
+            record = await self.read(session, open_turn.turn)
+            running: RunningTurn | None = None
+            while record and self._continues_here(record):
+                if running := self._supervisor.find_turn(session.key, open_turn.turn):
+                    break
+                await asyncio.sleep(_POLL_S)
+                record = await self.read(session, open_turn.turn)
+            if record and running:
+                message = texts.get(open_turn.turn)
+                found.append(ResumedTurn(running, record.first_seq, message.content if message else ""))
+        return found
+
+    def _continues_here(self, record: StoredTurn) -> bool:
+        is_own = record.owner == self._supervisor.owner.name  # this process may have taken it over already
+        is_open = record.status in ("running", "queued")
+        return is_open and (is_own or self._liveness.is_gone(record.owner, record.heartbeat))
+
+
+class ListedTurn(Struct, frozen=True):
+    """An unfinished turn, and what becomes of it."""
+
+    turn: UnfinishedTurn
+    state: Literal["queued", "running", "paused", "released", "stranded"]
+    """`released`: a process that runs its app continues it; `stranded`: its app is not configured, so none will."""
+    owner: str
+    """The process that runs it, for people; empty if none does."""
+
+
+class UnfinishedTurns:
+    """The turns of all apps of a store that have not ended, whichever process runs them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def list(self, apps: Collection[str] | None) -> list[ListedTurn]:
+        """List the unfinished turns, the oldest first. `apps` are those that are configured, or None for any."""
+        return [_listed(turn, apps) for turn in await self._store.read(list_unfinished)]
+
+    async def follow(self, session: SessionInfo, turn: int | None = None) -> AsyncGenerator[TurnEvent, None]:
+        """Yield the events of a turn, by default the current one, to its end. Raise `UsageError` if there is none."""
+        number = await self._store.read(queue.find_current_turn, session) if turn is None else turn
+        if number is None or await self._store.read(read_turn, session.key, number) is None:
+            raise UsageError(f"session {session.name.id!r} has no such turn; `lango turns list` lists them")
+        async for logged in EventLogReader(self._store).follow(session.key, number):
+            if logged is not None:
+                yield logged.event
+
+    async def retry(self, session: SessionInfo, turn: int | None = None) -> int:
+        """Let a turn run again that could not continue, by default the newest; return its number.
+
+        A process that runs its app takes it over. Raise `Conflict` if it did not end so, or another turn followed it.
+        """
+        number = await self._store.read(queue.find_newest_turn, session) if turn is None else turn
+        await self._store.write(retry_turn, session.key, number or 0)
+        return number or 0
+
+    async def cancel(self, session: SessionInfo, only: int | None = None) -> int:
+        """Stop the open turns of a session, or one of them; return how many.
+
+        A queued turn is withdrawn, its process stops a running one soon, and one without a process ends here. If no
+        turn is open, the waits of a paused one are closed.
+        """
+        store = self._store
+        open_turns = [
+            turn for turn in await store.read(queue.read_open_turns, session.key) if only in (None, turn.turn)
+        ]
+        stopped = 0
+        for turn in reversed(open_turns):  # the queue first: none of it starts when the running turn ends
+            if turn.status == "queued":
+                stopped += await store.withdraw_turn(Turn(session.key, turn.turn))
+            elif standing_of_owner(turn.owner) == "gone":
+                stopped += await store.interrupt_turn(session, turn)
+            else:
+                stopped += await store.write(request_cancel, session.key, only=turn.turn)
+        if not open_turns and only is None:
+            stopped += await store.write(stop_waiting, session.key, time.time())
+        return stopped
+
+
+def _listed(turn: UnfinishedTurn, apps: Collection[str] | None) -> ListedTurn:
+    if turn.owner and standing_of_owner(turn.owner) != "gone":
+        return ListedTurn(turn, turn.status, place_of_owner(turn.owner))
+    if apps is not None and turn.session.app_name not in apps:
+        return ListedTurn(turn, "stranded", "")
+    return ListedTurn(turn, "paused" if turn.status == "paused" else "released", "")

@@ -1,0 +1,69 @@
+"""`lango deploy check` says what a new version would continue, and a turn that could not continue can be retried."""
+
+from pathlib import Path
+
+import pytest
+
+from lango import open_runtime
+from lango.errors import Conflict
+from lango.runtime.deploy_check import check_deploy
+from tests.agents.parts import collect, last_error, settings_for
+from tests.integration.resume.test_update_table import (
+    World,
+    agent,
+    answer_to,
+    asking,
+    function,
+    graph,
+    node_agent,
+    old_graph,
+)
+from tests.support.kill_points import until_idle
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ADK: it still has these agents
+AGENT = """
+from google.adk.agents import LlmAgent
+
+def {tool}(x: str) -> str:
+    return x
+
+root_agent = LlmAgent(name="app", model="gemini-2.5-flash", tools=[{tool}])
+"""
+
+
+async def test_a_turn_whose_node_is_gone_ends_and_is_retried_once_it_is_back(store_url: str) -> None:
+    world = World(holds=False)
+    settings = settings_for(store_url, name="app", input_expires_s=0)
+    async with open_runtime(settings, root_agent=old_graph(world)) as runtime:
+        await runtime.sessions.create("s")
+        await collect((await runtime.submit("s", "go")).follow())
+    other = graph(world, function(world, "one"), node_agent(world), asking("question"), function(world, "two"))
+    async with open_runtime(settings, root_agent=other) as runtime:
+        [wait] = await runtime.waits("s")
+        failed = await collect((await runtime.answer("s", wait.id, answer_to(wait))).follow())
+        assert last_error(failed).error == "TurnDiverged"
+        assert "'ask'" in last_error(failed).message, "it names the node"
+    async with open_runtime(settings, root_agent=old_graph(world)) as runtime:
+        await runtime.retry("s", 2)
+        await until_idle(runtime)
+        with pytest.raises(Conflict, match="did not end because of an update"):
+            await runtime.retry("s", 2)
+    assert world.effects["s"] == {"one": 1, "pay 1": 1, "pay 2": 1, "two": 1}
+
+
+async def test_open_turns_are_judged_without_running_anything(tmp_path: Path) -> None:
+    world = World(holds=False)
+    url = f"sqlite:///{tmp_path}/app.db"
+    async with open_runtime(settings_for(url, name="app"), root_agent=agent(world, "app")) as runtime:
+        await runtime.sessions.create("approval")
+        await runtime.sessions.create("ended")
+        for session in ("approval", "ended"):
+            await collect((await runtime.submit(session, "go")).follow())
+    before = dict(world.effects)
+    path = tmp_path / "agent.py"
+    path.write_text(AGENT.format(tool="pay"), "utf-8")
+    report = await check_deploy(settings_for(url).with_agent(str(path)), 5)
+    verdicts = {one.session: (one.state, one.verdict) for one in report.turns}
+    assert verdicts["approval"] == ("paused", "continues at the next model call"), "buy is gone"
+    assert verdicts["ended"] == ("ended", "same")
+    assert (report.lost, world.effects) == (0, before)
