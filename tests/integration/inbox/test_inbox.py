@@ -15,6 +15,7 @@ from lango.adk import AdkTool
 from lango.errors import UsageError
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
+from lango.runtime.sessions.session_watch import UserWatch
 from lango.store import Store
 from lango.store.engine.database import Operation, Row
 from lango.store.waits import inbox
@@ -81,6 +82,24 @@ async def test_the_inbox_lists_inputs_with_their_schema(store_url: str) -> None:
         assert (wait.id, wait.path, wait.turn) == (asked.id, asked.path, 1)
         await collect((await submit_input(runtime, "s", wait.id, 2)).follow())
         assert await runtime.inbox.list() == []
+
+
+async def test_a_reader_is_notified_of_a_request_that_another_process_opened_and_closed_between_two_polls(
+    store_url: str,
+) -> None:
+    agent, provider = shop(ToolCall("c1", "send", {"to": "bob"}), "sent")
+    async with open_runtime(settings_for(store_url), provider=provider, root_agent=agent) as runtime:
+        watch = UserWatch(store_of(runtime), runtime.app_name, "user")  # as a process has it in which no turn runs
+        await watch.poll_once()
+        await run(runtime, "letters")
+        assert len(await runtime.inbox.list()) == 1, "what a page shows that reads at this moment"
+        await collect((await submit_approval(runtime, "letters", "c1")).follow())
+        seen = watch.inbox_changes
+        await watch.poll_once()
+        assert watch.inbox_changes > seen
+        seen = watch.inbox_changes
+        await watch.poll_once()
+        assert watch.inbox_changes == seen, "nothing has happened since"
 
 
 async def test_what_is_answered_leaves_the_inbox_in_another_process(store_url: str) -> None:

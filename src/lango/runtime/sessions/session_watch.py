@@ -47,7 +47,7 @@ class UserWatch:
         self._known: dict[int, SessionInfo] = {}
         self._inbox: tuple[Place, ...] | None = None
         self.may_have_missed = False
-        """A turn of this process may have opened and closed a request between two polls."""
+        """A wait may have opened and closed between two polls: a reader may have read the inbox while it was open."""
 
     async def poll(self) -> None:
         """Poll the store for changes of other processes.
@@ -56,11 +56,15 @@ class UserWatch:
         """
         while True:
             try:
-                self._compare(await self._store.read(list_session_page, *self._owner, limit=_COMPARED_SESSIONS))
-                self._compare_inbox(await self._store.read(read_inbox_places, *self._owner, _COMPARED_ITEMS))
+                await self.poll_once()
             except StoreError as error:
                 self._store.outages.warn(f"sessions could not be polled: {error}")
             await asyncio.sleep(_POLL_S)
+
+    async def poll_once(self) -> None:
+        """Compare the sessions and the inbox with the last poll, and notify readers of what differs."""
+        self._compare(await self._store.read(list_session_page, *self._owner, limit=_COMPARED_SESSIONS))
+        self._compare_inbox(await self._store.read(read_inbox_places, *self._owner, _COMPARED_ITEMS))
 
     def _compare(self, page: Sequence[SessionInfo]) -> None:
         listed = [(session.key, session.display_title) for session in page]
@@ -73,6 +77,7 @@ class UserWatch:
         self.rewinds.update(
             session.key for session in active if session.rewinds and session.rewinds != _rewinds(known.get(session.key))
         )
+        self.may_have_missed |= bool(active)
         self.list_changes += listed != before
         if active or listed != before:
             self.changed.notify()
