@@ -147,14 +147,16 @@ export class Conversation {
   /** Show what the session waits for, and close what it no longer waits for. While a turn runs, only results can be given. */
   async loadWaits() {
     const { signal } = this.controller;
-    const read = async () => (await api(sessionPath(this.transcript.session, "/waits"), { signal })).waits;
+    const { session } = this.transcript;
     const shown = this.transcript.openWaits;
-    const [waits, { messages }] = await Promise.all([read(), api(sessionPath(this.transcript.session, `/messages?limit=${PAGE_SIZE}`), { signal })]);
+    const { waits } = await api(sessionPath(session, "/waits"), { signal });
+    // after the waits: messages that were read before would lack the results of those that were closed in between
+    const { messages } = await api(sessionPath(session, `/messages?limit=${PAGE_SIZE}`), { signal });
     if (signal.aborted) return;
     const isMeant = (/** @type {Wait} */ wait) => !state.running || wait.kind === "long_running_result";
     const open = new Set(waits.map((/** @type {Wait} */ wait) => wait.id));
-    dropOtherDrafts(this.transcript.session, open);
-    for (const card of shown) if (isMeant(card.wait) && !open.has(card.wait.id)) this.transcript.closeWait(card, messages);
+    dropOtherDrafts(session, open);
+    for (const card of shown) if (card.status === "waiting" && isMeant(card.wait) && !open.has(card.wait.id)) this.transcript.closeWait(card, messages);
     for (const wait of waits) if (isMeant(wait)) this.turnView.openWait(wait);
     this.page.scrollToBottom();
   }
