@@ -16,6 +16,7 @@ from lango.adk.run.runtime_tools import read_full_result
 from lango.config import Settings
 from lango.config.agent_files import Snapshot, agent_location, snapshot
 from lango.errors import ConfigError
+from lango.runtime.execution.replicas import live_versions
 from lango.runtime.runtime import Runtime
 from lango.store import Store
 from lango.store.engine.urls import store_files
@@ -228,6 +229,9 @@ async def _run_agent(
     app = build_agent_app(settings, root_agent, tools, provider)
     engine = AdkEngine(settings, store, app)
     await engine.load()
+    if every_session and await live_versions(store, app.name):
+        # a deploy: the other replicas run the turns until this one, which takes over theirs, can do so at once
+        await engine.preload()
     runtime = Runtime(settings, store, engine, every_session=every_session)
     try:
         yield runtime

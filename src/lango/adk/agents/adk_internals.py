@@ -200,6 +200,7 @@ def preload_adk() -> None:
     ADK tries to import an optional module in every turn. If its package is missing, it is marked so: trying is slow.
     """
     importlib.import_module("google.adk.workflow").Workflow  # noqa: B018 - an attribute that imports
+    importlib.import_module("google.adk.flows.llm_flows.auto_flow")
     try:
         importlib.import_module(_OPTIONAL_MODULE)
     except ImportError:

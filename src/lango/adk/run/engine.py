@@ -39,7 +39,7 @@ from lango.adk.turn.record import Record
 from lango.adk.turn.turn_run import AppServices, TurnRun
 from lango.adk.turn.waits import Waits
 from lango.config import Settings
-from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, messages_to_load
+from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, load_tokenizer, messages_to_load
 from lango.memory import Memory, MemoryModel, MemoryThresholds, Observer, thresholds_for
 from lango.store import Store, Turn
 from lango.store.credentials.secret_box import SecretBox
@@ -193,8 +193,9 @@ class AdkEngine:
         """Load local models now, so that the first turn does not wait for it."""
         await self.app.models.load()
 
-    async def preload_adk(self) -> None:
-        """Import what ADK imports in its first run: once, and in a thread."""
+    async def preload(self) -> None:
+        """Import what ADK imports in its first run, and load the tokenizer: once, and in threads."""
+        await load_tokenizer()
         if self._imported is None:
             self._imported = asyncio.ensure_future(asyncio.to_thread(_preload))
         await asyncio.shield(self._imported)

@@ -46,6 +46,12 @@ async def list_replicas(store: Store, own: str = "") -> list[ListedReplica]:
     ]
 
 
+async def live_versions(store: Store, app_name: str, own: str = "") -> set[str]:
+    """Return the versions that live replicas of an app run; `own` is an owner that is left out."""
+    found = await store.read(read_versions, app_name)
+    return {version for owner, version in found.items() if owner != own and standing_of_owner(owner) != "gone"}
+
+
 class Replicas:
     """The replicas of an app: this process, and others on the same store."""
 
@@ -85,7 +91,4 @@ class Replicas:
 
     async def versions_elsewhere(self) -> set[str]:
         """Return the versions that other live replicas of the app run."""
-        found = await self._store.read(read_versions, self._app_name)
-        return {
-            version for owner, version in found.items() if owner != self._owner and standing_of_owner(owner) != "gone"
-        }
+        return await live_versions(self._store, self._app_name, self._owner)

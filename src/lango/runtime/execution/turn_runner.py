@@ -106,7 +106,7 @@ class TurnRunner:
             running.log.emit(Queued(running.log.next_id(), place))
 
         try:
-            await self._engine.preload_adk()
+            await self._engine.preload()
             async with self._admission.admitted(emit_place):
                 running.enter("running")
                 await self._check_start(running, turn_input, has_begun=first_seq is not None)
