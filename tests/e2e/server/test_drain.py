@@ -63,6 +63,12 @@ async def receive_all(socket: ClientConnection, events: list[dict[str, Any]]) ->
         events.append(json.loads(await socket.recv()))
 
 
+async def receive_to(socket: ClientConnection, events: list[dict[str, Any]], kind: str) -> None:
+    """Append what a socket receives up to an event of a kind."""
+    while not events or events[-1]["type"] != kind:
+        events.append(json.loads(await socket.recv()))
+
+
 async def test_a_socket_is_closed_with_the_last_event_and_resumes_elsewhere(tmp_path: Path, sqlite_url: str) -> None:
     gate = tmp_path / "gate"
     with serving(tmp_path / "a", sqlite_url) as old, serving(tmp_path / "b", sqlite_url) as new:
@@ -70,8 +76,7 @@ async def test_a_socket_is_closed_with_the_last_event_and_resumes_elsewhere(tmp_
             before: list[dict[str, Any]] = []
             async with connect(f"ws://127.0.0.1:{old.port}/v1/ws") as socket:
                 await socket.send(json.dumps({"type": "message", "session": "one", "text": f"hold {gate}"}))
-                while not before or before[-1]["type"] != "text_delta":
-                    before.append(json.loads(await socket.recv()))
+                await receive_to(socket, before, "text_delta")
                 os.kill(old.process.pid, signal.SIGTERM)
                 with pytest.raises(ConnectionClosed) as closed:
                     await receive_all(socket, before)
@@ -83,11 +88,41 @@ async def test_a_socket_is_closed_with_the_last_event_and_resumes_elsewhere(tmp_
             gate.touch()
             async with connect(f"ws://127.0.0.1:{new.port}/v1/ws") as socket:
                 await socket.send(json.dumps({"type": "resume", "session": "one", "after": before[-1]["id"]}))
-                after = [json.loads(await socket.recv())]
-                while after[-1]["type"] != "done":
-                    after.append(json.loads(await socket.recv()))
-        ids = [event["id"] for event in before + after]
-        assert ids == sorted(set(ids))
+                after: list[dict[str, Any]] = []
+                await receive_to(socket, after, "done")
+            async with new.client() as client:
+                log = await resume(client, "one")
+        assert [(event["id"], event["type"]) for event in before + after] == [(event.id, event.type) for event in log]
+
+
+async def test_readers_follow_a_turn_whose_step_is_not_waited_for(tmp_path: Path, store_url: str) -> None:
+    gate, started = tmp_path / "gate", asyncio.Event()
+    with serving(tmp_path / "a", store_url, "--drain-s", "0") as old, serving(tmp_path / "b", store_url) as new:
+        async with new.client() as client, asyncio.timeout(TIMEOUT_S):
+            stream = asyncio.create_task(read_until(old, "one", f"hold {gate}", started))
+            await started.wait()
+            received: list[dict[str, Any]] = []
+            async with connect(f"ws://127.0.0.1:{old.port}/v1/ws") as socket:
+                await socket.send(json.dumps({"type": "resume", "session": "one"}))
+                await receive_to(socket, received, "text_delta")
+                os.kill(old.process.pid, signal.SIGTERM)
+                with pytest.raises(ConnectionClosed) as closed:
+                    await receive_all(socket, received)
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1012
+            *seen, _ = await stream
+            assert await asyncio.to_thread(old.process.wait, TIMEOUT_S) == 0
+            async with connect(f"ws://127.0.0.1:{new.port}/v1/ws") as socket:
+                await socket.send(json.dumps({"type": "resume", "session": "one", "after": received[-1]["id"]}))
+                received.append(json.loads(await socket.recv()))
+                gate.touch()
+                await receive_to(socket, received, "done")
+            seen += await resume(client, "one", seen[-1].id)
+            log = await resume(client, "one")
+        assert [event.type for event in log].count("resumed") == 1
+        assert visible_text(log) == "begun ended"
+        assert seen == log, "nothing is missed, and nothing is repeated"
+        assert [(event["id"], event["type"]) for event in received] == [(event.id, event.type) for event in log]
 
 
 async def test_replicas_are_listed_until_they_stop(tmp_path: Path, store_url: str) -> None:

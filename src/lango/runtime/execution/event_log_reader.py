@@ -32,17 +32,18 @@ class EventLogReader:
         Raise `SessionNotFound` if the session is deleted, `EventsGone` if the id is no longer known, `Stopping` if this
         process stops.
         """
-        log = self._find_log(session_key, turn) if self._find_log else None
-        if log is not None:
-            async with aclosing(log.follow_stored(after_id, heartbeat_s)) as events:
-                async for logged in events:
-                    yield logged
-                    after_id = logged.id if logged else after_id
-                    if logged and logged.final:
-                        return
         clock = asyncio.get_running_loop().time
         wait_s, last_event_at = _POLL_S, clock()
         while True:
+            # each time: this process may have taken the turn over
+            log = self._find_log(session_key, turn) if self._find_log else None
+            if log is not None and not log.is_closed:
+                async with aclosing(log.follow_stored(after_id, heartbeat_s)) as events:
+                    async for logged in events:
+                        yield logged
+                        after_id, last_event_at = logged.id if logged else after_id, clock()
+                        if logged and logged.final:
+                            return
             page = await self._store.read(read_event_log, session_key, turn, after_id)
             for logged in page.events:
                 yield logged

@@ -1,8 +1,9 @@
 """Write the events of running turns to the event log, grouped: one commit serves many turns.
 
 Pieces of text are joined, and written at most ten times a second, those of all turns at the same moments. Events that a
-reader in this process waits for are not delayed: the first text, and everything that is no text. The last events of a
-turn are written by the transaction that ends it, so a short turn without such readers costs no commit of its own.
+reader in this process waits for are not delayed: the first text, and everything that is no text. Nor are those of a
+turn that was taken over. The last events of a turn are written by the transaction that ends it, so a short turn without
+such readers costs no commit of its own.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from lango.turns.turn_log import TurnLog
 
 GROUP_INTERVAL_S = 0.1
 UNREAD_INTERVAL_S = 0.5
-"""How often the events of turns are written that no reader in this process waits for."""
+"""How often the events of turns are written that began here and that no reader in this process waits for."""
 _RETRY_S = 0.5
 _log = logging.getLogger("lango.runtime")
 _NEVER = float("inf")
@@ -46,9 +47,10 @@ class EventLogWriter:
         """Note that a turn has a new event, or a new reader."""
         due_at = self._due_at.get(log)
         is_text = isinstance(log.events[-1], TextDelta | ThoughtDelta)
-        if log.is_closed or (due_at is not None and (not log.readers or not due_at)):
+        is_read = log.readers or log.restored_count  # the readers of a turn that was taken over are at any replica
+        if log.is_closed or (due_at is not None and (not is_read or not due_at)):
             return
-        if not log.readers:
+        if not is_read:
             due_at = _next_moment(asyncio.get_running_loop().time(), UNREAD_INTERVAL_S)
         else:
             due_at = _next_moment(log.text_stored_at) if is_text else 0.0

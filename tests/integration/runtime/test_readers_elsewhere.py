@@ -1,0 +1,91 @@
+"""A reader at another replica gets the events of a turn that is handed over, wherever the turn continues."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from lango import open_runtime
+from lango.events import Resumed, ToolStart, TurnDone
+from lango.messages import ToolCall
+from lango.runtime.execution import event_log_writer
+from lango.runtime.execution.event_log_reader import EventLogReader
+from lango.runtime.runtime import Runtime
+from lango.store.turns.event_log import LoggedEvent
+from lango.testing import ScriptedProvider
+from lango.tools import Tool
+from lango.turns.running_turn import RunningTurn
+from tests.agents.parts import TIMEOUT_S, settings_for, until
+from tests.support.runtimes import store_of, supervisor_of
+
+
+class Replica:
+    """A runtime whose tool returns once its gate is open."""
+
+    def __init__(self, url: str) -> None:
+        self.gate = asyncio.Event()
+        self._settings = settings_for(url, drain_s=0.0)
+
+    @asynccontextmanager
+    async def open(self, *answers: str | ToolCall) -> AsyncGenerator[Runtime]:
+        wait = Tool("wait", "Wait.", {"type": "object", "properties": {}}, self._wait, effect="idempotent")
+        async with open_runtime(self._settings, tools=[wait], provider=ScriptedProvider(answers)) as runtime:
+            yield runtime
+
+    async def _wait(self) -> str:
+        await self.gate.wait()
+        return "waited"
+
+
+async def start_turn(runtime: Runtime) -> RunningTurn:
+    """Start a turn, and return once its tool waits."""
+    turn = await runtime.submit("s", "wait, then answer")
+    await until(turn.follow(), ToolStart)
+    return turn
+
+
+async def read(events: AsyncGenerator[LoggedEvent | None], seen: list[LoggedEvent], *, to: type) -> None:
+    """Read up to the first event of a kind."""
+    async for logged in events:
+        if logged is not None:
+            seen.append(logged)
+            if isinstance(logged.event, to):
+                return
+
+
+async def test_a_reader_follows_the_turn_where_it_reads_once_the_turn_is_taken_over_there(store_url: str) -> None:
+    old, new = Replica(store_url), Replica(store_url)
+    async with AsyncExitStack() as first, new.open("answered") as there, asyncio.timeout(TIMEOUT_S):
+        runtime = await first.enter_async_context(old.open(ToolCall("c1", "wait", {})))
+        turn = await start_turn(runtime)
+        seen: list[LoggedEvent] = []
+        events = there.turns.follow(turn.session, turn.turn.turn, 0, TIMEOUT_S)
+        await read(events, seen, to=ToolStart)
+        reading = asyncio.create_task(read(events, seen, to=TurnDone))
+        await first.aclose()
+        while [running.log.readers for running in supervisor_of(there).running_turns()] != [1]:
+            await asyncio.sleep(0.01)
+        new.gate.set()
+        await reading
+    ids = [logged.id for logged in seen]
+    assert ids == sorted(set(ids))
+    assert [logged.event.type for logged in seen].count("resumed") == 1
+
+
+async def test_the_events_of_a_turn_that_was_taken_over_are_written_for_readers_elsewhere(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_log_writer, "UNREAD_INTERVAL_S", 1e9)  # never, during the turn
+    old, new = Replica(store_url), Replica(store_url)
+    async with AsyncExitStack() as first, new.open("answered") as there, asyncio.timeout(TIMEOUT_S):
+        runtime = await first.enter_async_context(old.open(ToolCall("c1", "wait", {})))
+        turn = await start_turn(runtime)
+        await first.aclose()
+        elsewhere = EventLogReader(store_of(there))
+        seen: list[LoggedEvent] = []
+        await read(elsewhere.follow(turn.session.key, turn.turn.turn), seen, to=Resumed)
+        assert not new.gate.is_set()
+        new.gate.set()
+        await read(elsewhere.follow(turn.session.key, turn.turn.turn, seen[-1].id), seen, to=TurnDone)
+    assert [logged.event.type for logged in seen][-1] == "done"
