@@ -31,6 +31,8 @@ PAUSE_S = 1.0
 """Between the answer to a message of a client and its next message."""
 CALLS, CALLS_PER_DEPLOY, TOKENS_PER_RESULT = 100, 10, 2_000
 READY_TIMEOUT_S = 120.0
+LISTED_GAPS, AROUND_S = 3, 3.0
+"""How many of the longest gaps are explained, and by what was done to the servers how long before them."""
 
 AGENT = """
 import asyncio, os
@@ -96,6 +98,8 @@ class Replicas:
         self._open: Counter[int] = Counter()
         self._stopped: list[subprocess.Popen[bytes]] = []
         self.port = 0
+        self.steps: list[tuple[float, str]] = []
+        """What was done to the servers, and when."""
 
     @contextlib.asynccontextmanager
     async def proxy(self) -> AsyncIterator[None]:
@@ -145,12 +149,14 @@ class Replicas:
             process = subprocess.Popen(
                 command, cwd=folder, env=environment(self._folder) | self._environment, stdout=log, stderr=log
             )
+        self._note(f"{port} started")
         deadline = time.monotonic() + READY_TIMEOUT_S
         while not await asyncio.to_thread(answers, f"http://127.0.0.1:{port}/readyz"):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"version {version} did not start: see {folder}")
             await asyncio.sleep(0.05)
         self._servers[port] = process
+        self._note(f"{port} ready")
         return port
 
     def stop(self, port: int) -> None:
@@ -158,6 +164,10 @@ class Replicas:
         process = self._servers.pop(port)
         self._stopped.append(process)
         process.terminate()
+        self._note(f"{port} told to stop")
+
+    def _note(self, step: str) -> None:
+        self.steps.append((time.monotonic(), step))
 
     async def deploy(self) -> None:
         """Replace the servers one after the other by the next version."""
@@ -166,6 +176,11 @@ class Replicas:
             await self.start(version)
             if old:
                 self.stop(old[number])
+
+    @property
+    def ports(self) -> list[int]:
+        """The ports of the servers that get connections."""
+        return [*self._servers]
 
     @property
     def charges(self) -> Counter[str]:
@@ -182,14 +197,24 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     writer.close()
 
 
+@dataclass(order=True)
+class Gap:
+    """A time without an event of a message, and what ended it."""
+
+    seconds: float = 0.0
+    since: float = 0.0
+    name: str = ""
+    events: str = ""
+
+
 @dataclass
 class Outcome:
     """What clients saw."""
 
     answered: int = 0
     failed: list[str] = field(default_factory=list[str])
-    gaps_s: list[float] = field(default_factory=list[float])
-    """The longest time without an event in each message."""
+    gaps: list[Gap] = field(default_factory=list[Gap])
+    """The longest one of each message."""
 
 
 class Client:
@@ -201,7 +226,7 @@ class Client:
 
     async def send(self, name: str, calls: int) -> None:
         """Send a message, and follow it to its end."""
-        last_id, last_at, longest = 0, time.monotonic(), 0.0
+        last_id, last_at, last_type, longest = 0, time.monotonic(), "sent", Gap()
         async with httpx.AsyncClient(timeout=60) as client:
             while True:
                 with contextlib.suppress(httpx.TransportError):
@@ -211,14 +236,15 @@ class Client:
                         else:
                             async for event_id, event in _events(response):
                                 now = time.monotonic()
-                                longest, last_at = max(longest, now - last_at), now
-                                last_id = event_id or last_id
+                                between = f"{last_type} to {event['type']}"
+                                longest = max(longest, Gap(now - last_at, last_at, name, between))
+                                last_id, last_at, last_type = event_id or last_id, now, event["type"]
                                 if event["type"] == "turn_error" and event["fatal"] and event_id:
                                     self._outcome.failed.append(f"{name}: {event['error']}: {event['message']}")
                                     return
                                 if event["type"] == "done":
                                     self._outcome.answered += 1
-                                    self._outcome.gaps_s.append(longest)
+                                    self._outcome.gaps.append(longest)
                                     return
                 await asyncio.sleep(0.1)
 
@@ -239,6 +265,14 @@ async def _events(response: httpx.Response) -> AsyncIterator[tuple[int, dict[str
         elif line.startswith("data: "):
             yield event_id, json.loads(line[6:])
             event_id = 0
+
+
+def print_gaps(gaps: list[Gap], steps: list[tuple[float, str]]) -> None:
+    """Print the longest gaps, each with what was done to the servers around it."""
+    for gap in sorted(gaps, reverse=True)[:LISTED_GAPS]:
+        print_line(f"  gap of {gap.seconds:.2f} s in {gap.name}, {gap.events}")
+        around = [(at - gap.since, step) for at, step in steps if -AROUND_S < at - gap.since < gap.seconds]
+        print_line("    " + ("; ".join(f"{step} at {at:+.2f} s" for at, step in around) or "no step of a deploy"))
 
 
 @dataclass
@@ -274,6 +308,8 @@ async def under_load(folder: Path, store_url: str, run_s: float, clients: int) -
     deploys = 0
     async with replicas.proxy():
         await replicas.deploy()
+        # the first server started alone, and loads ADK for its first turn
+        await asyncio.gather(*(Client(port, "warm-up", Outcome()).send(f"w{port}", 0) for port in replicas.ports))
         ends_at = time.monotonic() + run_s
 
         async def converse(number: int) -> None:
@@ -296,7 +332,8 @@ async def under_load(folder: Path, store_url: str, run_s: float, clients: int) -
     for failure in outcome.failed[:5]:
         print_line(f"  failed: {failure}")
     stored = await judge(store_url, sent, replicas.charges, 1)
-    gaps = sorted(outcome.gaps_s)
+    print_gaps(outcome.gaps, replicas.steps)
+    gaps = sorted(gap.seconds for gap in outcome.gaps)
     return [deploys, len(sent), stored.lost, stored.doubled, len(outcome.failed), gaps[len(gaps) // 2], gaps[-1]]
 
 
@@ -305,6 +342,7 @@ async def long_turn(folder: Path, store_url: str, calls: int) -> list[object]:
     replicas, outcome = Replicas(folder, store_url, words=TOKENS_PER_RESULT // 3), Outcome()
     async with replicas.proxy():
         first = await replicas.start(0)
+        await Client(first, "warm-up", Outcome()).send("warm-up", 0)
         turn = asyncio.create_task(Client(replicas.port, "long", outcome).send("long", calls))
         deploys = 0
         while not turn.done():
@@ -318,18 +356,24 @@ async def long_turn(folder: Path, store_url: str, calls: int) -> list[object]:
     for failure in outcome.failed:
         print_line(f"  failed: {failure}")
     stored = await judge(store_url, {"long": "long"}, replicas.charges, calls)
-    gap = max(outcome.gaps_s, default=float("nan"))
+    print_gaps(outcome.gaps, replicas.steps)
+    gap = max((gap.seconds for gap in outcome.gaps), default=float("nan"))
     return [deploys, calls + 1, stored.lost, stored.doubled, len(outcome.failed), gap, gap]
+
+
+def _load() -> str:
+    return f"load average {os.getloadavg()[0]:.1f}"
 
 
 def main() -> None:
     """Print the table."""
     run_s, clients, calls = (30.0, 10, 30) if quick() else (RUN_S, CLIENTS, CALLS)
-    print_line(f"{os.cpu_count()} cores, PostgreSQL{', quick' if quick() else ''}")
+    print_line(f"{os.cpu_count()} cores, PostgreSQL{', quick' if quick() else ''}, {_load()} before")
     with postgres_server() as postgres, tempfile.TemporaryDirectory(prefix="lango-bench-") as name:
         folder = Path(name)
         loaded = asyncio.run(under_load(folder / "load", f"{postgres}&schema=load", run_s, clients))
         long = asyncio.run(long_turn(folder / "long", f"{postgres}&schema=long", calls))
+    print_line(f"{_load()} after")
     columns = ["", "deploys", "messages", "lost", "doubled", "failed", "median gap s", "longest gap s"]
     table(
         "rolling deploys of changed agents",
