@@ -1,4 +1,4 @@
-"""The socket that a server listens on, the memory that it gives back, and routes that are built on first use."""
+"""The socket that a server listens on, the memory that it gives back, and its log."""
 
 import asyncio
 import json
@@ -7,16 +7,10 @@ import platform
 import socket
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import pytest
-from fastapi import FastAPI
-from fastapi.routing import APIRoute
 
 from lango.config import ServerSettings
-from lango.server.security.auth import AuthenticatedRouter
 from lango.server.startup import JsonLogFormatter, LineLogFormatter, bind_port
 
 
@@ -63,61 +57,6 @@ def test_large_blocks_are_returned_to_the_system() -> None:
     """Otherwise, a server would stay at twice the memory after many large requests."""
     ended = subprocess.run([sys.executable, "-c", _KEPT_BYTES], capture_output=True, text=True, check=True)
     assert int(ended.stdout) < 20_000_000, "of a hundred megabytes"
-
-
-def _app_of_one_route() -> tuple[FastAPI, APIRoute]:
-    router = AuthenticatedRouter("/v1")
-
-    @router.get("/double/{number}")
-    async def double(number: int) -> int:  # pyright: ignore[reportUnusedFunction]
-        return number * 2
-
-    app = FastAPI()
-    app.router.routes.extend(router.routes)
-    [route] = router.routes
-    assert isinstance(route, APIRoute)
-    return app, route
-
-
-async def test_a_route_is_built_by_the_first_request_that_it_serves() -> None:
-    app, route = _app_of_one_route()
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
-        assert (await client.get("/v1/triple/2")).status_code == 404
-        assert "dependant" not in vars(route)
-        assert (await client.get("/v1/double/2")).json() == 4
-        assert "dependant" in vars(route)
-        assert (await client.get("/v1/double/two")).status_code == 422
-        assert (await client.post("/v1/double/2")).status_code == 405
-
-
-def test_the_openapi_document_builds_the_routes_that_it_describes() -> None:
-    app, route = _app_of_one_route()
-    assert "dependant" not in vars(route)
-    assert [*app.openapi()["paths"]["/v1/double/{number}"]["get"]["responses"]] == ["200", "422"]
-
-
-def test_servers_in_several_threads_build_a_route_once() -> None:
-    _, route = _app_of_one_route()
-    entered = threading.Barrier(8)
-
-    def read(_: int) -> object:
-        entered.wait()
-        return route.app
-
-    interval_s = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(8) as threads:
-            apps = [*threads.map(read, range(8))]
-    finally:
-        sys.setswitchinterval(interval_s)
-    assert {*map(id, apps)} == {id(route.app)}
-
-
-def test_a_route_has_no_other_attributes_than_those_of_fastapi() -> None:
-    _, route = _app_of_one_route()
-    with pytest.raises(AttributeError, match="'colour'"):
-        getattr(route, "colour")  # noqa: B009 - pyright knows the attributes
 
 
 EVIL = "a\x1b]0;title\x07\r\nb\u202e\x9b31m"

@@ -10,7 +10,6 @@ revoked key or an expired token ends it.
 import asyncio
 import functools
 import math
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
@@ -22,7 +21,6 @@ from fastapi.routing import APIRoute
 from msgspec import Struct
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
-from starlette.routing import compile_path
 from typing_extensions import override
 
 from lango.config import ServerSettings
@@ -192,34 +190,10 @@ CurrentCaller = Annotated[Caller, Depends(current_caller)]
 
 
 _Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-_building = threading.RLock()
 
 
 class AuthenticatedRoute(APIRoute):
-    """A route that authenticates its caller, where it has one, before it reads the body as a `JsonRequest`.
-
-    Until it is used, it knows only what matching a request needs. FastAPI takes 2 ms to build the validators of a
-    route: for a hundred routes, that was a tenth of the server's startup.
-    """
-
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        self._options = options
-        self.path = path
-        self.endpoint = endpoint
-        self.methods = set(options["methods"])
-        self.include_in_schema = options["include_in_schema"]
-        self.path_regex, self.path_format, self.param_convertors = compile_path(path)
-
-    def __getattr__(self, name: str) -> Any:
-        """Build the route when something else of it is read for the first time."""
-        with _building:  # servers in other threads have the same routes
-            options = self.__dict__.pop("_options", None)
-            if options is not None:
-                super().__init__(self.path, self.endpoint, **options)
-        try:
-            return self.__dict__[name]
-        except KeyError:
-            raise AttributeError(f"a route has no {name!r}") from None
+    """A route that authenticates its caller, where it has one, before it reads the body as a `JsonRequest`."""
 
     @override
     def get_route_handler(self) -> _Handler:
