@@ -17,7 +17,7 @@ from lango.server.errors import ApiError
 from lango.server.security.auth import Authenticator, Caller, CurrentCaller
 from lango.server.streaming.live import LiveEvents
 from lango.server.streaming.metrics import Metrics
-from lango.server.streaming.sse import EventStreamResponse
+from lango.server.streaming.sse import EventStreamResponse, encode_turn_error, event_frames
 from lango.server.streaming.turn_streams import TurnRef, TurnStreams
 from lango.sessions import SessionInfo
 from lango.submissions import Submission
@@ -43,7 +43,8 @@ class ServerContext:
 
     def event_response(self, events: LiveEvents) -> EventStreamResponse:
         """Return a response that streams events."""
-        return EventStreamResponse(events, self.settings.server.write_timeout_s, self.turns.moved)
+        timeout_s = self.settings.server.write_timeout_s
+        return EventStreamResponse(event_frames(events), timeout_s, encode_turn_error, moved=self.turns.moved)
 
 
 class AgentUser:

@@ -3,22 +3,17 @@
 import asyncio
 import json
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Generic, TypeVar
 
 import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
-from typing_extensions import override
 
-from lango.errors import EventsGone, LangoError, SessionNotFound, Stopping
+from lango.errors import LangoError, SessionNotFound, Stopping
 from lango.runtime.turns import LoggedEvent
 from lango.server.errors import ApiError, to_api_error
-from lango.server.streaming.live import Changed
-
-T = TypeVar("T")
+from lango.server.streaming.live import Changed, LiveEvents
 
 _log = logging.getLogger("lango.server")
 
@@ -33,27 +28,32 @@ _RETRY_SOON = b"retry: 500\n"
 _LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
 
 
-class StreamResponse(Response, ABC, Generic[T]):
-    """Server-sent frames, one for each `T`, until the generator ends or the client disconnects."""
+class EventStreamResponse(Response):
+    """Server-sent frames, until the generator ends or the client disconnects; None becomes a heartbeat."""
 
     media_type = "text/event-stream"
 
     def __init__(
         self,
-        events: AsyncGenerator[T | None, None],
+        frames: AsyncGenerator[str | None, None],
         write_timeout_s: float,
-        moved: asyncio.Event | None = None,
+        encode_error: Callable[[ApiError], str],
+        headers: Mapping[str, str] | None = None,
         *,
+        moved: asyncio.Event | None = None,
         status_code: int = 200,
     ) -> None:
-        """`moved` is set when the client should reconnect to another replica; without it, the client cannot resume.
+        """`encode_error` makes the frame that ends a stream whose turn may continue.
 
+        `moved` is set when the client should reconnect to another replica; without it, the client cannot resume.
         `status_code` is a parameter because FastAPI reads its default for the OpenAPI description.
         """
         super().__init__(status_code=status_code, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._events = events
+        self.headers.update(headers or {})
+        self._frames = frames
         self._write_timeout_s = write_timeout_s
+        self._encode_error = encode_error
         self._moved = moved or asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,58 +73,54 @@ class StreamResponse(Response, ABC, Generic[T]):
             sending.result()
         elif disconnect.cancelled():
             if reconnect.cancelled():
-                await self._write(send, self._error_frame(recheck.result()))
+                await self._write_error(send, recheck.result())
             else:
-                stopping = Stopping("this server stops, and another one continues")
-                await self._write(send, _RETRY_SOON + self._error_frame(stopping))
+                await self._write(send, _RETRY_SOON)
+                await self._write_error(send, Stopping("this server stops, and another one continues"))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_all(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         try:
-            async with aclosing(self._events) as events:
-                async for event in events:
-                    await self._write(send, _HEARTBEAT if event is None else self._frame(event))
+            async with aclosing(self._frames) as frames:
+                async for frame in frames:
+                    await self._write(send, _HEARTBEAT if frame is None else escape_line_ends(frame).encode())
         except LangoError as error:
             if not isinstance(error, SessionNotFound | Stopping):
                 _log.warning("a stream ended early: %s", error)
-            await self._write(send, self._error_frame(error))
+            await self._write_error(send, error)
         except TimeoutError:
             _log.warning("a client that read nothing for %g s was disconnected", self._write_timeout_s)
             return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    @abstractmethod
-    def _frame(self, event: T) -> bytes:
-        """Encode an event."""
-
-    @abstractmethod
-    def _error_frame(self, error: LangoError | ApiError) -> bytes:
-        """Encode the end of a stream whose turn may continue."""
-
     async def _write(self, send: Send, body: bytes) -> None:
         async with asyncio.timeout(self._write_timeout_s):
             await send({"type": "http.response.body", "body": body, "more_body": True})
 
+    async def _write_error(self, send: Send, error: LangoError | ApiError) -> None:
+        await self._write(send, self._encode_error(to_api_error(error)).encode())
 
-class EventStreamResponse(StreamResponse[LoggedEvent | Changed]):
-    """The events of turns, as they are stored, and hints about other changes."""
 
-    @override
-    def _frame(self, event: LoggedEvent | Changed) -> bytes:
-        match event:
-            case LoggedEvent():
-                data = escape_line_ends(event.data)
-                return f"id: {event.id}\nevent: {event.event.type}\ndata: {data}\n\n".encode()
-            case Changed():
-                return b"event: changed\ndata: %b\n\n" % msgspec.json.encode(event)
+async def event_frames(events: LiveEvents) -> AsyncGenerator[str | None, None]:
+    """Yield the events of turns, as they are stored, and hints about other changes as frames."""
+    async with aclosing(events) as items:
+        async for event in items:
+            match event:
+                case LoggedEvent():
+                    yield f"id: {event.id}\nevent: {event.event.type}\ndata: {event.data}\n\n"
+                case Changed():
+                    yield f"event: changed\ndata: {msgspec.json.encode(event).decode()}\n\n"
+                case None:
+                    yield None
 
-    @override
-    def _error_frame(self, error: LangoError | ApiError) -> bytes:
-        can_resume = not isinstance(error, EventsGone | SessionNotFound)
-        message = f"{error}; reconnect with Last-Event-ID" if can_resume else str(error)
-        fields = {"error": to_api_error(error).type, "message": message, "fatal": True, "call_id": None}
-        return f"event: turn_error\ndata: {json.dumps({'type': 'turn_error'} | fields)}\n\n".encode()
+
+def encode_turn_error(error: ApiError) -> str:
+    """Encode the error that ends a stream of events."""
+    can_resume = error.type not in ("EventsGone", "SessionNotFound")
+    message = f"{error}; reconnect with Last-Event-ID" if can_resume else str(error)
+    fields = {"type": "turn_error", "error": error.type, "message": message, "fatal": True, "call_id": None}
+    return f"event: turn_error\ndata: {json.dumps(fields)}\n\n"
 
 
 async def wait_until_refused(check: Callable[[], Awaitable[object]] | None) -> ApiError:
@@ -148,26 +144,3 @@ def escape_line_ends(json_text: str) -> str:
 async def _wait_disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-class FrameStreamResponse(StreamResponse[str]):
-    """Frames of another protocol; `encode_error` makes the one that ends a stream whose turn may continue."""
-
-    def __init__(
-        self,
-        frames: AsyncGenerator[str | None, None],
-        write_timeout_s: float,
-        encode_error: Callable[[ApiError], str],
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(frames, write_timeout_s)
-        self.headers.update(headers or {})
-        self._encode_error = encode_error
-
-    @override
-    def _frame(self, event: str) -> bytes:
-        return escape_line_ends(event).encode()
-
-    @override
-    def _error_frame(self, error: LangoError | ApiError) -> bytes:
-        return self._encode_error(to_api_error(error)).encode()

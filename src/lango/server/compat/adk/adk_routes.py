@@ -43,7 +43,7 @@ from lango.server.errors import ApiError, bad_request, turn_api_error
 from lango.server.json_body import JsonResponse, large_response
 from lango.server.schemas import SESSION_ID, IdempotencyKey
 from lango.server.security.auth import AuthenticatedRouter, current_caller
-from lango.server.streaming.sse import FrameStreamResponse
+from lango.server.streaming.sse import EventStreamResponse
 from lango.submissions import (
     SubmittedAnswer,
     SubmittedMessage,
@@ -275,7 +275,7 @@ async def run_sse(request: RunRequest, user: CurrentUser, key: IdempotencyKey = 
                     sent = [event] if request.function_call_event_id else adk_rest.without_artifacts(event)
                     yield "".join(f"data: {json.dumps(one)}\n\n" for one in sent)
 
-    return FrameStreamResponse(frames(), user.settings.server.write_timeout_s, _encode_error)
+    return EventStreamResponse(frames(), user.settings.server.write_timeout_s, _encode_error)
 
 
 def _encode_error(error: ApiError) -> str:

@@ -26,7 +26,7 @@ from lango.server.errors import ApiError
 from lango.server.openapi import EVENT_STREAM
 from lango.server.schemas import COMMON_ERRORS, CONFLICT, SESSION_ID, Responses, error_responses
 from lango.server.security.auth import AuthenticatedRouter
-from lango.server.streaming.sse import EventStreamResponse, FrameStreamResponse
+from lango.server.streaming.sse import EventStreamResponse
 from lango.threads import run_in_thread
 
 router = AuthenticatedRouter(tags=["agui"])
@@ -57,7 +57,7 @@ class RunInput(BaseModel):
 
 
 @router.post("/agui", response_class=EventStreamResponse, responses=_RESPONSES)
-async def run_agent(body: RunInput, user: CurrentUser) -> FrameStreamResponse:
+async def run_agent(body: RunInput, user: CurrentUser) -> EventStreamResponse:
     """Run the agent on a thread."""
     try:
         from lango.server.compat.agui import agui_events, run_input
@@ -68,4 +68,4 @@ async def run_agent(body: RunInput, user: CurrentUser) -> FrameStreamResponse:
     parsed = await run_in_thread(run_input.parse_run_input, fields)
     turns, state_delta = await run_input.submit_run(user, parsed)
     frames = agui_events.RunEvents(user, parsed, turns, state_delta).frames()
-    return FrameStreamResponse(frames, user.settings.server.write_timeout_s, agui_events.encode_error)
+    return EventStreamResponse(frames, user.settings.server.write_timeout_s, agui_events.encode_error)

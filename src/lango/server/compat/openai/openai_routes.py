@@ -61,7 +61,7 @@ from lango.server.errors import ApiError
 from lango.server.openapi import EVENT_STREAM
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, SESSION_ID, IdempotencyKey, Responses, error_responses
 from lango.server.security.auth import AuthenticatedRouter, route_with_error_body
-from lango.server.streaming.sse import FrameStreamResponse
+from lango.server.streaming.sse import EventStreamResponse
 from lango.submissions import TurnRequest
 
 _OpenAiRoute = route_with_error_body(openai_error_body)
@@ -146,5 +146,5 @@ async def create_completion(
     if request_body.stream:
         usage = bool(request_body.stream_options and request_body.stream_options.include_usage)
         chunks = completion.chunks(include_usage=usage)
-        return FrameStreamResponse(chunks, user.settings.server.write_timeout_s, encode_error, headers)
+        return EventStreamResponse(chunks, user.settings.server.write_timeout_s, encode_error, headers)
     return await completion.response(headers)

@@ -51,7 +51,7 @@ from lango.server.errors import ApiError, bad_request, to_api_error
 from lango.server.json_body import JsonResponse
 from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, IdempotencyKey, Responses, error_responses
 from lango.server.security.auth import AuthenticatedRouter, route_with_error_body
-from lango.server.streaming.sse import FrameStreamResponse
+from lango.server.streaming.sse import EventStreamResponse
 
 _ERRORS = error_responses(
     COMMON_ERROR_DESCRIPTIONS | {404: "There is no such response, session or item."}, OpenAiErrorBody
@@ -97,7 +97,7 @@ async def create_response(
     view = ResponseView(user, response)
     headers = turn_headers(response.session.name.id)
     if request_body.stream:
-        return FrameStreamResponse(view.frames(), user.settings.server.write_timeout_s, view.error_frame, headers)
+        return EventStreamResponse(view.frames(), user.settings.server.write_timeout_s, view.error_frame, headers)
     try:
         await (view.read() if request_body.background else view.wait())
     except (LangoError, ApiError) as error:  # every response to an accepted turn carries the headers
@@ -124,7 +124,7 @@ async def read_response(
     view = ResponseView(user, await get_response(user, response_id))
     if stream:
         frames = view.frames(starting_after)
-        return FrameStreamResponse(frames, user.settings.server.write_timeout_s, view.error_frame)
+        return EventStreamResponse(frames, user.settings.server.write_timeout_s, view.error_frame)
     await view.read()
     return JsonResponse(view.body)
 
