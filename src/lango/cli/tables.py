@@ -5,6 +5,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from lango.cli.terminal_text import format_age, format_cell, format_time, one_line
 
 if TYPE_CHECKING:
@@ -51,6 +54,12 @@ def print_values(
         return
     for value in values:
         print(json.dumps(fields(value)))
+
+
+def struct_json(value: Struct) -> dict[str, Any]:
+    """Return the fields of a struct as JSON, with times as texts."""
+    fields = asdict(value)
+    return fields | {name: at and format_time(at) for name, at in fields.items() if name.endswith("_at")}
 
 
 def make_table(rows: Sequence[Mapping[str, Any]], *, cut: Sequence[str] = ()) -> "Table":

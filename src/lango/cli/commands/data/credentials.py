@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lango.cli.options import Json, SessionOptions, StoreOptions, with_shared_options
-from lango.cli.tables import print_values
+from lango.cli.tables import print_values, struct_json
 from lango.cli.terminal_text import format_time
 from lango.errors import UsageError
 
@@ -72,19 +72,7 @@ def rotate(chosen: StoreOptions) -> None:
 
 
 def _as_json(one: "Owned") -> dict[str, Any]:
-    credential = one.credential
-    return {
-        "key": credential.key,
-        "app": one.app_name,
-        "user": one.user_id,
-        "kind": credential.kind,
-        "scopes": list(credential.scopes),
-        "label": credential.label,
-        "expires_at": format_time(credential.expires_at) if credential.expires_at else None,
-        "refreshable": credential.refreshable,
-        "created_at": format_time(credential.created_at),
-        "updated_at": format_time(credential.updated_at),
-    }
+    return {"app": one.app_name, "user": one.user_id} | struct_json(one.credential)
 
 
 def _as_row(one: "Owned") -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lango.cli.options import Json, SessionIdArgument, SessionOptions, load_settings, with_shared_options
+from lango.cli.tables import struct_json
 from lango.cli.terminal_text import format_time, printable
 from lango.errors import UsageError
 
@@ -182,16 +183,5 @@ def _batch_heading(note: dict[str, Any]) -> str:
 
 
 def _fact_json(fact: "Fact") -> dict[str, Any]:
-    return {
-        "id": str(fact.id),
-        "name": fact.name,
-        "text": fact.text,
-        "session_id": fact.session_id,
-        "first_seq": fact.first_seq,
-        "last_seq": fact.last_seq,
-        "day": fact.day,
-        "model": fact.model,
-        "created_at": format_time(fact.created_at),
-        "replaced_by": None if fact.replaced_by is None else str(fact.replaced_by),
-        "pinned": fact.pinned,
-    }
+    replaced_by = None if fact.replaced_by is None else str(fact.replaced_by)
+    return struct_json(fact) | {"id": str(fact.id), "replaced_by": replaced_by}

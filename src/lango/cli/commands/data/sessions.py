@@ -4,11 +4,10 @@ import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from msgspec.structs import asdict
 
 from lango.cli.options import Json, SessionIdArgument, SessionOptions, load_settings, with_shared_options
 from lango.cli.progress import progress_bar
-from lango.cli.tables import print_table, print_values, summary_lines, turn_row
+from lango.cli.tables import print_table, print_values, struct_json, summary_lines, turn_row
 from lango.cli.terminal_text import describe_resumption, format_time, printable
 from lango.errors import SessionNotFound
 
@@ -156,16 +155,13 @@ def search(
             with progress_bar("indexing", "messages") as advance:
                 sessions = data.app(app_name).sessions
                 found = await sessions.search(" ".join(words), user_id=user_id, limit=limit, indexing=advance)
-            hits += [{"app": app_name, "user": user_id, **asdict(hit)} for hit in found]
+            hits += [{"app": app_name, "user": user_id, **struct_json(hit)} for hit in found]
         return hits[:limit]
-
-    def fields(hit: dict[str, Any]) -> dict[str, Any]:
-        return hit | {"created_at": format_time(hit["created_at"])}
 
     def row(hit: dict[str, Any]) -> dict[str, Any]:
         return {"session": hit["session_id"], "seq": hit["seq"], "role": hit["role"], "text": hit["text"]}
 
-    print_values(chosen.run(find), fields, row=row, as_json=as_json, empty="nothing found", cut=("text",))
+    print_values(chosen.run(find), dict, row=row, as_json=as_json, empty="nothing found", cut=("text",))
 
 
 def _print_session(record: "SessionInfo", as_json: bool, sentence: str, before: int = 0) -> None:

@@ -43,10 +43,11 @@ def trace(
         lambda app, record: app.sessions.trace(session_id, user_id=record.name.user_id, turn=turn, limit=limit),
     )
     if as_json:
-        from lango.server.api.sessions.trace_routes import trace_to_json
+        from lango.server.api.sessions.trace_routes import TraceReport
+        from lango.server.struct_views import shown
 
         keeps = load_settings(chosen.config).trace.requests
-        print(json.dumps(trace_to_json(found, keeps_requests=keeps)))
+        print(json.dumps(shown(TraceReport(keeps, found.turns, found.before))))
         return
     if not found.turns:
         print("no turns")
@@ -75,7 +76,7 @@ def print_turn(turn: "TurnTrace") -> None:
     ]
     print(one_line(" · ".join(part for part in parts if part)))
     for one in turn.resumptions:
-        print(printable(f"  resumed {format_time(one['at'])}: {describe_resumption(one['reason'])}"))
+        print(printable(f"  resumed {format_time(one.at)}: {describe_resumption(one.reason)}"))
     if turn.error:
         print(f"  {one_line(turn.error)}")
     end = max([turn.started_at + (turn.duration_s or 0.0), *(step.ended_at for _, step in _walk(turn.steps))])

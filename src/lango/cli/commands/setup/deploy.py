@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from msgspec.structs import asdict
 
 from lango.cli.options import AgentPath, Config, Json, load_settings
 from lango.cli.process_setup import quiet_logging, run_async
@@ -34,7 +35,7 @@ def check(
     Nothing runs and nothing is written: check while the old version serves.
     """
     quiet_logging()
-    from lango.runtime.deploy_check import TurnVerdict, check_deploy
+    from lango.runtime.deploy_check import check_deploy
 
     settings = load_settings(config)
     if store is not None:
@@ -43,17 +44,7 @@ def check(
         settings = settings.with_agent(path)
     report = run_async(check_deploy(settings, sessions))
 
-    def to_json(one: TurnVerdict) -> dict[str, object]:
-        return {
-            "session": one.session,
-            "turn": one.turn,
-            "state": one.state,
-            "verdict": one.verdict,
-            "why": one.why,
-            "user": one.user,
-        }
-
-    print_values(report.turns, to_json, as_json=as_json, empty="no turn is open", cut=("why",))
+    print_values(report.turns, asdict, as_json=as_json, empty="no turn is open", cut=("why",))
     if not as_json:
         kinds = [one.verdict for one in report.turns]
         counted = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
