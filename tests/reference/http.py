@@ -13,7 +13,11 @@ from pydantic import BaseModel
 import lango.server
 from lango import grants, waits
 from lango.config import Settings
-from lango.server.api.turns import wait_schemas, websocket
+from lango.runtime.sessions import session_state
+from lango.runtime.trace import steps
+from lango.server.api import health_routes
+from lango.server.api.sessions import session_routes, state_routes, trace_routes
+from lango.server.api.turns import credential_routes, wait_routes, wait_schemas, websocket
 from lango.server.app import create_app
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.openai import openai_routes
@@ -121,7 +125,7 @@ def _type(schema: Json) -> str:
         return " or ".join(f"`{json.dumps(one)}`" for one in schema.get("enum", [schema.get("const")]))
     kind = schema.get("type", "")
     if kind == "array":
-        return f"list of {_type(schema.get('items', {}))}"
+        return f"list of {_type(schema.get('items') or schema.get('prefixItems', [{}])[0])}"
     if schema.get("format") == "date-time":
         return "time"
     return _KINDS.get(kind, "null" if kind == "null" else "anything")
@@ -146,7 +150,19 @@ def _models() -> Iterator[type]:
         for one in vars(module).values():
             if isinstance(one, type) and issubclass(one, BaseModel) and one.__module__ == module.__name__:
                 yield one
-    for module in (waits, grants, wait_schemas):
+    for module in (
+        waits,
+        grants,
+        wait_schemas,
+        session_routes,
+        state_routes,
+        session_state,
+        wait_routes,
+        credential_routes,
+        steps,
+        trace_routes,
+        health_routes,
+    ):
         yield from (one for one in vars(module).values() if isinstance(one, type) and issubclass(one, Struct))
 
 

@@ -27,7 +27,7 @@ from lango.server.api.sessions import (
     usage_routes,
 )
 from lango.server.api.turns import credential_routes, turn_routes, wait_routes, websocket
-from lango.server.api.turns.wait_schemas import wait_components
+from lango.server.api.turns.wait_schemas import answer_component
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.adk import artifact_routes as adk_artifact_routes
 from lango.server.compat.agui import agui_routes
@@ -38,6 +38,7 @@ from lango.server.context import ServedAgents
 from lango.server.openapi import complete_openapi
 from lango.server.schemas import ErrorBody
 from lango.server.security.middleware import RequestGuard
+from lango.server.struct_views import struct_components
 from lango.server.web import model_routes, page_routes
 from lango.telemetry.traces import end_span, is_tracing, tracer, traces_endpoint
 
@@ -89,7 +90,7 @@ class _App(FastAPI):
         is_first_call = self.openapi_schema is None
         schema = super().openapi()
         if is_first_call:
-            complete_openapi(schema, [ErrorBody, OpenAiErrorBody], wait_components())
+            complete_openapi(schema, [ErrorBody, OpenAiErrorBody], struct_components() | answer_component())
         return schema
 
 

@@ -12,7 +12,7 @@ from lango.adk.services.state_credentials import stored_credential
 from lango.adk.services.stored_service import StoredService
 from lango.store import Store
 from lango.store.credentials import credentials
-from lango.store.credentials.credentials import Credential
+from lango.store.credentials.credentials import StoredCredential
 from lango.store.credentials.secret_box import SecretBox
 
 _LABEL_LENGTH = 200
@@ -61,7 +61,7 @@ class SqlCredentialService(StoredService, BaseCredentialService):
         new = stored_credential(key, credential, sealed, scopes=_scopes(auth_config), label=_label(auth_config))
         await self._store.write(credentials.save_credential, app_name, user_id, new, time.time())
 
-    async def list_credentials(self, *, app_name: str, user_id: str) -> list[Credential]:
+    async def list_credentials(self, *, app_name: str, user_id: str) -> list[StoredCredential]:
         """List the credentials of a user, without their secrets."""
         return await self._store.read(credentials.list_credentials, app_name, user_id)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.credentials import credentials
-from lango.store.credentials.credentials import Credential
+from lango.store.credentials.credentials import StoredCredential
 from lango.store.sessions.sessions import find_session
 from lango.store.waits.waits import decline, find_wait_of_state
 
@@ -18,7 +18,7 @@ class Credentials:
         self._store = store
         self._app_name = app_name
 
-    async def list(self, *, user_id: str = "user") -> Sequence[Credential]:
+    async def list(self, *, user_id: str = "user") -> Sequence[StoredCredential]:
         """List the credentials of a user, the oldest first."""
         return await self._store.read(credentials.list_credentials, self._app_name, user_id)
 

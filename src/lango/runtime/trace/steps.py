@@ -1,12 +1,13 @@
 """Define the steps of a trace (agents, model calls, tools), and how deep each stands below the others."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
 from lango.events import Usage
 from lango.sessions import Status
+from lango.store.turns.turn_usage import Resumption
 
 StepKind = Literal["agent", "model_call", "tool", "node", "message"]
 MAX_DEPTH = 30
@@ -25,7 +26,7 @@ class Attempt(Struct, frozen=True):
     status: int | None = None
     """The HTTP status of the response."""
     request_id: str | None = None
-    """The id of the stored request, or None if requests are not kept."""
+    """The id of the stored request, or None if requests are not kept (setting `trace.requests`)."""
     size: int = 0
     """The bytes of the stored request and response."""
 
@@ -75,8 +76,7 @@ class TurnTrace(Struct, kw_only=True):
     is_rewound: bool
     error: str
     usage: Usage
-    resumptions: Sequence[Mapping[str, Any]]
-    """When and why it was resumed: `at` and `reason`."""
+    resumptions: Sequence[Resumption]
     steps: list[Step]
 
 

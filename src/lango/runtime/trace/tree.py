@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from lango.events import Usage
 from lango.messages import ToolCall
@@ -73,7 +73,7 @@ def turn_trace(
         is_rewound=row.taken_back,
         error=f"{error.type}: {error.message}" if error else "",
         usage=row.usage,
-        resumptions=[asdict(one) for one in row.resumptions],
+        resumptions=row.resumptions,
         steps=tree.grouped(),
     )
 

@@ -1,15 +1,18 @@
 """Report liveness and readiness, and expose metrics to Prometheus."""
 
 import asyncio
-from datetime import datetime
+from collections.abc import Sequence
 
-from pydantic import BaseModel
+from msgspec import Struct
+from msgspec.structs import replace
 from starlette.responses import PlainTextResponse, Response
 
 from lango.errors import StoreError
+from lango.runtime.execution.replicas import ListedReplica
 from lango.server.context import Context, CurrentUser, ServerContext
 from lango.server.json_body import JsonResponse
 from lango.server.security.auth import AuthenticatedRouter
+from lango.server.struct_views import reference_to, shown
 
 router = AuthenticatedRouter(tags=["operating"])
 
@@ -35,40 +38,17 @@ async def readyz(context: Context) -> JsonResponse:
     return JsonResponse(body, 200 if ready else 503)
 
 
-class ReplicaView(BaseModel):
-    """A process that runs turns of the agent, and takes over those of processes that are gone."""
+class ReplicaList(Struct, frozen=True):
+    """The live processes that run turns of the agent; only operators see their places."""
 
-    version: str
-    """The version of the agent that it runs: `agent.version`, or a fingerprint of its agents, nodes and tools."""
-    started_at: datetime
-    running_turns: int
-    is_this: bool
-    """It is the process that answers this request."""
-    place: str = ""
-    """Its machine and process; only operators see it."""
+    replicas: Sequence[ListedReplica]
 
 
-class ReplicaList(BaseModel):
-    """The live processes that run turns of the agent."""
-
-    replicas: list[ReplicaView]
-
-
-@router.get("/v1/replicas")
-async def list_replicas(user: CurrentUser) -> ReplicaList:
+@router.get("/v1/replicas", responses=reference_to(ReplicaList))
+async def list_replicas(user: CurrentUser) -> JsonResponse:
     """List the live processes that run turns of the agent, the oldest first."""
-    return ReplicaList(
-        replicas=[
-            ReplicaView(
-                version=one.version,
-                started_at=one.started_at,
-                running_turns=one.running_turns,
-                is_this=one.is_this,
-                place=one.place if user.is_operator else "",
-            )
-            for one in await user.runtime.replicas()
-        ]
-    )
+    found = await user.runtime.replicas()
+    return JsonResponse(shown(ReplicaList(found if user.is_operator else [replace(one, place="") for one in found])))
 
 
 async def _probe_database(context: ServerContext) -> str:

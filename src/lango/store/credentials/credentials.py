@@ -40,7 +40,7 @@ WHERE kind = 'credential' AND (secret IS NOT NULL OR answer IS NOT NULL) ORDER B
 _REPLACE_IN_WAIT = "UPDATE waits SET secret = $1, answer = $2 WHERE session_key = $3 AND id = $4"
 
 
-class Credential(Struct, frozen=True):
+class StoredCredential(Struct, frozen=True):
     """A stored credential of a user, without its secret."""
 
     key: str
@@ -51,7 +51,7 @@ class Credential(Struct, frozen=True):
     label: str
     """What it is for, as people read it."""
     expires_at: float | None
-    """When its access token expires; None: not known."""
+    """When its access token expires, or None if that is not known."""
     refreshable: bool
     """It has a refresh token, and is refreshed when it is used after it expired."""
     created_at: float
@@ -63,7 +63,7 @@ class Owned(Struct, frozen=True):
 
     app_name: str
     user_id: str
-    credential: Credential
+    credential: StoredCredential
 
 
 class NewCredential(Struct, frozen=True):
@@ -93,7 +93,7 @@ def load_credential(app_name: str, user_id: str, key: str) -> Operation[str | No
     return rows[0][0] if rows else None
 
 
-def list_credentials(app_name: str, user_id: str) -> Operation[list[Credential]]:
+def list_credentials(app_name: str, user_id: str) -> Operation[list[StoredCredential]]:
     """List the credentials of a user, the oldest first."""
     rows = (yield _LIST, (app_name, user_id)) if _are_ids(app_name, user_id) else []
     return [_credential(row) for row in rows]
@@ -128,6 +128,8 @@ def _are_ids(*values: str) -> bool:
     return all(is_id(value) for value in values)
 
 
-def _credential(row: Row) -> Credential:
+def _credential(row: Row) -> StoredCredential:
     key, kind, scopes, label, expires_at, refreshable, created_at, updated_at = row
-    return Credential(key, kind, tuple(loads(scopes)), label, expires_at, bool(refreshable), created_at, updated_at)
+    return StoredCredential(
+        key, kind, tuple(loads(scopes)), label, expires_at, bool(refreshable), created_at, updated_at
+    )

@@ -59,11 +59,11 @@ class Grant(Struct, frozen=True):
     id: int
     tool: str
     arguments: PatternsJson | None
-    """The pattern of each argument; see `lango.grants`. None: whatever the arguments."""
+    """The pattern of each argument; see `lango.grants`. None allows any arguments."""
     granted_by: str
     granted_at: float
     expires_at: float | None
-    """None: it does not expire."""
+    """None if it does not expire."""
     revoked_at: float | None
     revoked_by: str | None
     """The user who revoked it, or `rewind`."""

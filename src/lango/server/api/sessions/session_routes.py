@@ -1,20 +1,20 @@
 """Create, list, read, rename, fork, rewind, delete, search, export and import sessions, and save them as test cases."""
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator
-from datetime import datetime
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import Body, Query, Request, Response
-from pydantic import BaseModel
+from msgspec import Struct
 from starlette.responses import StreamingResponse
 
 from lango.errors import SessionNotFound, UsageError
+from lango.runtime.sessions.sessions import Hit as SearchHit
 from lango.server.api.paging import PageSize, SessionCursor, decode_session_cursor, encode_cursor
 from lango.server.context import CurrentUser
 from lango.server.errors import ApiError
-from lango.server.json_body import large_response
+from lango.server.json_body import JsonResponse, large_response
 from lango.server.openapi import EXPORT_EXAMPLE
 from lango.server.schemas import (
     COMMON_ERRORS,
@@ -23,7 +23,6 @@ from lango.server.schemas import (
     NewFork,
     NewSession,
     NewTitle,
-    RecordView,
     Responses,
     RewindTo,
     Session,
@@ -34,6 +33,7 @@ from lango.server.schemas import (
 )
 from lango.server.security.auth import AuthenticatedRouter
 from lango.server.security.middleware import max_message_bytes
+from lango.server.struct_views import reference_to, shown
 from lango.sessions import SessionInfo
 
 router = AuthenticatedRouter("/v1", tags=["sessions"], responses=COMMON_ERRORS)
@@ -71,26 +71,10 @@ NewSessionId = Annotated[str | None, Query(pattern=SESSION_ID)]
 SearchQuery = Annotated[str, Query(max_length=1000, examples=["hello"])]
 
 
-class SearchHit(RecordView):
-    """A matching message or title."""
-
-    session_id: str
-    title: str
-    """The title of the session."""
-    seq: int
-    """0: the title matches."""
-    role: Literal["user", "assistant", "title"]
-    created_at: datetime
-    text: str
-    """An excerpt of the message around the first match, as plain text."""
-    marks: list[tuple[int, int]]
-    """Start and end of each match in `text`, in Unicode code points."""
-
-
-class SearchHits(BaseModel):
+class SearchHits(Struct, frozen=True):
     """The results of a search, the best first."""
 
-    hits: list[SearchHit]
+    hits: Sequence[SearchHit]
 
 
 @router.post("/sessions", status_code=201, responses=CONFLICT, response_model=SessionWithState)
@@ -130,11 +114,10 @@ async def session_response(record: SessionInfo, status: int = 200) -> Response:
     return await large_response(lambda: SessionWithState.from_record(record).model_dump(mode="json"), status)
 
 
-@router.get("/search")
-async def search(user: CurrentUser, q: SearchQuery, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> SearchHits:
+@router.get("/search", responses=reference_to(SearchHits))
+async def search(user: CurrentUser, q: SearchQuery, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> JsonResponse:
     """Find messages and titles that contain every word; the last word may be a prefix."""
-    hits = await user.sessions.search(q, user_id=user.id, limit=limit)
-    return SearchHits(hits=[SearchHit.model_validate(hit) for hit in hits])
+    return JsonResponse(shown(SearchHits(await user.sessions.search(q, user_id=user.id, limit=limit))))
 
 
 @router.patch("/sessions/{session_id}")

@@ -1,19 +1,18 @@
 """Show and change the state of a session, a user and the app."""
 
-from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from fastapi import Query, Response
-from pydantic import BaseModel, ConfigDict
+from msgspec.structs import asdict, replace
+from pydantic import ConfigDict
 
-from lango.json_values import to_client_json
-from lango.runtime.sessions.session_state import Scope, SessionState, StateChange
+from lango.runtime.sessions.session_state import SessionState
 from lango.server.context import CurrentUser
 from lango.server.errors import bad_request
 from lango.server.json_body import large_response
 from lango.server.schemas import COMMON_ERRORS, CONFLICT, MAX_INTEGER, RequestBody, SessionIdPath, error_responses
 from lango.server.security.auth import AuthenticatedRouter
-from lango.sessions import as_datetime
+from lango.server.struct_views import reference_to, shown
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 
@@ -22,73 +21,14 @@ _APP_STATE = error_responses({403: "Only the users in the setting `server.operat
 AtMessage = Annotated[int | None, Query(ge=0, le=MAX_INTEGER)]
 
 
-class ValueChangeView(BaseModel):
-    """What an event did to one value; `before` is null if no event of this session had set it."""
+class StateReport(SessionState, frozen=True):
+    """The state now or at a message, and the newest changes up to there, in order.
 
-    scope: Scope
-    name: str
-    before: Any
-    after: Any
+    `app` is empty for callers that are not in the setting `server.operators`. Of the user's state at a message, this is
+    what the session had set by then; other sessions of the user change it, too.
+    """
 
-
-class StateChangeView(BaseModel):
-    """What one event changed."""
-
-    seq: int
-    """The message; of an event that only changes state, the newest message before it."""
-    is_message: bool
-    created_at: datetime
-    author: str
-    values: list[ValueChangeView]
-
-    @classmethod
-    def from_change(cls, change: StateChange, *, with_app: bool) -> Self:
-        """Convert a change, without the state of the app unless the caller may read it."""
-        values = [
-            ValueChangeView(
-                scope=value.scope,
-                name=to_client_json(value.name),
-                before=to_client_json(value.before),
-                after=to_client_json(value.after),
-            )
-            for value in change.values
-            if with_app or value.scope != "app"
-        ]
-        return cls(
-            seq=change.seq,
-            is_message=change.is_message,
-            created_at=as_datetime(change.created_at),
-            author=change.author,
-            values=values,
-        )
-
-
-class StateView(BaseModel):
-    """The state now or at a message, and the newest changes up to there, in order."""
-
-    at: int | None
-    session: dict[str, Any]
-    user: dict[str, Any]
-    """At a message: what this session had set by then; other sessions of the user change it, too."""
-    app: dict[str, Any]
-    """Empty for callers that are not in the setting `server.operators`."""
-    changes: list[StateChangeView]
-    all_changes: int
-    may_set_app: bool
-
-    @classmethod
-    def from_state(cls, state: SessionState, *, with_app: bool) -> Self:
-        """Convert a state, without that of the app unless the caller may read it."""
-        changes = [StateChangeView.from_change(change, with_app=with_app) for change in state.changes]
-        return cls(
-            at=state.at,
-            session=to_client_json(state.session),
-            user=to_client_json(state.user),
-            app=to_client_json(state.app) if with_app else {},
-            changes=[change for change in changes if change.values],
-            all_changes=state.all_changes,
-            may_set_app=with_app,
-        )
+    may_set_app: bool = False
 
 
 class NewState(RequestBody):
@@ -99,14 +39,21 @@ class NewState(RequestBody):
     delta: dict[str, Any]
 
 
-@router.get("/{session_id}/state", response_model=StateView)
+@router.get("/{session_id}/state", responses=reference_to(StateReport))
 async def read_state(session_id: SessionIdPath, user: CurrentUser, at: AtMessage = None) -> Response:
     """Read the state now, or when message `at` was the newest, and what each event changed."""
     state = await user.sessions.state(session_id, user_id=user.id, at=at)
-    return await large_response(lambda: StateView.from_state(state, with_app=user.is_operator).model_dump(mode="json"))
+    if not user.is_operator:
+        state = _without_app(state)
+    return await large_response(lambda: shown(StateReport(**asdict(state), may_set_app=user.is_operator)))
 
 
-@router.patch("/{session_id}/state", response_model=StateView, responses={**CONFLICT, **_APP_STATE})
+def _without_app(state: SessionState) -> SessionState:
+    changes = [replace(one, values=[value for value in one.values if value.scope != "app"]) for one in state.changes]
+    return replace(state, app={}, changes=[change for change in changes if change.values])
+
+
+@router.patch("/{session_id}/state", responses=reference_to(StateReport) | CONFLICT | _APP_STATE)
 async def set_state(session_id: SessionIdPath, new: NewState, user: CurrentUser) -> Response:
     """Set values of the state, between two turns. `app:` values are for the users in the setting `server.operators`."""
     await user.get_session(session_id)

@@ -4,18 +4,19 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Self
 
-import msgspec
 from fastapi import Path, Query, Response
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from lango.json_values import to_client_json
-from lango.runtime.trace.session_trace import DEFAULT_TURNS, SessionTrace
-from lango.runtime.trace.steps import Step, StepKind, StepStatus, TurnTrace
-from lango.server.api.sessions.usage_routes import Resumption, TokenUsage
+from lango.runtime.trace.session_trace import DEFAULT_TURNS
+from lango.runtime.trace.steps import Step, TurnTrace
 from lango.server.context import CurrentUser
 from lango.server.json_body import large_response
-from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, RecordView, SessionIdPath, error_responses
+from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, SessionIdPath, error_responses
 from lango.server.security.auth import AuthenticatedRouter
+from lango.server.struct_views import reference_to, shown
 from lango.sessions import as_datetime, without_app_state
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
@@ -25,80 +26,12 @@ _OPERATORS_ONLY = error_responses({403: "Only the users in the setting `server.o
 TurnNumber = Annotated[int | None, Query(ge=1, le=MAX_INTEGER)]
 
 
-class TraceAttempt(RecordView):
-    """One request of a model call. An attempt that failed was retried, or ended the call."""
-
-    provider: str
-    model: str
-    started_at: datetime
-    duration_s: float | None
-    error: str
-    status: int | None
-    """The HTTP status of the response."""
-    request_id: str | None
-    """Read it at `/trace/requests/{request_id}`; null if requests are not kept (setting `trace.requests`)."""
-    size: int
-
-
-class StepTokens(RecordView):
-    """The tokens and the cost of a model call; other steps have none."""
-
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    cost_usd: float | None
-
-
-class TraceStep(StepTokens):
-    """An agent, a model call, a tool call, a node of a workflow, or a message that code made."""
-
-    id: str
-    """Unique in its turn, and the same each time the trace is read."""
-    kind: StepKind
-    name: str
-    status: StepStatus
-    started_at: datetime
-    duration_s: float | None
-    """Null: it runs, or waits."""
-    is_estimated: bool
-    """The times follow from those of the messages around it."""
-    is_replayed: bool
-    """Answered from the record when the turn was resumed: the model was called before that."""
-    agent: str
-    branch: str
-    call_id: str
-    seq: int | None
-    """The message with the response; of a tool, the message that made the call."""
-    result_seq: int | None
-    """Of a tool, the message with its result."""
-    approved_by: str | None
-    model: str
-    attempts: list[TraceAttempt]
-    steps: list["TraceStep"]
-
-
-class TraceTurn(RecordView):
-    """What happened in one turn."""
-
-    turn: int
-    status: str
-    started_at: datetime
-    duration_s: float | None
-    first_seq: int | None
-    last_seq: int | None
-    is_rewound: bool
-    error: str
-    usage: TokenUsage
-    resumptions: list[Resumption]
-    steps: list[TraceStep]
-
-
-class TraceReport(BaseModel):
+class TraceReport(Struct, frozen=True):
     """The newest turns of a session, in order."""
 
     keeps_requests: bool
     """Whether requests to models are kept now (setting `trace.requests`), and the caller may read them."""
-    turns: Sequence[TraceTurn]
+    turns: Sequence[TurnTrace]
     before: int | None
     """Pass it as `before` for earlier turns; null if there are none."""
 
@@ -142,46 +75,13 @@ class StoredEventView(BaseModel):
         return cls.model_validate({**to_client_json(stored), "created_at": as_datetime(stored["created_at"])})
 
 
-def trace_to_json(trace: SessionTrace, *, keeps_requests: bool, with_requests: bool = True) -> dict[str, Any]:
-    """Return a trace as the JSON that the server sends: thousands of steps, so without pydantic.
-
-    Without `with_requests`, the ids of requests are left out: the caller may not read them.
-    """
-    turns = [_turn_to_json(turn, with_requests) for turn in trace.turns]
-    return {"keeps_requests": keeps_requests, "turns": turns, "before": trace.before}
+def _without_requests(step: Step) -> Step:
+    """Return a step without the ids of its requests, for a caller who may not read them."""
+    attempts = [replace(attempt, request_id=None) for attempt in step.attempts]
+    return replace(step, attempts=attempts, steps=[_without_requests(inner) for inner in step.steps])
 
 
-def _turn_to_json(turn: TurnTrace, with_requests: bool) -> dict[str, Any]:
-    resumptions = [{"at": _time(one["at"]), "reason": one["reason"]} for one in turn.resumptions]
-    fields = msgspec.structs.asdict(turn)
-    return fields | {
-        "started_at": _time(turn.started_at),
-        "usage": msgspec.to_builtins(turn.usage),
-        "resumptions": resumptions,
-        "error": to_client_json(turn.error),
-        "steps": [_step_to_json(step, with_requests) for step in turn.steps],
-    }
-
-
-def _step_to_json(step: Step, with_requests: bool) -> dict[str, Any]:
-    hidden = {} if with_requests else {"request_id": None}
-    attempts = [
-        to_client_json(msgspec.to_builtins(one)) | {"started_at": _time(one.started_at)} | hidden
-        for one in step.attempts
-    ]
-    texts = ("id", "name", "agent", "branch", "call_id", "model")
-    fields = msgspec.structs.asdict(step) | {name: to_client_json(getattr(step, name)) for name in texts}
-    del fields["usage"]
-    fields |= {name: getattr(step.usage, name) for name in StepTokens.model_fields}
-    steps = [_step_to_json(inner, with_requests) for inner in step.steps]
-    return fields | {"started_at": _time(step.started_at), "attempts": attempts, "steps": steps}
-
-
-def _time(seconds: float) -> str:
-    return as_datetime(seconds).isoformat().replace("+00:00", "Z")
-
-
-@router.get("/{session_id}/trace", response_model=TraceReport)
+@router.get("/{session_id}/trace", responses=reference_to(TraceReport))
 async def read_trace(
     session_id: SessionIdPath,
     user: CurrentUser,
@@ -192,7 +92,14 @@ async def read_trace(
     """Read what happened in the newest turns, in those before a turn, or in one, also while it runs."""
     trace = await user.runtime.sessions.trace(session_id, user_id=user.id, turn=turn, before=before, limit=limit)
     keeps = user.settings.trace.requests and user.is_operator
-    return await large_response(lambda: trace_to_json(trace, keeps_requests=keeps, with_requests=user.is_operator))
+
+    def view() -> Any:
+        turns = trace.turns
+        if not user.is_operator:
+            turns = [replace(turn, steps=[_without_requests(step) for step in turn.steps]) for turn in turns]
+        return shown(TraceReport(keeps, turns, trace.before))
+
+    return await large_response(view)
 
 
 @router.get("/{session_id}/trace/requests/{request_id}", response_model=TracedRequest, responses=_OPERATORS_ONLY)
@@ -206,8 +113,8 @@ async def read_traced_request(
     found = await user.runtime.sessions.traced_request(session_id, request_id, user_id=user.id)
 
     def view() -> dict[str, Any]:
-        about = msgspec.structs.asdict(found) | {"started_at": _time(found.started_at)}
-        return {name: value for name, value in (about | found.bodies()).items() if name not in ("step", "size")}
+        about = shown(found) | found.bodies()
+        return {name: about[name] for name in TracedRequest.model_fields}
 
     return await large_response(view)
 

@@ -1,18 +1,22 @@
 """List and delete credentials, and take the user back from an OAuth server."""
 
 import html
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
+from msgspec import Struct
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse
 
 from lango.errors import LangoError
+from lango.runtime.requests.credentials import StoredCredential
 from lango.server.context import AgentUser, Context, CurrentUser
 from lango.server.errors import not_found
-from lango.server.schemas import COMMON_ERRORS, RecordView
+from lango.server.json_body import JsonResponse
+from lango.server.schemas import COMMON_ERRORS
 from lango.server.security.auth import AuthenticatedRouter, Caller
+from lango.server.struct_views import reference_to, shown
 from lango.submissions import SubmittedAnswer
 from lango.waits import Credential
 
@@ -22,26 +26,10 @@ router = AuthenticatedRouter("/v1", tags=["credentials"], responses=COMMON_ERROR
 callback_router = APIRouter(prefix="/v1", tags=["credentials"])
 
 
-class StoredCredential(RecordView):
-    """A credential that the user gave, without its secret."""
-
-    key: str
-    kind: str
-    scopes: list[str]
-    label: str
-    """What it is for."""
-    expires_at: datetime | None
-    """When its access token expires; null if that is not known."""
-    refreshable: bool
-    """It is refreshed when it is used after it expired."""
-    created_at: datetime
-    updated_at: datetime
-
-
-class CredentialList(BaseModel):
+class CredentialList(Struct, frozen=True):
     """The credentials of the caller, the oldest first."""
 
-    credentials: list[StoredCredential]
+    credentials: Sequence[StoredCredential]
 
 
 class DeletedCredentials(BaseModel):
@@ -50,11 +38,10 @@ class DeletedCredentials(BaseModel):
     deleted: int
 
 
-@router.get("/credentials")
-async def list_credentials(user: CurrentUser) -> CredentialList:
+@router.get("/credentials", responses=reference_to(CredentialList))
+async def list_credentials(user: CurrentUser) -> JsonResponse:
     """List the credentials that the caller gave to tools. Their secrets cannot be read."""
-    found = await user.runtime.credentials.list(user_id=user.id)
-    return CredentialList(credentials=[StoredCredential.model_validate(one) for one in found])
+    return JsonResponse(shown(CredentialList(await user.runtime.credentials.list(user_id=user.id))))
 
 
 @router.delete("/credentials")

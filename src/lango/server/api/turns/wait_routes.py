@@ -1,13 +1,12 @@
 """List what turns of the caller wait for and answer it; list and revoke the grants that answers made."""
 
-from datetime import datetime
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 from fastapi import Body, Path
-from msgspec.structs import replace
-from pydantic import BaseModel
+from msgspec import Struct
 
-from lango.json_values import to_client_json
+from lango.runtime.requests.grants import Grant
 from lango.server.api.paging import InboxCursor, PageSize, decode_inbox_cursor, encode_cursor
 from lango.server.api.turns.turn_routes import STREAM_RESPONSES
 from lango.server.api.turns.wait_schemas import (
@@ -15,7 +14,6 @@ from lango.server.api.turns.wait_schemas import (
     InboxEntry,
     InboxPage,
     SessionWaits,
-    reference_to,
     shown_json,
     with_diff,
 )
@@ -26,13 +24,13 @@ from lango.server.schemas import (
     CONFLICT,
     MAX_INTEGER,
     IdempotencyKey,
-    RecordView,
     SessionIdPath,
     error_responses,
 )
 from lango.server.security.auth import AuthenticatedRouter
 from lango.server.streaming.sse import EventStreamResponse
 from lango.server.streaming.turn_streams import TurnRef
+from lango.server.struct_views import reference_to, shown
 from lango.submissions import SubmittedAnswer, TurnRequest
 from lango.waits import Answer, ApprovalWait
 
@@ -46,28 +44,10 @@ GrantIdPath = Annotated[int, Path(ge=1, le=MAX_INTEGER, examples=[1])]
 WaitIdPath = Annotated[str, Path(max_length=512, examples=["call_1"])]
 
 
-class Grant(RecordView):
-    """A grant of a session: calls of the tool that fit run without asking, while it is active."""
-
-    id: int
-    tool: str
-    arguments: dict[str, Any] | None
-    """The pattern of each argument; null allows any arguments."""
-    granted_by: str
-    granted_at: datetime
-    expires_at: datetime | None
-    """Null: it does not expire."""
-    revoked_at: datetime | None
-    revoked_by: str | None
-    """The user who revoked it, or `rewind`."""
-    active: bool
-    """It has neither expired nor been revoked."""
-
-
-class GrantList(BaseModel):
+class GrantList(Struct, frozen=True):
     """The grants of a session, the newest first."""
 
-    grants: list[Grant]
+    grants: Sequence[Grant]
 
 
 @router.get("/inbox", responses=reference_to(InboxPage))
@@ -122,14 +102,10 @@ async def submit_answer(
     return await user.submit(session_id, SubmittedAnswer(wait_id, answer, TurnRequest(key)))
 
 
-@router.get("/sessions/{session_id}/grants")
-async def list_grants(session_id: SessionIdPath, user: CurrentUser) -> GrantList:
+@router.get("/sessions/{session_id}/grants", responses=reference_to(GrantList))
+async def list_grants(session_id: SessionIdPath, user: CurrentUser) -> JsonResponse:
     """List the grants of a session, the newest first, with those that have ended."""
-    grants = await user.runtime.grants.list(session_id, user_id=user.id)
-    shown = [
-        replace(grant, tool=to_client_json(grant.tool), arguments=to_client_json(grant.arguments)) for grant in grants
-    ]
-    return GrantList(grants=[Grant.model_validate(grant) for grant in shown])
+    return JsonResponse(shown(GrantList(await user.runtime.grants.list(session_id, user_id=user.id))))
 
 
 @router.delete("/sessions/{session_id}/grants/{grant_id}", status_code=204)

@@ -20,8 +20,6 @@ from lango.waits import (
     Wait,
 )
 
-_COMPONENTS = "#/components/schemas/{name}"
-
 
 class ShownApproval(ApprovalWait, frozen=True, kw_only=True, tag="approval"):
     """A tool call that runs with exactly these arguments once a person approves it, and what it would change."""
@@ -54,17 +52,11 @@ class InboxPage(Struct, frozen=True):
     """Pass it as `cursor` for the next page; null on the last page."""
 
 
-def wait_components() -> dict[str, Any]:
-    """Return the schemas of answers and waits for the OpenAPI document, by their names."""
-    (answer, *_), found = msgspec.json.schema_components([Answer, SessionWaits, InboxPage], ref_template=_COMPONENTS)
+def answer_component() -> dict[str, Any]:
+    """Return the schemas of answers to waits for the OpenAPI document, by their names."""
+    (answer,), found = msgspec.json.schema_components([Answer], ref_template="#/components/schemas/{name}")
     examples = [{"type": "approve"}, {"type": "refuse", "reason": "Ask me first."}, {"type": "value", "value": 3}]
     return found | {"Answer": answer | {"description": "An answer to a wait.", "examples": examples}}
-
-
-def reference_to(schema: type[Struct]) -> dict[int | str, dict[str, Any]]:
-    """Describe a response whose body is one of the schemas of `wait_components`."""
-    body = {"schema": {"$ref": _COMPONENTS.format(name=schema.__name__)}}
-    return {200: {"description": "Successful Response", "content": {"application/json": body}}}
 
 
 def shown_json(value: Struct) -> Any:
@@ -86,7 +78,5 @@ def _read_answer(value: object) -> Answer:
         raise ValueError(str(error)) from error
 
 
-AnswerBody = Annotated[
-    Answer, PlainValidator(_read_answer), WithJsonSchema({"$ref": _COMPONENTS.format(name="Answer")})
-]
+AnswerBody = Annotated[Answer, PlainValidator(_read_answer), WithJsonSchema({"$ref": "#/components/schemas/Answer"})]
 """An answer in a request. A test runs its examples."""

@@ -14,9 +14,9 @@ export function details(session, step, start) {
     ["Agent", step.agent], ["Branch", step.branch], ["Model", step.model], ["Call", step.call_id],
     ["Started", `${((Date.parse(step.started_at) - start) / 1000).toFixed(3)} s after the turn began${step.is_estimated ? ", estimated" : ""}`],
     ["Took", formatDuration(step.duration_s)],
-    ["Tokens read", step.kind === "model_call" ? step.input_tokens.toLocaleString() : ""],
-    ["Of these cached", step.cached_tokens ? step.cached_tokens.toLocaleString() : ""],
-    ["Tokens written", step.kind === "model_call" ? step.output_tokens.toLocaleString() : ""],
+    ["Tokens read", step.kind === "model_call" ? step.usage.input_tokens.toLocaleString() : ""],
+    ["Of these cached", step.usage.cached_tokens ? step.usage.cached_tokens.toLocaleString() : ""],
+    ["Tokens written", step.kind === "model_call" ? step.usage.output_tokens.toLocaleString() : ""],
     ["Approved by", step.approved_by ?? ""],
     ["Replayed", step.is_replayed ? "from the record, when the turn was resumed" : ""],
   ].filter(([, value]) => value);

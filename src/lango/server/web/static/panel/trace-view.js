@@ -10,7 +10,7 @@ import { details } from "./trace-details.js";
  *   request_id: string | null, size: number}} Attempt
  * @typedef {{id: string, kind: string, name: string, status: string, started_at: string, duration_s: number | null, is_estimated: boolean,
  *   is_replayed: boolean, agent: string, branch: string, call_id: string, seq: number | null, result_seq: number | null, approved_by: string | null,
- *   model: string, input_tokens: number, output_tokens: number, cached_tokens: number, cost_usd: number | null, attempts: Attempt[], steps: Step[]}} Step
+ *   model: string, usage: {input_tokens: number, output_tokens: number, cached_tokens: number, cost_usd: number | null}, attempts: Attempt[], steps: Step[]}} Step
  * @typedef {{turn: number, status: string, started_at: string, duration_s: number | null, first_seq: number | null, last_seq: number | null,
  *   is_rewound: boolean, error: string, usage: {input_tokens: number, output_tokens: number, cached_tokens: number, model_calls: number, cost_usd: number | null},
  *   resumptions: {at: string, reason: string}[], steps: Step[]}} Turn
@@ -152,7 +152,7 @@ function stepRow(turn, step, depth, start, end) {
   const failures = step.attempts.filter((attempt) => attempt.error).length;
   const facts = [
     step.status === "done" ? "" : step.status, formatDuration(step.duration_s) && `${step.is_estimated ? "about " : ""}${formatDuration(step.duration_s)}`,
-    step.kind === "model_call" ? formatTokens(step) : "", formatCost(step.cost_usd),
+    step.kind === "model_call" ? formatTokens(step.usage) : "", formatCost(step.usage.cost_usd),
     failures ? `${failures} failed ${failures === 1 ? "attempt" : "attempts"}` : "", step.is_replayed ? "replayed" : "",
   ].filter(Boolean).join(" · ");
   const button = el("button", { type: "button", "data-key": key, "aria-expanded": String(view.open.has(key)) },
