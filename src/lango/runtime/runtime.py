@@ -9,13 +9,13 @@ from lango.adk.agents.tools.tool_names import ToolNames, diff_of_call, tool_name
 from lango.adk.agents.tree import describe_agent
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.summary import summarize
+from lango.adk.services.adk_server import AdkRest
 from lango.config import Settings
 from lango.errors import TurnCancelled
 from lango.events import TurnEvent, Usage
 from lango.messages import Attachment, Message
 from lango.providers.catalog import using_key
 from lango.runtime.acceptance import TurnAcceptance
-from lango.runtime.adk_rest import AdkRest
 from lango.runtime.api_keys import ApiKeys
 from lango.runtime.artifacts import Artifacts
 from lango.runtime.execution.replicas import ListedReplica
@@ -85,7 +85,7 @@ class Runtime:
         """The memory: notes about sessions, and facts about users."""
         self.keys = ApiKeys(store)
         """The API keys of all users, and the tokens that they have used."""
-        self.adk_rest = AdkRest(store, engine.app, engine.artifacts)
+        self.adk_rest = AdkRest(store, engine.app.name, engine.app.root, engine.artifacts)
         """The sessions and artifacts in the JSON of ADK's own server."""
         self.session_watch = SessionWatch(store, engine.app.name)
         """Notifies readers of changes to the sessions of users."""

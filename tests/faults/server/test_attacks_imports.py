@@ -8,8 +8,6 @@ import pytest
 from google.genai import types
 
 from lango import open_runtime
-from lango.adk import SqlArtifactService
-from lango.adk.services.adk_server import save_artifact
 from lango.errors import InvalidExport, UsageError, WaitNotOpen
 from lango.messages import MAX_PARTS
 from lango.runtime.runtime import Runtime
@@ -191,9 +189,8 @@ async def test_attack_23_a_client_cannot_save_an_address_as_an_artifact(store_ur
     part = types.Part(file_data=types.FileData(file_uri=ADDRESSES[0])).model_dump(exclude_none=True)
     async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as runtime:
         session = await runtime.sessions.create("s")
-        service = SqlArtifactService("", store=store_of(runtime))
         with pytest.raises(UsageError, match="address"):
-            await save_artifact(service, session.name, "a", part, None)
+            await runtime.adk_rest.save_artifact(session, "a", part, None)
 
 
 # -- 3: parts and tokens ----------------------------------------------------------------------------------------------

@@ -1,12 +1,9 @@
-"""Read and write the JSON of ADK's own server, and find its dev UI."""
+"""Show sessions, events and artifacts in the JSON of ADK's own server, and read the messages of its clients."""
 
-import importlib.util
 import json
 import time
 import uuid
-from collections.abc import Iterable, Mapping
-from importlib.metadata import version
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from google.adk.agents import LlmAgent
@@ -17,6 +14,7 @@ from google.adk.events import Event
 from google.adk.sessions import Session
 from google.genai import types
 from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
@@ -30,21 +28,28 @@ from lango.sessions import (
     CONFIRMATION_CALL,
     CREDENTIAL_CALL,
     INPUT_CALL,
-    SessionId,
     SessionInfo,
     StoredEvent,
     without_app_state,
 )
+from lango.store import Store
 from lango.store.codec.ids import address_safe_id
+from lango.store.sessions.sessions import list_sessions
+from lango.store.sessions.window import read_session_events
+from lango.store.turns.turns import read_turn
+from lango.threads import run_in_thread
 from lango.waits import REFUSAL_REASON, Answer, Approve, Credential, Refuse, Value
 
-ADK_VERSION = version("google-adk")
-
+_RECENT_EVENTS = 500
+"""How many of a session's newest events are searched for those of a turn."""
 _ADK_INTERNAL_PREFIX = "__adk_internal_"
 _REQUEST_PREFIX = "adk_request_"  # of the calls by which ADK itself asks
 _REQUESTS = (CONFIRMATION_CALL, INPUT_CALL, CREDENTIAL_CALL)
 _CREDENTIALS = {"rawAuthCredential", "raw_auth_credential", "exchangedAuthCredential", "exchanged_auth_credential"}
 _AUTH_TYPES = {name for kind in AuthCredentialTypes for name in (kind.value, kind.name, kind.name.lower())}
+
+
+Json = dict[str, Any]
 
 
 class CallResult(Struct, frozen=True):
@@ -67,29 +72,156 @@ class ClientMessage(Struct, frozen=True):
     results: tuple[CallResult, ...] = ()
 
 
-def read_message(message: Mapping[str, Any]) -> ClientMessage:
-    """Read a `Content` of genai. Raise `UsageError` if it is none, or has parts that a turn does not accept."""
-    if isinstance(sent := message.get("parts"), list) and len(cast("list[Any]", sent)) > MAX_PARTS:
-        raise UsageError(f"newMessage: a message has at most {MAX_PARTS} parts")
-    try:
-        parts = types.Content.model_validate(message).parts or []
-    except ValidationError as error:
-        raise UsageError("newMessage: this is not a Content of genai") from error
-    responses = [part.function_response for part in parts if part.function_response]
-    if responses and len(responses) == len(parts) and all(response.name in _REQUESTS for response in responses):
-        answers = [(address_safe_id(response.id or ""), _read_answer(response)) for response in responses]
-        return ClientMessage(answers=tuple(answers))
-    to_adk = [response for response in responses if (response.name or "").startswith(_REQUEST_PREFIX)]
-    if responses and len(responses) == len(parts) and not to_adk:
-        return ClientMessage(results=tuple(_read_result(response) for response in responses))
-    text = "".join(part.text or "" for part in parts)
-    files = [part for part in parts if _is_file(part)]
-    if not (text or files) or any(part.text is None and not _is_file(part) for part in parts):
-        raise UsageError(
-            "newMessage: send text, files as inlineData, artifacts as fileData, answers to adk_request_confirmation, "
-            "adk_request_input or adk_request_credential, or results of calls"
+class AdkRest:
+    """The sessions and artifacts of one app, as ADK's server shows them. The state of the app is for operators only."""
+
+    def __init__(self, store: Store, app_name: str, root: object, artifacts: SqlArtifactService) -> None:
+        self._store = store
+        self._app_name = app_name
+        self._root = root
+        self._artifacts = artifacts
+
+    async def app_info(self) -> Json:
+        """Describe the app, its agents and their tools. Toolsets are asked for their tools.
+
+        Raise `UsageError` if the root is not an `LlmAgent`.
+        """
+        root_agent = self._root
+        if not isinstance(root_agent, LlmAgent):
+            raise UsageError("Root agent is not an LlmAgent")
+        from google.adk.utils.agent_info import get_agents_dict  # imported in 13 ms, and few clients ask
+
+        agents = await get_agents_dict(root_agent)
+        return {
+            "name": self._app_name,
+            "rootAgentName": root_agent.name,
+            "description": root_agent.description,
+            "language": "python",
+            "isComputerUse": False,
+            "agents": {name: _to_public_json(agent) for name, agent in agents.items()},
+        }
+
+    async def sessions(self, user_id: str, *, with_app_state: bool) -> list[Json]:
+        """Return all sessions of a user, without their events."""
+        found = await self._store.read(list_sessions, self._app_name, user_id)
+        return await run_in_thread(lambda: [self.session(one, with_app_state=with_app_state) for one in found])
+
+    def session(self, session: SessionInfo, stored: Iterable[StoredEvent] = (), *, with_app_state: bool) -> Json:
+        """Return a session with some events."""
+        name, state = session.name, session.state if with_app_state else without_app_state(session.state)
+        shown = Session(
+            id=name.id,
+            app_name=name.app_name,
+            user_id=name.user_id,
+            state=to_client_json(state),
+            last_update_time=session.updated_at,
         )
-    return ClientMessage(text, tuple(_read_file(number, part) for number, part in enumerate(files, 1)))
+        events = _stored_to_json(stored, self._app_name, with_app_state=with_app_state)
+        return _to_public_json(shown) | {"events": events}
+
+    async def session_with_events(
+        self, session: SessionInfo, *, with_app_state: bool, temporary_state: Mapping[str, Any] = {}
+    ) -> Json:
+        """Return a session with all its events, and with state that is not stored."""
+        newest, events = await self._store.read(read_session_events, session.name) or (session, [])
+        await self._store.load_files(events)
+        shown = replace(newest, state={**newest.state, **temporary_state})
+        return await run_in_thread(lambda: self.session(shown, events, with_app_state=with_app_state))
+
+    async def recent_events(self, session: SessionInfo) -> Sequence[StoredEvent]:
+        """Read the newest events of a session, without the bytes of their files."""
+        found = await self._store.read(read_session_events, session.name, _RECENT_EVENTS)
+        return found[1] if found else []
+
+    async def events_of_turn(
+        self, session: SessionInfo, turn: int, known: Collection[str], *, with_app_state: bool
+    ) -> list[Json]:
+        """Return the events of a turn whose ids are not known, without the user's message."""
+        row = await self._store.read(read_turn, session.key, turn)
+        recent = await self.recent_events(session)
+        invocations = {row.invocation_id, *row.result.invocations} if row else set[str]()
+        new = [event for event in recent if event.invocation_id in invocations and event.event_id not in known]
+        await self._store.load_files(new)
+        new_ids = {event.event_id for event in new}
+        shown = await run_in_thread(_stored_to_json, recent, self._app_name, with_app_state=with_app_state)
+        return [event for event in shown if event["id"] in new_ids and event["author"] != "user"]
+
+    async def save_artifact(
+        self, session: SessionInfo, name: str, part: Mapping[str, Any], metadata: Json | None
+    ) -> Json:
+        """Save a `Part` as the next version of an artifact, and return its metadata. Raise `UsageError`.
+
+        An address elsewhere is refused: the model's server would fetch it.
+        """
+        try:
+            file = types.Part.model_validate(part)
+            if file.file_data and not artifact_util.is_artifact_ref(file):
+                raise UsageError(
+                    "artifact: send the file itself as inlineData; of addresses, only artifact:// is accepted"
+                )
+            version = await self._artifacts.save_artifact(
+                **_place(session), filename=name, artifact=file, custom_metadata=metadata
+            )
+        except (InputValidationError, ValidationError) as error:
+            message = str(error) if isinstance(error, InputValidationError) else "artifact: this is not a Part of genai"
+            raise UsageError(message) from error
+        return next(one for one in await self.artifact_metadata(session, name) if one["version"] == version)
+
+    async def artifact_metadata(self, session: SessionInfo, name: str) -> list[Json]:
+        """Return the metadata of an artifact's versions; none for a name that no artifact can have."""
+        try:
+            found = await self._artifacts.list_artifact_versions(**_place(session), filename=name)
+        except InputValidationError:
+            return []
+        return [_to_public_json(version) for version in found]
+
+    async def load_artifact(self, session: SessionInfo, name: str, version: int | None) -> Json | None:
+        """Return an artifact as a `Part`, or None if there is none or its reference leads nowhere."""
+        try:
+            part = await self._artifacts.load_artifact(**_place(session), filename=name, version=version)
+        except InputValidationError:
+            return None
+        return None if part is None else _to_public_json(part)
+
+    @staticmethod
+    def read_message(message: Mapping[str, Any]) -> ClientMessage:
+        """Read a `Content` of genai. Raise `UsageError` if it is none, or has parts that a turn does not accept."""
+        if isinstance(sent := message.get("parts"), list) and len(cast("list[Any]", sent)) > MAX_PARTS:
+            raise UsageError(f"newMessage: a message has at most {MAX_PARTS} parts")
+        try:
+            parts = types.Content.model_validate(message).parts or []
+        except ValidationError as error:
+            raise UsageError("newMessage: this is not a Content of genai") from error
+        responses = [part.function_response for part in parts if part.function_response]
+        if responses and len(responses) == len(parts) and all(response.name in _REQUESTS for response in responses):
+            answers = [(address_safe_id(response.id or ""), _read_answer(response)) for response in responses]
+            return ClientMessage(answers=tuple(answers))
+        to_adk = [response for response in responses if (response.name or "").startswith(_REQUEST_PREFIX)]
+        if responses and len(responses) == len(parts) and not to_adk:
+            return ClientMessage(results=tuple(_read_result(response) for response in responses))
+        text = "".join(part.text or "" for part in parts)
+        files = [part for part in parts if _is_file(part)]
+        if not (text or files) or any(part.text is None and not _is_file(part) for part in parts):
+            raise UsageError(
+                "newMessage: send text, files as inlineData, artifacts as fileData, answers to "
+                "adk_request_confirmation, adk_request_input or adk_request_credential, or results of calls"
+            )
+        return ClientMessage(text, tuple(_read_file(number, part) for number, part in enumerate(files, 1)))
+
+    @staticmethod
+    def partial_event(text: str, author: str, invocation_id: str, *, thought: bool) -> dict[str, Any]:
+        """Write a piece of streamed text as a partial event of ADK."""
+        part = types.Part(text=text, thought=True if thought else None)
+        return _to_public_json(
+            Event(
+                id=str(uuid.uuid4()),
+                invocation_id=invocation_id,
+                author=author,
+                content=types.Content(role="model", parts=[part]),
+                partial=True,
+                timestamp=time.time(),
+            )
+        )
 
 
 def _is_file(part: types.Part) -> bool:
@@ -132,19 +264,7 @@ def _read_result(response: types.FunctionResponse) -> CallResult:
     return CallResult(response.id, response.response or {}, response.will_continue)
 
 
-def session_to_json(
-    record: SessionInfo, stored: Iterable[StoredEvent], root_agent_name: str, *, with_app_state: bool
-) -> dict[str, Any]:
-    """Write a session as ADK does; the state of the app is for operators only."""
-    own = record.state if with_app_state else without_app_state(record.state)
-    name, state = record.name, to_client_json(own)
-    session = Session(
-        id=name.id, app_name=name.app_name, user_id=name.user_id, state=state, last_update_time=record.updated_at
-    )
-    return _to_public_json(session) | {"events": stored_to_json(stored, root_agent_name, with_app_state=with_app_state)}
-
-
-def stored_to_json(
+def _stored_to_json(
     stored: Iterable[StoredEvent], root_agent_name: str, *, with_app_state: bool
 ) -> list[dict[str, Any]]:
     """Write stored events as ADK does; what they changed in the state of the app is for operators only."""
@@ -161,92 +281,9 @@ def _event_to_json(event: Event) -> dict[str, Any]:
     return shown
 
 
-def without_artifacts(event: dict[str, Any]) -> list[dict[str, Any]]:
-    """Split an event with parts and new artifacts in two, as ADK's stream does for its page."""
-    if not (event.get("content", {}).get("parts") and event["actions"].get("artifactDelta")):
-        return [event]
-    parts = event | {"actions": event["actions"] | {"artifactDelta": {}}}
-    return [parts, {name: value for name, value in event.items() if name != "content"}]
-
-
-async def app_info(app_name: str, root_agent: object) -> dict[str, Any]:
-    """Describe an app, its agents and their tools as ADK does. Raise `UsageError` if the root is not an `LlmAgent`."""
-    if not isinstance(root_agent, LlmAgent):
-        raise UsageError("Root agent is not an LlmAgent")
-    from google.adk.utils.agent_info import get_agents_dict  # imported in 13 ms, and few clients ask
-
-    agents = await get_agents_dict(root_agent)
-    return {
-        "name": app_name,
-        "rootAgentName": root_agent.name,
-        "description": root_agent.description,
-        "language": "python",
-        "isComputerUse": False,
-        "agents": {name: _to_public_json(agent) for name, agent in agents.items()},
-    }
-
-
-async def save_artifact(
-    service: SqlArtifactService,
-    name: SessionId,
-    filename: str,
-    part: Mapping[str, Any],
-    metadata: dict[str, Any] | None,
-) -> dict[str, Any]:
-    """Save an artifact and write its metadata as ADK does. Raise `UsageError` if it is refused.
-
-    An address elsewhere is refused: the model's server would fetch it.
-    """
-    try:
-        file = types.Part.model_validate(part)
-        if file.file_data and not artifact_util.is_artifact_ref(file):
-            raise UsageError("artifact: send the file itself as inlineData; of addresses, only artifact:// is accepted")
-        version = await service.save_artifact(
-            **_place(name), filename=filename, artifact=file, custom_metadata=metadata
-        )
-    except (InputValidationError, ValidationError) as error:
-        message = str(error) if isinstance(error, InputValidationError) else "artifact: this is not a Part of genai"
-        raise UsageError(message) from error
-    return next(one for one in await artifact_metadata(service, name, filename) if one["version"] == version)
-
-
-async def artifact_metadata(service: SqlArtifactService, name: SessionId, filename: str) -> list[dict[str, Any]]:
-    """Write the metadata of an artifact's versions as ADK does; none for a name that no artifact can have."""
-    try:
-        found = await service.list_artifact_versions(**_place(name), filename=filename)
-    except InputValidationError:
-        return []
-    return [_to_public_json(version) for version in found]
-
-
-async def load_artifact(
-    service: SqlArtifactService, name: SessionId, filename: str, version: int | None
-) -> dict[str, Any] | None:
-    """Write an artifact as ADK does, or return None if there is none or its reference does not resolve."""
-    try:
-        part = await service.load_artifact(**_place(name), filename=filename, version=version)
-    except InputValidationError:
-        return None
-    return None if part is None else _to_public_json(part)
-
-
-def _place(name: SessionId) -> dict[str, str]:
+def _place(session: SessionInfo) -> dict[str, str]:
+    name = session.name
     return {"app_name": name.app_name, "user_id": name.user_id, "session_id": name.id}
-
-
-def partial_event(text: str, author: str, invocation_id: str, *, thought: bool) -> dict[str, Any]:
-    """Write a piece of streamed text as a partial event of ADK."""
-    part = types.Part(text=text, thought=True if thought else None)
-    return _to_public_json(
-        Event(
-            id=str(uuid.uuid4()),
-            invocation_id=invocation_id,
-            author=author,
-            content=types.Content(role="model", parts=[part]),
-            partial=True,
-            timestamp=time.time(),
-        )
-    )
 
 
 def _to_public_json(model: BaseModel) -> dict[str, Any]:
@@ -273,13 +310,3 @@ def _without_secrets(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_secrets(inner) for inner in cast("list[Any]", value)]
     return value
-
-
-def dev_ui_folder() -> Path | None:
-    """Return the folder of ADK's built dev UI; None if this ADK has none."""
-    spec = importlib.util.find_spec("google.adk")
-    for place in (spec and spec.submodule_search_locations) or ():
-        folder = Path(place) / "cli" / "browser"
-        if (folder / "index.html").is_file():
-            return folder
-    return None

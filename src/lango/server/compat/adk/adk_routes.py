@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from importlib.metadata import version as package_version
 from typing import Annotated, Any
 
 from fastapi import Body, Depends, WebSocket
@@ -25,7 +26,6 @@ from starlette.responses import Response
 
 from lango.errors import UsageError
 from lango.events import TurnError
-from lango.runtime import adk_rest
 from lango.server.compat.adk.adk_paths import (
     SESSION_PATH,
     SESSIONS_PATH,
@@ -126,7 +126,7 @@ def _describe_app(context: ServerContext) -> dict[str, Any]:
 async def version() -> dict[str, str]:
     """Return the version of ADK."""
     return {
-        "version": adk_rest.ADK_VERSION,
+        "version": package_version("google-adk"),
         "language": "python",
         "language_version": platform.python_version().rstrip("+"),
     }
@@ -272,10 +272,18 @@ async def run_sse(request: RunRequest, user: CurrentUser, key: IdempotencyKey = 
                 elif event is None:
                     yield None
                 else:
-                    sent = [event] if request.function_call_event_id else adk_rest.without_artifacts(event)
+                    sent = [event] if request.function_call_event_id else _without_artifacts(event)
                     yield "".join(f"data: {json.dumps(one)}\n\n" for one in sent)
 
     return EventStreamResponse(frames(), user.settings.server.write_timeout_s, _encode_error)
+
+
+def _without_artifacts(event: dict[str, Any]) -> list[dict[str, Any]]:
+    """Split an event with parts and new artifacts in two, as ADK's stream does for its page."""
+    if not (event.get("content", {}).get("parts") and event["actions"].get("artifactDelta")):
+        return [event]
+    parts = event | {"actions": event["actions"] | {"artifactDelta": {}}}
+    return [parts, {name: value for name, value in event.items() if name != "content"}]
 
 
 def _encode_error(error: ApiError) -> str:
@@ -289,7 +297,7 @@ async def _submit(user: AgentUser, request: RunRequest, key: str | None) -> RunE
     agents.check_runs(app)
     user = named_user(agents.contexts.get(app, user.context), user.caller, app, request.user_id)
     try:
-        message = adk_rest.read_message(request.new_message or {})
+        message = user.runtime.adk_rest.read_message(request.new_message or {})
     except UsageError as error:
         raise bad_request(str(error)) from error
     request.check_supported(is_answer=not (message.text or message.files))

@@ -5,6 +5,7 @@ from its page and forbidden by its content security policy. Its requests for tra
 builder get empty responses, and 501 where they would change something.
 """
 
+import importlib.util
 import json
 import mimetypes
 import re
@@ -17,7 +18,6 @@ from fastapi import FastAPI
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 
 from lango.errors import ConfigError
-from lango.runtime.adk_rest import dev_ui_folder
 from lango.server.compat.adk.adk_paths import check_app
 from lango.server.context import CurrentUser
 from lango.server.errors import ApiError, not_found
@@ -39,9 +39,19 @@ _MEDIA = re.compile(r"(<link\b[^>]*rel=\"stylesheet\"[^>]*)\smedia=\"print\"", r
 router = AuthenticatedRouter(include_in_schema=False)
 
 
+def _dev_ui_folder() -> Path | None:
+    """Return the folder of ADK's built dev UI; None if this ADK has none."""
+    spec = importlib.util.find_spec("google.adk")
+    for place in (spec and spec.submodule_search_locations) or ():
+        folder = Path(place) / "cli" / "browser"
+        if (folder / "index.html").is_file():
+            return folder
+    return None
+
+
 def add_dev_ui(app: FastAPI) -> None:
     """Add the UI to an app; raise `ConfigError` if the installed ADK has none."""
-    if dev_ui_folder() is None:
+    if _dev_ui_folder() is None:
         raise ConfigError("this version of google-adk comes without its dev UI: set server.adk_ui = false")
     app.router.routes.extend(router.routes)
 
@@ -79,7 +89,7 @@ async def ui_config() -> dict[str, Any]:
 @router.get("/dev-ui/{path:path}")
 async def page(path: str) -> Response:
     """Serve the UI's page or one of its files."""
-    folder = dev_ui_folder()
+    folder = _dev_ui_folder()
     assert folder
     headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-cache"}
     if path in ("", "index.html"):

@@ -5,7 +5,6 @@ from contextlib import aclosing
 from typing import Any
 
 from lango.events import TextDelta, TextWithdrawn, ThoughtDelta, TurnDone, TurnError, TurnEvent
-from lango.runtime.adk_rest import partial_event
 from lango.server.context import AgentUser
 from lango.server.streaming.turn_streams import TurnRef
 
@@ -39,7 +38,9 @@ class RunEvents:
                     if order is not None and isinstance(event, TextDelta | ThoughtDelta):
                         order.note(event)
                         thought = isinstance(event, ThoughtDelta)
-                        yield partial_event(event.text, event.author, invocation_id, thought=thought)
+                        yield self._user.runtime.adk_rest.partial_event(
+                            event.text, event.author, invocation_id, thought=thought
+                        )
                     if isinstance(event, TurnError) and event.fatal:
                         yield event
                         return
