@@ -9,7 +9,7 @@ from lango.errors import UsageError
 from lango.evaluation.checks import Score
 from lango.evaluation.criteria import JudgeCriterion
 from lango.providers import Provider
-from lango.runtime.checks import Models
+from lango.runtime.checks import ModelRegistry
 from lango.test_cases import Exchange
 
 _SYSTEM = """\
@@ -26,11 +26,11 @@ class ModelJudge:
 
     def __init__(self, settings: Settings, model: str, provider: Provider | None = None) -> None:
         self._model = model
-        self._models = Models(settings, provider)
+        self._models = ModelRegistry(settings, provider)
 
     def check(self, criterion: JudgeCriterion) -> None:
         """Raise an error before anything runs if there is no model, or its key is missing."""
-        self._models.require(self._name(criterion))
+        self._models.get(self._name(criterion))
 
     async def grade(self, expected: Exchange, answer: str, question: str, criterion: JudgeCriterion) -> Score:
         """Return 1 if most verdicts are `pass`, else 0, with the reason of the first verdict that decided."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Self
 from weakref import WeakSet
 
 from google.adk.agents import BaseAgent, LlmAgent
@@ -19,6 +19,7 @@ from lango.memory import MemoryModel
 from lango.messages import Message
 from lango.providers import Fallback, Provider, Request, ResilientProvider, Timeouts, resolve
 from lango.providers.protocol import Closable, ContextSizedProvider, LoadableProvider, closing_stream
+from lango.providers.reply_assembly import ReplyAssembler
 from lango.providers.wrappers.observed_provider import ObservedProvider, record_request, trace_request
 from lango.telemetry.traces import is_tracing
 
@@ -29,6 +30,7 @@ class ModelRegistry:
     """Makes the ADK model of a name `provider/name`, as configured; the same name gives the same model."""
 
     def __init__(self, settings: Settings, provider: Provider | None = None) -> None:
+        """`provider` answers instead of the configured ones."""
         self._settings = settings
         self._provider = provider
         self._counter = TokenCounter()
@@ -37,6 +39,14 @@ class ModelRegistry:
         self._resolved: list[tuple[Provider, str]] = []
         self.agents: list[BaseAgent] = []
         """The user's own agents that use these models."""
+
+    async def __aenter__(self) -> Self:
+        """Return the models."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the connections of the providers."""
+        await self.close()
 
     def adopt_agent(self, root: Any) -> Any:
         """Reserve a user's agent for this runtime until `close`; return a copy if another runtime uses it now."""
@@ -105,6 +115,16 @@ class ModelRegistry:
         except LangoError as error:
             return str(error)
         return ""
+
+    async def ask(self, model: str, prompt: str, *, system: str) -> str:
+        """Send a prompt and return the text of the answer."""
+        made = self.get(model)
+        reply = ReplyAssembler(made.provider.name)
+        request = Request(made.model, (Message("user", prompt),), system=system)
+        async with closing_stream(made.provider.stream(request)) as deltas:
+            async for delta in deltas:
+                reply.add(delta)
+        return reply.reply().text
 
     def name_of(self, agent: Any) -> str:
         """Return the name of an agent's model, as the settings or the agent name it, or "" if it has none."""

@@ -13,7 +13,7 @@ from lango.providers import label
 from lango.providers.catalog import using_key
 from lango.providers.local.known_models import MODELS, QWEN, is_demonstration, local_model, weights_path
 from lango.providers.local.weights import pull
-from lango.runtime.checks import Models
+from lango.runtime.checks import ModelRegistry
 
 
 def next_step(model: str) -> str:
@@ -74,7 +74,7 @@ async def _bring_and_check(chat: ChatSession, settings: Settings, model: str) ->
         await _pull_missing_weights(model, lambda line: chat.screen.draw([], [line]))
     finally:
         chat.screen.draw([], [])
-    async with Models(settings) as models:
+    async with ModelRegistry(settings) as models:
         return await models.check(model)
 
 

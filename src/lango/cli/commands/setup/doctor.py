@@ -130,9 +130,9 @@ def _sqlite_version() -> str:
 
 async def _check_configured_model(settings: "Settings", model: str, offline: bool) -> str:
     """Check the key and, unless offline, that the model answers."""
-    from lango.runtime.checks import Models
+    from lango.runtime.checks import ModelRegistry
 
-    async with Models(settings) as models:
+    async with ModelRegistry(settings) as models:
         failure = await models.check(model, send=not offline)
     if failure:
         raise ProviderError(failure)
