@@ -24,7 +24,7 @@ from lango.store.turns.recovery import stop_waiting
 from lango.store.turns.turns import StoredTurn, read_turn, request_cancel
 from lango.store.turns.unfinished import UnfinishedTurn, list_unfinished
 from lango.store.waits.waits import read_waits
-from lango.turns.liveness import LivenessMonitor, place_of_owner, standing_of_owner
+from lango.turns.liveness import place_of_owner, standing_of_owner
 from lango.turns.running_turn import RunningTurn
 from lango.waits import ClientResultWait
 
@@ -59,7 +59,6 @@ class Turns:
         self._store = store
         self._app_name = app_name
         self._supervisor = supervisor
-        self._liveness = LivenessMonitor(back_at=lambda: store.outages.recovered_at)
 
     # -- as they are stored ---------------------------------------------------------------------------------------
 
@@ -188,7 +187,7 @@ class Turns:
     def _continues_here(self, record: StoredTurn) -> bool:
         is_own = record.owner == self._supervisor.owner.name  # this process may have taken it over already
         is_open = record.status in ("running", "queued")
-        return is_open and (is_own or self._liveness.is_gone(record.owner, record.heartbeat))
+        return is_open and (is_own or self._supervisor.liveness.is_gone(record.owner, record.heartbeat))
 
 
 class ListedTurn(Struct, frozen=True):

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from lango.errors import LangoError, StoreError, TurnCancelled, TurnReleased, WaitNotOpen
-from lango.sessions import SessionInfo
-from lango.store import OpenTurn, Store, Turn
+from lango.store import Store, Turn
 from lango.store.turns import lease
-from lango.turns.liveness import Owner, OwnerIsGone
+from lango.turns.liveness import Owner
 from lango.turns.running_turn import RunningTurn
 
 HEARTBEAT_S = 1.0
@@ -115,24 +114,6 @@ async def acquire_lease(
             raise TurnCancelled("the message was withdrawn before its turn started")
         case _:
             raise TurnReleased("another process took over this turn and continues it")
-
-
-async def interrupt_dead_turns(
-    store: Store, session: SessionInfo, turns: Sequence[OpenTurn], is_gone: OwnerIsGone
-) -> int:
-    """Interrupt the turns at the head of a session's queue whose owner is gone; return how many.
-
-    `turns` is the head of the queue, in order. A turn behind a live one stays, even if its owner is gone.
-    """
-    # of every turn, even behind a live one: each call records the owner's heartbeat
-    gone = [is_gone(queued.owner, queued.heartbeat) for queued in turns]
-    count = 0
-    for queued, is_dead in zip(turns, gone, strict=True):
-        if not is_dead or not await store.interrupt_turn(session, queued):
-            break
-        _log.warning("interrupted turn %s of session %s: its process is gone", queued.turn, session.name.id)
-        count += 1
-    return count
 
 
 async def retry_until_stored(store: Store, write: Callable[[], Coroutine[Any, Any, object]], turn: str) -> None:

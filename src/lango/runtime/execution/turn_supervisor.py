@@ -70,9 +70,9 @@ class TurnSupervisor:
         self._running: dict[int, list[RunningTurn]] = {}
         self._on_resume: list[Callable[[RunningTurn], None]] = []
         self.owner = Owner()
-        self._liveness = LivenessMonitor(back_at=lambda: store.outages.recovered_at)
+        self.liveness = LivenessMonitor(back_at=lambda: store.outages.recovered_at)
         self._leases = LeaseHolder(store, self.owner, self.running_turns)
-        self.memory = engine.memory(self._leases, self._liveness.is_gone)
+        self.memory = engine.memory(self._leases, self.liveness.is_gone)
         self.admission = Admission(settings.agent.max_running_turns)
         self._event_log = EventLogWriter(store, self.owner.name)
         self.reader = EventLogReader(store, self._find_log)
@@ -86,7 +86,7 @@ class TurnSupervisor:
             store,
             engine.app.name,
             self.owner.name,
-            self._liveness.is_gone,
+            self.liveness.is_gone,
             self.replicas,
             settings.agent,
             self._resume,

@@ -50,11 +50,10 @@ from lango.store.sessions.sessions import (
 from lango.store.sessions.window import read_message, read_message_page
 from lango.store.turns.event_log import read_nodes
 from lango.store.turns.model_requests import ModelRequest
-from lango.store.turns.queue import read_session_with_open_turns
+from lango.store.turns.queue import read_open_turns
 from lango.store.turns.turns import read_resumptions
 from lango.test_cases import Exchange
-from lango.turns.lease_holder import interrupt_dead_turns
-from lango.turns.liveness import LivenessMonitor
+from lango.turns.liveness import standing_of_owner
 
 if TYPE_CHECKING:
     from lango.store.transfer.import_check import Lines
@@ -77,7 +76,6 @@ class Sessions:
         self._store = store
         self._app_name = app_name
         self._rules = rules
-        self._liveness = LivenessMonitor(back_at=lambda: store.outages.recovered_at)
         self._totals_cache: TotalsCache = {}
 
     async def list(
@@ -326,10 +324,11 @@ class Sessions:
 
     async def _interrupt_dead_turns(self, name: SessionId) -> bool:
         """Interrupt the turns of a session whose owner is gone; return False if some are still alive."""
-        session, queued = await self._store.read(read_session_with_open_turns, name)
-        if session is None:
-            return False
-        return await interrupt_dead_turns(self._store, session, queued, self._liveness.is_gone) == len(queued)
+        session = await self._store.read(get_session, name)
+        for turn in await self._store.read(read_open_turns, session.key):
+            if standing_of_owner(turn.owner) != "gone" or not await self._store.interrupt_turn(session, turn):
+                return False
+        return True
 
     def _session_id(self, session_id: str, user_id: str) -> SessionId:
         name = SessionId(self._app_name, user_id, session_id)

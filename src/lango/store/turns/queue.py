@@ -7,14 +7,14 @@ from typing import Any
 from msgspec import Struct
 
 from lango.messages import Message, StoredBytes, byte_size
-from lango.sessions import SessionId, SessionInfo, StoredEvent
+from lango.sessions import SessionInfo, StoredEvent
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import ClientResult, NewEvent
 from lango.store.codec.rows import calls_from_json, calls_to_json, event_to_row
 from lango.store.contents import hold_for_turn, release_of_turn
 from lango.store.engine.database import LARGEST, Operation
 from lango.store.sessions.lineage import is_live, live_ranges
-from lango.store.sessions.sessions import find_running_turn, find_session
+from lango.store.sessions.sessions import find_running_turn
 from lango.store.turns.turns import OpenTurn
 
 _NEXT_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn > $2 ORDER BY turn LIMIT $3"
@@ -153,12 +153,6 @@ def read_open_turns(key: int, before: int = LARGEST) -> Operation[list[OpenTurn]
         OpenTurn(turn, status, owner or "", -1 if heartbeat is None else heartbeat)
         for turn, status, owner, heartbeat in rows
     ]
-
-
-def read_session_with_open_turns(name: SessionId) -> Operation[tuple[SessionInfo | None, list[OpenTurn]]]:
-    """Read a session and its open turns."""
-    session = yield from find_session(name)
-    return session, (yield from read_open_turns(session.key)) if session else []
 
 
 def is_next(key: int, turn: int) -> Operation[bool]:
