@@ -117,7 +117,10 @@ class _Tree:
             if event.seq in left.seqs:
                 self._add_response(f"{place}#{numbers[place]}", event)
 
-    def _add_model_call(self, call: Mapping[str, Any], event: StoredEvent | None) -> None:
+    def _add_model_call(
+        self, call: Mapping[str, Any], event: StoredEvent | None, *, is_estimated: bool = False
+    ) -> Step:
+        """Add a model call as the turn's row has it, or as its response, the journal or its request show it."""
         agent, branch = call.get("agent", ""), call.get("branch", "")
         step_id = self._unique_id(call.get("step") or f"{agent}@{branch}#{len(self.model_steps) + 1}")
         is_running = bool(call.get("running")) and self._is_open
@@ -129,6 +132,7 @@ class _Tree:
             status="running" if is_running else "failed" if failed else "done",
             started_at=call.get("started_at", self._row.started_at),
             duration_s=None if is_running else call.get("duration_s"),
+            is_estimated=is_estimated or bool(call.get("replayed") and event),
             is_replayed=bool(call.get("replayed")),
             agent=agent,
             branch=branch or (branch_of(event) if event else ""),
@@ -136,43 +140,32 @@ class _Tree:
             model=call.get("model", ""),
             usage=Usage(call.get("input_tokens", 0), call.get("output_tokens", 0), call.get("cached_tokens", 0)),
         )
-        if step.is_replayed and event is not None:
-            self._estimate_times(step, event)
-        self._add(step, event, call.get("inside", ""), call.get("made", ()))
+        if event is not None and (step.is_replayed or is_estimated):
+            step.started_at = self._previous[event.seq]
+            step.duration_s = max(0.0, event.created_at - step.started_at)
+        self.model_steps.append(step)
+        if inside := call.get("inside"):
+            self._parents[step.id] = call_key(inside)
+        for made in event.message.tool_calls if event and event.message else ():
+            self._add_call(step, made)
+        for call_id in call.get("made", ()):  # of a call inside a tool, whose messages are not stored
+            self._parents[call_key(call_id)] = step.id
+        return step
 
     def _add_response(self, step_id: str, event: StoredEvent) -> None:
         """Add a model call that only its response shows."""
         extra = event.extra or {}
         usage: Mapping[str, Any] = extra.get("usage_metadata") or {}
-        output = (usage.get("candidates_token_count") or 0) + (usage.get("thoughts_token_count") or 0)
-        step = Step(
-            id=self._unique_id(step_id),
-            kind="model_call",
-            name=extra.get("model_version") or "model",
-            status="failed" if extra.get("error_code") else "done",
-            started_at=event.created_at,
-            agent=author_of(event),
-            branch=branch_of(event),
-            seq=event.seq,
-            model=extra.get("model_version") or "",
-            usage=Usage(usage.get("prompt_token_count") or 0, output, usage.get("cached_content_token_count") or 0),
-        )
-        self._estimate_times(step, event)
-        self._add(step, event)
-
-    def _estimate_times(self, step: Step, event: StoredEvent) -> None:
-        step.is_estimated = True
-        step.started_at = self._previous[event.seq]
-        step.duration_s = max(0.0, event.created_at - step.started_at)
-
-    def _add(self, step: Step, event: StoredEvent | None, inside: str = "", made: Iterable[str] = ()) -> None:
-        self.model_steps.append(step)
-        if inside:
-            self._parents[step.id] = call_key(inside)
-        for call in event.message.tool_calls if event and event.message else ():
-            self._add_call(step, call)
-        for call_id in made:  # of a call inside a tool, whose messages are not stored
-            self._parents[call_key(call_id)] = step.id
+        shown = {
+            "step": step_id,
+            "model": extra.get("model_version") or "",
+            "failed": extra.get("error_code"),
+            "agent": author_of(event),
+            "input_tokens": usage.get("prompt_token_count") or 0,
+            "output_tokens": (usage.get("candidates_token_count") or 0) + (usage.get("thoughts_token_count") or 0),
+            "cached_tokens": usage.get("cached_content_token_count") or 0,
+        }
+        self._add_model_call(shown, event, is_estimated=True)
 
     def _unique_id(self, step_id: str) -> str:
         self._uses[step_id] += 1
@@ -243,19 +236,16 @@ class _Tree:
 
     def _add_nested_response(self, row: ToolUse) -> None:
         """Add a model call inside a tool that only the journal shows."""
-        match = _MODEL_STEP.fullmatch(row.call_id)
-        assert match
-        step = Step(
-            id=self._unique_id(row.call_id),
-            kind="model_call",
-            name="model",
-            started_at=row.finished_at or row.intended_at,
-            duration_s=0.0,
-            is_estimated=True,
-            agent=match["agent"],
-            branch=match["branch"],
-        )
-        self._add(step, None, self._key_of_outer(match["outer"] or ""))
+        shown = {"step": row.call_id, "started_at": row.finished_at or row.intended_at, "duration_s": 0.0}
+        self._add_model_call(shown | self._place_of_step(row.call_id), None, is_estimated=True)
+
+    def _place_of_step(self, step_id: str) -> dict[str, str]:
+        """Return the agent and the branch that the id of a model call names, and the call that it is inside of."""
+        match = _MODEL_STEP.fullmatch(step_id)
+        if match is None:
+            return {}
+        inside = self._key_of_outer(match["outer"]) if match["outer"] else ""
+        return {"agent": match["agent"], "branch": match["branch"], "inside": inside}
 
     def _key_of_outer(self, outer: str) -> str:
         """Return the key of the call that the ids before a step end with: the ids themselves may have slashes."""
@@ -302,20 +292,15 @@ class _Tree:
             )
 
     def _call_of_request(self, request: ModelRequest) -> Step:
-        match = _MODEL_STEP.fullmatch(request.step)
-        step = Step(
-            id=self._unique_id(request.step),
-            kind="model_call",
-            name=request.model,
-            status="failed" if request.error else "unknown",
-            started_at=request.started_at,
-            duration_s=request.duration_s,
-            is_estimated=True,
-            agent=match["agent"] if match else "",
-            branch=match["branch"] if match else "",
-            model=request.model,
-        )
-        self._add(step, None, self._key_of_outer(match["outer"]) if match and match["outer"] else "")
+        shown = {
+            "step": request.step,
+            "model": request.model,
+            "started_at": request.started_at,
+            "duration_s": request.duration_s,
+            "failed": request.error,
+        }
+        step = self._add_model_call(shown | self._place_of_step(request.step), None, is_estimated=True)
+        step.status = "failed" if request.error else "unknown"
         return step
 
     def add_failures(self, calls: Sequence[Mapping[str, Any]]) -> None:
