@@ -22,7 +22,6 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args, overload
 
@@ -53,7 +52,6 @@ class ToolContext:
     user_id: str = ""
     call_id: str = ""
     state: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
-    workspace: Path | None = None
 
 
 @dataclass(frozen=True)

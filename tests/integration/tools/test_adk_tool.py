@@ -123,9 +123,6 @@ async def test_the_gate_and_the_hooks_run_around_the_handler() -> None:
         dict(arguments)["to"] = "nobody"
         return {"error": "denied by policy"} if arguments["to"] == "eve" else None
 
-    async def on_start(call_id: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
-        log.append(("start", call_id, tool.name, dict(arguments)))
-
     async def on_end(call_id: str, outcome: ToolOutcome) -> None:
         log.append(("end", call_id, outcome.result, outcome.ok))
 
@@ -133,10 +130,9 @@ async def test_the_gate_and_the_hooks_run_around_the_handler() -> None:
     provider = ScriptedProvider(
         [ToolCall("c1", "send", {"to": "bob"}), ToolCall("c2", "send", {"to": "eve"}), ToolCall("c3", "send", {}), "ok"]
     )
-    await Chat(provider, AdkTool(dangerous, gate=gate, on_start=on_start, on_end=on_end)).ask("go")
+    await Chat(provider, AdkTool(dangerous, gate=gate, on_end=on_end)).ask("go")
     assert log == [
         ("gate", "send", {"to": "bob"}, "c1", "c1"),
-        ("start", "c1", "send", {"to": "bob"}),
         ("ran", "bob"),
         ("end", "c1", {"result": "sent"}, True),
         ("gate", "send", {"to": "eve"}, "c2", "c2"),
@@ -213,15 +209,12 @@ async def test_a8_a_cancel_reaches_the_handler_and_records_no_end() -> None:
         finally:
             stopped.set()
 
-    async def on_start(call_id: str, *_: Any) -> None:
-        log.append(f"start {call_id}")
-
     async def on_end(call_id: str, outcome: ToolOutcome) -> None:
         log.append(f"end {call_id} {outcome.ok}")
 
     chat = Chat(
         ScriptedProvider([ToolCall("c1", "works", {}), "never"]),
-        AdkTool(Tool("works", "", {}, works), on_start=on_start, on_end=on_end),
+        AdkTool(Tool("works", "", {}, works), on_end=on_end),
     )
     turn = asyncio.ensure_future(chat.ask("go"))
     await started.wait()
@@ -229,4 +222,4 @@ async def test_a8_a_cancel_reaches_the_handler_and_records_no_end() -> None:
     with pytest.raises(asyncio.CancelledError):
         await turn
     assert stopped.is_set()
-    assert log == ["start c1"]
+    assert log == []

@@ -4,7 +4,6 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -28,7 +27,6 @@ from lango.tools.results import FileLimits, error_text
 
 Gate = Callable[[Tool, Mapping[str, Any], str, AdkToolContext], Awaitable[dict[str, Any] | None]]
 """Called before a tool runs. If it returns a dict, that is the result, and the tool does not run."""
-OnStart = Callable[[str, Tool, Mapping[str, Any]], Awaitable[None]]
 OnEnd = Callable[[str, ToolOutcome], Awaitable[None]]
 
 FILES = "lango_files"
@@ -38,9 +36,9 @@ FILES = "lango_files"
 class AdkTool(BaseTool):
     """A Lango `Tool` as ADK's `BaseTool`.
 
-    A call validates the arguments, awaits `gate` and `on_start`, runs the handler and awaits `on_end`. The gate and the
-    hooks get the arguments that the handler gets. If one of them raises, the turn fails with that error; an error of
-    the handler is a result. A cancelled call has no `on_end`: its outcome is unknown.
+    A call validates the arguments, awaits `gate`, runs the handler and awaits `on_end`. The gate gets a copy of the
+    arguments. If one of the two raises, the turn fails with that error; an error of the handler is a result. A
+    cancelled call has no `on_end`: its outcome is unknown.
 
     Without a gate, a tool that is not safe requests ADK's confirmation, and runs only if it is approved.
 
@@ -55,20 +53,16 @@ class AdkTool(BaseTool):
         tool: Tool,
         *,
         gate: Gate | None = None,
-        on_start: OnStart | None = None,
         on_end: OnEnd | None = None,
         timeout_s: float | None = None,
-        workspace: Path | None = None,
         how_to_read: str = "",
         file_limits: FileLimits | None = None,
     ) -> None:
         super().__init__(name=tool.name, description=tool.description)
         self.tool = tool
         self._gate: Gate = gate or confirm_unless_safe
-        self._on_start = on_start
         self._on_end = on_end
         self.timeout_s = timeout_s
-        self._workspace = workspace
         self._how_to_read = how_to_read
         self._file_limits = file_limits
 
@@ -90,8 +84,6 @@ class AdkTool(BaseTool):
         instead = await self._gate(self.tool, _copy_arguments(arguments), call_id, tool_context)
         if instead is not None:
             return instead
-        if self._on_start is not None:
-            await self._on_start(call_id, self.tool, _copy_arguments(arguments))
         outcome = await self._run(arguments, call_id, tool_context)
         if self._on_end is not None:
             await self._on_end(call_id, outcome)
@@ -103,7 +95,6 @@ class AdkTool(BaseTool):
             user_id=tool_context.session.user_id,
             call_id=call_id,
             state=MappingProxyType(copy.deepcopy(tool_context.state.to_dict())),
-            workspace=self._workspace,
         )
         turn = current_turn.get()
         with tool_context_noted(tool_context):
