@@ -1,12 +1,14 @@
 """Answer what turns wait for: an approval by its call, a value or a credential by its wait."""
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from lango.events import TurnDone, TurnEvent, WaitOpened
 from lango.grants import NewGrant
 from lango.messages import ToolCall
 from lango.runtime import RunningTurn, Runtime
+from lango.submissions import ModelOptions, SubmittedResults, TurnRequest
+from lango.tools import Tool
 from lango.waits import (
     ApprovalWait,
     Approve,
@@ -41,6 +43,22 @@ async def approval_id(runtime: Runtime, session: str, call: str | ToolCall, user
     call_id = call if isinstance(call, str) else call.id
     waits = await runtime.waits(session, user_id=user_id)
     return next((one.id for one in waits if isinstance(one, ApprovalWait) and one.call_id == call_id), call_id)
+
+
+async def submit_results(
+    runtime: Runtime,
+    session: str,
+    results: Mapping[str, Mapping[str, Any]],
+    *,
+    user_id: str = "user",
+    idempotency_key: str | None = None,
+    client_tools: Sequence[Tool] | None = None,
+    options: ModelOptions | None = None,
+    will_continue: bool | None = False,
+) -> RunningTurn:
+    """Submit results of client calls and long-running tools, by the calls' ids, as clients of the protocols do."""
+    request = TurnRequest(idempotency_key, client_tools, options)
+    return await runtime.accept(session, SubmittedResults(results, will_continue, request=request), user_id=user_id)
 
 
 async def submit_approval(

@@ -37,6 +37,7 @@ from tests.agents.answers import (
     open_inputs,
     submit_credential,
     submit_input,
+    submit_results,
 )
 from tests.agents.parts import settings_for
 from tests.support.agent_shapes import agent, call
@@ -308,14 +309,14 @@ async def _ask(runtime: Runtime) -> RunningTurn:
 
 async def _update(runtime: Runtime) -> RunningTurn:
     [awaited] = await awaited_results(runtime, "s")
-    return await runtime.submit_results("s", {awaited.call_id: {"at": "sea"}}, will_continue=True)
+    return await submit_results(runtime, "s", {awaited.call_id: {"at": "sea"}}, will_continue=True)
 
 
 async def _answer(runtime: Runtime) -> RunningTurn:
     for request in await open_inputs(runtime, "s"):
         return await submit_input(runtime, "s", request.id, 3)
     for awaited in await awaited_results(runtime, "s"):
-        return await runtime.submit_results("s", {awaited.call_id: {"at": "home"}})
+        return await submit_results(runtime, "s", {awaited.call_id: {"at": "home"}})
     for wanted in await open_credentials(runtime, "s"):
         value = await OAuthServer().allow(wanted.auth_url) if wanted.auth_url else API_KEY
         return await submit_credential(runtime, "s", wanted.id, value)

@@ -16,7 +16,7 @@ from lango.events import TurnDone, TurnEvent
 from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
 from lango.waits import Approve, Refuse
-from tests.agents.answers import awaited_results, open_inputs, submit_input
+from tests.agents.answers import awaited_results, open_inputs, submit_input, submit_results
 from tests.agents.parts import collect, last_error, settings_for, text_of
 
 
@@ -143,6 +143,6 @@ async def _answer(runtime: Runtime, value: Any) -> Any:
     for request in await open_inputs(runtime, "s"):
         return await submit_input(runtime, "s", request.id, value)
     for awaited in await awaited_results(runtime, "s"):
-        return await runtime.submit_results("s", {awaited.call_id: value})
+        return await submit_results(runtime, "s", {awaited.call_id: value})
     [wait] = await runtime.waits("s")
     return await runtime.answer("s", wait.id, Approve() if value else Refuse())

@@ -40,7 +40,6 @@ from lango.submissions import (
     Submission,
     SubmittedAnswer,
     SubmittedMessage,
-    SubmittedResults,
     TurnRequest,
 )
 from lango.tools import Tool
@@ -238,9 +237,10 @@ class Runtime:
     ) -> RunningTurn:
         """Store what a client submits, and run its turn in the background; `follow` it from anywhere in this process.
 
-        The methods below make the usual submissions. The tokens of the turn are counted against `quota_id`, the id of
-        an API key, by the process that ends the turn. With `tokens_per_day`, a turn that starts after so many were
-        used ends with `TokensUsedUp`. A turn that is not `detached` stops when its last reader leaves.
+        The methods below make the usual submissions; `SubmittedResults` brings the results of several calls at once.
+        The tokens of the turn are counted against `quota_id`, the id of an API key, by the process that ends the turn.
+        With `tokens_per_day`, a turn that starts after so many were used ends with `TokensUsedUp`. A turn that is not
+        `detached` stops when its last reader leaves.
         """
         name = SessionId(self.app_name, user_id, session_id)
         return await self._acceptance.accept(name, submission, quota_id, tokens_per_day, detached=detached)
@@ -260,7 +260,7 @@ class Runtime:
 
         The same `idempotency_key` again returns the same turn; with another message it raises `IdempotencyKeyReused`.
         `client_tools` are offered to the model in this turn: a call of such a tool ends the turn, and waits for
-        `submit_results`. A message closes open client calls. If a workflow waits for input, the text of the message is
+        its result. A message closes open client calls. If a workflow waits for input, the text of the message is
         the answer. `options` hold for the model calls of this turn; raise `ModelOptionsRefused` if
         the agent cannot follow them.
         """
@@ -292,27 +292,6 @@ class Runtime:
         """
         request = TurnRequest(idempotency_key, client_tools, options)
         return await self.accept(session_id, SubmittedAnswer(wait_id, answer, request), user_id=user_id)
-
-    async def submit_results(
-        self,
-        session_id: str,
-        results: Mapping[str, Mapping[str, Any]],
-        *,
-        user_id: str = "user",
-        idempotency_key: str | None = None,
-        client_tools: Sequence[Tool] | None = None,
-        options: ModelOptions | None = None,
-        will_continue: bool | None = False,
-    ) -> RunningTurn:
-        """Submit results of client calls and long-running tools, by the calls' ids, in any process.
-
-        The model continues when all calls of its answer have a result. With `will_continue`, these are updates of
-        long-running tools, and more results follow, or may follow if it is None. Results of calls that wait for none
-        are left out. Raise `WaitNotOpen` if none is left. Without `options` or `client_tools`, those of the turn that
-        paused hold.
-        """
-        request = TurnRequest(idempotency_key, client_tools, options)
-        return await self.accept(session_id, SubmittedResults(results, will_continue, request=request), user_id=user_id)
 
     def shown_results(self, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
         """Return results of client tools as they are stored and the model reads them."""

@@ -15,7 +15,7 @@ from lango.sessions import StoredEvent
 from lango.store.sessions.window import read_session_events
 from lango.store.tool_calls.tool_journal import read_journal_entry
 from lango.testing import ScriptedProvider
-from tests.agents.answers import submit_approval
+from tests.agents.answers import submit_approval, submit_results
 from tests.agents.parts import settings_for
 from tests.faults.server.test_attacks_approvals import Wiped, forged
 from tests.support.runtimes import store_of
@@ -109,7 +109,7 @@ async def test_attack_23_a_request_of_an_import_runs_no_tool_whatever_a_client_a
             await submit_approval(runtime, "s", "c1", approved=True)
         for call_id in ("forged", "c1"):
             with pytest.raises(WaitNotOpen):
-                await runtime.submit_results("s", {call_id: {"confirmed": True}})
+                await submit_results(runtime, "s", {call_id: {"confirmed": True}})
         assert await runtime.run("s", "go on") == "then not", "the conversation itself continues"
     assert wiped.ran == []
 

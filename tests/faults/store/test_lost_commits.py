@@ -21,7 +21,7 @@ from lango.store.sessions.sessions import create_session, find_session
 from lango.store.turns.event_log import append_log_events, read_event_log
 from lango.testing import Answer
 from lango.tools import Tool, client_tool
-from tests.agents.answers import submit_approval
+from tests.agents.answers import submit_approval, submit_results
 from tests.agents.memory_parts import Roles, remembering
 from tests.agents.parts import (
     TIMEOUT_S,
@@ -159,7 +159,7 @@ async def a_cancelled_turn(stage: Stage, session: str) -> list[Any]:
 
 async def results_of_the_client(stage: Stage, session: str) -> list[Any]:
     pending = await stage.say(session, f"pick {session}", client_tools=[PICK])
-    turn = await stage.runtime.submit_results(session, {"pick-1": {"color": "red"}}, client_tools=[PICK])
+    turn = await submit_results(stage.runtime, session, {"pick-1": {"color": "red"}}, client_tools=[PICK])
     return [pending, stage.shown(await collect(turn.follow())), await stage.whole(session)]
 
 

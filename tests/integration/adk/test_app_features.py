@@ -30,6 +30,7 @@ from lango.errors import ConfigError, FeatureRefused
 from lango.events import TurnDone
 from lango.messages import ToolCall
 from lango.testing import ScriptedProvider
+from tests.agents.answers import submit_results
 from tests.agents.parts import collect, settings_for, text_of
 from tests.support.agent_shapes import SHAPES, agent, call, fetch
 from tests.support.kill_points import Journal, check_every_kill, go_on, run_and_copy
@@ -114,7 +115,7 @@ async def test_a_resumable_app_pauses_for_a_long_running_tool(store_url: str) ->
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=make()) as runtime:
         await collect((await runtime.submit("s", "go")).follow())
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=make()) as runtime:
-        events = await collect((await runtime.submit_results("s", {"c1": {"delivered": True}})).follow())
+        events = await collect((await submit_results(runtime, "s", {"c1": {"delivered": True}})).follow())
         assert text_of(events) == "It has come."
 
 

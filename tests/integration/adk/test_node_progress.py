@@ -18,7 +18,7 @@ from lango.sessions import SessionId
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.event_log import read_event_log, read_nodes
 from lango.testing import ScriptedProvider
-from tests.agents.answers import open_inputs, submit_input, waiting_for
+from tests.agents.answers import open_inputs, submit_input, submit_results, waiting_for
 from tests.agents.parts import USER, collect, settings_for
 from tests.support.runtimes import store_of
 
@@ -110,7 +110,7 @@ async def run_all(runtime: Runtime) -> list[list[TurnEvent]]:
     for value in (3, 5):
         [request] = await open_inputs(runtime, "s")
         turns.append(await collect((await submit_input(runtime, "s", request.id, value)).follow()))
-    turns.append(await collect((await runtime.submit_results("s", {"c1": {"at": "home"}})).follow()))
+    turns.append(await collect((await submit_results(runtime, "s", {"c1": {"at": "home"}})).follow()))
     return turns
 
 
@@ -179,7 +179,7 @@ async def test_sub_agents_are_no_nodes(sqlite_url: str) -> None:
     root = LlmAgent(name="root", sub_agents=[clerk])
     async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         await collect((await runtime.submit("s", "go")).follow())
-        await collect((await runtime.submit_results("s", {"c1": {"at": "home"}})).follow())
+        await collect((await submit_results(runtime, "s", {"c1": {"at": "home"}})).follow())
         assert await nodes_by_turn(runtime, "s") == []
 
 

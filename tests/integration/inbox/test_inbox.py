@@ -22,7 +22,7 @@ from lango.store.waits import inbox
 from lango.store.waits.inbox import read_inbox_places
 from lango.testing import ScriptedProvider
 from lango.waits import ApprovalWait, InputWait, LongRunningWait
-from tests.agents.answers import opened, submit_approval, submit_input
+from tests.agents.answers import opened, submit_approval, submit_input, submit_results
 from tests.agents.parts import collect, settings_for
 from tests.support.runtimes import store_of
 
@@ -115,9 +115,9 @@ async def test_what_is_answered_leaves_the_inbox_in_another_process(store_url: s
             "as soon as the answer is stored"
         )
         await collect(turn.follow())
-        await collect((await other.submit_results("boats", {"c2": {"at": "sea"}}, will_continue=True)).follow())
+        await collect((await submit_results(other, "boats", {"c2": {"at": "sea"}}, will_continue=True)).follow())
         assert [item.wait.session_id for item in await other.inbox.list()] == ["boats"], "more results follow"
-        await collect((await other.submit_results("boats", {"c2": {"at": "home"}})).follow())
+        await collect((await submit_results(other, "boats", {"c2": {"at": "home"}})).follow())
         assert await other.inbox.list() == []
 
 

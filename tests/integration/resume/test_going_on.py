@@ -14,6 +14,7 @@ from lango.store.engine.database import Operation, Row
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
 from lango.turns.liveness import Owner
+from tests.agents.answers import submit_results
 from tests.agents.parts import Gate, check_order, collect, kinds, last_error, messages, rows, settings_for, text_of
 from tests.support.kill_points import until_idle
 from tests.support.runtimes import store_of
@@ -80,7 +81,7 @@ async def test_a_queued_message_is_handed_over_with_its_client_tools(store_url: 
         events = await collect((await runtime.submit("s", "two", client_tools=[pick], idempotency_key="k")).follow())
         assert isinstance(events[-1], TurnDone)
         assert events[-1].waits[0].kind == "client_result"
-        done = await collect((await runtime.submit_results("s", {"c2": {"color": "red"}})).follow())
+        done = await collect((await submit_results(runtime, "s", {"c2": {"color": "red"}})).follow())
         assert text_of(done) == "red it is"
 
 

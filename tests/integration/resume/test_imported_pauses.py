@@ -15,7 +15,7 @@ from lango.events import TurnDone, TurnEvent, WaitOpened
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
-from tests.agents.answers import awaited_results, open_inputs, submit_approval, submit_input
+from tests.agents.answers import awaited_results, open_inputs, submit_approval, submit_input, submit_results
 from tests.agents.parts import collect, settings_for, stored
 
 Answer = Callable[[Runtime, str, str], Awaitable[Any]]
@@ -39,11 +39,11 @@ def show(node_input: Any) -> dict[str, Any]:
 
 
 def result(runtime: Runtime, session: str, call_id: str) -> Awaitable[Any]:
-    return runtime.submit_results(session, {call_id: {"at": "home"}})
+    return submit_results(runtime, session, {call_id: {"at": "home"}})
 
 
 def update(runtime: Runtime, session: str, call_id: str) -> Awaitable[Any]:
-    return runtime.submit_results(session, {call_id: {"at": "sea"}}, will_continue=True)
+    return submit_results(runtime, session, {call_id: {"at": "sea"}}, will_continue=True)
 
 
 def value(runtime: Runtime, session: str, call_id: str) -> Awaitable[Any]:

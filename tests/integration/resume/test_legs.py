@@ -11,7 +11,7 @@ from lango.providers import Request
 from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
-from tests.agents.answers import submit_approval
+from tests.agents.answers import submit_approval, submit_results
 from tests.agents.parts import collect, settings_for
 from tests.support.kill_points import copy_after_each_commit, left_behind, story, until_idle
 from tests.support.runtimes import store_of
@@ -51,7 +51,7 @@ async def approve(runtime: Runtime) -> None:
 
 
 async def bring_result(runtime: Runtime) -> None:
-    await collect((await runtime.submit_results("s", {"c1": {"color": "red"}})).follow())
+    await collect((await submit_results(runtime, "s", {"c1": {"color": "red"}})).follow())
 
 
 @pytest.mark.parametrize("leg", ["the approval", "the client's result"])

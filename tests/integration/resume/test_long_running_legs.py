@@ -14,6 +14,7 @@ from lango.messages import ToolCall
 from lango.providers import Request
 from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
+from tests.agents.answers import submit_results
 from tests.agents.parts import collect, rows, settings_for
 from tests.support.kill_points import copy_after_each_commit, left_behind, story, until_idle
 from tests.support.runtimes import store_of
@@ -48,11 +49,11 @@ async def ask(runtime: Runtime) -> None:
 
 
 async def update(runtime: Runtime) -> None:
-    await collect((await runtime.submit_results("s", {"c1": {"at": "sea"}}, will_continue=True)).follow())
+    await collect((await submit_results(runtime, "s", {"c1": {"at": "sea"}}, will_continue=True)).follow())
 
 
 async def finish(runtime: Runtime) -> None:
-    await collect((await runtime.submit_results("s", {"c1": {"at": "home"}})).follow())
+    await collect((await submit_results(runtime, "s", {"c1": {"at": "home"}})).follow())
 
 
 LEGS: list[Callable[[Runtime], Awaitable[None]]] = [ask, update, finish]

@@ -14,7 +14,7 @@ from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
-from tests.agents.answers import submit_input
+from tests.agents.answers import submit_input, submit_results
 from tests.agents.parts import TIMEOUT_S, check_order, collect, kinds, last_error, rows, settings_for, text_of
 from tests.integration.runtime.test_queueing import Gate, gated
 from tests.support.runtimes import store_of
@@ -113,14 +113,14 @@ async def test_a_key_belongs_to_one_request_of_one_kind(store_url: str) -> None:
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         await collect((await runtime.submit("s", "go", idempotency_key="k", client_tools=[pick])).follow())
         with pytest.raises(IdempotencyKeyReused, match="with another request: use another key"):
-            await runtime.submit_results("s", {"c1": {"a": 1}}, idempotency_key="k")
-        given = await runtime.submit_results("s", {"c1": {"a": 1}}, idempotency_key="r")
+            await submit_results(runtime, "s", {"c1": {"a": 1}}, idempotency_key="k")
+        given = await submit_results(runtime, "s", {"c1": {"a": 1}}, idempotency_key="r")
         assert text_of(await collect(given.follow())) == "thanks"
-        again = await runtime.submit_results("s", {"c1": {"a": 1}}, idempotency_key="r")
+        again = await submit_results(runtime, "s", {"c1": {"a": 1}}, idempotency_key="r")
         assert (again.turn.turn, again.turn.repeated) == (given.turn.turn, True)
         for results, key in (({"a": 2}, "r"), ({"a": 1}, "k")):
             with pytest.raises(IdempotencyKeyReused):
-                await runtime.submit_results("s", {"c1": results}, idempotency_key=key)
+                await submit_results(runtime, "s", {"c1": results}, idempotency_key=key)
         with pytest.raises(IdempotencyKeyReused):
             await submit_input(runtime, "s", "c1", {"a": 1}, idempotency_key="r")
         with pytest.raises(IdempotencyKeyReused):

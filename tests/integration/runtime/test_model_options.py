@@ -20,7 +20,7 @@ from lango.store.turns.turns import read_turn
 from lango.submissions import ModelOptions
 from lango.testing import Answer, ScriptedProvider
 from lango.tools import Tool, client_tool
-from tests.agents.answers import submit_approval
+from tests.agents.answers import submit_approval, submit_results
 from tests.agents.parts import collect, last_error, messages, settings_for, text_of
 from tests.support.kill_points import copy_after_each_commit, until_idle
 from tests.support.runtimes import store_of
@@ -101,7 +101,7 @@ async def test_a_turn_that_goes_on_after_a_pause_has_the_options_of_the_one_that
     async with open_runtime(settings, tools=[wipe], provider=provider) as runtime:  # another process takes the answers
         approved = await submit_approval(runtime, "s", "c1", approved=True, client_tools=[PICK])
         await collect(approved.follow())
-        assert text_of(await collect((await runtime.submit_results("s", {"c2": {}})).follow())) == '{"city": "Rome"}'
+        assert text_of(await collect((await submit_results(runtime, "s", {"c2": {}})).follow())) == '{"city": "Rome"}'
         record = await store_of(runtime).read(read_turn, approved.turn.session_key, approved.turn.turn)
         assert record
         assert "client_request" not in record.request["options"]
@@ -127,7 +127,7 @@ async def test_a_turn_that_goes_on_after_a_pause_offers_the_client_tools_of_the_
         await send(runtime, None, client_tools=[PICK, SHOW])
     async with open_runtime(settings, tools=[wipe, show], provider=provider) as runtime:  # the name is taken since
         await collect((await submit_approval(runtime, "s", "c1", approved=True)).follow())
-        await collect((await runtime.submit_results("s", {"c2": {}})).follow())
+        await collect((await submit_results(runtime, "s", {"c2": {}})).follow())
         await send(runtime, None)
     offered = [seen(request)["tools"] for request in provider.requests]
     assert offered == [["note", "pick", "show"]] * 3 + [["note", "show"]]
@@ -138,7 +138,7 @@ async def test_an_answer_that_brings_no_client_tools_offers_none(sqlite_url: str
     provider = ScriptedProvider([ToolCall("c1", "pick", {"city": "a"}), "picked"])
     async with open_runtime(settings_for(sqlite_url), tools=[NOTE], provider=provider) as runtime:
         await send(runtime, None, client_tools=[PICK])
-        await collect((await runtime.submit_results("s", {"c1": {}}, client_tools=[])).follow())
+        await collect((await submit_results(runtime, "s", {"c1": {}}, client_tools=[])).follow())
     assert [seen(request)["tools"] for request in provider.requests] == [["note", "pick"], ["note"]]
 
 
@@ -148,8 +148,8 @@ async def test_a_required_call_is_one_of_the_clients_tools_if_there_are_any(sqli
     required = ModelOptions(tool_choice="required")
     async with open_runtime(settings_for(sqlite_url), tools=[NOTE], provider=provider) as runtime:
         await send(runtime, required, client_tools=[PICK, SHOW])
-        given = await runtime.submit_results(
-            "s", {"c1": {}}, client_tools=[PICK, SHOW], options=ModelOptions(stop=("X",))
+        given = await submit_results(
+            runtime, "s", {"c1": {}}, client_tools=[PICK, SHOW], options=ModelOptions(stop=("X",))
         )
         await collect(given.follow())
         await send(runtime, required)

@@ -26,7 +26,7 @@ from lango.submissions import SubmittedMessage, TurnRequest
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, client_tool
 from lango.waits import ClientResultWait
-from tests.agents.answers import approve, waiting_for
+from tests.agents.answers import approve, submit_results, waiting_for
 from tests.agents.parts import (
     Gate,
     broken_for,
@@ -74,7 +74,7 @@ async def send(runtime: Runtime, text: str = "pick one", **more: Any) -> list[Tu
 
 
 async def give(runtime: Runtime, **results: dict[str, Any]) -> list[TurnEvent]:
-    events = await collect((await runtime.submit_results("s", results, client_tools=[PICK])).follow())
+    events = await collect((await submit_results(runtime, "s", results, client_tools=[PICK])).follow())
     check_order(events)
     return events
 
@@ -214,17 +214,17 @@ async def test_results_of_the_same_request_are_taken_once(store_url: str) -> Non
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         await send(runtime)
         given = {"c1": {"color": "red"}}
-        two = [runtime.submit_results("s", given, idempotency_key="same") for _ in range(2)]
+        two = [submit_results(runtime, "s", given, idempotency_key="same") for _ in range(2)]
         turns = await asyncio.gather(*two)
         assert turns[0].turn.turn == turns[1].turn.turn
         assert [text_of(await collect(turn.follow())) for turn in turns] == ["thanks", "thanks"]
-        again = await runtime.submit_results("s", given, idempotency_key="same")
+        again = await submit_results(runtime, "s", given, idempotency_key="same")
         assert again.turn.turn == turns[0].turn.turn, "also after the turn has ended"
         assert text_of(await collect(again.follow())) == "thanks"
         with pytest.raises(WaitNotOpen):
             await give(runtime, c1={"color": "blue"})
         with pytest.raises(WaitNotOpen):
-            await runtime.submit_results("s", given, user_id="another user")
+            await submit_results(runtime, "s", given, user_id="another user")
         assert await results_stored(runtime) == given
     assert len(provider.requests) == 2
 
@@ -236,7 +236,7 @@ async def test_a_result_that_waits_behind_a_message_is_refused_when_its_turn_com
         first = await runtime.submit("s", "pick one", client_tools=[PICK])
         await gate.wait()
         second = await runtime.submit("s", "and then?")
-        third = await runtime.submit_results("s", {"c1": {"color": "red"}})
+        third = await submit_results(runtime, "s", {"c1": {"color": "red"}})
         gate.may_end.set()
         assert status(await collect(first.follow())) == "client_result"
         assert status(await collect(second.follow())) == "done"

@@ -12,7 +12,7 @@ from lango.events import ToolStart, TurnEvent
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
 from lango.testing import ScriptedProvider
-from tests.agents.answers import awaited_results, waiting_for
+from tests.agents.answers import awaited_results, submit_results, waiting_for
 from tests.agents.parts import (
     broken_for,
     check_order,
@@ -49,7 +49,7 @@ async def send(runtime: Runtime, text: str = "go") -> list[TurnEvent]:
 
 
 async def give(runtime: Runtime, will_continue: bool = False, **results: dict[str, Any]) -> list[TurnEvent]:
-    events = await collect((await runtime.submit_results("s", results, will_continue=will_continue)).follow())
+    events = await collect((await submit_results(runtime, "s", results, will_continue=will_continue)).follow())
     check_order(events)
     return events
 
@@ -167,7 +167,7 @@ async def test_the_same_request_again_is_the_same_turn(store_url: str) -> None:
     async with open_runtime(settings_for(store_url), provider=provider, root_agent=agent(order)) as runtime:
         await send(runtime)
         for _ in range(2):
-            turn = await runtime.submit_results("s", {"c1": {"delivered": True}}, idempotency_key="k")
+            turn = await submit_results(runtime, "s", {"c1": {"delivered": True}}, idempotency_key="k")
             assert text_of(await collect(turn.follow())) == "It has come."
         assert len(provider.requests) == 2
 
@@ -182,7 +182,7 @@ async def test_a_fork_accepts_the_results_that_its_source_awaits(store_url: str,
         await runtime.sessions.fork("f", new_id="g")
         for session in ("g", "s"):
             assert [awaited.call_id for awaited in await awaited_results(runtime, session)] == ["c1"]
-            turn = await runtime.submit_results(session, {"c1": {"delivered": session}})
+            turn = await submit_results(runtime, session, {"c1": {"delivered": session}})
             assert status(await collect(turn.follow())) == "done"
             assert {"delivered": session} in results_in(provider.requests[-1]).values()
             assert await awaited_results(runtime, session) == []

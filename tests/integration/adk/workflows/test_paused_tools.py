@@ -20,7 +20,7 @@ from lango.adk import ProviderLlm
 from lango.errors import InvalidAnswer
 from lango.messages import ToolCall
 from lango.testing import ScriptedProvider
-from tests.agents.answers import awaited_results
+from tests.agents.answers import awaited_results, submit_results
 from tests.agents.parts import broken_for, collect, results_in, settings_for
 from tests.support.workflow_scenarios import (
     Scenario,
@@ -316,8 +316,8 @@ async def test_a_node_that_made_a_call_takes_a_result_and_no_update(sqlite_url: 
         [awaited] = await awaited_results(runtime, "s")
         assert (awaited.tool, awaited.arguments) == ("warehouse", {"size": 3})
         with pytest.raises(InvalidAnswer, match="no updates"):
-            await runtime.submit_results("s", {"o1": {"at": "sea"}}, will_continue=True)
-        await (await runtime.submit_results("s", {"o1": {"at": "home"}})).wait()
+            await submit_results(runtime, "s", {"o1": {"at": "sea"}}, will_continue=True)
+        await (await submit_results(runtime, "s", {"o1": {"at": "home"}})).wait()
         assert await awaited_results(runtime, "s") == []
 
 
