@@ -151,8 +151,8 @@ class RecordedRun:
         self.uses += not recorded.is_used
         recorded.is_used = True
 
-    def unused_before(self, outer_calls: Sequence[str], branch: str, *, is_tool: bool) -> str | None:
-        """Describe an unused recorded step that comes before a new step; None: there is none.
+    def unused_before(self, outer_calls: Sequence[str], branch: str, node: str, *, is_tool: bool) -> str | None:
+        """Describe an unused recorded step that comes before a new one, or return None. `node` is the id of a new node.
 
         ADK runs agents at the same time only in branches of which none begins with the other, so steps of such branches
         have no order. Of the calls of one response, a tool may run beside an agent, which has a branch inside of that
@@ -167,16 +167,18 @@ class RecordedRun:
             for (name, author), lane in self._lanes.items():
                 if comes_before(name) and not all(recorded.is_used for recorded in lane):
                     return f"a step of {author!r}"
-            return None
+            return self._unused_node_before(node)
         inside = "/".join(outer_calls) + "/"
         for place in sorted(self._unused):
             step = place.removeprefix(inside)
             if step != place and "/" not in step and comes_before(step.partition("@")[2].partition("#")[0]):
-                return f"step {place!r}" if not self._is_inside_ended(place) else None
-        return None
+                if not self._is_inside_ended(place):
+                    return f"step {place!r}"
+                break
+        return self._unused_node_before(node)
 
-    def unused_node_before(self, place: str) -> str | None:
-        """Describe an unused node that the same function ran in the first run; None: none is left, or no one ran it.
+    def _unused_node_before(self, place: str) -> str | None:
+        """Describe an unused node that the same function ran in the first run, or return None if none is left.
 
         The nodes of a graph have no order here: whether the graph still fits is decided before the run.
         """

@@ -240,7 +240,7 @@ class AdkEngine:
                 store=self._store,
                 lease=running.turn,
                 loop=asyncio.get_running_loop(),
-                recorded=await self._read_record(running.turn, first_seq),
+                earlier_run=await self._read_record(running.turn, first_seq),
                 first_seq=first_seq,
                 earlier_calls=earlier,
             ),

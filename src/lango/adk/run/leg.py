@@ -72,7 +72,7 @@ class LegRunner:
 
     async def _check_end(self, turn: TurnRun, *, continues: bool) -> None:
         """Check at the end of a run that the record was used up, and that there is an answer, or what it waits for."""
-        turn.record.check_complete()
+        turn.record.earlier_run.check_complete()
         if turn.waits.client_calls:
             turn.waits.note_kind("client_result")
         await await_node_calls(turn)

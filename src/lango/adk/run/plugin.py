@@ -278,7 +278,7 @@ async def _journal_and_admit(
     if context.tool_confirmation and (changed := await check_approved_arguments(turn, call_id, fingerprint)):
         return changed
     # a known call is not held back: the record may have what it led to, such as a request for approval
-    if turn.record.entry(call_id) is None and not runs_agents(tool):
+    if turn.record.earlier_run.entry(call_id) is None and not runs_agents(tool):
         await require_used_up(turn, f"tool {tool.name!r}", context.branch or "", is_tool=True)
     if refused := await journal_intent(turn, call_id, tool, arguments, fingerprint, context):
         return refused

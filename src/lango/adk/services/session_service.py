@@ -344,7 +344,7 @@ def _take_recorded(turn: TurnRun, event: Event) -> bool | None:
         turn.output.add_summary(event)
     if event.author != "user":
         complete_error(event)
-    return turn.record.take(event)
+    return turn.record.earlier_run.take(event)
 
 
 def _is_from_code(turn: TurnRun, event: Event) -> bool:

@@ -3,14 +3,12 @@
 import time
 from asyncio import AbstractEventLoop
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from google.adk.events import Event
-from google.adk.models.llm_response import LlmResponse
 from msgspec import Struct, field
 
-from lango.adk.events.recorded_run import KnownResult, RecordedRun
+from lango.adk.events.recorded_run import RecordedRun
 from lango.adk.turn.step import current_step
 from lango.store import Store, Turn
 from lango.store.artifacts.artifacts import Saver
@@ -33,8 +31,8 @@ class Record(Struct, eq=False, kw_only=True):
     """Its epoch fences every write: a turn that lost its lease can no longer write."""
     loop: AbstractEventLoop
     """The event loop of the turn, for code of ADK that runs in threads."""
-    recorded: RecordedRun
-    """What an earlier run of this turn stored; nothing in its first run."""
+    earlier_run: RecordedRun
+    """Answers the steps that an earlier run of this turn stored; none in its first run."""
     first_seq: int | None = None
     """The message of the input, if an earlier run may have stored more after it."""
     earlier_nodes: Mapping[str, str] = {}
@@ -55,7 +53,7 @@ class Record(Struct, eq=False, kw_only=True):
 
     def __post_init__(self) -> None:
         """Keep the call ids of the earlier run from being used again."""
-        self.note_call_ids(self.recorded.call_ids)
+        self.note_call_ids(self.earlier_run.call_ids)
 
     def note_call_ids(self, used: Iterable[str]) -> None:
         """Note call ids that this turn must not use again."""
@@ -68,50 +66,9 @@ class Record(Struct, eq=False, kw_only=True):
         """Whether an earlier run of the turn may have stored steps."""
         return self.first_seq is not None
 
-    def entry(self, step_id: str) -> JournalEntry | None:
-        """Return what the tool journal has about a step from an earlier run, or None if the step is new."""
-        return self.recorded.entry(step_id)
-
-    def take(self, event: Event) -> bool | None:
-        """Recognise an event that an earlier run stored, as `RecordedRun.take` does, or return None if it is new."""
-        return self.recorded.take(event)
-
-    def next_response(self, agent: str, branch: str) -> tuple[LlmResponse, Mapping[str, Any]] | None:
-        """Return the recorded response to an agent's next model call, and the state that callbacks changed around it.
-
-        None: the call was not made yet.
-        """
-        return self.recorded.next_response(agent, branch)
-
-    def next_result(self, call_id: str) -> KnownResult | None:
-        """Return the recorded result of a tool call, or None if no message has it."""
-        return self.recorded.next_result(call_id)
-
-    def requests_credential(self, path: str) -> bool:
-        """Whether the record has a credential request of the node at this path: its tool has not run yet."""
-        return self.recorded.requests_credential(path)
-
-    @property
-    def uses(self) -> int:
-        """How many recorded steps this run has used: it grows while the run follows the record."""
-        return self.recorded.uses
-
-    def unused_before(self, outer_calls: Sequence[str], branch: str, node: str, *, is_tool: bool) -> str | None:
-        """Describe an unused step of the record that comes before a new one; `node` is the id of a function node."""
-        found = self.recorded.unused_before(outer_calls, branch, is_tool=is_tool)
-        return found or self.recorded.unused_node_before(node)
-
-    def check_complete(self) -> None:
-        """Raise `TurnDiverged` if the run ended before it asked for all that the record has."""
-        self.recorded.check_complete()
-
     async def newest_entry(self, call_id: str) -> JournalEntry | None:
         """Return the newest entry of a call, of this turn or an earlier one, or None."""
         return await self.store.read(tool_journal.read_journal_entry, self.lease.session_key, call_id)
-
-    def end(self, step_id: str) -> None:
-        """Note that a tool or node has its result: what is recorded of the steps inside it is no longer needed."""
-        self.recorded.end(step_id)
 
     def next_step(self, place: str, separator: str = "#") -> str:
         """Return the id of the next step at a place, such as an agent's next model call: the same in every run."""

@@ -41,7 +41,7 @@ def _execute_journaled(execute: Execute, context: InvocationContext, code: CodeE
         return execute(context, code)
     place = current_step().inner_id(f"code:{getattr(context.agent, 'name', '')}@{context.branch or ''}")
     step_id, fingerprint = turn.record.next_step(place, "/"), call_fingerprint(_NAME, {"code": code.code})
-    entry, loop = turn.record.entry(step_id), turn.record.loop
+    entry, loop = turn.record.earlier_run.entry(step_id), turn.record.loop
     if entry is not None and entry.arguments != fingerprint:
         raise TurnDiverged("the model's code differs from the first run and was not run")
     if entry is not None and entry.status == "finished":

@@ -21,12 +21,12 @@ async def require_used_up(turn: TurnRun, step: str, branch: str, *, is_tool: boo
 
     `node` is the id of a new function node.
     """
-    record, place = turn.record, (current_step().outer_calls, branch, node)
-    passes, uses = 0, record.uses
-    while unused := record.unused_before(*place, is_tool=is_tool):
+    earlier, place = turn.record.earlier_run, (current_step().outer_calls, branch, node)
+    passes, uses = 0, earlier.uses
+    while unused := earlier.unused_before(*place, is_tool=is_tool):
         if passes == _PASSES:
             diverged = TurnDiverged(f"{step} was not run: the first run had {unused} before it: {WHY}")
             turn.output.fail(diverged)  # even if the user's code or ADK replaces the exception
             raise diverged
         await asyncio.sleep(0)
-        passes, uses = (passes + 1 if record.uses == uses else 0), record.uses
+        passes, uses = (passes + 1 if earlier.uses == uses else 0), earlier.uses

@@ -50,7 +50,7 @@ def enter_tool(turn: TurnRun, tool: BaseTool, call_id: str) -> None:
 def end_tool(turn: TurnRun, call_id: str) -> None:
     """Note that a tool call has its result: what the record has of the agents inside it is no longer needed."""
     outer = current_step().outer_calls
-    turn.record.end("/".join(outer if outer[-1:] == (call_id,) else (*outer, call_id)))
+    turn.record.earlier_run.end("/".join(outer if outer[-1:] == (call_id,) else (*outer, call_id)))
 
 
 def next_model_step(turn: TurnRun, context: CallbackContext, *, nested: bool) -> str:
@@ -63,9 +63,9 @@ def replayed_response(turn: TurnRun, context: CallbackContext, step: str, *, nes
     """Return the recorded response to a model call; None: the call was not made yet."""
     agent, branch = context.agent_name, context.branch or ""
     if nested:
-        entry = turn.record.entry(step)
+        entry = turn.record.earlier_run.entry(step)
         return LlmResponse.model_validate_json(json.encode(entry.result)) if entry else None
-    if (known := turn.record.next_response(agent, branch)) is None:
+    if (known := turn.record.earlier_run.next_response(agent, branch)) is None:
         return None
     response, state_delta = known
     for name, value in state_delta.items():
@@ -93,9 +93,9 @@ async def replayed_result(
     turn: TurnRun, call_id: str, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
 ) -> dict[str, Any] | None:
     """Return the recorded result of a tool call; None: the tool runs, for the first time or harmlessly again."""
-    entry = turn.record.entry(call_id)
+    entry = turn.record.earlier_run.entry(call_id)
     fingerprint = call_fingerprint(tool.name, arguments)
-    if turn.has_session(context) and (known := turn.record.next_result(call_id)) is not None:
+    if turn.has_session(context) and (known := turn.record.earlier_run.next_result(call_id)) is not None:
         turn.limits.count_call(fingerprint)
         if known.response.get("note") == CALLED_BEFORE_UPDATE:
             result_before_update(turn, fingerprint, context)
@@ -144,7 +144,7 @@ async def _journaled_result(
             turn.waits.note_kind("long_running_result")
         return result
     path = tool_node_path(context)
-    asked = path is not None and turn.record.requests_credential(path)
+    asked = path is not None and turn.record.earlier_run.requests_credential(path)
     if runs_agents(tool) or entry.effect != "once" or asked:
         turn.record.allow_repeat(call_id)
         return None

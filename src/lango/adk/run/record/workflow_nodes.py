@@ -148,7 +148,7 @@ async def run_journaled(
         async for item in items:
             yield item
     if turn is not None:
-        turn.record.end(current_step().inner_id(f"{_NODE_STEP}{context.node_path}"))
+        turn.record.earlier_run.end(current_step().inner_id(f"{_NODE_STEP}{context.node_path}"))
 
 
 async def _run_in_turn(
@@ -198,7 +198,7 @@ async def _recorded_entry(turn: TurnRun, step_id: str) -> JournalEntry | None:
 
     Of runs before the pause ADK knows all but those that ended without putting anything out: it would run them again.
     """
-    entry = turn.record.entry(step_id)
+    entry = turn.record.earlier_run.entry(step_id)
     if entry is not None or not turn.input.continues_invocation:
         return entry
     invocation_id = turn.input_event.invocation_id
