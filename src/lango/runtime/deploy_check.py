@@ -13,6 +13,7 @@ from lango.adk.run.updates import Updates
 from lango.config import Settings
 from lango.runtime.opening import build_agent_app, load_named_agent
 from lango.store import Store, Turn
+from lango.store.engine.schema import Migrations
 from lango.store.sessions.sessions import find_session, list_sessions
 from lango.store.turns import queue
 from lango.store.turns.turns import read_turn
@@ -43,24 +44,29 @@ class DeployReport(Struct, frozen=True):
         return sum(turn.verdict == "cannot continue" for turn in self.turns)
 
 
-async def check_deploy(settings: Settings, sessions: int) -> DeployReport:
-    """Judge every open turn and wait of an app, and the newest turn of its newest sessions."""
+async def check_deploy(settings: Settings, sessions: int, *, migrations: Migrations | None = None) -> DeployReport:
+    """Judge every open turn and wait of an app, and the newest turn of its newest sessions.
+
+    Raise `SchemaError` if the store has not the schema of this version, or not these `migrations`.
+    """
     settings, root_agent = load_named_agent(settings, None)
     app = build_agent_app(settings, root_agent)
+    store = Store(settings.store.url, migrations=migrations)
     try:
-        async with Store(settings.store.url) as store:
-            updates = Updates(store, app.root, lambda: app.version)
-            unfinished = [one for one in await store.read(list_unfinished) if one.session.app_name == app.name]
-            verdicts = [await _judge_open(store, updates, one) for one in unfinished]
-            busy = {one.session for one in unfinished}
-            newest = (await store.read(list_sessions, app.name, None))[-sessions:] if sessions else []
-            for session in reversed(newest):
-                turn = await store.read(queue.find_newest_turn, session) if session.name not in busy else None
-                if turn is not None:
-                    verdicts.append(
-                        await _judge_ended(store, updates, session.name.id, session.name.user_id, session.key, turn)
-                    )
+        await store.require_schema()
+        updates = Updates(store, app.root, lambda: app.version)
+        unfinished = [one for one in await store.read(list_unfinished) if one.session.app_name == app.name]
+        verdicts = [await _judge_open(store, updates, one) for one in unfinished]
+        busy = {one.session for one in unfinished}
+        newest = (await store.read(list_sessions, app.name, None))[-sessions:] if sessions else []
+        for session in reversed(newest):
+            turn = await store.read(queue.find_newest_turn, session) if session.name not in busy else None
+            if turn is not None:
+                verdicts.append(
+                    await _judge_ended(store, updates, session.name.id, session.name.user_id, session.key, turn)
+                )
     finally:
+        await store.close()
         await app.models.close()
     return DeployReport(app.name, app.version.name, verdicts)
 

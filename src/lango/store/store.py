@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar
 
-from lango.errors import StoreDamaged, StoreUnavailable
+from lango.errors import SchemaError, StoreDamaged, StoreUnavailable
 from lango.json_values import is_larger_than
 from lango.messages import StoredBytes
 from lango.sessions import SessionId, SessionInfo, StoredEvent
@@ -59,6 +59,14 @@ class Store:
     async def open(self) -> None:
         """Open the database and upgrade its schema now, so that an error is raised here and not at the first use."""
         await self._database.write(_schema_version)
+
+    async def require_schema(self) -> None:
+        """Raise `SchemaError` if opening the store would change its schema, without opening it."""
+        if due := await self.due_migrations():
+            raise SchemaError(
+                f"the store has not the schema of this version ({', '.join(step.file_name for step in due)}), and is "
+                "not changed here: run `lango db upgrade` first; older versions continue to work on the store"
+            )
 
     async def close(self) -> None:
         """Finish the operations under way and close the database."""

@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from lango import open_runtime
-from lango.errors import Conflict
+from lango.errors import Conflict, SchemaError
 from lango.runtime.deploy_check import check_deploy
-from tests.agents.parts import collect, last_error, settings_for
+from lango.store import Store
+from lango.store.engine.schema import Migration, load_migrations
+from tests.agents.parts import collect, last_error, rows, settings_for
 from tests.integration.resume.test_update_table import (
     World,
     agent,
@@ -67,3 +70,52 @@ async def test_open_turns_are_judged_without_running_anything(tmp_path: Path) ->
     assert verdicts["approval"] == ("paused", "continues at the next model call"), "buy is gone"
     assert verdicts["ended"] == ("ended", "same")
     assert (report.lost, world.effects) == (0, before)
+
+
+async def test_a_store_of_an_older_schema_is_refused_and_not_changed(store_url: str, tmp_path: Path) -> None:
+    world = World(holds=False)
+    async with open_runtime(settings_for(store_url, name="app"), root_agent=agent(world, "app")) as runtime:
+        await runtime.sessions.create("s")
+        await collect((await runtime.submit("s", "go")).follow())
+    before = await contents(store_url)
+    path = tmp_path / "agent.py"
+    path.write_text(AGENT.format(tool="pay"), "utf-8")
+    settings = settings_for(store_url).with_agent(str(path))
+    own = load_migrations()
+    added = Migration(own.newest + 1, "expand_label", ("ALTER TABLE turns ADD COLUMN label TEXT",))
+    with pytest.raises(SchemaError, match=rf"\(000{added.version}_expand_label.sql\).*run `lango db upgrade` first"):
+        await check_deploy(settings, 5, migrations=replace(own, steps=(*own.steps, added)))
+    assert await contents(store_url) == before
+    report = await check_deploy(settings, 5)
+    assert [one.verdict for one in report.turns] == ["same"], "this version can check it"
+    assert await contents(store_url) == before
+
+
+async def test_a_check_creates_no_store(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(AGENT.format(tool="pay"), "utf-8")
+    settings = settings_for(f"sqlite:///{tmp_path}/new.db").with_agent(str(tmp_path / "agent.py"))
+    with pytest.raises(SchemaError, match=r"0001_schema\.sql"):
+        await check_deploy(settings, 5)
+    assert not (tmp_path / "new.db").exists()
+
+
+async def contents(url: str) -> dict[str, list[str]]:
+    """Read the schema and every row of a store that has one turn."""
+    is_sqlite = url.startswith("sqlite")
+    schema = (
+        "SELECT name, sql FROM sqlite_master"
+        if is_sqlite
+        else "SELECT table_name, column_name, data_type FROM information_schema.columns "
+        "WHERE table_schema = current_schema()"
+    )
+    tables = (
+        "SELECT name FROM sqlite_master WHERE type = 'table'"
+        if is_sqlite
+        else "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+    )
+    store = Store(url)
+    found = {"": sorted(map(repr, await rows(store, schema)))}
+    for [table] in await rows(store, tables):
+        found[table] = sorted(map(repr, await rows(store, f"SELECT * FROM {table}")))
+    await store.close()
+    return found

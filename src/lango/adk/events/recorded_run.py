@@ -226,8 +226,8 @@ class RecordedRun:
 
 
 WHY = (
-    "the code of the agent, or what it depends on, is not the same as when the turn began. What is stored stays; "
-    "send the message again"
+    "the code of the agent, or what it depends on, is not the same as when the turn began. What is stored stays: undo "
+    "that change, and continue the turn with `lango turns retry`, or send the message again"
 )
 
 

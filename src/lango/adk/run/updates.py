@@ -101,7 +101,7 @@ class Updates:
             case "cannot continue":
                 raise TurnDiverged(
                     f"this version of the application cannot continue the turn: {verdict.why}. What is stored stays: "
-                    "retry the turn with a version that has it"
+                    f"undo that change, and continue the turn with `lango turns retry {name.id}`"
                 )
 
     @property

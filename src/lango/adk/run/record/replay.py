@@ -14,7 +14,7 @@ from msgspec import json
 
 from lango.adk.agents.adk_internals import node_of_tool, tool_node_path
 from lango.adk.agents.tools.client_tools import ClientTool, mark_client_calls
-from lango.adk.events.recorded_run import restore_actions
+from lango.adk.events.recorded_run import WHY, restore_actions
 from lango.adk.run.record.result_files import load_files
 from lango.adk.services.credential_secrets import open_actions
 from lango.adk.turn.limits import call_fingerprint
@@ -133,7 +133,7 @@ async def _journaled_result(
     """Return the result of a call that began before; None: it runs again, which is harmless."""
     if entry.arguments != fingerprint:
         raise TurnDiverged(
-            f"call {call_id!r} of {tool.name} has different arguments than in the first run and was not run"
+            f"call {call_id!r} of {tool.name} has different arguments than in the first run and was not run: {WHY}"
         )
     if entry.status == "finished":
         turn.limits.count_call(fingerprint)

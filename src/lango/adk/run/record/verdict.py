@@ -93,7 +93,7 @@ def _missing_node(nodes: Sequence[list[str]], root: NodeShape) -> str:
     """Say which node of the record the app no longer has; empty: none that is known."""
     for first, *names in nodes:
         if (root.kind == "workflow" and first != root.name) or root.kind in _WITHOUT_NODES:
-            return f"the workflow {first!r} of the turn no longer exists"
+            return f"the workflow {first!r} of the turn no longer exists, and {root.name!r} runs in its place"
         node = root
         for name in names:
             if node.kind not in ("workflow", "llm"):

@@ -32,7 +32,8 @@ def check(
 ) -> None:
     """Say of each open turn and wait how this code would continue it; exit with 1 if a turn cannot continue.
 
-    Nothing runs and nothing is written: check while the old version serves.
+    Nothing runs and nothing is written: check while the old version serves. If this version needs another schema of the
+    store, run `lango db upgrade` first, beside the old version.
     """
     quiet_logging()
     from lango.runtime.deploy_check import check_deploy
