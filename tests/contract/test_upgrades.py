@@ -14,12 +14,15 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
-from lango.errors import SchemaError
+from lango.adk.services.artifact_service import SqlArtifactService
+from lango.errors import SchemaError, WaitNotOpen
 from lango.store import Store
 from lango.store.engine.database import Operation, Row
 from lango.store.engine.schema import Migrations, load_migrations, newest_version
+from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.window import read_session_events
+from lango.store.waits.waits import get_wait
 from tests.support.migration_rules import violations
 from tests.support.store_workers import NAME, TIMEOUT_S, Worker, append_for_ever, entry, open_on_request
 
@@ -150,6 +153,36 @@ async def test_a_new_store_gets_contract_steps_at_once(tmp_path: Path, newer: Mi
     assert not (tmp_path / "new.db").exists()
     async with Store(url, migrations=newer) as store:
         assert await store.schema_version() == OWN + 4
+
+
+async def test_values_that_only_a_newer_version_knows_stop_nothing_else(store: Store) -> None:
+    session = await store.write(create_session, NAME, None, time.time())
+    await store.append(session.key, NAME, 0, entry("w", 1))
+    for sql in BY_A_NEWER_VERSION:
+        await store.write(select, sql.format(session.key))
+    with pytest.raises(WaitNotOpen, match=r"the wait 'w' of session 'shared' was closed") as refused:
+        await store.read(get_wait, session.key, NAME, "w")
+    assert refused.value.reason == "postponed"
+    service = SqlArtifactService("", store=store)
+    of_session: Any = {"app_name": "app", "user_id": "user", "session_id": "shared"}
+    assert await service.list_artifact_keys(**of_session) == ["a"]
+    with pytest.raises(SchemaError, match=r"a newer Lango stored an artifact 'stream' .*: install a newer version"):
+        await service.load_artifact(**of_session, filename="a")
+    session = await store.read(find_session, NAME)
+    assert session
+    turn = await store.submit_turn(session, entry("w", 2), "owner")
+    assert (turn.turn, turn.status) == (2, "running"), "a status that is not known is one of an ended turn"
+    assert await store.read(check_session, NAME) == []
+
+
+BY_A_NEWER_VERSION = [
+    "INSERT INTO waits (session_key, id, kind, seq, opened_at, closed) VALUES ({}, 'w', 'input', 1, 1, 'postponed')",
+    "INSERT INTO turns (session_key, turn, status, first_seq, epoch, created_at) VALUES ({}, 1, 'skipped', 1, 0, 1)",
+    "INSERT INTO artifacts (app_name, user_id, session_id, name, version, kind, created_at) "
+    "VALUES ('app', 'user', 'shared', 'a', 0, 'stream', 1)",
+    "INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at) "
+    "VALUES ({}, 'c', 0, 'pay', 'once', 'postponed', '', 1)",
+]
 
 
 async def test_due_migrations_change_nothing(used_url: str, newer: Migrations) -> None:

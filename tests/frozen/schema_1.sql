@@ -102,8 +102,7 @@ CREATE TABLE frozen_schema.artifacts (
     metadata text,
     after_seq bigint DEFAULT 0 NOT NULL,
     saved_by text,
-    created_at double precision NOT NULL,
-    CONSTRAINT artifacts_kind_check CHECK ((kind = ANY (ARRAY['bytes'::text, 'text'::text, 'uri'::text])))
+    created_at double precision NOT NULL
 );
 
 
@@ -588,8 +587,7 @@ CREATE TABLE frozen_schema.tool_journal (
     approved_by text,
     approved_at double precision,
     grant_id bigint,
-    actions text,
-    CONSTRAINT tool_journal_status_check CHECK ((status = ANY (ARRAY['intended'::text, 'started'::text, 'finished'::text, 'unknown'::text])))
+    actions text
 );
 
 
@@ -685,8 +683,7 @@ CREATE TABLE frozen_schema.turns (
     cached_tokens bigint DEFAULT 0 NOT NULL,
     model_calls bigint DEFAULT 0 NOT NULL,
     cost_usd double precision,
-    extra text,
-    CONSTRAINT turns_status_check CHECK ((status = ANY (ARRAY['queued'::text, 'running'::text, 'done'::text, 'failed'::text, 'cancelled'::text, 'interrupted'::text])))
+    extra text
 );
 
 
@@ -745,8 +742,7 @@ CREATE TABLE frozen_schema.waits (
     answered_at double precision,
     answered_by text,
     closed text,
-    closed_at double precision,
-    CONSTRAINT waits_closed_check CHECK ((closed = ANY (ARRAY['answered'::text, 'expired'::text, 'superseded'::text, 'cancelled'::text, 'rewound'::text])))
+    closed_at double precision
 );
 
 
@@ -785,7 +781,7 @@ INSERT INTO frozen_schema.app_states VALUES ('frozen app', '{"count":1}');
 -- Data for Name: commits; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.commits VALUES ('0de5a0fd763e47d78adcf90e9ab64b45', 6, '2026-11-18 21:44:13.914692+00');
+INSERT INTO frozen_schema.commits VALUES ('06488dbcfb6c4479897bd525e35e6fdd', 6, '2026-11-18 23:48:57.179288+00');
 
 
 --
@@ -822,7 +818,7 @@ INSERT INTO frozen_schema.commits VALUES ('0de5a0fd763e47d78adcf90e9ab64b45', 6,
 -- Data for Name: lango_schema; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-18 21:44:13.683315+00');
+INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-18 23:48:56.507791+00');
 
 
 --
@@ -847,13 +843,13 @@ INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-18 21:44:13.683315
 -- Data for Name: messages; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.messages VALUES (1386493477, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
-INSERT INTO frozen_schema.messages VALUES (1386493477, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
-INSERT INTO frozen_schema.messages VALUES (1386493477, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
-INSERT INTO frozen_schema.messages VALUES (1386493477, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
-INSERT INTO frozen_schema.messages VALUES (1386493477, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
-INSERT INTO frozen_schema.messages VALUES (1386493477, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
-INSERT INTO frozen_schema.messages VALUES (1386493477, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
+INSERT INTO frozen_schema.messages VALUES (367647566, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
+INSERT INTO frozen_schema.messages VALUES (367647566, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
+INSERT INTO frozen_schema.messages VALUES (367647566, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
+INSERT INTO frozen_schema.messages VALUES (367647566, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
+INSERT INTO frozen_schema.messages VALUES (367647566, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
+INSERT INTO frozen_schema.messages VALUES (367647566, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
+INSERT INTO frozen_schema.messages VALUES (367647566, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
 
 
 --
@@ -884,7 +880,7 @@ INSERT INTO frozen_schema.messages VALUES (1386493477, 7, 'event', 'helper', '',
 -- Data for Name: open_calls; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.open_calls VALUES (1386493477, 'c2', 2, 1);
+INSERT INTO frozen_schema.open_calls VALUES (367647566, 'c2', 2, 1);
 
 
 --
@@ -927,15 +923,15 @@ INSERT INTO frozen_schema.open_calls VALUES (1386493477, 'c2', 2, 1);
 -- Data for Name: session_states; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.session_states VALUES (1386493477, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
+INSERT INTO frozen_schema.session_states VALUES (367647566, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
 
 
 --
 -- Data for Name: sessions; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.sessions VALUES (1386493477, 'frozen app', 'Ada', 'one of everything', NULL, 1795038253.8326347, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
-INSERT INTO frozen_schema.sessions VALUES (782227426, 'frozen app', 'Bob', 'empty', NULL, 1795038253.913961, 1795038253.913961, 0, 0, 0, 0, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (367647566, 'frozen app', 'Ada', 'one of everything', NULL, 1795045736.8231924, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (1901598763, 'frozen app', 'Bob', 'empty', NULL, 1795045737.1725574, 1795045737.1725574, 0, 0, 0, 0, 0, NULL, NULL, NULL);
 
 
 --
@@ -948,8 +944,8 @@ INSERT INTO frozen_schema.sessions VALUES (782227426, 'frozen app', 'Bob', 'empt
 -- Data for Name: state_events; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.state_events VALUES (1386493477, 0, 0, '', 1795038253.8326347, '{"began":true,"user:name":"Ada"}', NULL);
-INSERT INTO frozen_schema.state_events VALUES (1386493477, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
+INSERT INTO frozen_schema.state_events VALUES (367647566, 0, 0, '', 1795045736.8231924, '{"began":true,"user:name":"Ada"}', NULL);
+INSERT INTO frozen_schema.state_events VALUES (367647566, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
 
 
 --

@@ -12,7 +12,7 @@ from typing_extensions import override
 from lango.adk.events.events_to_rows import dump_non_defaults
 from lango.adk.services.stored_service import StoredService
 from lango.adk.turn.turn_run import turn_of_session
-from lango.errors import ReferenceRefused, Unstorable
+from lango.errors import ReferenceRefused, SchemaError, Unstorable
 from lango.messages import byte_size
 from lango.sessions import SessionId
 from lango.store import Store
@@ -199,6 +199,10 @@ def artifact_to_part(artifact: Artifact, data: bytes | None) -> types.Part:
             fields["text"] = (data or b"").decode("utf-8", "surrogatepass")
         case "uri":
             pass
+        case kind:
+            raise SchemaError(
+                f"a newer Lango stored an artifact {kind!r} that this one cannot read: install a newer version"
+            )
     return types.Part.model_validate(fields)
 
 

@@ -62,7 +62,8 @@ class Artifact(Struct, frozen=True):
 
     name: str
     version: int
-    kind: Kind
+    kind: str
+    """A `Kind`, or one that only a newer version of Lango knows."""
     mime_type: str | None
     hash: str | None
     size: int

@@ -2,7 +2,8 @@
 -- /*sqlite WITHOUT ROWID*/, is read by that database alone. Times are seconds since 1970, UTC. JSON is text: PostgreSQL's
 -- jsonb refuses \u0000 and reorders keys. The primary key of every table of a session begins with the session's key, so
 -- that a sharded database can split by it. SQLite puts each row of more than 1,000 bytes of a table WITHOUT ROWID on a
--- page of its own (4 kB), so only tables of small rows are.
+-- page of its own (4 kB), so only tables of small rows are. No constraint lists the values of a column: a newer version
+-- may add one, and SQLite cannot drop a constraint.
 
 -- Conversations ----------------------------------------------------------------------------------------------------------
 
@@ -119,7 +120,7 @@ CREATE TABLE shared_sessions (
 CREATE TABLE turns (
     session_key      BIGINT NOT NULL,
     turn             BIGINT NOT NULL,          -- 1, 2, 3, ...
-    status           TEXT NOT NULL CHECK (status IN ('queued', 'running', 'done', 'failed', 'cancelled', 'interrupted')),
+    status           TEXT NOT NULL,            -- queued, running; ended: done, failed, cancelled, interrupted
     idempotency_key  TEXT,
     digest           TEXT,                     -- sha-256 of the input, kept beside its idempotency key
     invocation_id    TEXT,                     -- ADK's, chosen when the turn is stored
@@ -204,7 +205,7 @@ CREATE TABLE waits (
     answer        TEXT,                        -- JSON of the answer; encrypted, and kept until used, if a credential; no results
     answered_at   DOUBLE PRECISION,            -- an answer came in time; it closes the wait when its turn starts
     answered_by   TEXT,
-    closed        TEXT CHECK (closed IN ('answered', 'expired', 'superseded', 'cancelled', 'rewound')),
+    closed        TEXT,                        -- answered, expired, superseded, cancelled, rewound; NULL: it is not closed
     closed_at     DOUBLE PRECISION,
     PRIMARY KEY (session_key, id)
 );
@@ -240,7 +241,7 @@ CREATE TABLE tool_journal (
     epoch       BIGINT NOT NULL,               -- of the turn that made the entry: an id of a call may come again
     name        TEXT NOT NULL,
     effect      TEXT NOT NULL,                 -- none, idempotent, once: whether the tool may run again after a crash
-    status      TEXT NOT NULL CHECK (status IN ('intended', 'started', 'finished', 'unknown')),
+    status      TEXT NOT NULL,                 -- intended, started, finished, unknown
     arguments   TEXT NOT NULL,                 -- a hash; the arguments themselves are in the message
     intended_at DOUBLE PRECISION NOT NULL,
     started_at  DOUBLE PRECISION,
@@ -326,7 +327,7 @@ CREATE TABLE artifacts (
     session_id  TEXT NOT NULL,                 -- empty: it belongs to the user, in every session
     name        TEXT NOT NULL,                 -- begins with user: if it belongs to the user
     version     BIGINT NOT NULL,               -- 0, 1, 2, ...
-    kind        TEXT NOT NULL CHECK (kind IN ('bytes', 'text', 'uri')),
+    kind        TEXT NOT NULL,                 -- bytes, text, uri
     mime_type   TEXT,
     hash        TEXT,                          -- of its content; NULL for a uri
     size        BIGINT NOT NULL DEFAULT 0,

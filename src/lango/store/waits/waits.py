@@ -190,7 +190,7 @@ def get_wait(key: int, name: SessionId, id_: str) -> Operation[StoredWait]:
         if found.closed is None and found.is_shared:
             raise WaitNotOpen(f"only the session that {name.id!r} was forked from can answer {id_!r}")
         why = found.closed or ("answered" if found.is_answered else "superseded" if is_in_time else "expired")
-        raise WaitNotOpen(f"the wait {id_!r} of session {name.id!r} {_NOT_OPEN[why]}", why)
+        raise WaitNotOpen(f"the wait {id_!r} of session {name.id!r} {_NOT_OPEN.get(why, 'was closed')}", why)
     raise WaitNotOpen(f"session {name.id!r} has no wait {id_!r}")
 
 
