@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -165,6 +166,29 @@ async def test_an_end_without_events_closes_the_log_from_stored_messages(store: 
     assert [event["type"] for event in events].count("done") == 1
     assert events[-1]["usage"]["input_tokens"] == 3
     assert [event["id"] for event in events] == sorted({event["id"] for event in events})
+
+
+async def test_events_of_a_newer_version_are_left_out_and_their_ids_are_not_used_again(store: Store) -> None:
+    session, turn = await running(store)
+    first = turn.turn * IDS_PER_TURN
+    unknown = [(session.key, first + 2 + n, 1, "added_later", '{"type": "added_later"}', 0) for n in range(PAGE + 5)]
+    await store.write(insert_events, unknown)
+    await store.write(append_log_events, session.key, 1, [log_event(PAGE + 10)])
+    page = await store.read(read_event_log, session.key, 1)
+    assert [one.id for one in page.events] == [first + 1]
+    rest = await store.read(read_event_log, session.key, 1, page.last_id)
+    assert ([one.id for one in rest.events], rest.closed) == ([first + PAGE + 10], False)
+    await store.write(insert_events, [(session.key, first + PAGE + 20, 1, "added_later", "{}", 0)])
+    await answer(store, session, turn, "Hello world")
+    assert await store.end_turn(session.name, turn, "done")
+    rest = await store.read(read_event_log, session.key, 1, page.last_id)
+    assert [one.id - first - PAGE for one in rest.events] == [10, 21]
+    assert rest.closed
+
+
+def insert_events(rows: list[tuple[Any, ...]]) -> Operation[None]:
+    for row in rows:
+        yield "INSERT INTO event_log (session_key, id, turn, type, data, final) VALUES ($1, $2, $3, $4, $5, $6)", row
 
 
 async def test_the_end_of_a_turn_stores_its_last_events(store: Store) -> None:

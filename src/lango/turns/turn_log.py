@@ -18,9 +18,16 @@ class TurnLog:
     """
 
     def __init__(
-        self, turn: Turn, stored: Sequence[LoggedEvent] = (), on_event: Callable[["TurnLog"], None] | None = None
+        self,
+        turn: Turn,
+        stored: Sequence[LoggedEvent] = (),
+        on_event: Callable[["TurnLog"], None] | None = None,
+        last_id: int = 0,
     ) -> None:
-        """`stored` are the events in the event log. `on_event` is called for each new event."""
+        """`stored` are the events in the event log. `on_event` is called for each new event.
+
+        `last_id` is the newest id in the event log, where an event follows those that this version knows.
+        """
         self.session_key = turn.session_key
         self.turn = turn.turn
         self.events: list[TurnEvent] = [logged.event for logged in stored]
@@ -41,7 +48,7 @@ class TurnLog:
         self.changed = Notifier()
         self._stored_changed = Notifier()
         self._on_event = on_event
-        self._number = number_of_event(stored[-1].id) if stored else 0
+        self._number = number_of_event(max(last_id, stored[-1].id)) if stored else 0
 
     def next_id(self) -> int:
         """Return the next event id, larger than every earlier one of the session."""

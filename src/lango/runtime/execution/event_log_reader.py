@@ -47,12 +47,13 @@ class EventLogReader:
             page = await self._store.read(read_event_log, session_key, turn, after_id)
             for logged in page.events:
                 yield logged
-                after_id, last_event_at, wait_s = logged.id, clock(), _POLL_S
+                last_event_at, wait_s = clock(), _POLL_S
             if page.closed:
                 return
             if page.turn is None:
                 raise SessionNotFound("the session was deleted")
-            if page.events:
+            if page.last_id > after_id:
+                after_id = page.last_id
                 continue
             if clock() - last_event_at > heartbeat_s:
                 last_event_at = clock()
@@ -83,11 +84,12 @@ class EventLogReader:
             running.log.emit(event)
 
 
-async def read_logged_events(store: Store, turn: Turn) -> list[LoggedEvent]:
-    """Read the events of a turn that are in the event log."""
+async def read_log(store: Store, turn: Turn, on_event: Callable[[TurnLog], None]) -> TurnLog:
+    """Read the log of a turn that another process began; `on_event` is called for each new event."""
     events: list[LoggedEvent] = []
-    while page := (
-        await store.read(read_event_log, turn.session_key, turn.turn, events[-1].id if events else 0)
-    ).events:
-        events += page
-    return events
+    last_id = -1
+    page = await store.read(read_event_log, turn.session_key, turn.turn)
+    while page.last_id > last_id:
+        events, last_id = [*events, *page.events], page.last_id
+        page = await store.read(read_event_log, turn.session_key, turn.turn, last_id)
+    return TurnLog(turn, events, on_event, last_id)

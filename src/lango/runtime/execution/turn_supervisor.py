@@ -16,7 +16,7 @@ from lango.config import Settings
 from lango.errors import LangoError, SessionNotFound, StoreError, TurnAbandoned, TurnCancelled, TurnReleased
 from lango.events import Resumed
 from lango.runtime.execution.admission import Admission
-from lango.runtime.execution.event_log_reader import EventLogReader, read_logged_events
+from lango.runtime.execution.event_log_reader import EventLogReader, read_log
 from lango.runtime.execution.event_log_writer import EventLogWriter
 from lango.runtime.execution.replicas import Replicas
 from lango.runtime.execution.take_over import TakeOverLoop
@@ -233,7 +233,7 @@ class TurnSupervisor:
         if session is None:
             return None
         turn, agent = taken.turn, self._settings.agent
-        log = TurnLog(turn, await read_logged_events(self._store, turn), self._event_log.note_event)
+        log = await read_log(self._store, turn, self._event_log.note_event)
         taken_over_s = asyncio.get_running_loop().time() - detected_at
         running = RunningTurn(session, turn, log, attempts=taken.attempts, taken_over_s=taken_over_s)
         if taken.attempts >= agent.max_attempts:

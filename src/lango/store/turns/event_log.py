@@ -5,12 +5,13 @@ it: later events, as of a process that was taken for dead, are refused. It is ke
 are long over, it keeps whole texts instead of their pieces. Imported turns have no log: readers get their texts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 from msgspec import Struct, to_builtins
 
-from lango.errors import EventsGone
+from lango.errors import EventsGone, SchemaError
 from lango.event_text import join_text_deltas, remove_withdrawn
 from lango.events import (
     Accepted,
@@ -29,7 +30,7 @@ from lango.events import (
 from lango.sessions import SessionInfo
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import Turn
-from lango.store.engine.database import LARGEST, Dialect, LockingRead, Operation
+from lango.store.engine.database import LARGEST, Dialect, LockingRead, Operation, Row
 from lango.store.sessions.lineage import read_lineages, row_ranges
 from lango.store.turns import turns
 from lango.store.turns.turn_result import TurnFailure, TurnResult
@@ -124,6 +125,15 @@ class LoggedEvent(Struct, frozen=True):
         """Read an event back from its JSON text."""
         return cls(from_json(loads(data)), data)
 
+    @classmethod
+    def decode_known(cls, rows: Iterable[Row]) -> list[Self]:
+        """Read events back from rows of an id and a JSON text, without those that only a newer Lango knows."""
+        known: list[Self] = []
+        for _, data in rows:
+            with suppress(SchemaError):
+                known.append(cls.decode(data))
+        return known
+
     @property
     def id(self) -> int:
         """The id of the event."""
@@ -146,6 +156,8 @@ class LogPage(Struct, frozen=True):
     turn: turns.StoredTurn | None
     closed: bool = False
     """No event follows these."""
+    last_id: int = 0
+    """The id after which the next page begins."""
 
 
 def append_log_events(key: int, turn: int, events: Sequence[LoggedEvent], owner: str | None = None) -> Operation[bool]:
@@ -221,15 +233,15 @@ def close_log(
         yield from _append_locked(key, turn, events)
     if not (events and events[-1].final):
         rows: list[Any] = yield _EVENTS_FROM, (key, *id_range(turn), LARGEST)
-        logged = [LoggedEvent.decode(data).event for _, data in rows]
+        logged = [one.event for one in LoggedEvent.decode_known(rows)]
         if not logged or is_final(logged[-1]):
             return
-        missing: list[TurnEvent] = []
+        newest, missing = rows[-1][0], list[TurnEvent]()
         if rest := (yield from _unlogged_text(key, turn, logged)):
-            missing.append(TextDelta(logged[-1].id + 1, rest))
+            missing.append(TextDelta(newest + 1, rest))
         [[status, extra, epoch]] = yield _ENDED, (key, turn)
         result = TurnResult(failure) if failure else TurnResult.decode(extra)
-        last_id = logged[-1].id + len(missing) + 1
+        last_id = newest + len(missing) + 1
         missing.append(result.final_event(last_id, turn, "failed" if failure else status, has_run=epoch is not None))
         yield from _append_locked(key, turn, [LoggedEvent.of(event) for event in missing])
     if turn > KEPT_TURNS:
@@ -272,7 +284,8 @@ def has_joined_texts(key: int, turn: int) -> Operation[bool]:
 def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]:
     """Read a page of a turn's events after an id, and the record of the turn.
 
-    Raise `EventsGone` if events follow, and the log does not have the one of that id: its text was joined with others.
+    Events that only a newer version of Lango knows are left out. Raise `EventsGone` if events follow, and the log does
+    not have the one of that id: its text was joined with others.
     """
     record = yield from turns.read_turn(key, turn)  # before its events: those of an ended turn are then all stored
     first, end = id_range(turn)
@@ -282,9 +295,12 @@ def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]
             f"the events after {after_id} are no longer kept: read the messages of the session, then follow it anew, "
             "without an id"
         )
-    events = [LoggedEvent.decode(data) for id_, data in rows[: PAGE + 1] if id_ > after_id][:PAGE]
     if rows:
-        return LogPage(events, record, (events[-1] if events else LoggedEvent.decode(rows[0][1])).final)
+        after = [row for row in rows if row[0] > after_id][:PAGE]
+        newest = LoggedEvent.decode_known((after or rows)[-1:])
+        return LogPage(
+            LoggedEvent.decode_known(after), record, any(one.final for one in newest), (after or rows)[-1][0]
+        )
     if record is None or record.status in ("queued", "running") or (yield _HAS_LOG, (key, first, end)):
         return LogPage([], record, closed=record is not None and record.status not in ("queued", "running"))
     events = yield from _imported_events(key, turn, record)

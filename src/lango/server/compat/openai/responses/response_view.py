@@ -91,11 +91,12 @@ class ResponseView:
                 await self.wait()
             return
         events: list[TurnEvent] = []
-        session, turn = self._response.session, self._response.turn
-        while page := await self._stored.events(session, turn, events[-1].id if events else 0):
+        session, turn, last_id = self._response.session, self._response.turn, 0
+        while page := await self._stored.events(session, turn, last_id):
             events += [logged.event for logged in page.events]
-            if page.closed or not page.events:
+            if page.closed or page.last_id == last_id:
                 break
+            last_id = page.last_id
         await self._read_record()
         self._add_all(events)
 
