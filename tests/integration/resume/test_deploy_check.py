@@ -11,16 +11,8 @@ from lango.runtime.deploy_check import check_deploy
 from lango.store import Store
 from lango.store.engine.schema import Migration, load_migrations
 from tests.agents.parts import collect, last_error, rows, settings_for
-from tests.integration.resume.test_update_table import (
-    World,
-    agent,
-    answer_to,
-    asking,
-    function,
-    graph,
-    node_agent,
-    old_graph,
-)
+from tests.integration.resume.test_update_table import answer_to
+from tests.support.changed_agents import World, agent, asking, function, graph, node_agent, old_graph
 from tests.support.kill_points import until_idle
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ADK: it still has these agents
