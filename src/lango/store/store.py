@@ -21,7 +21,7 @@ from lango.store.lifecycle.delete import delete_session
 from lango.store.search import index, query
 from lango.store.sessions.append import append
 from lango.store.sessions.append_statement import append_statement
-from lango.store.turns import ending, queue, submit, turns
+from lango.store.turns import ending, lease, queue, submit, turns
 from lango.store.turns.event_log import LoggedEvent
 from lango.store.turns.turn_result import TurnResult
 from lango.store.waits import waits
@@ -30,6 +30,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _log = logging.getLogger("lango.store")
+_RELEASES = 0
+"""What subscribers of released turns subscribe to: no session has this key."""
 
 
 class Store:
@@ -221,6 +223,11 @@ class Store:
         self._database.notify_changed(session.key, elsewhere=interrupted)
         return interrupted
 
+    async def release_turn(self, turn: turns.Turn, owner: str) -> None:
+        """Give up an open turn, and notify the processes that may take it over."""
+        await self.write(lease.release_turn, turn.session_key, turn.turn, owner)
+        self._database.notify_changed(_RELEASES, elsewhere=True)
+
     async def answer_question(self, key: int, wait_id: str, content: str, answered_by: str) -> bool:
         """Store the answer to a question of a running tool and notify the tool; return False if it is not open."""
         answered = await self.write(waits.answer_question, key, wait_id, content, answered_by)
@@ -231,6 +238,12 @@ class Store:
     async def watch(self, key: int) -> AsyncGenerator[Callable[[float], Awaitable[bool]]]:
         """Watch a session: yield a function that waits until it may have changed, or for some seconds."""
         async with self._database.subscribe(key) as changes:
+            yield changes.wait
+
+    @asynccontextmanager
+    async def watch_releases(self) -> AsyncGenerator[Callable[[float], Awaitable[bool]]]:
+        """Watch for turns that processes release: yield a function that waits for one, or for some seconds."""
+        async with self._database.subscribe(_RELEASES) as changes:
             yield changes.wait
 
     @asynccontextmanager

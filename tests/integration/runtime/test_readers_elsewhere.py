@@ -9,15 +9,19 @@ import pytest
 from lango import open_runtime
 from lango.events import Resumed, ToolStart, TurnDone
 from lango.messages import ToolCall
-from lango.runtime.execution import event_log_writer
+from lango.runtime.execution import event_log_writer, take_over
 from lango.runtime.execution.event_log_reader import EventLogReader
 from lango.runtime.runtime import Runtime
 from lango.store.turns.event_log import LoggedEvent
 from lango.testing import ScriptedProvider
 from lango.tools import Tool
 from lango.turns.running_turn import RunningTurn
-from tests.agents.parts import TIMEOUT_S, settings_for, until
+from tests.agents.parts import TIMEOUT_S, rows, settings_for, statuses, until
 from tests.support.runtimes import store_of, supervisor_of
+
+LISTENING = """
+SELECT COUNT(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle' AND datname = current_database()
+"""
 
 
 class Replica:
@@ -89,3 +93,19 @@ async def test_the_events_of_a_turn_that_was_taken_over_are_written_for_readers_
         new.gate.set()
         await read(elsewhere.follow(turn.session.key, turn.turn.turn, seen[-1].id), seen, to=TurnDone)
     assert [logged.event.type for logged in seen][-1] == "done"
+
+
+async def test_a_released_turn_is_taken_over_at_once_on_postgres(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(take_over, "POLL_S", 1e9)  # only a notification leads to the take-over
+    old, new = Replica(postgres_url), Replica(postgres_url)
+    async with AsyncExitStack() as first, new.open("answered") as there, asyncio.timeout(TIMEOUT_S):
+        runtime = await first.enter_async_context(old.open(ToolCall("c1", "wait", {})))
+        await start_turn(runtime)
+        while await rows(store_of(there), LISTENING) != [(2,)]:
+            await asyncio.sleep(0.01)
+        await first.aclose()
+        new.gate.set()
+        while await statuses(there) != ["done"]:
+            await asyncio.sleep(0.01)

@@ -43,6 +43,8 @@ _FIRST_WINDOW_S = 0.5
 _WINDOW_S = 60.0
 """How long a suspect is alone at most: after its first death it may well be innocent, later it has to be proven."""
 _WAIT_FOR_OTHERS_S = 5.0
+_LISTEN_AGAIN_S = 30.0
+"""After how long without a released turn the store is watched anew: the connection that listens may be lost."""
 _SUSPICIONS_PER_ATTEMPT = 2
 """A turn that was suspected this often for each allowed attempt is charged, even if others are suspected as well."""
 _log = logging.getLogger("lango.runtime")
@@ -144,6 +146,13 @@ class TakeOverLoop:
             except StoreError as error:
                 self._store.outages.warn(f"turns of other processes could not be checked: {error}")
             await self._changed.wait(POLL_S)
+
+    async def watch_releases(self) -> None:
+        """Check as soon as a process releases a turn."""
+        while not self.stopping:
+            async with self._store.watch_releases() as wait_for_release:
+                while await wait_for_release(_LISTEN_AGAIN_S):
+                    self.check_soon()
 
     async def _take_over_orphans(self) -> None:
         found = await self._store.read(read_orphans, self._app_name, self._owner)

@@ -37,7 +37,6 @@ from lango.store.api_keys import spent_tokens
 from lango.store.engine.outages import wait_for_database
 from lango.store.turns.ending import Outcome, list_requests_of_stopped_turn
 from lango.store.turns.event_log import LoggedEvent
-from lango.store.turns.lease import release_turn
 from lango.store.turns.turn_result import TurnFailure, TurnResult
 from lango.store.waits.waits import read_waits
 from lango.telemetry.traces import current_trace_ids, run_in_span
@@ -158,7 +157,7 @@ class TurnRunner:
         assert running.stop_reason
         try:
             await self._event_log.flush(running.log)
-            await self._store.write(release_turn, running.turn.session_key, running.turn.turn, self._owner)
+            await self._store.release_turn(running.turn, self._owner)
         except StoreError as error:  # its owner is gone soon, and its turns are taken over then
             _log.warning("turn %s could not be released: %s", running.turn.turn, error)
         running.fail(running.stop_reason)

@@ -33,7 +33,6 @@ from lango.store.turns.lease import (
     TakenOver,
     count_attempt,
     release_invocation,
-    release_turn,
 )
 from lango.store.turns.turn_result import TurnFailure, TurnResult
 from lango.store.turns.turns import StoredTurn, read_turn, read_turn_record
@@ -93,6 +92,8 @@ class TurnSupervisor:
             lambda session_key: every_session or session_key in self._running,
         )
         self.spawn(self._take_over_loop.run())
+        if every_session and store.dialect == "postgres":  # a SQLite file would be polled, as the loop itself does
+            self.spawn(self._take_over_loop.watch_releases())
         self._write_task = asyncio.create_task(self._event_log.run())
         self.abandoned_turns = 0
         """How many turns were ended because their process died at each attempt."""
@@ -297,11 +298,7 @@ class TurnSupervisor:
         if turn_input is not None:
             return self.settle_unknown_turn(running.session, turn_input, may_run=False)
         turn, store, owner = running.turn, self._store, self.owner.name
-        self.spawn(
-            retry_until_stored(
-                store, lambda: store.write(release_turn, turn.session_key, turn.turn, owner), f"turn {turn.turn}"
-            )
-        )
+        self.spawn(retry_until_stored(store, lambda: store.release_turn(turn, owner), f"turn {turn.turn}"))
         return None
 
     async def release_turn(self, session: SessionInfo, turn: Turn) -> None:
