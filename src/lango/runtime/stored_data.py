@@ -71,7 +71,7 @@ class StoredData:
         if session_id is None:
             return await self._store.read(with_all_first_words, await self._store.read(list_sessions, app_name))
         found = await self._store.read(list_sessions_by_id, session_id)
-        return [record for record in found if app_name in (None, record.name.app_name)]
+        return [one for one in found if app_name in (None, one.name.app_name)]
 
     async def import_session(
         self,

@@ -114,13 +114,13 @@ class Turns:
         waits = await self._store.read(read_waits, session.key, session.name)
         return {wait.call_id for wait in waits if isinstance(wait, ClientResultWait)}
 
-    async def last_message(self, session: SessionInfo, turn: int, record: StoredTurn) -> int | None:
+    async def last_message(self, session: SessionInfo, turn: int, row: StoredTurn) -> int | None:
         """Return the last message of a turn, before the next turn's input, or None if it has not started."""
-        return await self._store.read(client_requests.last_message_of_turn, session.key, turn, record)
+        return await self._store.read(client_requests.last_message_of_turn, session.key, turn, row)
 
-    async def input_messages(self, session: SessionInfo, turn: int, record: StoredTurn) -> Sequence[StoredEvent]:
+    async def input_messages(self, session: SessionInfo, turn: int, row: StoredTurn) -> Sequence[StoredEvent]:
         """Read what the client sent for a turn: its message or results, after the history before them."""
-        messages = await self._store.read(client_requests.read_input_messages, session, turn, record)
+        messages = await self._store.read(client_requests.read_input_messages, session, turn, row)
         await self._store.load_files(messages)
         return messages
 
@@ -161,33 +161,33 @@ class Turns:
     async def last(self, session: SessionInfo) -> LastTurn | None:
         """Return how the last turn of a session stands, or None if it has none."""
         newest = await self.newest(session)
-        record = await self.read(session, newest) if newest else None
-        if record is None:
+        row = await self.read(session, newest) if newest else None
+        if row is None:
             return None
-        failed = record.result.error
-        return LastTurn(record.status, self._continues_here(record), failed.message if failed else "")
+        failed = row.result.error
+        return LastTurn(row.status, self._continues_here(row), failed.message if failed else "")
 
     async def wait_for_resumed(self, session: SessionInfo) -> Sequence[ResumedTurn]:
         """Wait until the open turns of dead processes are taken over here, and return them in order."""
         texts = {one.turn: one.message.message for one in await self.queued(session)}
         found: list[ResumedTurn] = []
         for open_turn in await self._store.read(queue.read_open_turns, session.key):
-            record = await self.read(session, open_turn.turn)
+            row = await self.read(session, open_turn.turn)
             running: RunningTurn | None = None
-            while record and self._continues_here(record):
+            while row and self._continues_here(row):
                 if running := self._supervisor.find_turn(session.key, open_turn.turn):
                     break
                 await asyncio.sleep(_POLL_S)
-                record = await self.read(session, open_turn.turn)
-            if record and running:
+                row = await self.read(session, open_turn.turn)
+            if row and running:
                 message = texts.get(open_turn.turn)
-                found.append(ResumedTurn(running, record.first_seq, message.content if message else ""))
+                found.append(ResumedTurn(running, row.first_seq, message.content if message else ""))
         return found
 
-    def _continues_here(self, record: StoredTurn) -> bool:
-        is_own = record.owner == self._supervisor.owner.name  # this process may have taken it over already
-        is_open = record.status in ("running", "queued")
-        return is_open and (is_own or self._supervisor.liveness.is_gone(record.owner, record.heartbeat))
+    def _continues_here(self, row: StoredTurn) -> bool:
+        is_own = row.owner == self._supervisor.owner.name  # this process may have taken it over already
+        is_open = row.status in ("running", "queued")
+        return is_open and (is_own or self._supervisor.liveness.is_gone(row.owner, row.heartbeat))
 
 
 class ListedTurn(Struct, frozen=True):

@@ -40,11 +40,11 @@ class TimeLimits:
             ) from error
 
     def limit_call(self, call_id: str, limit_s: float | None) -> None:
-        """Set the time limit of a tool call; None: it may take as long as the turn."""
+        """Set the time limit of a tool call; with None, it may take as long as the turn."""
         self._of_calls_s[call_id] = limit_s
 
     def limit_of_call(self, call_id: str) -> float | None:
-        """Return the time limit of a tool call; None: it may take as long as the turn."""
+        """Return the time limit of a tool call, or None if it may take as long as the turn."""
         return self._of_calls_s.get(call_id)
 
     def extend(self, seconds: float) -> None:

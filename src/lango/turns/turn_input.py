@@ -69,7 +69,7 @@ class TurnInput(Struct):
 
     @property
     def answered_kind(self) -> str:
-        """The kind of the request that it answers; empty: it answers none."""
+        """The kind of the request that it answers, or "" if it answers none."""
         return self.answer.kind if self.answer is not None else ""
 
     @property

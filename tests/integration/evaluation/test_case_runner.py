@@ -58,7 +58,7 @@ async def test_a_session_becomes_a_case_that_adk_reads_and_that_passes(tmp_path:
         await runtime.run("s1", "What is this?", attachments=[IMAGE])
         name = SessionId("forecaster", "user", "s1")
         assert add_case(cases, await session_case(store_of(runtime), name, "oslo")) == 1
-        with pytest.raises(UsageError, match="has a case 'oslo' already"):
+        with pytest.raises(UsageError, match="already has a case 'oslo'"):
             add_case(cases, await session_case(store_of(runtime), name, "oslo"))
         assert add_case(cases, await session_case(store_of(runtime), name, "oslo again")) == 2
         await runtime.sessions.create("empty")

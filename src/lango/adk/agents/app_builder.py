@@ -137,14 +137,14 @@ def allow_choices(root: Any, settings: AgentSettings, get_model: Callable[[str],
     """Prepare an agent as the settings allow. Raise an error for a model, or an agent, with which that cannot be."""
     if settings.session_instruction:
         if not isinstance(root, LlmAgent):
-            raise ConfigError(f"agent.session_instruction: {root.name} is a workflow, and has no instruction")
+            raise ConfigError(f"agent.session_instruction: {root.name} is a workflow, which has no instruction")
         if not hasattr(root.instruction, _REPLACEABLE_MARK):
             root.instruction = _replaceable(root.instruction)
     for model in settings.models:
         get_model(model)
     if settings.models and not isinstance(getattr(root, "model", None), ProviderLlm):
         raise ConfigError(
-            f"agent.models: the model of {root.name} is a model object of its own, which Lango cannot replace: "
+            f"agent.models: the model of {root.name} is a custom model object, which Lango cannot replace: "
             "set agent.model, or give the agent a provider/name"
         )
 

@@ -64,7 +64,7 @@ class NodeShape(Struct, frozen=True):
             yield from below.walk()
 
     def tool_schema(self, agent: str, tool: str) -> str | None:
-        """Return the digest of the schema of an agent's tool; None: it is not known, as that of a toolset."""
+        """Return the digest of the schema of an agent's tool, or None if it is not known, as for a toolset."""
         tools = (own for node in self.walk() if node.name == agent for own in node.tools)
         return next((own.schema for own in tools if own.name == tool), None)
 
@@ -149,7 +149,7 @@ def _tool_shape(tool: Any, effect_of_tool: Callable[[BaseTool], Effect]) -> Tool
 
 
 def schema_digest(tool: BaseTool) -> str:
-    """Return a digest of the schema of a tool's arguments, without descriptions; empty: it tells none now."""
+    """Return a digest of the schema of a tool's arguments, without descriptions, or "" if it declares none now."""
     try:
         declaration = declaration_of(tool)
     except Exception:  # noqa: BLE001 - of the user's own tool; it fails again where the model is offered it

@@ -84,7 +84,7 @@ class ModelRegistry:
         """
         before = getattr(root, "model", None)
         if not isinstance(before, ProviderLlm):
-            raise UsageError(f"the model of {root.name} is a model object of its own, which Lango cannot replace")
+            raise UsageError(f"the model of {root.name} is a custom model object, which Lango cannot replace")
         if known := self._models.pop(model, None):  # the key of its provider may be another one now
             self._replaced.append(known)
         if failure := await self.check(model):

@@ -59,7 +59,7 @@ def add_case(path: Path, case: EvalCase) -> int:
     else:
         known = read_eval_set(path)
         if any(other.eval_id == case.eval_id for other in known.eval_cases):
-            raise UsageError(f"{path} has a case {case.eval_id!r} already: name the new one with --id")
+            raise UsageError(f"{path} already has a case {case.eval_id!r}: name the new one with --id")
         document = _read_json(path)
         if isinstance(document, list):
             raise UsageError(f"{path} is in ADK's older format: save the case to another file")
@@ -128,7 +128,7 @@ def _read_exchange(invocation: Invocation) -> Exchange:
             data = part.inline_data.data
             files.append(Attachment(name or "file", mime_type or "application/octet-stream", data))
         elif part.text is None:
-            raise UsageError("a user's message may hold text and files with their data, nothing else")
+            raise UsageError("a user's message may only hold text, and files with their data")
     calls = tool_calls(get_all_tool_calls(invocation.intermediate_data))
     return Exchange(text_of(content), tuple(files), calls, text_of(invocation.final_response))
 

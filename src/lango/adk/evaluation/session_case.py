@@ -38,17 +38,17 @@ async def session_case(store: Store, name: SessionId, case_id: str) -> EvalCase:
 
     Raise `UsageError` if there is no message to send.
     """
-    record, turns = await _read_turns(store, name)
+    info, turns = await _read_turns(store, name)
     if not turns:
         raise UsageError(f"session {name.id!r} has no message yet: there is nothing to save")
-    first_state = await store.read(read_state_at, record.key, 0)
+    first_state = await store.read(read_state_at, info.key, 0)
     start = SessionInput(app_name=name.app_name, user_id=name.user_id, state=first_state)
     return await run_in_thread(
         lambda: EvalCase(
             eval_id=case_id,
             conversation=[_to_invocation(turn) for turn in turns],
             session_input=start,
-            creation_timestamp=record.updated_at,
+            creation_timestamp=info.updated_at,
         )
     )
 
@@ -69,11 +69,11 @@ async def _read_turns(store: Store, name: SessionId) -> tuple[SessionInfo, list[
     found = await store.read(read_session_events, name)
     if found is None:
         raise SessionNotFound(f"there is no session {name.id!r}")
-    record, stored = found
-    live = list(live_ranges(record.last_seq, record.rewinds))
+    info, stored = found
+    live = list(live_ranges(info.last_seq, info.rewinds))
     shown = [event for event in stored if event.message and is_live(event.seq, live)]
     await store.load_files(shown)
-    return record, await run_in_thread(lambda: list(_split_turns(stored_to_events(shown, None))))
+    return info, await run_in_thread(lambda: list(_split_turns(stored_to_events(shown, None))))
 
 
 def _split_turns(events: Sequence[Event]) -> Iterator[_Turn]:

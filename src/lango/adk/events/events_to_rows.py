@@ -177,7 +177,7 @@ def event_to_entry(event: Event, expires_s: Mapping[str, float | None] | None = 
 
 
 def output_text(event: Event) -> str:
-    """Return the text of the output that ends a run, such as that of a workflow's last node; empty: it is none."""
+    """Return the text of the output that ends a run, such as that of a workflow's last node, or ""."""
     paths = event.node_info.output_for or ()
     if event.output is None or all("/" in path for path in paths):  # the root's path has one step
         return ""

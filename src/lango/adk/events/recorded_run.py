@@ -1,6 +1,6 @@
 """Answer the steps of a turn from its record, when the turn is run again after a crash.
 
-A turn that goes on is run again from the events before it. Every model call and tool that the record answers is
+A turn that continues is run again from the events before it. Every model call and tool that the record answers is
 answered from there, so the first one that it does not answer is the first one that really runs. An event that the run
 produces again is recognised, and is neither stored nor emitted a second time.
 
@@ -100,14 +100,14 @@ class RecordedRun:
     def next_response(self, agent: str, branch: str) -> tuple[LlmResponse, Mapping[str, Any]] | None:
         """Return the recorded response to an agent's next model call, and the state that callbacks changed around it.
 
-        None: the call was not made yet.
+        Return None if the call was not made yet.
         """
         lane = self._lanes.get((branch, agent))
         if not lane:
             return None
         recorded = lane[0]
         if recorded.from_code or not _is_response(recorded.event):
-            raise TurnDiverged(f"agent {agent!r} calls its model, and in the first run it did not at this point: {WHY}")
+            raise TurnDiverged(f"agent {agent!r} calls its model where the first run did not: {WHY}")
         self._use(recorded)
         event = recorded.event
         fields = {name: getattr(event, name) for name in _RESPONSE_FIELDS}
@@ -115,7 +115,7 @@ class RecordedRun:
         return response, event.actions.state_delta
 
     def next_result(self, call_id: str) -> KnownResult | None:
-        """Return the stored result of a tool call; None: the record has no message with its result."""
+        """Return the stored result of a tool call, or None if no message has its result."""
         recorded = self._results.get(call_id)
         if recorded is None:
             return None
@@ -193,7 +193,7 @@ class RecordedRun:
     def take(self, event: Event) -> bool | None:
         """Recognise an event that the first run stored, and make it equal to the stored one.
 
-        Return whether it is a message, and not only a change of state; None: it is new.
+        Return whether it is a message, and not only a change of state, or None if it is new.
         """
         if _is_exception(event):
             return self._take_exception(event)
@@ -271,7 +271,7 @@ def _exception(event: Event) -> tuple[object, ...]:
 
 
 def _difference(event: Event, recorded: Event) -> str | None:
-    """Say how an event differs from the recorded one; None: it is the same step."""
+    """Say how an event differs from the recorded one, or return None if it is the same step."""
     if _path(event) != _path(recorded):
         return f"ran node {_path(event)!r} where the first run ran {_path(recorded)!r}"
     if (made := _calls(event)) != (before := _calls(recorded)):

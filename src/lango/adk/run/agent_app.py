@@ -78,7 +78,7 @@ class AgentApp:
 
     @functools.cached_property
     def may_request_input(self) -> bool:
-        """Whether a turn may wait for a person's input: only workflows, agents of one's own and ADK's tool ask."""
+        """Whether a turn may wait for a person's input: only workflows, custom agents and ADK's tool ask."""
         return may_request_input(self.root)
 
     @functools.cached_property

@@ -63,7 +63,7 @@ class ContextLimits:
         self.budget_tokens = history.max_message_token_budget or DEFAULT_BUDGET_TOKENS
         self.max_messages = messages_to_load(None if memory.enabled else history.max_messages)
         self.memory_model: MemoryModel | None = None
-        """None: the memory is off."""
+        """The model that observes, or None if the memory is off."""
         self.thresholds: MemoryThresholds | None = None
         """The thresholds of the memory, or None if it is off."""
         self.update()

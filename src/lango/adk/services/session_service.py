@@ -28,11 +28,11 @@ from lango.adk.services.stored_session import (
     SessionVersion,
     known_version,
     prepare_for_requests,
-    session_from_record,
+    session_from_info,
     set_version,
     show_event,
     shows_event,
-    version_of_record,
+    version_of_info,
 )
 from lango.adk.turn.step import LoadSummary, note_load, warn_left_out
 from lango.adk.turn.turn_run import TurnRun, turn_of_session
@@ -99,7 +99,7 @@ class SqlSessionService(StoredService, BaseSessionService):
     With `load_files=False`, the files of messages are not loaded: their `data` is a `StoredBytes`, and
     `lango.adk.services.stored_files` loads them into a request.
 
-    `root_agent_name` is the author of stored messages that have none; empty: `lango-agent`. `rules` are those of a
+    `root_agent_name` is the author of stored messages that have none; if empty, `lango-agent`. `rules` are those of a
     Lango runtime.
     """
 
@@ -136,7 +136,7 @@ class SqlSessionService(StoredService, BaseSessionService):
         await load_tokenizer()  # for the appends to this session
         name = SessionId(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
         try:
-            return session_from_record(await self._store.write(create_session, name, state, time.time()), [])
+            return session_from_info(await self._store.write(create_session, name, state, time.time()), [])
         except tuple(_ADK_ERRORS) as error:
             raise _ADK_ERRORS[type(error)](str(error)) from error
 
@@ -171,31 +171,31 @@ class SqlSessionService(StoredService, BaseSessionService):
             found = await self._store.read(read_session_window, name, self._budget_tokens, self._max_messages, until)
         if found is None:
             return None
-        record, stored = found
+        info, stored = found
         left_out = 0
         if self._budget_tokens is not None:
-            left_out = self._count_left_out(record, stored, recalled.floor_seq)
+            left_out = self._count_left_out(info, stored, recalled.floor_seq)
             stored = _apply_config(stored, newest, since)
         if self._load_files:
             await self._store.load_files(stored)
-        has_all_calls = not record.rewinds and len([row for row in stored if row.message]) == record.last_seq
+        has_all_calls = not info.rewinds and len([row for row in stored if row.message]) == info.last_seq
         clipped_tokens = sum(row.clipped_tokens for row in stored)
         first_seq = min((row.seq for row in stored), default=0)
         note_load(LoadSummary(left_out, self._warn, has_all_calls, clipped_tokens, first_seq))
-        session = session_from_record(record, stored_to_events(stored, self._root_agent_name), recalled)
+        session = session_from_info(info, stored_to_events(stored, self._root_agent_name), recalled)
         if turn is not None:
             _show_to_turn(turn, session)
         if turn is not None and self._rules.box is not None:
             await show_state_credentials(self._store, self._rules.box, session)
-        if until is not None and (newest_record := await self._store.read(find_session, name)):
-            set_version(session, version_of_record(newest_record))
+        if until is not None and (newest_info := await self._store.read(find_session, name)):
+            set_version(session, version_of_info(newest_info))
         return session
 
-    def _count_left_out(self, record: SessionInfo, stored: list[StoredEvent], first_seq: int) -> int:
+    def _count_left_out(self, info: SessionInfo, stored: list[StoredEvent], first_seq: int) -> int:
         """Count the messages that did not fit the budget; those before `first_seq` are quoted as memory."""
         total = sum(
             last - max(first, first_seq) + 1
-            for first, last in live_ranges(record.last_seq, record.rewinds)
+            for first, last in live_ranges(info.last_seq, info.rewinds)
             if last >= first_seq
         )
         left_out = total - len([row for row in stored if row.seq >= first_seq])
@@ -206,11 +206,9 @@ class SqlSessionService(StoredService, BaseSessionService):
     @override
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """List sessions with their state and without their events, oldest update first."""
-        records = await self._store.read(list_sessions, app_name, user_id)
+        infos = await self._store.read(list_sessions, app_name, user_id)
         with garbage_collection_paused():
-            return ListSessionsResponse.model_construct(
-                sessions=[session_from_record(record, []) for record in records]
-            )
+            return ListSessionsResponse.model_construct(sessions=[session_from_info(info, []) for info in infos])
 
     @override
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -308,12 +306,12 @@ class SqlSessionService(StoredService, BaseSessionService):
     async def _find_version(self, session: Session) -> SessionVersion:
         """Find the version of a session object that was not loaded here, by its `last_update_time`."""
         name = SessionId(session.app_name, session.user_id, session.id)
-        record = await self._store.read(find_session, name)
-        if record is None:
+        info = await self._store.read(find_session, name)
+        if info is None:
             raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} does not exist")
-        if record.updated_at > session.last_update_time:
+        if info.updated_at > session.last_update_time:
             raise StaleSession(f"session {name.id!r} changed since it was loaded: load it again")
-        return version_of_record(record)
+        return version_of_info(info)
 
 
 def _show_to_turn(turn: TurnRun, session: Session) -> None:

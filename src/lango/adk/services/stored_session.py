@@ -42,9 +42,9 @@ def _session_template() -> StoredSession:
     return StoredSession(id="", app_name="", user_id="")
 
 
-def version_of_record(record: SessionInfo) -> SessionVersion:
-    """Return the version of a session that a record holds."""
-    return SessionVersion(record.key, record.name, record.revision, record.last_seq)
+def version_of_info(info: SessionInfo) -> SessionVersion:
+    """Return the version of a session that is stored."""
+    return SessionVersion(info.key, info.name, info.revision, info.last_seq)
 
 
 def known_version(session: Session) -> SessionVersion | None:
@@ -81,23 +81,21 @@ def show_event(session: Session, event: Event, *, as_event: bool) -> None:
         session.events.append(event)
 
 
-def session_from_record(
-    record: SessionInfo, events: list[Event], recalled: SessionMemory | None = None
-) -> StoredSession:
-    """Build the ADK session of a stored record, its events and the memory of earlier ones."""
+def session_from_info(info: SessionInfo, events: list[Event], recalled: SessionMemory | None = None) -> StoredSession:
+    """Build the ADK session of a stored session, its events and the memory of earlier ones."""
     # a copy of a template: stored values need no validation, and a list may have 50,000 sessions
     session = copy_with(
         _session_template(),
         {
-            "app_name": record.name.app_name,
-            "user_id": record.name.user_id,
-            "id": record.name.id,
-            "state": dict(record.state),
+            "app_name": info.name.app_name,
+            "user_id": info.name.user_id,
+            "id": info.name.id,
+            "state": dict(info.state),
             "events": events,
-            "last_update_time": record.updated_at,
+            "last_update_time": info.updated_at,
         },
     )
-    set_version(session, version_of_record(record))
+    set_version(session, version_of_info(info))
     set_private(session, "_is_as_stored", bool(events))
     if recalled is not None:
         set_private(session, "_recalled", recalled)

@@ -58,7 +58,7 @@ class AppServices(Struct, frozen=True, kw_only=True):
     """Returns the agents that an agent, given by its name, can transfer to."""
     continued_history: ContinuedHistory
     tool_schema: Callable[[str, str], str | None]
-    """Returns the digest of the schema of an agent's tool, given by their names; None: it is not known before a run."""
+    """Returns the digest of the schema of an agent's tool, given by their names, or None before a run."""
     trace: TraceSettings
     """What the trace keeps of the model calls."""
     direct_text_agents: frozenset[str]

@@ -240,13 +240,13 @@ class TurnSupervisor:
         if taken.attempts >= agent.max_attempts:
             await self._abandon(running)
             return None
-        record = await self._store.read(read_turn, session.key, turn.turn)
+        row = await self._store.read(read_turn, session.key, turn.turn)
         if running.is_resumed:
             log.emit(Resumed(log.next_id(), reason, taken.attempts, datetime.now(UTC)))
         if taken.cancel_requested:
             running.stop(TurnCancelled("the turn was stopped"))
         delay_s = agent.retry_delay_s * 2 ** (taken.attempts - 2) if taken.attempts > 1 else 0.0
-        trace_parent = record.request.get("trace") if record else None
+        trace_parent = row.request.get("trace") if row else None
         task = self._run_in_task(running, self._run_later(running, delay_s), trace_parent)
         for callback in self._on_resume:
             callback(running)

@@ -23,7 +23,7 @@ class Credentials:
         return await self._store.read(credentials.list_credentials, self._app_name, user_id)
 
     async def delete(self, key: str, *, user_id: str = "user") -> bool:
-        """Delete a credential; False: there is none. The next use of its tool asks the user again."""
+        """Delete a credential; return False if there is none. The next use of its tool asks the user again."""
         deleted = await self._store.write(credentials.delete_credential, self._app_name, user_id, key)
         if deleted:
             await self._store.purge()
@@ -41,7 +41,7 @@ class Credentials:
         return await self._store.read(find_wait_of_state, self._app_name, state)
 
     async def decline(self, session_id: str, wait_id: str, *, user_id: str = "user") -> bool:
-        """Close a wait without a credential; False: it is not open. The agent learns it with the next message."""
+        """Close a wait without a credential; return False if it is not open. The next message tells the agent."""
         session = await self._store.read(find_session, SessionId(self._app_name, user_id, session_id))
         if session is None:
             return False

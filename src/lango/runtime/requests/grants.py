@@ -40,4 +40,4 @@ class Grants:
         """Revoke a grant: later calls ask again. Raise `GrantNotFound` if it has ended, or there is none."""
         session = await self._store.read(get_session, SessionId(self._app_name, user_id, session_id))
         if not await self._store.write(revoke_grant, session.key, grant_id, user_id):
-            raise GrantNotFound(f"session {session_id!r} has no grant {grant_id} (any more)")
+            raise GrantNotFound(f"session {session_id!r} has no grant {grant_id}, or it has ended")

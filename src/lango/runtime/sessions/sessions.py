@@ -213,8 +213,8 @@ class Sessions:
         self.check_state(state or {})
         name = self._new_session_id(session_id, user_id)
         cleaned_title = titles.clean_title(title)
-        record = await self._store.write(create_session, name, state, time.time())
-        return await self.rename(record.name.id, cleaned_title, user_id=user_id) if cleaned_title else record
+        created = await self._store.write(create_session, name, state, time.time())
+        return await self.rename(created.name.id, cleaned_title, user_id=user_id) if cleaned_title else created
 
     async def rename(self, session_id: str, title: str | None, *, user_id: str = "user") -> SessionInfo:
         """Set the title of a session; without one, its first words are the title again."""

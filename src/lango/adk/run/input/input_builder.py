@@ -94,9 +94,9 @@ class InputBuilder:
     async def apply_request(self, name: SessionId, turn_input: TurnInput, request: TurnRequest) -> None:
         """Apply the client's request to its turn: the options of the model calls, and the client's tools.
 
-        None: a turn that goes on after a pause has those of the turn that paused, without tools whose names the agents
-        have taken since. Raise `ModelOptionsRefused` if the agents cannot follow the options, `ClientToolRefused` for a
-        tool with a name that is already used or reserved.
+        Where the request has none, a turn that continues after a pause has those of the turn that paused, without tools
+        whose names the agents have taken since. Raise `ModelOptionsRefused` if the agents cannot follow the options,
+        and `ClientToolRefused` for a tool with a name that is already used or reserved.
         """
         options, client_tools = request.options, request.client_tools
         paused: Mapping[str, Any] = {}
@@ -133,8 +133,9 @@ class InputBuilder:
     ) -> TurnInput:
         """Build the input that brings results of client calls or long-running tools.
 
-        Raise `WaitNotOpen` if none of the calls waits for one. With `will_continue`, more results follow; None: they
-        may. Raise `InvalidAnswer` for an update to a node that made the call itself: it goes on with the first result.
+        Raise `WaitNotOpen` if none of the calls waits for one. With `will_continue`, more results follow, or
+        may follow if it is None. Raise `InvalidAnswer` for an update to a node that made the call itself: it continues
+        with the first result.
         If the results are stored and their turn failed, the turn is tried again from there. If a turn with this
         idempotency key is stored, the request is repeated, and needs no open call.
         """
@@ -179,7 +180,7 @@ class InputBuilder:
         results_event = find_unanswered_results(session.events if session else (), call_ids)
         if results_event is None:
             ids = ", ".join(sorted(call_ids))
-            raise WaitNotOpen(f"no call {ids} waits for a result in session {name.id!r} (any more)")
+            raise WaitNotOpen(f"session {name.id!r} has no call {ids} that waits for a result")
         return self._input_without_content(results_event.invocation_id, results_event)
 
     def repeated_input(self) -> TurnInput:
@@ -197,17 +198,17 @@ class InputBuilder:
         session = await self._store.read(find_session, name)
         return bool(session and await self._store.read(find_key_of_session, session.key, idempotency_key))
 
-    async def stored_input(self, session: SessionInfo, record: StoredTurn) -> TurnInput:
+    async def stored_input(self, session: SessionInfo, row: StoredTurn) -> TurnInput:
         """Build the input of a turn that another process accepted, from what is stored."""
-        assert record.record_seq is not None
-        request = record.request
-        is_continued = record.continued_seq is not None
+        assert row.record_seq is not None
+        request = row.request
+        is_continued = row.continued_seq is not None
         if is_continued:  # what it answers belongs to its history
             request = {name: value for name, value in request.items() if name not in ("answer", "retry_of")}
         answer = convert(request["answer"], WaitAnswer) if "answer" in request else None
-        stored = await self._store.read(message_at, session.key, record.record_seq)
+        stored = await self._store.read(message_at, session.key, row.record_seq)
         if stored is None:
-            raise TurnDiverged(f"the input of the turn is not in session {session.name.id!r} any more")
+            raise TurnDiverged(f"the input of the turn is no longer in session {session.name.id!r}")
         await self._store.load_files([stored])
         if "retry_of" in request:
             results_event = await self._store.read(find_event, session.key, request["retry_of"])

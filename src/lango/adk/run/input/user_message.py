@@ -42,7 +42,7 @@ async def prepare_user_message(turn: TurnRun, context: InvocationContext) -> Non
 
 
 def _input_event(turn: TurnRun, context: InvocationContext) -> Event | None:
-    """Return the event of the turn's message; None: the turn continues after a pause, or runs another message."""
+    """Return the event of the turn's message, or None if the turn continues after a pause or runs another one."""
     if context.invocation_id != turn.input_event.invocation_id:
         return None
     for event in reversed(context.session.events):

@@ -19,7 +19,7 @@ from lango.waits import REFUSAL_REASON
 
 _log = logging.getLogger("lango.runtime")
 
-AWAITS_APPROVAL = "not run: it waits for a person's approval, which lapses when the conversation goes on without it"
+AWAITS_APPROVAL = "not run: it waits for a person's approval, which expires if the conversation continues without it"
 REFUSED = "not run: a person refused this call"
 DENIED = "not run: this tool is not allowed here"
 NO_APPROVER = (
@@ -85,7 +85,7 @@ async def _requires_confirmation(tool: BaseTool, arguments: dict[str, Any], cont
 
 
 def require_approval(turn: TurnRun, tool: BaseTool, context: ToolContext) -> dict[str, Any] | None:
-    """Return the result of a call that is denied, refused or waits for approval; None: the call may run."""
+    """Return the result of a call that is denied, refused or waits for approval, or None if it may run."""
     decision = turn.app.decide(tool)
     if decision == "run":
         return None
@@ -122,9 +122,9 @@ async def check_approved_arguments(turn: TurnRun, call_id: str, fingerprint: str
 async def _restore_approval(
     turn: TurnRun, call_id: str, fingerprint: str, context: ToolContext
 ) -> ApprovalDecision | None:
-    """Approve a call again that was approved, requested a credential, and runs now with it; None: it was not approved.
+    """Approve a call again that was approved, requested a credential, and runs now with it.
 
-    The approval holds for exactly the same arguments.
+    The approval holds for exactly the same arguments. Return None if the call was not approved.
     """
     if not turn.brings_credential:
         return None
@@ -137,7 +137,7 @@ async def _restore_approval(
 
 
 def approval_decision(turn: TurnRun, tool: BaseTool, context: ToolContext) -> ApprovalDecision | None:
-    """Return whether a user or the settings decided about a call; None: it needs no approval, or still waits."""
+    """Return whether a user or the settings decided about a call, or None if it needs no approval or still waits."""
     if context.tool_confirmation is not None:
         answered_by = turn.input.answer.answered_by if turn.input.answer else ""
         return ApprovalDecision(bool(context.tool_confirmation.confirmed), answered_by)

@@ -48,7 +48,7 @@ def given_credential(kind: str, config: Mapping[str, Any], value: Any, kept: Map
     try:
         credential = _credential(kind, AuthConfig.model_validate(config), value, kept)
     except ValidationError as error:  # its text may quote the secret
-        raise InvalidAnswer(f"the answer is no credential of the type {kind}") from error
+        raise InvalidAnswer(f"the answer is not a credential of type {kind}") from error
     return credential.model_dump(mode="json", exclude_none=True, by_alias=True)
 
 
@@ -59,7 +59,7 @@ def answer_content(call_id: str, credential: Mapping[str, Any]) -> types.Content
 
 
 def state_of_address(address: str) -> str | None:
-    """Return the OAuth state in an address that a user was sent to; None: it has none."""
+    """Return the OAuth state in an address that a user was sent to, or None if it has none."""
     return _query(address).get("state")
 
 
@@ -68,7 +68,7 @@ def _credential(kind: str, config: AuthConfig, value: Any, kept: Mapping[str, An
     if kind not in _KINDS:
         return _access_allowed(config, members, value)
     if members is not None and (shaped := _in_adk_shape(members)) is not None:
-        _require(shaped.auth_type in _TYPES[kind], f"the answer is no credential of the type {kind}")
+        _require(shaped.auth_type in _TYPES[kind], f"the answer is not a credential of type {kind}")
         return _from_adk_oauth2(config, shaped, kept) if kind in _OAUTH2 else _from_adk_secret(config, shaped)
     match cast("Any", members or value):
         case {"code": str(code), "state": str(state)} if kind in _OAUTH2:
@@ -91,7 +91,7 @@ def _credential(kind: str, config: AuthConfig, value: Any, kept: Mapping[str, An
 
 
 def _name_and_password(username: str, password: str) -> AuthCredential:
-    _require(bool(username and password), "send a name and a password, and neither of them empty")
+    _require(bool(username and password), "send a name and a password; neither may be empty")
     basic = HttpAuth(scheme="basic", credentials=HttpCredentials(username=username, password=password))
     return AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=basic)
 
@@ -186,13 +186,13 @@ def _from_code(config: AuthConfig, code: str, state: str, kept: Mapping[str, Any
 
 def _require_state(expected: str, given: str) -> None:
     same = hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode("utf-8", "replace"))
-    _require(bool(expected) and same, "the answer belongs to another request: its state is not the one of this request")
+    _require(bool(expected) and same, "the answer belongs to another request: its state does not match")
 
 
 def _requested(config: AuthConfig) -> OAuth2Auth:
     credential = config.exchanged_auth_credential
     if credential is None or credential.oauth2 is None:
-        raise InvalidAnswer("the request has no URL that a user could open")
+        raise InvalidAnswer("the request has no URL for a user to open")
     return credential.oauth2
 
 

@@ -58,7 +58,7 @@ def answer_content(call_id: str, value: Any) -> types.Content:
 
 
 def _checker(wait: InputWait | QuestionWait) -> SchemaChecker | None:
-    """Compile the schema of a request; None: any value fits, or the schema itself is wrong."""
+    """Compile the schema of a request, or return None if any value fits or the schema itself is wrong."""
     try:
         return SchemaChecker(wait.schema) if wait.schema else None
     except ConfigError:

@@ -43,7 +43,7 @@ def _execute_journaled(execute: Execute, context: InvocationContext, code: CodeE
     step_id, fingerprint = turn.record.next_step(place, "/"), call_fingerprint(_NAME, {"code": code.code})
     entry, loop = turn.record.earlier_run.entry(step_id), turn.record.loop
     if entry is not None and entry.arguments != fingerprint:
-        raise TurnDiverged("the model's code differs from the first run and was not run")
+        raise TurnDiverged("the model's code was not run: it differs from the first run")
     if entry is not None and entry.status == "finished":
         return _from_json(entry.result)
     if entry is not None and entry.status == "started":

@@ -56,7 +56,7 @@ async def record_result(
 async def record_error(
     turn: TurnRun, call_id: str, error: BaseException, context: ToolContext
 ) -> dict[str, Any] | None:
-    """Journal the error of a tool, and return it as the call's result. None: it is raised, and no model reads it.
+    """Journal the error of a tool, and return it as the call's result, or None if it is raised instead.
 
     A tool that is a node of a workflow fails its node, which ADK may retry.
     """

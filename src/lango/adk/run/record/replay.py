@@ -60,7 +60,7 @@ def next_model_step(turn: TurnRun, context: CallbackContext, *, nested: bool) ->
 
 
 def replayed_response(turn: TurnRun, context: CallbackContext, step: str, *, nested: bool) -> LlmResponse | None:
-    """Return the recorded response to a model call; None: the call was not made yet."""
+    """Return the recorded response to a model call, or None if the call was not made yet."""
     agent, branch = context.agent_name, context.branch or ""
     if nested:
         entry = turn.record.earlier_run.entry(step)
@@ -92,7 +92,7 @@ async def record_nested_response(turn: TurnRun, call: ModelCallStats, response: 
 async def replayed_result(
     turn: TurnRun, call_id: str, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
 ) -> dict[str, Any] | None:
-    """Return the recorded result of a tool call; None: the tool runs, for the first time or harmlessly again."""
+    """Return the recorded result of a tool call, or None if the tool runs, for the first time or harmlessly again."""
     entry = turn.record.earlier_run.entry(call_id)
     fingerprint = call_fingerprint(tool.name, arguments)
     if turn.has_session(context) and (known := turn.record.earlier_run.next_result(call_id)) is not None:
@@ -112,7 +112,7 @@ async def replayed_result(
 
 
 def result_before_update(turn: TurnRun, fingerprint: str, context: ToolContext) -> dict[str, Any] | None:
-    """Return the result of the same call, made before the turn continued after an update; None: the call runs.
+    """Return the result of the same call, made before the turn continued after an update, or None if it runs.
 
     The agent that made it then may be another one now, and not know of it. Each earlier call answers one call, so an
     agent that is told of it can still repeat it.
@@ -130,10 +130,10 @@ def result_before_update(turn: TurnRun, fingerprint: str, context: ToolContext) 
 async def _journaled_result(
     turn: TurnRun, entry: JournalEntry, call_id: str, tool: BaseTool, fingerprint: str, context: ToolContext
 ) -> dict[str, Any] | None:
-    """Return the result of a call that began before; None: it runs again, which is harmless."""
+    """Return the result of a call that began before, or None if it runs again, which is harmless."""
     if entry.arguments != fingerprint:
         raise TurnDiverged(
-            f"call {call_id!r} of {tool.name} has different arguments than in the first run and was not run: {WHY}"
+            f"call {call_id!r} of {tool.name} was not run: its arguments differ from the first run; {WHY}"
         )
     if entry.status == "finished":
         turn.limits.count_call(fingerprint)

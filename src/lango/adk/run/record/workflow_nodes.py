@@ -97,7 +97,7 @@ class AnsweredNode(Struct, frozen=True):
 
 
 async def answered_node(root: Any, turn: TurnRun) -> AnsweredNode | None:
-    """Return the node whose input request this turn answers; None: there is none, or it waits for more."""
+    """Return the node whose input request this turn answers, or None if there is none or it waits for more."""
     answer = turn.input.answer if turn.input.answered_kind == "input" else None
     stored = await turn.record.store.read(message_at, turn.record.lease.session_key, answer.seq) if answer else None
     extra: Mapping[str, Any] = (stored.extra if stored else None) or {}
@@ -208,7 +208,7 @@ async def _recorded_entry(turn: TurnRun, step_id: str) -> JournalEntry | None:
 
 
 async def _finish(turn: TurnRun, step_id: str, result: dict[str, Any] | None) -> None:
-    """Journal what a node yielded. None: ADK requested a credential first, and the function has not run yet."""
+    """Journal what a node yielded, or with None that ADK requested a credential first, and it has not run yet."""
     if result is None:
         await turn.record.finish(step_id, None, "unknown")
         return
@@ -242,7 +242,7 @@ def _failure_to_json(error: Exception) -> dict[str, str]:
 def _recorded_failure(entry: JournalEntry | None) -> Exception | None:
     """Return the error that a node raised in an earlier run, of the same class: ADK retries only some classes.
 
-    None: it raised none, or its class is not known here.
+    Return None if it raised none, or its class is not known here.
     """
     result: dict[str, Any] = (entry.result if entry is not None else None) or {}
     members: dict[str, str] | None = result.get("failure")

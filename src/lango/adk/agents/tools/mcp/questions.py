@@ -24,7 +24,7 @@ class Question(Struct, frozen=True):
 
     message: str
     schema: Mapping[str, Any] | None
-    """The JSON schema of the answer; None: the user only agrees, or declines."""
+    """The JSON schema of the answer, or None if the user only agrees or declines."""
     payload: Any
     """What is shown besides the message: the server, and an address to open."""
     call_id: str
@@ -32,7 +32,7 @@ class Question(Struct, frozen=True):
 
 
 Answer = Value | Decline | None
-"""The answer of the user; None: there was none in time."""
+"""The answer of the user, or None if there was none in time."""
 AskUser = Callable[[Question, float], Awaitable[Answer]]
 """Asks the user of the current turn, for so many seconds. It runs in the context of the call that asks."""
 ReportProgress = Callable[[str, str, float, float | None, str], None]
@@ -43,7 +43,7 @@ class McpCallbacks(Struct, frozen=True):
     """What is called when MCP servers ask or report."""
 
     ask: AskUser | None = None
-    """Passes a question of a server on to the user. None: servers cannot ask."""
+    """Passes a question of a server on to the user; with None, servers cannot ask."""
     report: ReportProgress | None = None
     """Gets the progress of a call."""
 
