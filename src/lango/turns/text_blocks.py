@@ -75,11 +75,10 @@ class TextBlocks:
 
     def streaming_in(self, author: str, branch: str) -> int | None:
         """Find the block that the partial events of an agent in a branch continue."""
-        found = (number for number in sorted(self._streaming) if self._speaker(number) == (author, branch))
-        return next(found, None)
-
-    def _speaker(self, number: int) -> tuple[str, str]:
-        return self._blocks[number].author, self._blocks[number].branch
+        for number in sorted(self._streaming):
+            if (self._blocks[number].author, self._blocks[number].branch) == (author, branch):
+                return number
+        return None
 
     def end(self, number: int) -> Iterator[TurnEvent]:
         """End a block; yield the events that waited for it."""

@@ -101,7 +101,10 @@ def shape_of(root: Any, effect_of_tool: Callable[[BaseTool], Effect]) -> NodeSha
             if not (graph and node.name == _START)
         ),
         edges=tuple(
-            sorted((edge.from_node.name, edge.to_node.name, _route(edge.route)) for edge in graph.edges)
+            sorted(
+                (edge.from_node.name, edge.to_node.name, "" if edge.route is None else str(edge.route))
+                for edge in graph.edges
+            )
             if graph
             else ()
         ),
@@ -127,10 +130,6 @@ def _class_name(thing: object) -> str:
     return (
         kind.__name__ if kind.__module__.startswith(("google.adk.", "lango.")) else f"{kind.__module__}.{kind.__name__}"
     )
-
-
-def _route(route: Any) -> str:
-    return "" if route is None else str(route)
 
 
 def _tool_shape(tool: Any, effect_of_tool: Callable[[BaseTool], Effect]) -> ToolShape:

@@ -196,9 +196,13 @@ def _extra_of_event(event: Event) -> dict[str, Any]:
         }
     elif event.usage_metadata is not None:
         rest["usage_metadata"] = _to_builtin(event.usage_metadata)
-    if _has_more_than_state(event.actions):
+    set_actions = vars(event.actions)
+    if set_actions != _DEFAULT_ACTIONS and {**set_actions, "state_delta": {}} != _DEFAULT_ACTIONS:
         actions = dump_non_defaults(event.actions, {"state_delta"})
-        rest["actions"] = {name: value for name, value in actions.items() if not _is_unset(name, value)}
+        unset = {
+            name for name, value in actions.items() if value is None or (not value and name in EMPTY_ACTION_FIELDS)
+        }
+        rest["actions"] = {name: value for name, value in actions.items() if name not in unset}
     node_info = event.node_info
     if node_info.path or node_info.output_for is not None or node_info.message_as_output is not None:
         rest["node_info"] = dump_non_defaults(node_info)
@@ -216,14 +220,6 @@ def _to_builtin(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return dump_non_defaults(value)
     return sorted(cast("set[str]", value)) if isinstance(value, set) else value
-
-
-def _has_more_than_state(actions: EventActions) -> bool:
-    return vars(actions) != _DEFAULT_ACTIONS and {**vars(actions), "state_delta": {}} != _DEFAULT_ACTIONS
-
-
-def _is_unset(name: str, value: Any) -> bool:
-    return value is None or (value == {} and name in EMPTY_ACTION_FIELDS)
 
 
 def dump_non_defaults(model: BaseModel, exclude: set[str] | None = None) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class RecordedRun:
         """How many recorded steps this run has used: it grows while the run follows the record."""
         for row, event in zip(stored, events, strict=True):
             from_code = bool((row.extra or {}).get(FROM_CODE))
-            is_step = _is_call_result(event) or (_is_response(event) and not from_code)
+            is_step = bool(event.get_function_responses()) or (_is_response(event) and not from_code)
             recorded = _Recorded(
                 event, row.message is not None, from_code, is_used=not is_step or event.author == "user"
             )
@@ -130,7 +130,8 @@ class RecordedRun:
     def requests_credential(self, path: str) -> bool:
         """Whether the record has a credential request of the node at this path: its tool has not run yet."""
         return any(
-            _path(recorded.event) == path and any(call.name == CREDENTIAL_CALL for call in _function_calls(recorded))
+            _path(recorded.event) == path
+            and any(call.name == CREDENTIAL_CALL for call in recorded.event.get_function_calls())
             for lane in self._lanes.values()
             for recorded in lane
         )
@@ -231,10 +232,6 @@ WHY = (
 )
 
 
-def _is_call_result(event: Event) -> bool:
-    return bool(event.get_function_responses())
-
-
 def _has_place(key: str) -> bool:
     """Whether a journal entry is a node of a workflow, or a model call or code inside a tool; see `nested_step_id`."""
     return "#" in key or "node:" in key or "code:" in key
@@ -247,10 +244,6 @@ def _place(key: str) -> str:
 
 def _parts(branch: str) -> list[str]:
     return branch.split(".") if branch else []
-
-
-def _function_calls(recorded: _Recorded) -> list[types.FunctionCall]:
-    return recorded.event.get_function_calls()
 
 
 def _lane(event: Event) -> _Lane:

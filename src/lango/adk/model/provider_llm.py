@@ -160,7 +160,7 @@ class ProviderLlm(BaseLlm):
             request = self._request(llm_request, messages)
         used_ids = {call.id for message in (*messages, *request.messages) for call in message.tool_calls}
         sink = turn.output.take_text_sink(llm_request) if turn is not None and stream else None
-        note_progress = turn.limits.time.note_progress if turn is not None else _ignore
+        note_progress = turn.limits.time.note_progress if turn is not None else lambda: None
         answer: Reply | None = None
         problem = ""
         for _ in range(MAX_CORRECTIONS + 1):
@@ -289,10 +289,6 @@ def _with_quotes(window: Sequence[Message], memory: Sequence[Message], found: Se
     said = [at for at, message in enumerate(window) if message.role == "user" and message.author != CONTEXT_AUTHOR]
     place = said[-1] + 1 if said else heads
     return (*window[:heads], *memory, *window[heads:place], *found, *window[place:])
-
-
-def _ignore() -> None:
-    pass
 
 
 async def _await_in_task(work: Coroutine[Any, Any, None]) -> None:

@@ -72,9 +72,6 @@ class FileLoader:
 
 
 def _is_not_loaded(part: types.Part) -> bool:
-    blobs = [part.inline_data, *(piece.inline_data for piece in _result_parts(part))]
+    pieces = (part.function_response and part.function_response.parts) or []
+    blobs = [part.inline_data, *(piece.inline_data for piece in pieces)]
     return any(blob is not None and isinstance(blob.data, StoredBytes) for blob in blobs)
-
-
-def _result_parts(part: types.Part) -> list[types.FunctionResponsePart]:
-    return (part.function_response and part.function_response.parts) or []

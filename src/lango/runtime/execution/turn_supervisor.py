@@ -176,7 +176,9 @@ class TurnSupervisor:
                 self._give_up(running, turn_input)
             running.fail(error)
         finally:
-            self._remove_running(running)
+            others = [other for other in self._running.pop(running.session.key, []) if other is not running]
+            if others:
+                self._running[running.session.key] = others
             running.log.finish()
 
     async def _run_attempts(self, running: RunningTurn, turn_input: TurnInput | None) -> None:
@@ -331,11 +333,6 @@ class TurnSupervisor:
         if not running.turn.repeated:
             await self.end_unstarted_turn(running.session, running.turn)
         running.fail(running.stop_reason or TurnCancelled("the message was withdrawn before its turn started"))
-
-    def _remove_running(self, running: RunningTurn) -> None:
-        others = [other for other in self._running.pop(running.session.key, []) if other is not running]
-        if others:
-            self._running[running.session.key] = others
 
     async def hand_over(self, limit_s: float) -> None:
         """Accept no more turns, let the steps under way end within a limit, and release the turns.

@@ -242,7 +242,8 @@ def _to_html(entry: _Entry) -> str:
     if entry.thoughts.strip():
         parts.append(_details("Thoughts", f"<pre>{html.escape(entry.thoughts)}</pre>"))
     if entry.text.strip():
-        parts.append(f"<p>{_with_breaks(entry.text)}</p>" if entry.is_user else rendered(entry.text))
+        plain = html.escape(entry.text.strip()).replace("\n", "<br>\n")
+        parts.append(f"<p>{plain}</p>" if entry.is_user else rendered(entry.text))
     for made in entry.calls:
         content = f"<pre>{html.escape(_shown_json(dict(made.input or {})))}</pre>"
         if made.output is not None:
@@ -259,10 +260,6 @@ def _to_html(entry: _Entry) -> str:
 
 def _details(summary: str, content: str) -> str:
     return f"<details>\n<summary>{html.escape(summary)}</summary>\n{content}\n</details>"
-
-
-def _with_breaks(text: str) -> str:
-    return html.escape(text.strip()).replace("\n", "<br>\n")
 
 
 def rendered(text: str) -> str:

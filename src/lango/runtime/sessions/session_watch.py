@@ -74,9 +74,8 @@ class UserWatch:
             session for session in page if session.key not in known or known[session.key].revision != session.revision
         ]
         self.activity.update(session.key for session in active)
-        self.rewinds.update(
-            session.key for session in active if session.rewinds and session.rewinds != _rewinds(known.get(session.key))
-        )
+        rewinds = {session.key: session.rewinds for session in known.values()}
+        self.rewinds.update(session.key for session in active if session.rewinds != rewinds.get(session.key, ()))
         self.may_have_missed |= bool(active)
         self.list_changes += listed != before
         if active or listed != before:
@@ -88,10 +87,6 @@ class UserWatch:
         if before != places or missed:
             self.inbox_changes += 1
             self.changed.notify()
-
-
-def _rewinds(known: SessionInfo | None) -> tuple[tuple[int, int], ...]:
-    return known.rewinds if known else ()
 
 
 class SessionWatch:

@@ -17,7 +17,7 @@ from lango.adk.agents.tools.client_tools import ADK_TOOL_NAMES, results_content,
 from lango.adk.events.events_to_rows import complete_event, event_to_entry
 from lango.adk.model.call_checks import is_reserved_name
 from lango.errors import ClientToolRefused
-from lango.messages import Attachment, Media, Message, ToolCall
+from lango.messages import Attachment, Message, ToolCall
 from lango.sessions import CLIENT_CALLS_KEY, NO_RESULT
 from lango.store import NewEvent
 from lango.store.codec.records import CLIENT_HISTORY_KEY, ClientResult
@@ -82,12 +82,8 @@ def _unanswered_calls(history: Sequence[Message], index: int) -> list[ToolCall]:
 
 def _user_content(message: Message) -> types.Content:
     text_parts = [types.Part(text=message.content)] if message.content or not message.media else []
-    files = [_to_attachment(media) for media in message.media]
+    files = [Attachment(media.name or "", media.mime_type, media.data or b"") for media in message.media]
     return types.Content(role="user", parts=text_parts + attachments_to_parts(files))
-
-
-def _to_attachment(media: Media) -> Attachment:
-    return Attachment(media.name or "", media.mime_type, media.data or b"")
 
 
 def _assistant_content(message: Message) -> types.Content:

@@ -238,10 +238,6 @@ class InputBuilder:
         session = await self._store.read(find_session, name)
         return await self._store.read(list_unclosed, session.key, name) if session else []
 
-    async def _open_waits(self, name: SessionId) -> list[StoredWait]:
-        session = await self._store.read(find_session, name)
-        return await self._store.read(list_waits, session.key, name) if session else []
-
     async def message_or_answer(
         self, name: SessionId, text: str, attachments: Sequence[Attachment], idempotency_key: str | None
     ) -> TurnInput:
@@ -253,7 +249,8 @@ class InputBuilder:
         message = self.message(text, attachments)
         if attachments or (idempotency_key is not None and await self.is_stored(name, idempotency_key)):
             return message
-        waits = await self._open_waits(name)
+        session = await self._store.read(find_session, name)
+        waits = await self._store.read(list_waits, session.key, name) if session else []
         state = state_of_address(text.strip()) if is_answer_address(text) else None
         for stored in waits if state else ():
             if isinstance(stored.wait, CredentialWait) and state_of_address(stored.wait.auth_url) == state:

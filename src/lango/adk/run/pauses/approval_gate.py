@@ -37,8 +37,10 @@ async def journal_intent(
     if restored := await _restore_approval(turn, call_id, fingerprint, context):
         await turn.record.intend(*call, restored)
         return require_approval(turn, tool, context)
-    adk_asks = await _needs_adk_confirmation(turn, tool, arguments, context)
-    if not adk_asks and (turn.app.decide(tool) != "ask" or not _can_ask(turn, context)):
+    # a person is asked who has not answered yet; an agent that is called as a tool cannot ask
+    decision, can_ask = turn.app.decide(tool), context.tool_confirmation is None and turn.has_session(context)
+    adk_asks = decision == "run" and can_ask and await _requires_confirmation(tool, arguments, context)
+    if not adk_asks and (decision != "ask" or not can_ask):
         await turn.record.intend(*call, approval_decision(turn, tool, context))
         return require_approval(turn, tool, context) or await _refused_confirmation(tool, arguments, context)
     asked = time.time(), arguments, confirmation_id_of_tool_node(context)
@@ -50,20 +52,6 @@ async def journal_intent(
         return None
     context.tool_confirmation = ToolConfirmation(confirmed=True)  # the tool may have a gate of its own
     return None
-
-
-def _can_ask(turn: TurnRun, context: ToolContext) -> bool:
-    """Whether a person is asked about a call, and has not answered yet; an agent that is called as a tool cannot."""
-    return context.tool_confirmation is None and turn.has_session(context)
-
-
-async def _needs_adk_confirmation(
-    turn: TurnRun, tool: BaseTool, arguments: dict[str, Any], context: ToolContext
-) -> bool:
-    """Whether an ADK tool that needs no approval of ours requires ADK's confirmation for these arguments."""
-    if turn.app.decide(tool) != "run" or not _can_ask(turn, context):
-        return False
-    return await _requires_confirmation(tool, arguments, context)
 
 
 async def _refused_confirmation(

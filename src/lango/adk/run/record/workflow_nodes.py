@@ -180,7 +180,8 @@ async def _run_in_turn(
     except LangoError:
         raise  # of the store or a provider: the node runs again
     except Exception as error:
-        await _finish(turn, step_id, {"items": yielded, "route": None, "failure": _failure_to_json(error)})
+        failed = {"module": type(error).__module__, "type": type(error).__qualname__, "message": str(error)}
+        await _finish(turn, step_id, {"items": yielded, "route": None, "failure": failed})
         raise
     finally:
         enter_step("")
@@ -233,10 +234,6 @@ async def _start(
     turn.limits.step_gate.leave()  # it may run further nodes, which pass the gate themselves
     await turn.record.intend(step_id, name, effect, "")
     await turn.record.start(step_id)
-
-
-def _failure_to_json(error: Exception) -> dict[str, str]:
-    return {"module": type(error).__module__, "type": type(error).__qualname__, "message": str(error)}
 
 
 def _recorded_failure(entry: JournalEntry | None) -> Exception | None:
