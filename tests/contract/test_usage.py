@@ -221,6 +221,10 @@ async def test_the_window_is_what_the_next_request_keeps(store_url: str, bounds:
         assert usage.window.tokens <= usage.rules.room_tokens
         assert usage.window.tokens + usage.window.left_out_tokens == sum(turn.tokens for turn in usage.turns)
         assert bool(usage.window.left_out_messages) == (bounds != {"max_message_token_budget": 10_000})
+        [name] = bounds if usage.window.left_out_messages else [None]
+        assert usage.window.limit == ("budget" if name == "max_message_token_budget" else name)
+        assert (f"`history.{name}`" if name else "") in usage.window.reason
+        assert bool(name) == bool(usage.window.reason)
 
 
 def _said(message: Message) -> tuple[str, str, list[str]]:
@@ -237,6 +241,7 @@ async def test_with_memory_the_window_begins_after_the_observed_messages(store_u
         await runtime.run("s", "?")
         assert usage.window.observed_seq > 0
         assert usage.window.left_out_messages > 0
+        assert usage.window.limit is None, "what is not sent is quoted as notes"
         sent = roles.agent[-1].messages
         assert usage.window.messages == len(sent) - 2  # without the quoted memory and the new message
         assert usage.window.memory_tokens == count_tokens(sent[0])

@@ -119,7 +119,7 @@ def grant_row(grant: "Grant", now: float) -> dict[str, Any]:
 def summary_lines(usage: "SessionUsage") -> list[str]:
     """Return the limits and the size of the next request, and the totals of all turns."""
     window, rules, total = usage.window, usage.rules, usage.total
-    bound = "" if rules.max_messages is None else f" and {rules.max_messages} messages"
+    bound = "" if rules.most_messages is None else f" and {rules.most_messages} messages"
     notes = f"notes up to message {window.observed_seq:,}, {window.memory_tokens:,} tokens of the request"
     observer = f"{usage.memory.input_tokens:,} tokens in, {usage.memory.output_tokens:,} out to write them"
     spent = f"{total.model_calls:,} model calls, {total.input_tokens:,} tokens in, {total.output_tokens:,} out"
@@ -128,6 +128,7 @@ def summary_lines(usage: "SessionUsage") -> list[str]:
         f"budget    {rules.budget_tokens:,} tokens{bound}",
         f"window    {window.messages:,} messages, {window.tokens:,} tokens in the next request",
         f"left out  {window.left_out_messages:,} messages, {window.left_out_tokens:,} tokens",
+        *([f"          {window.reason}"] if window.reason else []),
         f"all       {usage.all_turns:,} turns, {spent}, {_cost(total) or 'cost unknown'}",
     ]
 

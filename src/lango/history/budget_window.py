@@ -17,42 +17,23 @@ from lango.history.history_repair import CONTEXT_AUTHOR
 from lango.history.pairing import pair
 from lango.history.token_clipping import clip_results, clip_text, clip_to_tokens
 from lango.history.tokens import count_tokens
+from lango.history.window_rules import DEFAULT_BUDGET_TOKENS, Limit, WindowRules
 from lango.messages import Message
 
-DEFAULT_BUDGET_TOKENS = 32_000
-DEFAULT_MAX_MESSAGES = 100
-"""The largest number of messages in a request while observational memory is off."""
 RESULT_SHARE = 4
 """A result takes at most this fraction (1/n) of the budget if not everything fits."""
 
 _log = logging.getLogger("lango.history")
 
 
-class WindowRules(Struct, frozen=True):
-    """The limits of the messages of a request."""
+class FittedWindow(Struct, frozen=True):
+    """The messages that fit a request, and what was left out for them."""
 
-    budget_tokens: int = DEFAULT_BUDGET_TOKENS
-    """In tokens of the model."""
-    max_messages: int | None = DEFAULT_MAX_MESSAGES
-    max_turns: int | None = None
-    factor: float = 1.0
-    """How many tokens of the model one counted token is."""
-    with_memory: bool = False
-    """Observed messages are replaced by quoted notes."""
-    with_facts: bool = False
-    """Facts about the user are quoted, too."""
-    notes_tokens: int | None = None
-    """The most tokens of quoted notes."""
-
-    @property
-    def room_tokens(self) -> int:
-        """The budget in tokens as `count_tokens` counts them."""
-        return max(1, int(self.budget_tokens / self.factor))
-
-
-def messages_to_load(max_messages: int | None) -> int | None:
-    """Return how many messages to load for a request of `max_messages`: some events become no message."""
-    return max_messages and max_messages * 5 // 4
+    messages: list[Message]
+    left_out: int
+    clipped_tokens: int
+    limit: Limit | None
+    """The limit that ended the window, or None if no message was left out."""
 
 
 def fit_to_budget(
@@ -62,40 +43,61 @@ def fit_to_budget(
     max_messages: int | None = None,
     max_turns: int | None = None,
     reserved_tokens: int = 0,
-    not_loaded: int = 0,
-    clipped_tokens: int = 0,
 ) -> list[Message]:
-    """Return the newest messages that fit the budget; None or 0 is 32,000 tokens.
+    """Return the newest messages that fit the budget, and log one warning about what is left out or clipped.
+
+    The arguments are those of `fit_window`.
+    """
+    window = fit_window(
+        messages, budget_tokens, max_messages=max_messages, max_turns=max_turns, reserved_tokens=reserved_tokens
+    )
+    if window.left_out or window.clipped_tokens:
+        in_all = len(window.messages) + window.left_out
+        _log.warning("%s", describe_left_out(window.left_out, in_all, window.clipped_tokens))
+    return window.messages
+
+
+def describe_left_out(left_out: int, in_all: int, clipped_tokens: int) -> str:
+    """Return a sentence about what a request does not have of its history."""
+    clipped = f", clipped {clipped_tokens} tokens of results" if clipped_tokens else ""
+    return f"the history is larger than its budget: left out {left_out} of {in_all} messages{clipped}"
+
+
+def fit_window(
+    messages: Iterable[Message],
+    budget_tokens: int | None = None,
+    *,
+    max_messages: int | None = None,
+    max_turns: int | None = None,
+    reserved_tokens: int = 0,
+) -> FittedWindow:
+    """Return the newest messages that fit the budget, and what was left out; None or 0 is 32,000 tokens.
 
     `reserved_tokens` of the budget are for the system prompt and the tool declarations. `max_messages` and `max_turns`
     (a turn starts with a user message) are further limits; None or 0 is no limit. Leading system messages and the
-    current user message always stay. One warning logs what is left out or clipped, including what was not loaded from
-    the store: `not_loaded` earlier messages, and `clipped_tokens` of results. Raise `BudgetTooSmall` if the messages
-    that must stay do not fit.
+    current user message always stay. Raise `BudgetTooSmall` if the messages that must stay do not fit.
     """
     budget = (budget_tokens or DEFAULT_BUDGET_TOKENS) - reserved_tokens
     window = _fit(list(messages), budget, max_messages, max_turns)
-    left_out = len(window.history) - len(window.kept) + not_loaded
-    clipped_tokens += window.clipped_tokens
-    if left_out or clipped_tokens:
-        _log.warning(
-            "the history is larger than its budget: left out %d of %d messages, clipped %d tokens of results",
-            left_out,
-            len(window.history) + not_loaded,
-            clipped_tokens,
-        )
-    return [window.kept[at] for at in sorted(window.kept)]
+    left_out = len(window.history) - len(window.kept)
+    return FittedWindow(
+        [window.kept[at] for at in sorted(window.kept)],
+        left_out,
+        window.clipped_tokens,
+        (window.limit or "budget") if left_out else None,
+    )
 
 
 def kept_tokens(
     messages: Iterable[Message], tokens: Sequence[int], rules: WindowRules, *, reserved_tokens: int = 0
-) -> dict[int, int]:
-    """Return the indexes of the messages that `fit_to_budget` would keep, each with the tokens that are sent of it.
+) -> tuple[dict[int, int], Limit | None]:
+    """Return the indexes of the messages that `fit_window` would keep, each with the tokens that are sent of it.
 
-    `tokens` holds the token counts of the messages. Nothing is logged.
+    Also return the limit that ended the window, if it does not keep all. `tokens` holds the token counts of the
+    messages.
     """
     window = _fit(list(messages), rules.room_tokens - reserved_tokens, rules.max_messages, rules.max_turns, tokens)
-    return {at: window.cost({at: window.kept[at]}) for at in sorted(window.kept)}
+    return {at: window.cost({at: window.kept[at]}) for at in sorted(window.kept)}, window.limit
 
 
 def _fit(
@@ -198,6 +200,8 @@ class _Window:
         self.budget_tokens = budget_tokens
         self.room = budget_tokens
         self.kept: dict[int, Message] = {}
+        self.limit: Limit | None = None
+        """The limit that ended the window."""
         self._units = _units(history) if history else []
         self._pinned: set[int] = set()
         self._all_fit = self._fits()
@@ -268,12 +272,17 @@ class _Window:
             messages = self._missing(unit)
             if not messages:
                 continue
-            if unit.start < first or len(self.kept) + len(messages) > max_messages:
+            if unit.start < first:
+                self.limit = "max_turns"
+                return
+            if len(self.kept) + len(messages) > max_messages:
+                self.limit = "max_messages"
                 return
             if self.cost(messages) > self.room:
                 # if a small unit does not fit, the window is nearly full and ends
                 clipped = self._clip(messages) if self.cost(messages) > self._share else None
                 if clipped is None:
+                    self.limit = "budget"
                     return
                 messages = clipped
             self._keep(messages)

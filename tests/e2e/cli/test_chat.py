@@ -316,6 +316,23 @@ def test_fork_and_rewind(chat: Terminal) -> None:
     assert listed.count("plant apples") == 2, "both have their first words as title"
 
 
+def test_h2_the_terminal_shows_where_the_window_begins(tmp_path: Path) -> None:
+    why = "a request holds at most 2 messages, which `history.max_messages` in lango.toml changes"
+    with terminal(tmp_path, "chat", LANGO_HISTORY__MAX_MESSAGES="2") as chat:
+        chat.wait_prompt()
+        chat.ask("how is A")
+        assert "no longer sees" not in chat.text
+        shown = chat.ask("how is B")
+        assert f"the model no longer sees the oldest messages (2): {why}" in " ".join(shown.split())
+        chat.ask("how is C")
+        assert chat.text.count("no longer sees") == 1, "said once"
+        resumed = " ".join(chat.ask(f"/resume {session_of(chat)}").split())
+        above, _, below = resumed.partition("--- the model no longer sees the messages above: ")
+        assert below.startswith(why)
+        assert "> how is B" in above
+        assert "> how is C" in below
+
+
 async def test_memory(chat: Terminal, folder: Path) -> None:
     chat.ask("/memory", "memory is off: `enabled = true`")
     chat.ask("I like pears")

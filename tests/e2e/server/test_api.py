@@ -88,6 +88,8 @@ async def test_the_usage_of_a_session(server: Server, session: str) -> None:
             "left_out_tokens": 0,
             "observed_seq": 0,
             "memory_tokens": 0,
+            "limit": None,
+            "reason": "",
         }
         [first] = (await client.get(f"/v1/sessions/{session}/usage", params={"before": usage["before"]})).json()[
             "turns"

@@ -469,7 +469,7 @@ async def test_attack_16_a_large_request_is_built_outside_the_event_loop(
 
         return run
 
-    for name in ("repair", "fit_to_budget", "count_tokens", "reserved_tokens"):
+    for name in ("repair", "fit_window", "count_tokens", "reserved_tokens"):
         monkeypatch.setattr(provider_llm, name, noted(vars(provider_llm)[name]))
     _, llm = scripted([TextDelta("yes"), UsageDelta(1_000, 1), Finish("stop")])
     [response] = await answers(llm, request("hi", types.Content(role="user", parts=parts), "and now?"))

@@ -35,6 +35,7 @@ from lango.adk.model.responses import (
     request_after_malformed_calls,
     with_unique_call_ids,
 )
+from lango.adk.turn.left_out_log import warn_left_out
 from lango.adk.turn.output import TextSink
 from lango.adk.turn.step import current_step
 from lango.adk.turn.turn_run import current_turn
@@ -42,10 +43,11 @@ from lango.errors import BudgetTooSmall, ProviderProtocolError
 from lango.history import (
     DEFAULT_BUDGET_TOKENS,
     DEFAULT_MAX_MESSAGES,
+    FittedWindow,
     TokenCounter,
     WindowRules,
     count_tokens,
-    fit_to_budget,
+    fit_window,
     keep_signatures,
     repair,
 )
@@ -128,7 +130,8 @@ class ProviderLlm(BaseLlm):
         budget = self._budget_tokens
         if context_tokens := self.context_tokens:
             budget = max(1, min(budget, context_tokens - int(self._reserved_tokens * factor)))
-        return WindowRules(budget, self._max_messages, self._max_turns, factor)
+        of_context = budget < self._budget_tokens
+        return WindowRules(budget, self._max_messages, self._max_turns, factor, of_context=of_context)
 
     @property
     def context_tokens(self) -> int | None:
@@ -254,15 +257,30 @@ class ProviderLlm(BaseLlm):
         return ([], []), self._fit(messages, budget, reserved)
 
     def _fit(self, messages: list[Message], budget: int, reserved: int) -> list[Message]:
-        return fit_to_budget(
+        fitted = fit_window(
             messages,
             max(1, budget),
             max_messages=self._max_messages,
             max_turns=self._max_turns,
             reserved_tokens=reserved,
-            not_loaded=0 if (load := current_step().load).logged else load.left_out,
-            clipped_tokens=load.clipped_tokens,
         )
+        self._log_left_out(fitted)
+        return fitted.messages
+
+    def _log_left_out(self, fitted: FittedWindow) -> None:
+        """Log what this request leaves out, together with what was not loaded for it."""
+        load, turn = current_step().load, current_turn.get()
+        left_out = fitted.left_out + (0 if load.logged else load.left_out)
+        clipped_tokens = fitted.clipped_tokens + load.clipped_tokens
+        in_all = left_out + len(fitted.messages)
+        if not left_out and not clipped_tokens:
+            return
+        if turn is None:
+            warn_left_out(left_out, in_all, clipped_tokens)
+            return
+        log, limit = turn.app.left_out_log, fitted.limit or load.limit
+        rules = self.window_rules.within(log.rules)
+        log.note(turn.session.id, left_out, in_all, limit, rules, clipped_tokens)
 
     def _counter_key(self, request: Request) -> str:
         return f"{self._provider.name}/{request.model}"

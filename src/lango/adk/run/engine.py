@@ -32,6 +32,7 @@ from lango.adk.services.credential_service import SqlCredentialService
 from lango.adk.services.memory_service import SqlMemoryService
 from lango.adk.services.session_service import SessionRules, SqlSessionService
 from lango.adk.services.stored_files import FileLoader
+from lango.adk.turn.left_out_log import LeftOutLog
 from lango.adk.turn.limits import Limits
 from lango.adk.turn.model_calls import ModelCalls
 from lango.adk.turn.output import Output
@@ -88,16 +89,19 @@ class ContextLimits:
         return self.thresholds.recall_tokens if self.thresholds else 0
 
     @property
+    def load_rules(self) -> WindowRules:
+        """The limits of the messages that are loaded for a request."""
+        with_memory = self._memory_settings.enabled
+        return WindowRules(self.budget_tokens, None, with_memory=with_memory, max_loaded=self.max_messages)
+
+    @property
     def window_rules(self) -> WindowRules:
         """The limits of the root agent's next request."""
         model, memory = getattr(self._app.root, "model", None), self._memory_settings
         # a model of the user's own is only bounded by what the session service loads
-        rules = (
-            model.window_rules if isinstance(model, ProviderLlm) else WindowRules(self.budget_tokens, self.max_messages)
-        )
+        rules = model.window_rules.within(self.load_rules) if isinstance(model, ProviderLlm) else self.load_rules
         return replace(
             rules,
-            with_memory=memory.enabled,
             with_facts=memory.enabled and memory.user_facts,
             notes_tokens=self.notes_tokens,
         )
@@ -143,6 +147,7 @@ class AdkEngine:
             continued_history=continued_history(app.root),
             tool_schema=lambda agent, tool: app.version.shape.tool_schema(agent, tool),
             trace=settings.trace,
+            left_out_log=LeftOutLog(self._limits.load_rules),
             direct_text_agents=frozenset() if has_plugins else agents_with_direct_text(walk_agents(app.root)),
         )
 

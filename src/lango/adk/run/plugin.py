@@ -54,7 +54,7 @@ from lango.adk.run.turn_limits import (
 )
 from lango.adk.services.stored_session import prepare_for_requests
 from lango.adk.turn.limits import call_fingerprint
-from lango.adk.turn.step import LoadSummary, current_step, enter_step, note_load, warn_left_out
+from lango.adk.turn.step import LoadSummary, current_step, enter_step, note_load
 from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.errors import ClientToolRefused, ModelOptionsRefused, TurnLimit
 from lango.safe_text import log_failure
@@ -230,7 +230,7 @@ async def _prepare_model_call(turn: TurnRun, context: CallbackContext, request: 
         note_load(LoadSummary())
     agent: Any = context.get_invocation_context().agent
     if not isinstance(model := agent.canonical_model, ProviderLlm):
-        _prepare_request_of_user_model(model, request, context)
+        _prepare_request_of_user_model(turn, model, request, context)
         keep_adk_request(call, request)
     elif not in_agent_tool and agent_name in turn.app.direct_text_agents:
         turn.output.stream_directly(request, agent_name, branch)
@@ -293,7 +293,9 @@ async def _journal_and_admit(
     return None
 
 
-def _prepare_request_of_user_model(model: BaseLlm, request: LlmRequest, context: CallbackContext) -> None:
+def _prepare_request_of_user_model(
+    turn: TurnRun, model: BaseLlm, request: LlmRequest, context: CallbackContext
+) -> None:
     """Remove signatures that a model of the user's own cannot read, and log what the load left out.
 
     `ProviderLlm` does both itself.
@@ -301,4 +303,5 @@ def _prepare_request_of_user_model(model: BaseLlm, request: LlmRequest, context:
     request.contents = unwrap_signatures(request.contents, request.model or "", gemini=isinstance(model, Gemini))
     load = current_step().load
     if load.left_out and not load.logged:
-        warn_left_out(load.left_out, load.left_out + len(context.session.events))
+        log, in_all = turn.app.left_out_log, load.left_out + len(context.session.events)
+        log.note(turn.session.id, load.left_out, in_all, load.limit, log.rules)

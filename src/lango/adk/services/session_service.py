@@ -34,10 +34,11 @@ from lango.adk.services.stored_session import (
     shows_event,
     version_of_info,
 )
-from lango.adk.turn.step import LoadSummary, note_load, warn_left_out
+from lango.adk.turn.left_out_log import warn_left_out
+from lango.adk.turn.step import LoadSummary, note_load
 from lango.adk.turn.turn_run import TurnRun, turn_of_session
 from lango.errors import SessionExists, SessionNotFound, StaleSession, StoreError
-from lango.history import load_tokenizer
+from lango.history import load_limit, load_tokenizer
 from lango.messages import ToolCall
 from lango.sessions import CONFIRMATION_CALL, SessionId, SessionInfo, StoredEvent
 from lango.store import Store
@@ -181,7 +182,8 @@ class SqlSessionService(StoredService, BaseSessionService):
         has_all_calls = not info.rewinds and len([row for row in stored if row.message]) == info.last_seq
         clipped_tokens = sum(row.clipped_tokens for row in stored)
         first_seq = min((row.seq for row in stored), default=0)
-        note_load(LoadSummary(left_out, self._warn, has_all_calls, clipped_tokens, first_seq))
+        limit = load_limit(len(stored), self._max_messages)
+        note_load(LoadSummary(left_out, self._warn, has_all_calls, clipped_tokens, first_seq, limit))
         session = session_from_info(info, stored_to_events(stored, self._root_agent_name), recalled)
         if turn is not None:
             _show_to_turn(turn, session)

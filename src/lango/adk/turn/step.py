@@ -1,6 +1,5 @@
 """Say which step of a run this code belongs to, and which messages its session was loaded with."""
 
-import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -9,6 +8,8 @@ from typing import NamedTuple
 from google.adk.tools import ToolContext
 from msgspec import Struct
 from msgspec.structs import replace
+
+from lango.history import Limit
 
 
 class LoadSummary(NamedTuple):
@@ -24,6 +25,8 @@ class LoadSummary(NamedTuple):
     """How many tokens of large results were clipped: the model's warning includes them."""
     first_seq: int = 0
     """The first message that was loaded."""
+    limit: Limit = "budget"
+    """The limit because of which messages were left out."""
 
 
 class Step(Struct, frozen=True):
@@ -81,11 +84,3 @@ def tool_context_noted(context: ToolContext) -> Generator[None]:
         yield
     finally:
         _step.set(replace(_step.get(), tool_context=outer))
-
-
-_log = logging.getLogger("lango.history")
-
-
-def warn_left_out(left_out: int, in_all: int) -> None:
-    """Log that messages were left out."""
-    _log.warning("the history is larger than its budget: left out %d of %d messages", left_out, in_all)

@@ -11,6 +11,7 @@ from google.adk.tools import BaseTool, ToolContext
 from google.genai import types
 from msgspec import Struct, field
 
+from lango.adk.turn.left_out_log import LeftOutLog
 from lango.adk.turn.limits import Limits
 from lango.adk.turn.model_calls import ModelCallStats
 from lango.adk.turn.output import Output
@@ -61,6 +62,7 @@ class AppServices(Struct, frozen=True, kw_only=True):
     """Returns the digest of the schema of an agent's tool, given by their names, or None before a run."""
     trace: TraceSettings
     """What the trace keeps of the model calls."""
+    left_out_log: LeftOutLog
     direct_text_agents: frozenset[str]
     """The agents whose text nothing in ADK can change; see `lango.adk.agents.tree`."""
 

@@ -19,7 +19,7 @@ from lango.events import WaitOpened
 from lango.runtime import RunningTurn
 from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
-from lango.runtime.sessions.session_usage import window_rules_for
+from lango.runtime.sessions.session_usage import Window, window_rules_for
 from lango.sessions import SessionInfo
 from lango.waits import Answer, ApprovalWait, QuestionWait, Wait
 
@@ -135,8 +135,8 @@ class ChatSession:
         if session is None:
             return
         resumed = await self.runtime.turns.wait_for_resumed(session)
-        await self._show_history(session, resumed[0].first_seq if resumed else None)
         await self.status_line.load(self.runtime, self.target.session_id)
+        await self._show_history(session, resumed[0].first_seq if resumed else None)
         notice = resumed_session.last_turn_notice(await self.runtime.turns.last(session))
         if notice:
             self.screen.print_line(notice, "yellow")
@@ -161,7 +161,11 @@ class ChatSession:
         if last_seq:
             nodes = {seq: events for seq, events in nodes.items() if seq < last_seq}
         root_agent = self.runtime.describe_agents()["name"]
-        resumed_session.show_last_turns(self.screen, self.sections, session, messages, nodes, root_agent)
+        window = self.status_line.window
+        self.status_line.is_cut_shown = resumed_session.show_last_turns(
+            self.screen, self.sections, session, messages, nodes, root_agent, window
+        )
+        self._show_cut()
 
     def switch_to(self, target: SessionTarget) -> None:
         """Make a session the current one."""
@@ -185,7 +189,17 @@ class ChatSession:
         if isinstance(turn.error, TurnCancelled):
             self.screen.print_line("stopped; the answer so far is kept", "yellow")
         await self.status_line.load(self.runtime, self.target.session_id)
+        self._show_cut()
         return await self.open_waits()
+
+    def _show_cut(self) -> None:
+        """Say once per session that the model no longer sees its oldest messages."""
+        window = self.status_line.window
+        if window is None or not window.reason or self.status_line.is_cut_shown:
+            return
+        self.status_line.is_cut_shown = True
+        messages = f"the oldest messages ({window.left_out_messages:,})"
+        self.screen.print_line(f"the model no longer sees {messages}: {window.reason}", "yellow")
 
     async def _answer_question(self, wait: QuestionWait) -> None:
         """Ask what a running tool asks, until an answer fits or the question is closed elsewhere."""
@@ -264,6 +278,10 @@ class StatusLine:
         self._cost_usd: float | None = None
         self._tokens = 0
         self._budget_tokens: int | None = None
+        self.window: Window | None = None
+        """The messages that the next request would keep, as last loaded."""
+        self.is_cut_shown = False
+        """Whether the terminal shows that the window leaves messages out."""
 
     async def load(self, runtime: Runtime, session_id: str) -> None:
         """Read the cost of the session, and the tokens of its next request; keep the old numbers if the store fails."""
@@ -271,6 +289,7 @@ class StatusLine:
             usage = await runtime.sessions.usage(session_id, user_id=LOCAL_USER, limit=1)
         except StoreError:
             return
+        self.window = usage.window
         self._tokens, self._budget_tokens = usage.window.tokens, usage.rules.budget_tokens
         self._cost_usd = usage.total.cost_usd
 

@@ -142,7 +142,9 @@ class _ScreenLogHandler(logging.Handler):
         self._loop = asyncio.get_running_loop()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a warning; any thread may call it."""
+        """Write a warning; any thread may call it. The chat itself shows where the history is cut."""
+        if record.name == "lango.history":
+            return
         self._loop.call_soon_threadsafe(self._screen.print_line, f"lango: {record.getMessage()}", "dim yellow")
 
 

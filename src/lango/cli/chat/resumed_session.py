@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lango.cli.chat.terminal.screen import Screen
     from lango.events import NodeProgress
     from lango.messages import Message
+    from lango.runtime.sessions.session_usage import Window
     from lango.runtime.turns import LastTurn
     from lango.sessions import SessionInfo, StoredEvent
 
@@ -31,10 +32,12 @@ def show_last_turns(
     messages: "Sequence[StoredEvent]",
     nodes: "Mapping[int, Sequence[NodeProgress]]",
     root_agent: str = "",
-) -> None:
+    window: "Window | None" = None,
+) -> bool:
     """Show the last turns of a session as they looked when they ran, with the nodes of workflows after their input.
 
     Each turn is expected to begin with `root_agent`; the name of another agent is shown when it begins to speak.
+    Return whether the place was marked where the window of the next request begins.
     """
     user_positions = [at for at, stored in enumerate(messages) if is_user_message(stored)]
     first = user_positions[-_SHOWN_TURNS] if len(user_positions) >= _SHOWN_TURNS else 0
@@ -44,7 +47,11 @@ def show_last_turns(
         screen.print_line(f"... the beginning: {whole}", "dim")
     arguments: dict[str, Mapping[str, Any]] = {}
     speaker = root_agent
+    marked = False
     for at, stored in enumerate(shown):
+        if at and window and shown[at - 1].seq < (window.first_seq or 0) <= stored.seq and window.reason:
+            marked = True
+            screen.print_line(f"--- the model no longer sees the messages above: {window.reason} ---", "yellow")
         if stored.message and stored.message.role == "user":
             speaker = root_agent
         elif stored.message:
@@ -53,6 +60,7 @@ def show_last_turns(
             _show_message(screen, sections, stored.message, arguments, _answered_later(shown, at))
         for event in nodes.get(stored.seq, ()):
             show_node(screen, event)
+    return marked
 
 
 def _show_speaker(screen: "Screen", message: "Message", speaker: str) -> str:

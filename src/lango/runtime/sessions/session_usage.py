@@ -10,13 +10,23 @@ from msgspec import Struct
 from lango.config import Settings
 from lango.errors import BudgetTooSmall
 from lango.events import Usage
-from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, count_tokens, kept_tokens, messages_to_load
+from lango.history import (
+    DEFAULT_BUDGET_TOKENS,
+    Limit,
+    WindowRules,
+    count_tokens,
+    describe_limit,
+    kept_tokens,
+    load_limit,
+    messages_to_load,
+)
 from lango.memory import quote, thresholds_for
 from lango.messages import Message
 from lango.sessions import SessionId, SessionInfo, StoredEvent
 from lango.store import Store
 from lango.store.engine.database import Operation
 from lango.store.memory.observations import SessionMemory, read_spent, read_window_with_memory
+from lango.store.sessions.lineage import live_ranges
 from lango.store.sessions.sessions import get_session
 from lango.store.sessions.window import read_window
 from lango.store.turns.turn_usage import NEWEST_TURN, Totals, TurnUsage, read_live, read_totals, read_turns
@@ -38,6 +48,10 @@ class Window(Struct, frozen=True):
     """The last message that the notes of the memory cover, or 0."""
     memory_tokens: int = 0
     """Tokens of the memory that the request quotes."""
+    limit: Limit | None = None
+    """The limit that cuts the window, or None if all messages are kept or quoted as notes."""
+    reason: str = ""
+    """Says which limit cuts the window, and how to change it."""
 
 
 class SessionUsage(Struct, frozen=True):
@@ -58,10 +72,12 @@ def window_rules_for(settings: Settings) -> WindowRules:
     """Return the configured limits of a request; a small local model may limit it further."""
     history = settings.history
     budget = history.max_message_token_budget or DEFAULT_BUDGET_TOKENS
+    max_messages = None if settings.memory.enabled else history.max_messages
     return WindowRules(
         budget,
-        None if settings.memory.enabled else history.max_messages,
+        max_messages,
         history.max_turns,
+        max_loaded=messages_to_load(max_messages),
         with_memory=settings.memory.enabled,
         with_facts=settings.memory.enabled and settings.memory.user_facts,
         notes_tokens=thresholds_for(settings.memory, budget).notes_tokens if settings.memory.enabled else None,
@@ -125,9 +141,11 @@ def _window(session: SessionInfo, rules: WindowRules) -> Operation[Window]:
     messages = [*(message for _, message, _ in shown), next_message]
     tokens = [*(tokens for _, _, tokens in shown), count_tokens(next_message)]
     try:
-        kept = kept_tokens(messages, tokens, rules, reserved_tokens=memory)
+        kept, limit = kept_tokens(messages, tokens, rules, reserved_tokens=memory)
     except BudgetTooSmall:
-        kept = {}
+        kept, limit = {}, "budget"
+    if limit is None and _is_cut_by_load(session, stored, recalled.floor_seq):
+        limit = load_limit(len(stored), rules.max_loaded)
     kept.pop(len(shown), None)
     first = len(shown)
     while first - 1 in kept:
@@ -140,7 +158,16 @@ def _window(session: SessionInfo, rules: WindowRules) -> Operation[Window]:
         left_out_tokens=max(0, live.tokens - sum(kept.values())),
         observed_seq=recalled.observed_seq,
         memory_tokens=memory,
+        limit=limit,
+        reason=describe_limit(limit, rules) if limit else "",
     )
+
+
+def _is_cut_by_load(session: SessionInfo, stored: Sequence[StoredEvent], first_seq: int) -> bool:
+    """Whether messages from `first_seq` on, before which all are quoted as notes, were not loaded."""
+    ranges = live_ranges(session.last_seq, session.rewinds)
+    in_all = sum(max(0, last - max(first, first_seq) + 1) for first, last in ranges)
+    return in_all > sum(1 for row in stored if row.seq >= first_seq)
 
 
 def _load_window(session: SessionInfo, rules: WindowRules) -> Operation[tuple[list[StoredEvent], SessionMemory]]:
@@ -151,4 +178,4 @@ def _load_window(session: SessionInfo, rules: WindowRules) -> Operation[tuple[li
             session.name, budget, with_facts=rules.with_facts, notes_tokens=rules.notes_tokens
         )
         return found[1:] if found else ([], SessionMemory())
-    return (yield from read_window(session, budget, messages_to_load(rules.max_messages))), SessionMemory()
+    return (yield from read_window(session, budget, rules.max_loaded)), SessionMemory()

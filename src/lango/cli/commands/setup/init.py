@@ -32,9 +32,12 @@ instruction = "You are a helpful assistant."
 [store]
 url = "sqlite:///lango.db"        # or postgresql://user@host/database
 
-[history]
+[history]                         # what a request to the model holds: the model does not see older messages
 # max_message_token_budget = 32000
-# max_messages = 100
+# max_messages = 100              # while memory is off
+
+[memory]
+# enabled = true                  # the model reads notes of older messages, instead of nothing
 
 [tools]
 # read_file, list_files, search_files, write_file, edit_file, shell, web_fetch, current_time

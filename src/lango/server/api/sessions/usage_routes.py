@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from fastapi import Query
 from pydantic import BaseModel
@@ -85,6 +85,10 @@ class HistoryWindow(RecordView):
     """The last message that observations cover; 0: none."""
     memory_tokens: int
     """Tokens of memory in the request."""
+    limit: Literal["max_messages", "max_turns", "budget"] | None
+    """The limit that cuts the window; null if all messages are kept, or quoted as notes."""
+    reason: str
+    """A clause that says which limit cuts the window, and which setting changes it; empty if none does."""
 
 
 class UsageTotal(BaseModel):
@@ -113,7 +117,7 @@ class UsageReport(BaseModel):
         """Convert the usage of a session."""
         return cls(
             budget_tokens=usage.rules.budget_tokens,
-            max_messages=usage.rules.max_messages,
+            max_messages=usage.rules.most_messages,
             max_turns=usage.rules.max_turns,
             window=HistoryWindow.model_validate(usage.window),
             turns=[TurnUsageView.model_validate(turn) for turn in usage.turns],

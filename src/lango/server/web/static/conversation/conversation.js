@@ -9,6 +9,7 @@ import { state, emit } from "../base/state.js";
 import { TurnView } from "./turn-view.js";
 import { Transcript } from "./transcript.js";
 import { QueuedMessages } from "./queued-messages.js";
+import { WindowMark } from "./window-mark.js";
 
 /** @typedef {import("./transcript.js").Message} Message */
 /** @typedef {import("./wait-card.js").Wait} Wait */
@@ -25,6 +26,7 @@ export class Conversation {
   constructor(page) {
     this.page = page;
     this.transcript = new Transcript(byId("log"), page);
+    this.windowMark = new WindowMark(this.transcript);
     this.queue = new QueuedMessages(page.withdraw);
     this.turnView = new TurnView(this.transcript, {
       retry: page.retry,
@@ -118,6 +120,7 @@ export class Conversation {
       const messages = await this.readMessages(state.session, before, signal);
       if (signal.aborted) return false;
       this.transcript.prepend(messages);
+      this.windowMark.place();
       return true;
     } catch (error) {
       if (!signal.aborted) this.olderCursor = before;

@@ -12,7 +12,7 @@ import { legend, Plot, formatShort } from "./plots.js";
  *   last_seq: number | null, tokens: number, taken_back: boolean, usage: TokenUsage, model_calls: Call[], tools: Tool[],
  *   resumptions?: {at: string, reason: string}[]}} Turn
  * @typedef {{budget_tokens: number, max_messages: number | null, window: {first_seq: number | null, messages: number, tokens: number,
- *   left_out_messages: number, left_out_tokens: number, observed_seq: number, memory_tokens: number}, turns: Turn[], before: number | null, total: {turns: number, usage: TokenUsage}, memory: TokenUsage}} Usage
+ *   left_out_messages: number, left_out_tokens: number, observed_seq: number, memory_tokens: number, reason: string}, turns: Turn[], before: number | null, total: {turns: number, usage: TokenUsage}, memory: TokenUsage}} Usage
  */
 
 const STYLES = ["/page/vendor/uplot.css", "/page/panel.css"];
@@ -101,7 +101,7 @@ function windowBar({ window, budget_tokens, max_messages }) {
   const notes = window.memory_tokens
     ? ` Notes of the messages up to ${window.observed_seq} take ${window.memory_tokens.toLocaleString()} tokens.` : "";
   const bound = `Budget: ${budget_tokens.toLocaleString()} tokens${max_messages === null ? "" : `, at most ${max_messages} messages`}.`;
-  return el("section", {}, el("h2", { text: "Next request to the model" }), bar, el("p", { class: "note", text: `${kept}${leftOut}${notes} ${bound}` }));
+  return el("section", {}, el("h2", { text: "Next request to the model" }), bar, el("p", { class: "note", text: `${kept}${leftOut}${notes} ${bound}${window.reason && ` The window is cut: ${window.reason.replaceAll("`", "")}.`}` }));
 }
 
 /** @param {number} count */
