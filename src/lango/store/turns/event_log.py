@@ -297,10 +297,9 @@ def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]
         )
     if rows:
         after = [row for row in rows if row[0] > after_id][:PAGE]
-        newest = LoggedEvent.decode_known((after or rows)[-1:])
-        return LogPage(
-            LoggedEvent.decode_known(after), record, any(one.final for one in newest), (after or rows)[-1][0]
-        )
+        known = LoggedEvent.decode_known(after or rows[-1:])  # without new ones, the one of `after_id` may be final
+        closed = bool(known) and known[-1].final
+        return LogPage(known if after else [], record, closed, (after or rows)[-1][0])
     if record is None or record.status in ("queued", "running") or (yield _HAS_LOG, (key, first, end)):
         return LogPage([], record, closed=record is not None and record.status not in ("queued", "running"))
     events = yield from _imported_events(key, turn, record)
