@@ -10,7 +10,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Literal
 
@@ -66,6 +66,10 @@ class LivenessMonitor:
             return False
         limit_s = self._suspended_after_s if standing == "exists" else self._gone_after_s
         return time.monotonic() - max(since, self._back_at()) > limit_s
+
+    def forget_others(self, owners: Collection[str]) -> None:
+        """Forget all but some owners, those that hold something: the others send no heartbeats until they do again."""
+        self._last_heartbeats = {owner: last for owner, last in self._last_heartbeats.items() if owner in owners}
 
     def _drop_stale(self) -> None:
         """Forget owners whose heartbeat has not grown for a long time."""

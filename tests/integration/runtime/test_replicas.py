@@ -213,3 +213,32 @@ async def test_a_store_outage_at_the_end_of_a_turn_does_not_keep_the_session_bus
             await runtime.run("s", "one")
         assert await runtime.run("s", "two") == "second"
         assert await statuses(runtime) == ["failed", "done"], "as it was reported"
+
+
+async def test_a_turn_of_an_owner_that_was_idle_is_not_taken_over_before_its_first_heartbeat(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[bool] = []
+
+    class Judge(LivenessMonitor):
+        def is_gone(self, owner: str, heartbeat: int) -> bool:
+            judged.append(super().is_gone(owner, heartbeat))
+            return judged[-1]
+
+    monkeypatch.setattr("lango.runtime.execution.turn_supervisor.LivenessMonitor", Judge)
+    async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as runtime:
+        async with asyncio.timeout(TIMEOUT_S):
+            session, store = await session_of(runtime), store_of(runtime)
+            await store.write(beat, ELSEWHERE)
+            first = await store.submit_turn(session, entry("first"), ELSEWHERE)
+            while not judged:
+                await asyncio.sleep(0.01)
+            await store.end_turn(session.name, first, "done")
+            while vars(supervisor_of(runtime).liveness)["_last_heartbeats"]:  # until the loop saw that it holds nothing
+                await asyncio.sleep(0.01)
+            del judged[:]
+            vars(supervisor_of(runtime).liveness)["_gone_after_s"] = 0.0  # a second look at the same heartbeat decides
+            await store.submit_turn(session, entry("second"), ELSEWHERE)
+            while not judged:
+                await asyncio.sleep(0.01)
+            assert judged[0] is False

@@ -110,3 +110,16 @@ def test_another_machine_is_given_time_after_the_database_was_away(monkeypatch: 
 @pytest.mark.parametrize("name", ["somebody", "|||", "a|b"])
 def test_an_owner_of_an_unknown_form_is_judged_by_its_heartbeat(name: str) -> None:
     assert not LivenessMonitor().is_gone(name, 0)
+
+
+def test_the_silence_of_an_owner_that_held_nothing_is_no_sign_of_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(liveness.time, "monotonic", lambda: now)
+    idle, busy = "elsewhere|7|123|token", "elsewhere|8|123|token"
+    monitor = LivenessMonitor(gone_after_s=4.0)
+    assert not monitor.is_gone(idle, 3)
+    assert not monitor.is_gone(busy, 3)
+    monitor.forget_others([busy])
+    now += 60
+    assert not monitor.is_gone(idle, 3), "its next turn is stored, and its next heartbeat not yet"
+    assert monitor.is_gone(busy, 3)

@@ -33,7 +33,7 @@ from lango.store.turns.lease import (
     read_orphans,
     take_over,
 )
-from lango.turns.liveness import OwnerIsGone
+from lango.turns.liveness import LivenessMonitor
 from lango.turns.synchronization import Notifier
 
 POLL_S = 0.25
@@ -109,7 +109,7 @@ class TakeOverLoop:
         store: Store,
         app_name: str,
         owner: str,
-        is_gone: OwnerIsGone,
+        liveness: LivenessMonitor,
         replicas: Replicas,
         agent: AgentSettings,
         resume: Resume,
@@ -119,7 +119,7 @@ class TakeOverLoop:
         self._store = store
         self._app_name = app_name
         self._owner = owner
-        self._is_gone = is_gone
+        self._liveness = liveness
         self._replicas = replicas
         self._version = replicas.version
         self._agent = agent
@@ -159,9 +159,11 @@ class TakeOverLoop:
         orphans = [orphan for orphan in found if self._is_wanted(orphan.session_key)]
         # of each owner, even behind a live one: each call records the owner's heartbeat
         gone = {
-            orphan.open_turn.owner: self._is_gone(orphan.open_turn.owner, orphan.open_turn.heartbeat)
+            orphan.open_turn.owner: self._liveness.is_gone(orphan.open_turn.owner, orphan.open_turn.heartbeat)
             for orphan in orphans
         }
+        # an idle owner is silent: its next turn is stored before its next heartbeat
+        self._liveness.forget_others(gone)
         abandoned = await self._without_turns_of_other_versions(
             [orphan for orphan in orphans if gone[orphan.open_turn.owner]]
         )

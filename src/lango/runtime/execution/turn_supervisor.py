@@ -69,9 +69,11 @@ class TurnSupervisor:
         self._running: dict[int, list[RunningTurn]] = {}
         self._on_resume: list[Callable[[RunningTurn], None]] = []
         self.owner = Owner()
-        self.liveness = LivenessMonitor(back_at=lambda: store.outages.recovered_at)
+        new_monitor = functools.partial(LivenessMonitor, back_at=lambda: store.outages.recovered_at)
+        self.liveness = new_monitor()
+        """Watches the owners of open turns."""
         self._leases = LeaseHolder(store, self.owner, self.running_turns)
-        self.memory = engine.memory(self._leases, self.liveness.is_gone)
+        self.memory = engine.memory(self._leases, new_monitor().is_gone)
         self.admission = Admission(settings.agent.max_running_turns)
         self._event_log = EventLogWriter(store, self.owner.name)
         self.reader = EventLogReader(store, self._find_log)
@@ -85,7 +87,7 @@ class TurnSupervisor:
             store,
             engine.app.name,
             self.owner.name,
-            self.liveness.is_gone,
+            self.liveness,
             self.replicas,
             settings.agent,
             self._resume,
