@@ -249,10 +249,10 @@ def adk_runner(
     return Runner(app=app, session_service=service)
 
 
-async def ensure_session(service: BaseSessionService, session: str) -> None:
+async def ensure_session(service: BaseSessionService, session: str, app: str = APP, user: str = USER) -> None:
     """Create a session, unless there is one."""
-    if await service.get_session(app_name=APP, user_id=USER, session_id=session) is None:
-        await service.create_session(app_name=APP, user_id=USER, session_id=session)
+    if await service.get_session(app_name=app, user_id=user, session_id=session) is None:
+        await service.create_session(app_name=app, user_id=user, session_id=session)
 
 
 class Adk:

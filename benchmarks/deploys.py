@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -21,11 +22,13 @@ from typing import Any
 
 import httpx
 
+from benchmarks._crash_systems import SYSTEMS
 from benchmarks.server import BIN, answers, environment, free_port
 from benchmarks.sessions import postgres_server
 from benchmarks.table import bar, print_line, quick, table
 from lango.runtime.stored_data import open_store
 
+PEER = "dbos-google-adk"
 REPLICAS, CLIENTS, DEPLOY_EVERY_S, RUN_S = 3, 50, 10.0, 120.0
 PAUSE_S = 1.0
 """Between the answer to a message of a client and its next message."""
@@ -86,6 +89,16 @@ app = App(name="shop", root_agent=root)
 """
 
 
+def write_agent(folder: Path, version: int) -> Path:
+    """Write the package of a version of the agents, unless it is there; return its folder."""
+    agent = folder / f"version-{version}" / "agent"
+    if not agent.exists():
+        agent.mkdir(parents=True)
+        (agent / "__init__.py").write_text("from . import agent\n")
+        (agent / "agent.py").write_text(AGENT.format(version=version))
+    return agent
+
+
 class Replicas:
     """The servers of one store, and a proxy that gives each connection to the one with the fewest."""
 
@@ -131,12 +144,9 @@ class Replicas:
 
     async def start(self, version: int) -> int:
         """Start a server with a version of the agents, and wait until it is ready; return its port."""
-        folder = self._folder / f"version-{version}"
-        agent = folder / "agent"
-        if not agent.exists():
-            agent.mkdir(parents=True)
-            (agent / "__init__.py").write_text("from . import agent\n")
-            (agent / "agent.py").write_text(AGENT.format(version=version))
+        agent = write_agent(self._folder, version)
+        folder = agent.parent
+        if not (folder / "lango.toml").exists():
             config = {"agent": {"module": str(agent), "max_turns": 2 * CALLS}, "store": {"url": self._store_url}}
             lines = [
                 f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
@@ -185,8 +195,13 @@ class Replicas:
     @property
     def charges(self) -> Counter[str]:
         """What was charged, and how often."""
-        file = Path(self._environment["CHARGES"])
-        return Counter(file.read_text().split() if file.exists() else ())
+        return read_charges(self._folder)
+
+
+def read_charges(folder: Path) -> Counter[str]:
+    """Read what the agents of a folder charged, and how often."""
+    file = folder / "charges"
+    return Counter(file.read_text().split() if file.exists() else ())
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -217,44 +232,49 @@ class Outcome:
     """The longest one of each message."""
 
 
+def open_http() -> httpx.AsyncClient:
+    """Open a client for all: each loads the certificates of the system. It connects anew for every request."""
+    return httpx.AsyncClient(timeout=60, limits=httpx.Limits(max_connections=None, max_keepalive_connections=0))
+
+
 class Client:
     """Sends messages to one session, each with its key, and reconnects whenever a stream is cut."""
 
-    def __init__(self, port: int, session: str, outcome: Outcome) -> None:
+    def __init__(self, client: httpx.AsyncClient, port: int, session: str, outcome: Outcome) -> None:
+        self._client = client
         self._url = f"http://127.0.0.1:{port}/v1/sessions/{session}"
         self._outcome = outcome
 
     async def send(self, name: str, calls: int) -> None:
         """Send a message, and follow it to its end."""
         last_id, last_at, last_type, longest = 0, time.monotonic(), "sent", Gap()
-        async with httpx.AsyncClient(timeout=60) as client:
-            while True:
-                with contextlib.suppress(httpx.TransportError):
-                    async with self._request(client, name, calls, last_id) as response:
-                        if response.status_code != 200:
-                            await response.aread()
-                        else:
-                            async for event_id, event in _events(response):
-                                now = time.monotonic()
-                                between = f"{last_type} to {event['type']}"
-                                longest = max(longest, Gap(now - last_at, last_at, name, between))
-                                last_id, last_at, last_type = event_id or last_id, now, event["type"]
-                                if event["type"] == "turn_error" and event["fatal"] and event_id:
-                                    self._outcome.failed.append(f"{name}: {event['error']}: {event['message']}")
-                                    return
-                                if event["type"] == "done":
-                                    self._outcome.answered += 1
-                                    self._outcome.gaps.append(longest)
-                                    return
-                await asyncio.sleep(0.1)
+        while True:
+            with contextlib.suppress(httpx.TransportError):
+                async with self._request(name, calls, last_id) as response:
+                    if response.status_code != 200:
+                        await response.aread()
+                    else:
+                        async for event_id, event in _events(response):
+                            if not event_id:  # the end of this stream, and no event of the turn
+                                continue
+                            now = time.monotonic()
+                            between = f"{last_type} to {event['type']}"
+                            longest = max(longest, Gap(now - last_at, last_at, name, between))
+                            last_id, last_at, last_type = event_id, now, event["type"]
+                            if event["type"] == "turn_error" and event["fatal"]:
+                                self._outcome.failed.append(f"{name}: {event['error']}: {event['message']}")
+                                return
+                            if event["type"] == "done":
+                                self._outcome.answered += 1
+                                self._outcome.gaps.append(longest)
+                                return
+            await asyncio.sleep(0.1)
 
-    def _request(
-        self, client: httpx.AsyncClient, name: str, calls: int, last_id: int
-    ) -> contextlib.AbstractAsyncContextManager[httpx.Response]:
+    def _request(self, name: str, calls: int, last_id: int) -> contextlib.AbstractAsyncContextManager[httpx.Response]:
         if last_id:
-            return client.stream("GET", f"{self._url}/stream", headers={"Last-Event-ID": str(last_id)})
+            return self._client.stream("GET", f"{self._url}/stream", headers={"Last-Event-ID": str(last_id)})
         body = {"text": f"message {name} {calls}"}
-        return client.stream("POST", f"{self._url}/messages", json=body, headers={"Idempotency-Key": name})
+        return self._client.stream("POST", f"{self._url}/messages", json=body, headers={"Idempotency-Key": name})
 
 
 async def _events(response: httpx.Response) -> AsyncIterator[tuple[int, dict[str, Any]]]:
@@ -306,14 +326,14 @@ async def under_load(folder: Path, store_url: str, run_s: float, clients: int) -
     replicas, outcome = Replicas(folder, store_url, words=10), Outcome()
     sent: dict[str, str] = {}
     deploys = 0
-    async with replicas.proxy():
+    async with replicas.proxy(), open_http() as http:
         await replicas.deploy()
         # the first server started alone, and loads ADK for its first turn
-        await asyncio.gather(*(Client(port, "warm-up", Outcome()).send(f"w{port}", 0) for port in replicas.ports))
+        await asyncio.gather(*(Client(http, port, "warm-up", Outcome()).send(f"w{port}", 0) for port in replicas.ports))
         ends_at = time.monotonic() + run_s
 
         async def converse(number: int) -> None:
-            client = Client(replicas.port, f"s{number}", outcome)
+            client = Client(http, replicas.port, f"s{number}", outcome)
             for count in itertools.count():
                 if time.monotonic() > ends_at:
                     return
@@ -340,10 +360,10 @@ async def under_load(folder: Path, store_url: str, run_s: float, clients: int) -
 async def long_turn(folder: Path, store_url: str, calls: int) -> list[object]:
     """Run one turn of many model calls, with a deploy every few of them; return a row of the table."""
     replicas, outcome = Replicas(folder, store_url, words=TOKENS_PER_RESULT // 3), Outcome()
-    async with replicas.proxy():
+    async with replicas.proxy(), open_http() as http:
         first = await replicas.start(0)
-        await Client(first, "warm-up", Outcome()).send("warm-up", 0)
-        turn = asyncio.create_task(Client(replicas.port, "long", outcome).send("long", calls))
+        await Client(http, first, "warm-up", Outcome()).send("warm-up", 0)
+        turn = asyncio.create_task(Client(http, replicas.port, "long", outcome).send("long", calls))
         deploys = 0
         while not turn.done():
             if sum(replicas.charges.values()) >= (deploys + 1) * CALLS_PER_DEPLOY:
@@ -361,6 +381,44 @@ async def long_turn(folder: Path, store_url: str, calls: int) -> list[object]:
     return [deploys, calls + 1, stored.lost, stored.doubled, len(outcome.failed), gap, gap]
 
 
+async def peer_turn(folder: Path, calls: int) -> list[object]:
+    """Run the same turn on `dbos-google-adk`, in one process; return a row of the table.
+
+    A deploy stops the old process before the new one starts: otherwise both would run the turn.
+    """
+    folder.mkdir()
+    log = (folder / "log").open("w+")
+
+    def start(version: int, *text: str) -> subprocess.Popen[bytes]:
+        write_agent(folder, version)
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks._deploy_peer", str(folder), str(version), *text]
+        variables = environment(folder) | {"CHARGES": str(folder / "charges"), "WORDS": str(TOKENS_PER_RESULT // 3)}
+        return subprocess.Popen(command, env=variables, cwd=Path(__file__).parents[1], stdout=log, stderr=log)
+
+    process, deploys, count, gap = start(0, f"message long {calls}"), 0, 0, 0.0
+    last_at = time.monotonic()
+    while process.poll() is None and time.monotonic() - last_at < READY_TIMEOUT_S:
+        if (now := sum(read_charges(folder).values())) > count:
+            gap = max(gap, time.monotonic() - last_at) if count else 0.0
+            count, last_at = now, time.monotonic()
+        if count >= (deploys + 1) * CALLS_PER_DEPLOY:
+            deploys += 1
+            process.terminate()
+            await asyncio.to_thread(process.wait)
+            process = start(deploys)
+        await asyncio.sleep(0.02)
+    process.kill()
+    log.seek(0)
+    *_, ending = ["", *log.read().splitlines()]
+    log.close()
+    has_failed = not ending.startswith("SUCCESS")
+    if has_failed:
+        print_line(f"  dbos-google-adk: {ending or 'no progress'}")
+    counts = [read_charges(folder)[f"long.{number}"] for number in range(calls)]
+    lost, doubled = sum(one == 0 for one in counts), sum(max(0, one - 1) for one in counts)
+    return [deploys, calls + 1, lost, doubled, int(has_failed), gap, gap]
+
+
 def _load() -> str:
     return f"load average {os.getloadavg()[0]:.1f}"
 
@@ -373,12 +431,17 @@ def main() -> None:
         folder = Path(name)
         loaded = asyncio.run(under_load(folder / "load", f"{postgres}&schema=load", run_s, clients))
         long = asyncio.run(long_turn(folder / "long", f"{postgres}&schema=long", calls))
-    print_line(f"{_load()} after")
+        peers = [asyncio.run(peer_turn(folder / "peer", calls))] if PEER in SYSTEMS else []
+    print_line(f"{_load()} after{'' if peers else f'; {PEER} is not installed: it is in the dependency group `bench`'}")
     columns = ["", "deploys", "messages", "lost", "doubled", "failed", "median gap s", "longest gap s"]
     table(
         "rolling deploys of changed agents",
         columns,
-        [[f"{clients} clients, {run_s:g} s", *loaded], [f"one turn, {calls + 1} model calls", *long]],
+        [
+            [f"{clients} clients, {run_s:g} s", *loaded],
+            [f"one turn, {calls + 1} model calls", *long],
+            *([f"the same turn, {PEER}", *row] for row in peers),
+        ],
         *(
             bar(f"{what}, {columns[at]}", float(str(row[at - 1])), at_most=limit)
             for what, row in (("load", loaded), ("long turn", long))
