@@ -65,7 +65,7 @@ def _emit_text(output: Output, event: Event) -> None:
     for text, thought in texts:
         output.emit_text(block, text, thought=thought)
     for held in blocks.end(block):
-        output.emit(held)
+        output.sink.emit(held)
 
 
 def _emit_request(turn: TurnRun, call: types.FunctionCall) -> None:
@@ -79,7 +79,7 @@ def _emit_request(turn: TurnRun, call: types.FunctionCall) -> None:
         waits.note_kind("credential")
     if name in REQUEST_CALLS:  # shown as it is stored, because that is what is answered
         if (wait := waits.open.get(address_safe_id(id_))) is not None:
-            output.emit(WaitOpened(output.next_id(), wait))
+            output.sink.emit(WaitOpened(output.sink.next_id(), wait))
     elif name != TRANSFER_TOOL and not name.startswith(_REQUEST_PREFIX):
         output.note_call(id_)
 

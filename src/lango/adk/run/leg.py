@@ -45,8 +45,9 @@ class LegRunner:
     async def run(self, turn: TurnRun) -> None:
         """Run the leg that the input of a turn starts. A transfer to an agent that does not exist is corrected once."""
         with entered(turn):
+            sink = turn.output.sink
             for closed in turn.record.lease.closed:
-                turn.output.emit(WaitClosed(turn.output.next_id(), closed.wait, closed.outcome, closed.answered_by))
+                sink.emit(WaitClosed(sink.next_id(), closed.wait, closed.outcome, closed.answered_by))
             await self._check_pending(turn)
             if turn.input.brings_client_results and turn.waits.kinds - {"credential"}:
                 return  # the model continues when nothing is pending

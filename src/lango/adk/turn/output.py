@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from lango.adk.turn.model_calls import ModelCalls, usage_of_response
 from lango.errors import AgentNotFound, LangoError
-from lango.events import ToolEnd, ToolStart, TurnError, TurnEvent, Usage
+from lango.events import ToolEnd, ToolStart, TurnError, Usage
 from lango.providers import protocol as providers
 from lango.turns.turn_sink import TurnSink
 
@@ -65,20 +65,7 @@ class Output(Struct, eq=False, kw_only=True):
     _progress_at: dict[str, float] = field(default_factory=dict[str, float])
     _text_sinks: dict[int, TextSink] = field(default_factory=dict[int, TextSink])
 
-    def emit(self, event: TurnEvent) -> None:
-        """Emit an event, with an id from `next_id`."""
-        self.sink.emit(event)
-
-    def next_id(self) -> int:
-        """Return the id of the next event."""
-        return self.sink.next_id()
-
     # -- text -----------------------------------------------------------------------------------------------------
-
-    @property
-    def text(self) -> str:
-        """The text of the turn so far."""
-        return self.sink.blocks.text
 
     def emit_text(self, block: int, text: str, *, thought: bool = False) -> None:
         """Emit a piece of a block, and remember it: the final ADK event repeats it."""
@@ -127,9 +114,10 @@ class Output(Struct, eq=False, kw_only=True):
         self.has_text_since_tool = False
         self.ended_by_tool = ok and ends_turn
         duration_s = self._durations_s.pop(call_id, None)
-        self.emit(ToolEnd(self.next_id(), call_id, name, ok, result, duration_s))
+        self.sink.emit(ToolEnd(self.sink.next_id(), call_id, name, ok, result, duration_s))
         if not ok:
-            self.emit(TurnError(self.next_id(), "ToolFailed", str(result["error"]), fatal=False, call_id=call_id))
+            failed = TurnError(self.sink.next_id(), "ToolFailed", str(result["error"]), fatal=False, call_id=call_id)
+            self.sink.emit(failed)
 
     def may_report(self, call_id: str, *, is_last: bool) -> bool:
         """Whether the progress of a call may be emitted: at most once a second; the end always."""

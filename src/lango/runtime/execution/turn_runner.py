@@ -196,7 +196,7 @@ class TurnRunner:
             with suppress(StoreError):  # without these events, the end can still be stored
                 await self._emit_cancelled_waits(running)
         error = await self._store_end(running, done, waits, outcome, error)
-        running.end_with(answer_text(output.text, output.value) if error is None else error)
+        running.end_with(answer_text(output.sink.blocks.text, output.value) if error is None else error)
         if waits:
             self._on_request()
 

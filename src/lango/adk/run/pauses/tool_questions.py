@@ -33,7 +33,7 @@ async def ask_user(question: Question, timeout_s: float) -> Value | Decline | No
     turn = current_turn.get()
     if turn is None:  # in a user's own Runner
         return None
-    store, lease, now = turn.record.store, turn.record.lease, time.time()
+    store, lease, sink, now = turn.record.store, turn.record.lease, turn.output.sink, time.time()
     wait = QuestionWait(
         id=address_safe_id(f"{question.call_id}.{turn.waits.next_question(question.call_id)}"),
         session_id=turn.session.id,
@@ -50,11 +50,11 @@ async def ask_user(question: Question, timeout_s: float) -> Value | Decline | No
         await store.write(waits.ask, lease, wait.id, asdict(question), now, timeout_s)
         try:
             with _more_time(turn.limits.time, question.call_id, timeout_s):
-                turn.output.emit(WaitOpened(turn.output.next_id(), wait))
+                sink.emit(WaitOpened(sink.next_id(), wait))
                 answer = await _wait_for_answer(turn, wait.id, timeout_s, changed)
                 outcome = "expired" if answer is None else "refused" if isinstance(answer, Decline) else "answered"
                 answered_by = turn.session.user_id if answer is not None else ""
-                turn.output.emit(WaitClosed(turn.output.next_id(), wait, outcome, answered_by))
+                sink.emit(WaitClosed(sink.next_id(), wait, outcome, answered_by))
                 return answer
         finally:
             closed = "answered" if outcome == "refused" else outcome
@@ -96,4 +96,5 @@ def report_progress(call_id: str, name: str, progress: float, total: float | Non
         return
     if turn.output.may_report(call_id, is_last=total is not None and progress >= total):
         reported = float(progress), total, message[:_MAX_MESSAGE_CHARACTERS]
-        turn.output.emit(ToolProgress(turn.output.next_id(), call_id, name, *reported))
+        sink = turn.output.sink
+        sink.emit(ToolProgress(sink.next_id(), call_id, name, *reported))

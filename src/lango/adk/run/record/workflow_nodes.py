@@ -57,7 +57,8 @@ async def run_observed(name: str, context: Context, steps: AsyncGenerator[Any, N
     def emit(status: Literal["started", "ended", "failed", "waiting"], error: str = "") -> None:
         if turn is not None and is_shown:
             place = context.node_path, status, context.attempt_count
-            turn.output.emit(NodeProgress(turn.output.next_id(), name, *place, output=output, error=error))
+            sink = turn.output.sink
+            sink.emit(NodeProgress(sink.next_id(), name, *place, output=output, error=error))
 
     emit("started")
     try:
@@ -93,7 +94,8 @@ class AnsweredNode(Struct, frozen=True):
     def end(self, turn: TurnRun) -> None:
         """Emit that the node has ended with the answer."""
         name, shown = self.path.rpartition("/")[2].rpartition("@")[0], _clipped(self.value)
-        turn.output.emit(NodeProgress(turn.output.next_id(), name, self.path, "ended", output=shown))
+        sink = turn.output.sink
+        sink.emit(NodeProgress(sink.next_id(), name, self.path, "ended", output=shown))
 
 
 async def answered_node(root: Any, turn: TurnRun) -> AnsweredNode | None:
