@@ -1,6 +1,7 @@
 """Turn a stored session into a test case, and into the exchanges that a run is checked by."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from google.adk.evaluation.eval_case import EvalCase, Invocation, InvocationEvent, InvocationEvents, SessionInput
@@ -8,7 +9,7 @@ from google.adk.events import Event
 from google.genai.types import Content, Part
 from msgspec import Struct
 
-from lango.adk.evaluation.eval_set import is_request, new_eval_set, set_id, text_of, tool_calls
+from lango.adk.evaluation.eval_set import add_case, is_request, new_eval_set, set_id, text_of, tool_calls
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.errors import SessionNotFound, UsageError
 from lango.sessions import SessionId, SessionInfo
@@ -51,6 +52,11 @@ async def session_case(store: Store, name: SessionId, case_id: str) -> EvalCase:
             creation_timestamp=info.updated_at,
         )
     )
+
+
+async def save_case(store: Store, name: SessionId, case_id: str, path: Path) -> int:
+    """Add a session as a case to a file; return how many cases the file has. Raise `UsageError`."""
+    return add_case(path, await session_case(store, name, case_id))
 
 
 async def session_eval_set(store: Store, name: SessionId) -> dict[str, Any]:

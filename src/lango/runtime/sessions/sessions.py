@@ -14,7 +14,7 @@ from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunni
 from lango.events import NodeProgress
 from lango.history import WindowRules
 from lango.messages import StoredBytes
-from lango.runtime.sessions.eval_sets import save_case, session_eval_set, session_exchanges
+from lango.runtime.sessions.eval_sets import session_cases
 from lango.runtime.sessions.session_document import DocumentFormat, session_document
 from lango.runtime.sessions.session_messages import MessagePage, read_messages
 from lango.runtime.sessions.session_state import SessionState, change_state, session_state
@@ -299,18 +299,20 @@ class Sessions:
 
     async def exchanges(self, session_id: str, *, user_id: str = "user") -> Sequence[Exchange]:
         """Read what was said and called in a session, message by message, as a test case expects it."""
-        return await session_exchanges(self._store, self._session_id(session_id, user_id))
+        return await (await session_cases()).session_exchanges(self._store, self._session_id(session_id, user_id))
 
     async def eval_set(self, session_id: str, *, user_id: str = "user") -> dict[str, Any]:
         """Return a session as an eval set of ADK with one case. Raise `UsageError` if it has no message yet."""
-        return await session_eval_set(self._store, self._session_id(session_id, user_id))
+        return await (await session_cases()).session_eval_set(self._store, self._session_id(session_id, user_id))
 
     async def save_case(self, session_id: str, path: Path, case_id: str, *, user_id: str = "user") -> int:
         """Add a session as a test case to a file in ADK's eval-set format; return how many cases the file has.
 
         Raise `UsageError` if the session has no message yet, or the file has a case of that id.
         """
-        return await save_case(self._store, self._session_id(session_id, user_id), case_id, path)
+        return await (await session_cases()).save_case(
+            self._store, self._session_id(session_id, user_id), case_id, path
+        )
 
     async def import_lines(
         self, lines: "Lines | AsyncIterable[str | bytes]", *, user_id: str = "user", session_id: str | None = None
