@@ -23,6 +23,8 @@ INPUT_CALL = "adk_request_input"
 """The name of the calls with which a workflow requests a person's input."""
 CREDENTIAL_CALL = "adk_request_credential"
 """The name of the calls with which ADK requests a credential of the user."""
+REQUEST_PREFIX = "adk_request_"
+"""How the names of all calls begin by which ADK asks a person."""
 REQUEST_CALLS = frozenset({CONFIRMATION_CALL, INPUT_CALL, CREDENTIAL_CALL})
 NO_RESULT_TEXT = (
     "no result: the conversation continued before the client sent one. Whether the client ran the tool is unknown"

@@ -19,13 +19,13 @@ from pydantic import ValidationError
 
 from lango.errors import UsageError
 from lango.messages import Attachment
+from lango.sessions import REQUEST_PREFIX
 from lango.test_cases import Call, Case, Exchange, read_case_checks
 
 if TYPE_CHECKING:
     from google.genai.types import Content, FunctionCall
 
 _EXTENSION = ".evalset.json"
-_REQUESTS = "adk_request_"  # ADK's own calls, with which a run asks for an approval, an input or a credential
 
 
 def read_cases(path: Path) -> list[Case]:
@@ -146,4 +146,4 @@ def text_of(content: "Content | None") -> str:
 
 def is_request(name: str | None) -> bool:
     """Whether a call is not one of a tool, but a request to a person."""
-    return (name or "").startswith(_REQUESTS)
+    return (name or "").startswith(REQUEST_PREFIX)

@@ -9,10 +9,8 @@ from lango.adk.turn.output import Output
 from lango.adk.turn.turn_run import TurnRun
 from lango.errors import AgentFailed, EmptyAnswer, LangoError
 from lango.events import WaitOpened, to_plain_values
-from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, REQUEST_CALLS
+from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, REQUEST_CALLS, REQUEST_PREFIX
 from lango.store.codec.ids import address_safe_id
-
-_REQUEST_PREFIX = "adk_request_"  # ADK asks the user by calls with such names
 
 
 def emit_event(turn: TurnRun, event: Event) -> None:
@@ -80,13 +78,13 @@ def _emit_request(turn: TurnRun, call: types.FunctionCall) -> None:
     if name in REQUEST_CALLS:  # shown as it is stored, because that is what is answered
         if (wait := waits.open.get(address_safe_id(id_))) is not None:
             output.sink.emit(WaitOpened(output.sink.next_id(), wait))
-    elif name != TRANSFER_TOOL and not name.startswith(_REQUEST_PREFIX):
+    elif name != TRANSFER_TOOL and not name.startswith(REQUEST_PREFIX):
         output.note_call(id_)
 
 
 def _emit_result(output: Output, event: Event, result: types.FunctionResponse) -> None:
     id_, name = result.id or "", result.name or ""
-    if name == TRANSFER_TOOL or name.startswith(_REQUEST_PREFIX) or id_ in event.actions.requested_tool_confirmations:
+    if name == TRANSFER_TOOL or name.startswith(REQUEST_PREFIX) or id_ in event.actions.requested_tool_confirmations:
         return
     output.end_tool(id_, name, result.response or {}, ends_turn=bool(event.actions.skip_summarization))
 

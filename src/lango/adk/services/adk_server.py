@@ -28,6 +28,7 @@ from lango.sessions import (
     CONFIRMATION_CALL,
     CREDENTIAL_CALL,
     INPUT_CALL,
+    REQUEST_PREFIX,
     SessionInfo,
     StoredEvent,
     without_app_state,
@@ -43,7 +44,6 @@ from lango.waits import REFUSAL_REASON, Answer, Approve, Credential, Refuse, Val
 _RECENT_EVENTS = 500
 """How many of a session's newest events are searched for those of a turn."""
 _ADK_INTERNAL_PREFIX = "__adk_internal_"
-_REQUEST_PREFIX = "adk_request_"  # of the calls by which ADK itself asks
 _REQUESTS = (CONFIRMATION_CALL, INPUT_CALL, CREDENTIAL_CALL)
 _CREDENTIALS = {"rawAuthCredential", "raw_auth_credential", "exchangedAuthCredential", "exchanged_auth_credential"}
 _AUTH_TYPES = {name for kind in AuthCredentialTypes for name in (kind.value, kind.name, kind.name.lower())}
@@ -196,7 +196,7 @@ class AdkRest:
         if responses and len(responses) == len(parts) and all(response.name in _REQUESTS for response in responses):
             answers = [(address_safe_id(response.id or ""), _read_answer(response)) for response in responses]
             return ClientMessage(answers=tuple(answers))
-        to_adk = [response for response in responses if (response.name or "").startswith(_REQUEST_PREFIX)]
+        to_adk = [response for response in responses if (response.name or "").startswith(REQUEST_PREFIX)]
         if responses and len(responses) == len(parts) and not to_adk:
             return ClientMessage(results=tuple(_read_result(response) for response in responses))
         text = "".join(part.text or "" for part in parts)

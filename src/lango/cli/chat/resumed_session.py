@@ -9,7 +9,7 @@ from lango.cli.chat.markdown_blocks import split_blocks
 from lango.cli.chat.turn_view import markdown_lines
 from lango.cli.terminal_text import printable
 from lango.events import output_to_text
-from lango.sessions import INPUT_CALL
+from lango.sessions import INPUT_CALL, REQUEST_PREFIX
 
 if TYPE_CHECKING:
     from lango.cli.chat.collapsed_sections import CollapsedSection
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 SHOWN_MESSAGES = 60
 _SHOWN_TURNS = 2
-_ADK_REQUEST_PREFIX = "adk_request_"
 
 
 def show_last_turns(
@@ -113,7 +112,7 @@ def _show_message(
                 if call.name == INPUT_CALL and message.author == "user":
                     answer: Any = (call.output or {}).get("result", call.output)
                     screen.print_line(f"> {output_to_text(answer)}", "bold")
-                elif not call.name.startswith(_ADK_REQUEST_PREFIX) and call.id not in answered_later:
+                elif not call.name.startswith(REQUEST_PREFIX) and call.id not in answered_later:
                     ok = "error" not in (call.output or {})
                     show_section(
                         screen,

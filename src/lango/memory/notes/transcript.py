@@ -6,9 +6,8 @@ from typing import Any, cast
 from lango.history import count_tokens
 from lango.history.tokens import compact_json
 from lango.messages import Message
-from lango.sessions import INPUT_CALL, StoredEvent, as_datetime
+from lango.sessions import INPUT_CALL, REQUEST_PREFIX, StoredEvent, as_datetime
 
-_ADK_REQUEST_PREFIX = "adk_request_"  # ADK's approval requests are calls, too; the call in question precedes them
 _MAX_PARTS = 40
 _INDENT = "\n    "  # text of a message never starts a line, where it could be taken for an observation
 
@@ -86,7 +85,7 @@ def _lines(stored: StoredEvent) -> Iterator[str]:
 
 def _message_lines(message: Message) -> Iterator[str]:
     author = "user" if message.role == "user" else message.author or message.role
-    calls = [call for call in message.tool_calls if not call.name.startswith(_ADK_REQUEST_PREFIX)]
+    calls = [call for call in message.tool_calls if not call.name.startswith(REQUEST_PREFIX)]
     if message.content and not (message.role == "tool" and message.tool_calls):
         yield f"{author}: {message.content}"
     for call in message.tool_calls:

@@ -13,7 +13,16 @@ from msgspec.structs import replace
 from lango.history import count_tokens
 from lango.history.budget_window import RESULT_SHARE, first_valid_start
 from lango.history.token_clipping import clip_results, clip_to_tokens, equal_share, estimate_tokens
-from lango.sessions import APP_PREFIX, CREDENTIAL_CALL, INPUT_CALL, USER_PREFIX, SessionId, SessionInfo, StoredEvent
+from lango.sessions import (
+    APP_PREFIX,
+    CREDENTIAL_CALL,
+    INPUT_CALL,
+    REQUEST_PREFIX,
+    USER_PREFIX,
+    SessionId,
+    SessionInfo,
+    StoredEvent,
+)
 from lango.store.codec.rows import (
     MESSAGE_COLUMNS,
     RESULT_ROLES,
@@ -77,7 +86,6 @@ UNION SELECT about_seq FROM waits WHERE session_key = $1 AND closed IS NULL AND 
 MOST_MESSAGES = 1_000
 """The most messages of a window without another limit: those of a few tokens, or none, are many within a budget."""
 _MOST_CHARACTERS_PER_TOKEN = 8  # JSON has two to four
-_ASKS_USER = "adk_request_"
 _SEQ, _ROLE, _CALLS, _TOKENS, _TOTAL, _CALL_SEQ = 0, 1, 4, 5, 6, 12
 
 _MESSAGES_PAGE = f"""
@@ -219,7 +227,7 @@ def _may_be_clipped(stored: StoredEvent, user_seq: int, needed: Container[int]) 
     assert stored.message
     if stored.message.role in RESULT_ROLES:
         return True
-    asks = any(call.name.startswith(_ASKS_USER) for call in stored.message.tool_calls)
+    asks = any(call.name.startswith(REQUEST_PREFIX) for call in stored.message.tool_calls)
     return stored.seq < user_seq and stored.seq not in needed and not asks
 
 

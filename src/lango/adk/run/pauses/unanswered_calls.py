@@ -17,10 +17,8 @@ from google.genai import types
 
 from lango.adk.turn.turn_run import TurnRun
 from lango.adk.turn.waits import MissingRequest
-from lango.sessions import CREDENTIAL_CALL
+from lango.sessions import CREDENTIAL_CALL, REQUEST_PREFIX
 from lango.store.sessions.open_calls import await_result
-
-_REQUEST_PREFIX = "adk_request_"  # these are awaited as requests to a person
 
 
 def note_calls(turn: TurnRun, event: Event) -> None:
@@ -48,7 +46,7 @@ def _note_node_calls(turn: TurnRun, event: Event) -> None:
         return
     awaited = event.long_running_tool_ids or ()
     for call in event.get_function_calls():
-        if call.id in awaited and not (call.name or "").startswith(_REQUEST_PREFIX):
+        if call.id in awaited and not (call.name or "").startswith(REQUEST_PREFIX):
             turn.waits.note_node_call(call.id or "")
 
 
