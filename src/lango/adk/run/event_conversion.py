@@ -9,8 +9,11 @@ from lango.adk.turn.output import Output
 from lango.adk.turn.turn_run import TurnRun
 from lango.errors import AgentFailed, EmptyAnswer, LangoError
 from lango.events import WaitOpened, to_plain_values
-from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, REQUEST_CALLS, REQUEST_PREFIX
+from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, REQUEST_PREFIX
 from lango.store.codec.ids import address_safe_id
+
+_KINDS = {CONFIRMATION_CALL: "approval", INPUT_CALL: "input", CREDENTIAL_CALL: "credential"}
+"""Of the calls by which ADK asks a person: what the turn waits for."""
 
 
 def emit_event(turn: TurnRun, event: Event) -> None:
@@ -69,13 +72,9 @@ def _emit_text(output: Output, event: Event) -> None:
 def _emit_request(turn: TurnRun, call: types.FunctionCall) -> None:
     """Emit a request to a person; note the id of any other call, whose start the plugin emits."""
     id_, name, waits, output = call.id or "", call.name or "", turn.waits, turn.output
-    if name == CONFIRMATION_CALL:
-        waits.note_kind("approval")
-    elif name == INPUT_CALL:
-        waits.note_kind("input")
-    elif name == CREDENTIAL_CALL:
-        waits.note_kind("credential")
-    if name in REQUEST_CALLS:  # shown as it is stored, because that is what is answered
+    if name in _KINDS:
+        waits.note_kind(_KINDS[name])
+        # shown as it is stored, because that is what is answered
         if (wait := waits.open.get(address_safe_id(id_))) is not None:
             output.sink.emit(WaitOpened(output.sink.next_id(), wait))
     elif name != TRANSFER_TOOL and not name.startswith(REQUEST_PREFIX):

@@ -25,9 +25,9 @@ from lango.errors import UsageError
 from lango.json_values import to_client_json
 from lango.messages import MAX_PARTS, ArtifactFile, Attachment, make_attachment
 from lango.sessions import (
-    CONFIRMATION_CALL,
     CREDENTIAL_CALL,
     INPUT_CALL,
+    REQUEST_CALLS,
     REQUEST_PREFIX,
     SessionInfo,
     StoredEvent,
@@ -44,7 +44,6 @@ from lango.waits import REFUSAL_REASON, Answer, Approve, Credential, Refuse, Val
 _RECENT_EVENTS = 500
 """How many of a session's newest events are searched for those of a turn."""
 _ADK_INTERNAL_PREFIX = "__adk_internal_"
-_REQUESTS = (CONFIRMATION_CALL, INPUT_CALL, CREDENTIAL_CALL)
 _CREDENTIALS = {"rawAuthCredential", "raw_auth_credential", "exchangedAuthCredential", "exchanged_auth_credential"}
 _AUTH_TYPES = {name for kind in AuthCredentialTypes for name in (kind.value, kind.name, kind.name.lower())}
 
@@ -193,7 +192,7 @@ class AdkRest:
         except ValidationError as error:
             raise UsageError("newMessage: this is not a Content of genai") from error
         responses = [part.function_response for part in parts if part.function_response]
-        if responses and len(responses) == len(parts) and all(response.name in _REQUESTS for response in responses):
+        if responses and len(responses) == len(parts) and all(response.name in REQUEST_CALLS for response in responses):
             answers = [(address_safe_id(response.id or ""), _read_answer(response)) for response in responses]
             return ClientMessage(answers=tuple(answers))
         to_adk = [response for response in responses if (response.name or "").startswith(REQUEST_PREFIX)]
