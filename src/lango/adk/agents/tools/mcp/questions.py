@@ -7,7 +7,7 @@ one session, so that no user is asked for another one.
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -33,7 +33,7 @@ class Question(Struct, frozen=True):
 
 Answer = Value | Decline | None
 """The answer of the user, or None if there was none in time."""
-AskUser = Callable[[Question, float], Awaitable[Answer]]
+AskUser = Callable[[Question, float], Coroutine[Any, Any, Answer]]
 """Asks the user of the current turn, for so many seconds. It runs in the context of the call that asks."""
 ReportProgress = Callable[[str, str, float, float | None, str], None]
 """Reports the progress of a call of the current turn: its id, its tool, the progress, the total and a message."""
@@ -145,7 +145,7 @@ class ServerCallbacks:
         left_s = None if when is None else when - loop.time()
         if call.limit is not None:
             call.limit.reschedule(None)
-        task = loop.create_task(_await(self._ask(question, self._timeout_s)), context=call.context)
+        task = loop.create_task(self._ask(question, self._timeout_s), context=call.context)
         call.asking.add(task)
         try:
             return await task
@@ -158,7 +158,3 @@ class ServerCallbacks:
             call.asking.discard(task)
             if call.limit is not None and left_s is not None and call in self._running:
                 call.limit.reschedule(loop.time() + left_s)
-
-
-async def _await(answer: Awaitable[Answer]) -> Answer:
-    return await answer
