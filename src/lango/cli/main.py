@@ -91,7 +91,7 @@ def main() -> None:
         print(_usage_message(error), file=sys.stderr)
         sys.exit(2)
     except typer.Abort:  # a command read past the end of its input
-        print("lango: the input ended too early", file=sys.stderr)
+        print("lango: unexpected end of input", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

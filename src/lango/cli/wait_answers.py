@@ -39,7 +39,7 @@ def describe_wait(wait: Wait) -> str:
         case InputWait() | QuestionWait():
             return wait.message
         case CredentialWait():
-            return wait.message or "a tool needs access to an account of yours"
+            return wait.message or "a tool needs access to one of your accounts"
         case _:
             assert_never(wait)
 

@@ -105,7 +105,7 @@ class AgentUser:
     async def submit(self, session_id: str, submission: Submission) -> TurnRef:
         """Store what the user submits to a session and run its turn, whether or not a client follows it."""
         if self.turns.is_closing:
-            raise Stopping("the server is about to stop: try again in a moment")
+            raise Stopping("the server is shutting down: try again in a moment")
         quota = self.caller.quota
         running = await self.runtime.accept(
             session_id,
@@ -142,7 +142,7 @@ class ServedAgents:
             await asyncio.sleep(_MENDED_POLL_S)
             for runtime in await self._opened.open_mended():
                 self.contexts[runtime.app_name] = ServerContext(self._settings, runtime, self)
-                _log.info("agent %s is served now", runtime.app_name)
+                _log.info("now serving agent %s", runtime.app_name)
 
     @property
     def are_several(self) -> bool:

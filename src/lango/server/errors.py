@@ -113,7 +113,7 @@ def to_api_error(error: Exception) -> ApiError:
             name = _TYPE_BY_STATUS.get(error.status_code, "Refused")
             return ApiError(error.status_code, name, str(error.detail), headers=error.headers)
         case _:
-            return ApiError(500, "InternalError", "internal error: see the server's log")
+            return ApiError(500, "InternalError", "internal error: see the server log")
 
 
 def turn_api_error(event: TurnError) -> ApiError:

@@ -12,7 +12,7 @@ _ERROR_BODY = "#/components/schemas/ErrorBody"
 GUARD_ERRORS = {
     "400": "The request is invalid; the message says why.",
     "403": "The host or the origin is not allowed.",
-    "503": "Not available now; see Retry-After.",
+    "503": "Temporarily unavailable; see Retry-After.",
 }
 BODY_ERRORS = {
     "408": "The body arrived too slowly.",

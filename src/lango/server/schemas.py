@@ -384,7 +384,7 @@ COMMON_ERROR_DESCRIPTIONS = {
     401: "A valid key is missing.",
     404: "There is no such session.",
     429: "The key's limit is reached; see Retry-After.",
-    503: "Not available now; see Retry-After.",
+    503: "Temporarily unavailable; see Retry-After.",
 }
 COMMON_ERRORS = error_responses(COMMON_ERROR_DESCRIPTIONS)
 CONFLICT = error_responses({409: "It conflicts with another change."})

@@ -94,6 +94,6 @@ class SocketConnection(ABC):
             await self._socket.send_text(text)
 
     def _disconnect(self) -> None:
-        _log.warning("a client that does not read was disconnected")
+        _log.warning("disconnected a client that does not read")
         if self._receiver is not None:
             self._receiver.cancel()

@@ -97,7 +97,7 @@ def test_withdrawn_text_leaves_the_tail_and_printed_text_is_marked(chat: Termina
 def test_failures_are_reported(chat: Terminal) -> None:
     chat.ask("broken things", "✗", "broken(text=", "failed: ", "cannot do things")
     chat.ask("fail", "the provider does not want to")
-    chat.ask("/nothing", "there is no /nothing; /help")
+    chat.ask("/nothing", "unknown command /nothing; /help")
     assert "\n/etc/hosts is a path\n" in chat.ask("/etc/hosts is a path"), "not a command"
 
 
@@ -130,7 +130,7 @@ def test_approval_by_a_key(chat: Terminal) -> None:
     asked = chat.after("write list.txt")
     assert '"path": "list.txt"' in asked
     assert "content:\n  milk\n  bread and a text" in asked, "a long text is no JSON"
-    assert "what changes in the file:\n--- list.txt\n+++ list.txt\n@@ -0,0 +1,2 @@\n+milk\n+bread" in asked
+    assert "changes to the file:\n--- list.txt\n+++ list.txt\n@@ -0,0 +1,2 @@\n+milk\n+bread" in asked
     assert "stopped" not in asked
     chat.type("r")
     chat.wait_for("why not? The model reads it:")
@@ -181,7 +181,7 @@ def test_an_unanswered_approval_request_stays_open(chat: Terminal) -> None:
     chat.type("y")
     chat.wait_for("the tool said {'noted': 'disk3'")
     chat.wait_prompt()
-    chat.ask("/answer", "nothing waits")
+    chat.ask("/answer", "nothing is waiting")
 
 
 def test_skip_closes_an_approval_request(chat: Terminal) -> None:
@@ -190,8 +190,8 @@ def test_skip_closes_an_approval_request(chat: Terminal) -> None:
     chat.type(CTRL_C)
     chat.wait_for("/skip or any other message denies it")
     chat.wait_prompt()
-    chat.ask("/skip", "what waited for you is closed")
-    chat.ask("/answer", "nothing waits")
+    chat.ask("/skip", "closed what was waiting for you")
+    chat.ask("/answer", "nothing is waiting")
 
 
 def test_keys_typed_before_the_question_do_not_answer_it(chat: Terminal, folder: Path) -> None:

@@ -97,7 +97,7 @@ def test_chat_asks_for_a_credential_and_does_not_show_it(folder: Path) -> None:
         assert KEY.encode() not in chat.raw
         chat.wait_prompt()
         chat.send("/answer")
-        chat.wait_for("nothing waits for an answer")
+        chat.wait_for("nothing is waiting for an answer")
         chat.wait_prompt()
         chat.send("password")
         chat.wait_for("the basic service")
@@ -139,7 +139,7 @@ def test_chat_skips_a_request(folder: Path) -> None:
         chat.wait_for("/skip closes the request")
         chat.wait_prompt()
         chat.send("/skip")
-        chat.wait_for("what waited for you is closed")
+        chat.wait_for("closed what was waiting for you")
 
 
 def test_the_inbox_shows_the_address_and_takes_the_answer(lango: Lango, oauth: OAuthServer) -> None:

@@ -30,7 +30,7 @@ def test_run_ends_with_what_waits_for_a_result(folder: Path) -> None:
 def test_chat_shows_what_waits_and_gives_updates_and_the_result(folder: Path) -> None:
     with terminal(folder, "chat", "-r", "s", columns=100) as chat:
         chat.send("/answer")
-        chat.wait_for("nothing waits for an answer")
+        chat.wait_for("nothing is waiting for an answer")
         chat.send("call order")
         chat.wait_for("waits for its result")
         chat.wait_for("/answer ID VALUE gives it")
@@ -45,4 +45,4 @@ def test_chat_shows_what_waits_and_gives_updates_and_the_result(folder: Path) ->
         chat.send(f"/answer {call_id} home")
         chat.wait_for("the tool said {'result': 'home'}")
         chat.send("/update")
-        chat.wait_for("name what waits and the answer")
+        chat.wait_for("give the id of what waits and the answer")

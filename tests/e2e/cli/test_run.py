@@ -102,7 +102,7 @@ def test_a_waiting_approval_exits_with_3_and_can_be_given_later_or_in_advance(fo
     done = run(folder, "-r", "cleaning", "wipe disk1", code=3)
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
-        "lango: there was no session 'cleaning': this is a new one",
+        "lango: there is no session 'cleaning': starting a new one",
         'lango: wipe waits for an approval: {"text": "disk1"}',
         "lango: answer with `lango chat -r cleaning`, or allow it with --approve",
     ]
@@ -220,7 +220,7 @@ def test_ctrl_c_is_130_and_a_closed_pipe_is_quiet(folder: Path) -> None:
         os.read(started.stdout.fileno(), 10)
         started.stdout.close()
         assert started.process.wait(TIMEOUT_S) == 141
-    assert errors.read_text() == "lango: there was no session 'piped': this is a new one\n"
+    assert errors.read_text() == "lango: there is no session 'piped': starting a new one\n"
     usage = run_lango("sessions", "usage", "piped", cwd=folder).stdout
     assert "cancelled" in usage, "nothing goes on for a reader that is gone"
 

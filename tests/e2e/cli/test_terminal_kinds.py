@@ -141,12 +141,12 @@ def test_another_model_for_the_same_session(tmp_path: Path, llmock: "LLMock") ->
         chat.ask("/model lab/nobody", "nobody")
         assert "gpt-5-mini" in chat.shown
         llmock.reply("pong").reply("I am the other one.")
-        chat.ask("/model lab/somebody", "from now on: lab/somebody")
+        chat.ask("/model lab/somebody", "now using lab/somebody")
         chat.ask("who are you?", "I am the other one.")
         assert " lab/somebody · " in chat.shown, "the status line"
         assert "the tool said" in str(llmock.last_request.body), "the same conversation"
         llmock.outage()
-        chat.ask("/model lab/third", "from now on: lab/third", "it did not answer a test request")
+        chat.ask("/model lab/third", "now using lab/third", "it did not answer a test request")
 
 
 def test_a_missing_key_is_typed_unseen_and_kept_in_memory_only(tmp_path: Path, llmock: "LLMock") -> None:
@@ -164,7 +164,7 @@ def test_a_missing_key_is_typed_unseen_and_kept_in_memory_only(tmp_path: Path, l
         chat.wait_for(lambda: chat.text.count("the key of lab:") == 2)
         llmock.reply("pong").reply("I am the large one.")
         chat.send("sesame-of-the-lab")
-        chat.wait_for("from now on: lab/large")
+        chat.wait_for("now using lab/large")
         chat.wait_prompt()
         chat.ask("who are you?", "I am the large one.")
         chat.send("/quit")

@@ -60,6 +60,6 @@ def test_chat_asks_and_shows_the_nodes(folder: Path) -> None:
         chat.send("free")
         chat.wait_for("What else?")
         chat.send("/skip")
-        chat.wait_for("what waited for you is closed")
+        chat.wait_for("closed what was waiting for you")
         chat.send("/skip")
-        chat.wait_for("nothing waits for you")
+        chat.wait_for("nothing is waiting for you")

@@ -66,7 +66,7 @@ def _is_long_text(value: Any) -> bool:
 
 def show_diff(screen: "Screen", diff: str) -> None:
     """Write a unified diff with the colours that people know."""
-    screen.print_line("what changes in the file:", "bold")
+    screen.print_line("changes to the file:", "bold")
     styles = {"+": "green", "-": "red", "@": "cyan"}
     for number, line in enumerate(printable(diff).split("\n")):
         screen.print_line(line, "dim" if number < 2 else styles.get(line[:1], ""))  # first the names of the file

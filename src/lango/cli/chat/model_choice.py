@@ -43,7 +43,7 @@ async def change_model(chat: ChatSession, rest: str) -> None:
     await chat.reopen(settings)
     if chat.runtime.options.models and not chat.target.new:  # what was chosen on the page would hold instead
         await chat.runtime.options.change(chat.target.session_id, {"model": None}, user_id=LOCAL_USER)
-    chat.screen.print_line(f"from now on: {label(chat.model)}")
+    chat.screen.print_line(f"now using {label(chat.model)}")
     if failure:
         chat.screen.print_line(f"it did not answer a test request: {failure}", "yellow")
 

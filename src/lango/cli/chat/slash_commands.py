@@ -51,7 +51,7 @@ async def run_command(chat: ChatSession, text: str) -> bool:
     name, _, rest = text.strip().partition(" ")
     command = COMMANDS.get(name)
     if command is None:
-        chat.screen.print_line(f"there is no {name}; /help lists the commands", "yellow")
+        chat.screen.print_line(f"unknown command {name}; /help lists the commands", "yellow")
         return True
     try:
         await command.run(chat, rest.strip())
@@ -163,7 +163,7 @@ async def _user_message(chat: ChatSession, back: int) -> _UserMessage:
                 if found == back:
                     return _UserMessage(stored.seq, stored.message.content)
         before = page[0].seq
-    raise UsageError("there is nothing to go back to" if not found else f"there are only {found} turns to go back")
+    raise UsageError("there are no turns to go back to" if not found else f"there are only {found} turns to go back")
 
 
 async def _usage(chat: ChatSession, _: str) -> None:
@@ -218,7 +218,7 @@ async def _answer(chat: ChatSession, rest: str) -> None:
         return
     waits = await chat.open_waits()
     if not waits:
-        chat.screen.print_line("nothing waits for an answer")
+        chat.screen.print_line("nothing is waiting for an answer")
     for wait in waits:
         if wait not in await chat.open_waits():
             continue  # an answer to another one closed it
@@ -238,7 +238,7 @@ async def _update(chat: ChatSession, rest: str) -> None:
 async def _answer_with(chat: ChatSession, rest: str, *, update: bool = False) -> None:
     wait_id, _, text = rest.partition(" ")
     if not text.strip():
-        raise UsageError("name what waits and the answer, such as /answer call_1 done")
+        raise UsageError("give the id of what waits and the answer, such as /answer call_1 done")
     found = [wait for wait in await chat.open_waits() if wait.id.startswith(wait_id)]
     if len(found) != 1:
         raise UsageError(f"{'nothing waits' if not found else 'more than one wait begins'} with the id {wait_id!r}")
@@ -248,9 +248,9 @@ async def _answer_with(chat: ChatSession, rest: str, *, update: bool = False) ->
 async def _skip(chat: ChatSession, _: str) -> None:
     waits = [wait for wait in await chat.open_waits() if not isinstance(wait, ClientResultWait | LongRunningWait)]
     if waits and await chat.runtime.cancel(chat.target.session_id, user_id=LOCAL_USER):
-        chat.screen.print_line("what waited for you is closed; your next message starts a new turn")
+        chat.screen.print_line("closed what was waiting for you; your next message starts a new turn")
     else:
-        chat.screen.print_line("nothing waits for you")
+        chat.screen.print_line("nothing is waiting for you")
 
 
 async def _quit(_chat: ChatSession, _: str) -> None:

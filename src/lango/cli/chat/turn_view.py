@@ -121,7 +121,7 @@ class TurnView:
         if isinstance(event, events.Queued):
             self._queue_place = event.place
         elif event.waiting:
-            self._line("the session is busy: this message is queued", "dim")
+            self._line("the session is busy: your message is queued", "dim")
 
     # -- text -----------------------------------------------------------------------------------------------------
 

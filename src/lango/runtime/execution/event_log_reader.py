@@ -61,7 +61,7 @@ class EventLogReader:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._stopping.wait()
-                    raise Stopping("the server stops")
+                    raise Stopping("the server is shutting down")
             wait_s = min(1.5 * wait_s, _MAX_POLL_S)
 
     def stop(self) -> None:

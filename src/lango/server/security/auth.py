@@ -98,7 +98,7 @@ class Authenticator:
         key = await self._keys.find(secret) if secret else None
         if key is None:
             needed = "a valid API key or token" if self._issuer else "a valid API key"
-            message = f"{needed} is needed: Authorization: Bearer <key>"
+            message = f"{needed} is required: Authorization: Bearer <key>"
             raise ApiError(401, "Unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
         return Caller(key.user_id, Quota(key.id, "key", key.requests_per_minute, key.tokens_per_day))
 

@@ -39,7 +39,7 @@ Connection: close\r
 Content-Length: %d\r
 \r
 %s"""
-_BUSY_BODY = b'{"error":{"type":"TooManyConnections","message":"too many connections are open: try again later"}}'
+_BUSY_BODY = b'{"error":{"type":"TooManyConnections","message":"too many open connections: try again later"}}'
 
 
 class ConnectionLimits(Struct, frozen=True):

@@ -105,13 +105,13 @@ class RequestGuard:
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         if scope.get("state", {}).get(FOR_HEALTH_CHECKS) and scope["path"] not in HEALTH_PATHS:
-            message = "too many connections are open: try again later"
+            message = "too many open connections: try again later"
             raise ApiError(503, "TooManyConnections", message, retry_after_s=5, headers={"Connection": "close"})
         hosts = headers.getlist("host")
         if len(hosts) > 1:  # a proxy may check another one than this server does
-            raise bad_request("send one Host")
+            raise bad_request("send exactly one Host header")
         if "content-length" in headers and "transfer-encoding" in headers:  # a proxy may end the body elsewhere
-            message = "send either Content-Length or Transfer-Encoding"
+            message = "send Content-Length or Transfer-Encoding, not both"
             raise ApiError(400, "BadRequest", message, headers={"Connection": "close"})
         host = hosts[0] if hosts else ""
         known = self._any_host or is_loopback(host_of(host)) or host_of(host) in self._hosts

@@ -86,7 +86,7 @@ async def _turn_events(streams: TurnStreams, reader: _Reader, after_id: int | No
             if await streams.runtime.sessions.find(name.id, user_id=name.user_id) is None:
                 raise SessionNotFound("the session was deleted")
         if streams.is_closing:
-            raise Stopping("the server stops")
+            raise Stopping("the server is shutting down")
         if watch.activity[key] == seen and not await watch.changed.wait(streams.heartbeat_s):
             yield None
 

@@ -76,7 +76,7 @@ class EventStreamResponse(Response):
                 await self._write_error(send, recheck.result())
             else:
                 await self._write(send, _RETRY_SOON)
-                await self._write_error(send, Stopping("this server stops, and another one continues"))
+                await self._write_error(send, Stopping("this server is shutting down, and another one continues"))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_all(self, send: Send) -> None:
@@ -90,7 +90,7 @@ class EventStreamResponse(Response):
                 _log.warning("a stream ended early: %s", error)
             await self._write_error(send, error)
         except TimeoutError:
-            _log.warning("a client that read nothing for %g s was disconnected", self._write_timeout_s)
+            _log.warning("disconnected a client that read nothing for %g s", self._write_timeout_s)
             return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -133,7 +133,7 @@ async def wait_until_refused(check: Callable[[], Awaitable[object]] | None) -> A
         except ApiError as refused:
             return refused
         except LangoError as error:  # the store, or the issuer, is not available
-            _log.warning("the caller of an open stream could not be checked: %s", error)
+            _log.warning("cannot check the caller of an open stream: %s", error)
 
 
 def escape_line_ends(json_text: str) -> str:

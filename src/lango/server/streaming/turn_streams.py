@@ -126,7 +126,7 @@ class TurnStreams:
                 if await self.runtime.has_other_replicas():
                     self.moved.set()
         except (StoreError, TimeoutError) as error:
-            _log.warning("readers stay until their turns end: other replicas could not be looked for: %r", error)
+            _log.warning("cannot tell whether another replica runs, so readers stay until their turns end: %r", error)
         self.session_watch.notify_all()
         await self.runtime.hand_over(limit_s)
         if self._observed:

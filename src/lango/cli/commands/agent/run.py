@@ -249,7 +249,7 @@ async def _run_prompt(
         await check_tool_names(runtime, {*prompt.approved} - {"all"})
         target = await choose_session(runtime, resume, continue_newest)
         if resume and target.new:
-            print(f"lango: there was no session {printable(resume)!r}: this is a new one", file=sys.stderr)
+            print(f"lango: there is no session {printable(resume)!r}: starting a new one", file=sys.stderr)
         printer.session_id, printer.speaker = target.session_id, runtime.describe_agents()["name"]
         _mention_demonstration(runtime.model_name)
         try:

@@ -167,7 +167,7 @@ async def _upload(user: CurrentUser, request: Request, session_id: str | None, p
     name = _name_alone(request, path)
     mime_type = request.headers.get("content-type", "application/octet-stream").partition(";")[0].strip().lower()
     if not MIME_TYPE.fullmatch(mime_type):
-        raise bad_request("Content-Type: this is not a media type")
+        raise bad_request("Content-Type: not a valid media type")
     body = await request.body()
     saved = user.runtime.artifacts
     version = await saved.save(session_id, name, body, mime_type=mime_type, user_id=user.id)
@@ -194,7 +194,7 @@ def _name_and_version(request: Request, path: str) -> tuple[str, int | None]:
     try:
         segments = [unquote(segment, errors="strict") for segment in undecoded.split("/")]
     except UnicodeDecodeError as error:
-        raise bad_request("name: this is not UTF-8") from error
+        raise bad_request("name: not valid UTF-8") from error
     if len(segments) > 1 and segments[-1].isascii() and segments[-1].isdigit() and len(segments[-1]) < 16:
         return "/".join(segments[:-1]), int(segments[-1])
     return "/".join(segments), None

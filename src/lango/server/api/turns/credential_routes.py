@@ -64,7 +64,7 @@ async def delete_credential(
     "/oauth/callback",
     response_class=HTMLResponse,
     responses={
-        404: {"description": "The link is not valid, or no longer.", "content": {"text/html": {}}},
+        404: {"description": "The link is invalid, or has expired.", "content": {"text/html": {}}},
         409: {"description": "The credential could not be used.", "content": {"text/html": {}}},
     },
 )

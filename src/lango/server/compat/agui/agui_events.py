@@ -262,7 +262,7 @@ def _interrupt(wait: Wait) -> agui.Interrupt | None:
                 wait.id, "input_needed", wait.message, dict(wait.schema) if wait.schema is not None else None
             )
         case CredentialWait():  # the message has the address that the user opens
-            what = wait.message or "a tool needs access to an account of yours"
+            what = wait.message or "a tool needs access to one of your accounts"
             message = f"{what}: {wait.auth_url}".removesuffix(": ")
             return _new_interrupt(wait.id, "credential_needed", message, _CREDENTIAL_SCHEMA)
         case LongRunningWait():

@@ -122,7 +122,7 @@ class _ResponseSocket(SocketConnection):
         except CONNECTION_ERRORS:
             self._disconnect()
         except Exception:  # noqa: BLE001 - the client learns of it by the close
-            _log.exception("a socket of responses failed")
+            _log.exception("a WebSocket of /v1/responses failed")
             await self._socket.close(1011)
 
     async def _answer(self, text: str) -> None:

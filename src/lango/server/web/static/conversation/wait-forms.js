@@ -41,7 +41,7 @@ export function describeWait(wait) {
     case "approval": return [];
     case "credential": {
       const scopes = wait.scopes?.length ? ` (${wait.scopes.join(", ")})` : "";
-      return [message(`${capitalize(wait.message || "a tool needs access to an account of yours")}${scopes}`)];
+      return [message(`${capitalize(wait.message || "a tool needs access to one of your accounts")}${scopes}`)];
     }
     case "tool_question": return [message(wait.message || "The tool needs your input."), asker(payload)];
     case "input": return [message(wait.message || "The workflow needs your input."), payload !== null && el("pre", { tabindex: "0", "aria-label": "Details" }, JSON.stringify(payload, null, 2))];
