@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from lango.errors import LangoError, UsageError
 from lango.evaluation.checks import Metric, check_case
 from lango.evaluation.criteria import Criteria, JudgeCriterion
 from lango.evaluation.judge import ModelJudge
-from lango.events import TurnDone
+from lango.events import TurnDone, Usage
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId
 from lango.test_cases import Case, Exchange
@@ -99,13 +99,14 @@ class CaseRunner(Struct, frozen=True):
         began, tag = time.monotonic(), uuid.uuid4().hex[:8]
         user_id = case.user_id if case.user_id not in ("", _ANY_USER) else f"eval-{tag}"
         name = SessionId(self.runtime.app_name, user_id, case.session_id or f"eval-{tag}")
-        usage = _Usage()
+        usage = Usage()
         metrics, error = list[Metric](), ""
         exchanges: Sequence[Exchange] = ()
         try:
             await self.runtime.sessions.create(name.id, user_id=user_id, state=case.state)
             for exchange in case.exchanges:
-                await self._send(name, exchange, usage)
+                async for done in self._send(name, exchange):
+                    usage += done.usage
             exchanges = await self.runtime.sessions.exchanges(name.id, user_id=user_id)
             if len(exchanges) != len(case.exchanges):
                 raise UsageError(
@@ -117,17 +118,19 @@ class CaseRunner(Struct, frozen=True):
         except LangoError as raised:
             error = str(raised)
         duration_s = time.monotonic() - began
-        return CaseResult(case, name.id, user_id, metrics, exchanges, error, duration_s, usage.tokens, usage.cost_usd)
+        tokens = usage.input_tokens + usage.output_tokens
+        return CaseResult(case, name.id, user_id, metrics, exchanges, error, duration_s, tokens, usage.cost_usd)
 
-    async def _send(self, name: SessionId, exchange: Exchange, usage: "_Usage") -> None:
-        """Send a message and let its turn end; answer the approvals that are allowed."""
+    async def _send(self, name: SessionId, exchange: Exchange) -> AsyncIterator[TurnDone]:
+        """Send a message and yield the end of its turn; answer the approvals that are allowed."""
         turn = await self.runtime.submit(name.id, exchange.text, user_id=name.user_id, attachments=exchange.files)
-        done = await _follow(turn, usage)
+        yield (done := await _follow(turn))
         while approvals := [wait for wait in done.waits if isinstance(wait, ApprovalWait)]:
             wait = approvals[0]
             if wait.tool not in self.approved and "all" not in self.approved:
                 raise UsageError(f"{wait.tool} needs an approval: allow it with --approve {wait.tool}")
-            done = await _follow(await self.runtime.answer(name.id, wait.id, Approve(), user_id=name.user_id), usage)
+            turn = await self.runtime.answer(name.id, wait.id, Approve(), user_id=name.user_id)
+            yield (done := await _follow(turn))
         if done.waits:
             kind = done.waits[0].kind.replace("_", " ")
             raise UsageError(f"the turn waits for an answer of a person ({kind}), which an evaluation cannot give")
@@ -135,24 +138,7 @@ class CaseRunner(Struct, frozen=True):
             raise UsageError(f"the turn ended {done.status}")
 
 
-class _Usage(Struct):
-    """What the turns of a case used."""
-
-    tokens: int = 0
-    costs: list[float | None] = []
-
-    def add(self, done: TurnDone) -> None:
-        self.tokens += done.usage.input_tokens + done.usage.output_tokens
-        self.costs.append(done.usage.cost_usd)
-
-    @property
-    def cost_usd(self) -> float | None:
-        """The cost of all turns; None if that of one is unknown."""
-        known = [cost for cost in self.costs if cost is not None]
-        return sum(known) if known and len(known) == len(self.costs) else None
-
-
-async def _follow(turn: "RunningTurn", usage: _Usage) -> TurnDone:
+async def _follow(turn: "RunningTurn") -> TurnDone:
     """Wait for the end of a turn and return it, or raise its error."""
     end: Any = None
     async for event in turn.follow():
@@ -160,5 +146,4 @@ async def _follow(turn: "RunningTurn", usage: _Usage) -> TurnDone:
     if turn.error is not None:
         raise turn.error
     assert isinstance(end, TurnDone)
-    usage.add(end)
     return end

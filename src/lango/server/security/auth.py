@@ -21,6 +21,7 @@ from fastapi.routing import APIRoute
 from msgspec import Struct
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
+from starlette.types import Receive
 from typing_extensions import override
 
 from lango.config import ServerSettings
@@ -214,7 +215,7 @@ class AuthenticatedRoute(APIRoute):
 async def _until_disconnected(request: Request, handling: Coroutine[Any, Any, Response]) -> Response:
     """Return the response to a request that only reads, or stop working on it when its client has left."""
     task = asyncio.create_task(handling)
-    disconnect = asyncio.create_task(_wait_disconnected(request))
+    disconnect = asyncio.create_task(wait_disconnected(request.receive))
     try:
         await asyncio.wait([task, disconnect], return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -225,8 +226,9 @@ async def _until_disconnected(request: Request, handling: Coroutine[Any, Any, Re
     return Response(status_code=CLIENT_CLOSED_REQUEST) if task.cancelled() else task.result()
 
 
-async def _wait_disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def wait_disconnected(receive: Receive) -> None:
+    """Wait until the client of a request has left."""
+    while (await receive())["type"] != "http.disconnect":
         pass
 
 

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from lango.errors import LangoError, SessionNotFound, Stopping
 from lango.runtime.turns import LoggedEvent
 from lango.server.errors import ApiError, to_api_error
+from lango.server.security.auth import wait_disconnected
 from lango.server.streaming.live import Changed, LiveEvents
 
 _log = logging.getLogger("lango.server")
@@ -59,7 +60,7 @@ class EventStreamResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the end, until the client disconnects or loses access, or until it should reconnect."""
         sending = asyncio.create_task(self._send_all(send))
-        disconnect = asyncio.create_task(_wait_disconnected(receive))
+        disconnect = asyncio.create_task(wait_disconnected(receive))
         recheck = asyncio.create_task(wait_until_refused(scope.get("state", {}).get(VERIFY_CALLER)))
         reconnect = asyncio.create_task(self._moved.wait())
         tasks = [sending, disconnect, recheck, reconnect]
@@ -139,8 +140,3 @@ async def wait_until_refused(check: Callable[[], Awaitable[object]] | None) -> A
 def escape_line_ends(json_text: str) -> str:
     """Escape in JSON the characters that clients take for the end of a line."""
     return json_text if json_text.isascii() else json_text.translate(_LINE_ENDS)
-
-
-async def _wait_disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from lango.cli.options import AgentOptions, Continue, Model, Resume, with_shared_options
 from lango.cli.process_setup import fast_imports, quiet_logging, run_async, stdout_for_answers
@@ -23,7 +24,7 @@ from lango.cli.terminal_text import describe_resumption, describe_schema, printa
 from lango.cli.wait_answers import describe_wait, wait_json
 from lango.errors import LangoError, TurnCancelled, UsageError
 from lango.event_text import FinalText, StreamedText
-from lango.events import Accepted, Resumed, TextDelta, TextWithdrawn, TurnDone, TurnEvent, WaitOpened, to_json
+from lango.events import Accepted, Resumed, TextDelta, TextWithdrawn, TurnDone, TurnEvent, Usage, WaitOpened, to_json
 from lango.messages import Attachment
 from lango.waits import (
     ApprovalWait,
@@ -160,7 +161,7 @@ class _Printer(Struct):
     has_printed_text: bool = False
     final_text: FinalText = field(default_factory=FinalText)
     done: TurnDone | None = None
-    totals: dict[str, Any] = {}
+    usage: Usage | None = None
     turn: int | None = None
 
     def print_event(self, event: TurnEvent) -> None:
@@ -182,7 +183,7 @@ class _Printer(Struct):
                 print(f"lango: a tool asks: {printable(message)}; {hint}", file=sys.stderr)
             case TurnDone():
                 self.done = event
-                self._add_usage(to_json(event)["usage"])
+                self.usage = event.usage if self.usage is None else self.usage + event.usage
             case _:
                 pass
 
@@ -200,13 +201,6 @@ class _Printer(Struct):
         gap = "\n\n" if self.has_printed_text else ""
         return f"{gap}{printable(event.author)}:\n{text.lstrip(chr(10))}"
 
-    def _add_usage(self, usage: dict[str, Any]) -> None:
-        """Add the usage of a turn; one unknown cost makes the total unknown."""
-        first = not self.totals
-        for name, spent in usage.items():
-            before = self.totals.get(name, 0 if first or name != "cost_usd" else None)
-            self.totals[name] = None if spent is None or before is None else before + spent
-
     def print_end(self, error: LangoError | None) -> None:
         """Print the end of the output, for JSON the report."""
         if self.has_printed_text:
@@ -223,8 +217,8 @@ class _Printer(Struct):
             "session": self.session_id,
             "turn": self.turn,
             "status": status,
-            "usage": self.totals,
-            "cost_usd": self.totals.get("cost_usd"),
+            "usage": asdict(self.usage) if self.usage else {},
+            "cost_usd": self.usage and self.usage.cost_usd,
         }
         if self.done and self.done.waits:
             report["waits"] = [wait_json(wait) for wait in self.done.waits]

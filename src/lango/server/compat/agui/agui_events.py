@@ -256,27 +256,23 @@ def _interrupt(wait: Wait) -> agui.Interrupt | None:
     match wait:
         case ApprovalWait():
             prompt = f"May {wait.tool} run with {tool_value_text(wait.arguments)}?"
-            return _new_interrupt(wait.call_id, "tool_approval", prompt, _APPROVAL_SCHEMA, wait.call_id)
-        case InputWait():
-            return _new_interrupt(
-                wait.id, "input_needed", wait.message, dict(wait.schema) if wait.schema is not None else None
+            call_id, schema = wait.call_id, _APPROVAL_SCHEMA
+            return agui.Interrupt(
+                id=call_id, reason="tool_approval", message=prompt, response_schema=schema, tool_call_id=call_id
             )
+        case InputWait():
+            schema = dict(wait.schema) if wait.schema is not None else None
+            return agui.Interrupt(id=wait.id, reason="input_needed", message=wait.message, response_schema=schema)
         case CredentialWait():  # the message has the address that the user opens
             what = wait.message or "a tool needs access to one of your accounts"
             message = f"{what}: {wait.auth_url}".removesuffix(": ")
-            return _new_interrupt(wait.id, "credential_needed", message, _CREDENTIAL_SCHEMA)
+            schema = _CREDENTIAL_SCHEMA
+            return agui.Interrupt(id=wait.id, reason="credential_needed", message=message, response_schema=schema)
         case LongRunningWait():
-            return _new_interrupt(
-                wait.call_id, "result_needed", f"{wait.tool} waits for its result", call_id=wait.call_id
-            )
+            message = f"{wait.tool} waits for its result"
+            return agui.Interrupt(id=wait.call_id, reason="result_needed", message=message, tool_call_id=wait.call_id)
         case ClientResultWait() | QuestionWait():
             return None
-
-
-def _new_interrupt(
-    id_: str, reason: str, message: str, schema: dict[str, Any] | None = None, call_id: str | None = None
-) -> agui.Interrupt:
-    return agui.Interrupt(id=id_, reason=reason, message=message, response_schema=schema, tool_call_id=call_id)
 
 
 def _usage(used: events.Usage) -> agui.TokenUsage:

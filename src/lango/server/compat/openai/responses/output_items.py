@@ -45,7 +45,6 @@ class OutputItems:
     def __init__(
         self,
         response_id: str,
-        session_id: str,
         server_label: str,
         client_tools: Collection[str],
         *,

@@ -36,7 +36,6 @@ class ResponseView:
         options = convert(response.record.request.get("options", {}), ModelOptions)
         self._output = OutputItems(
             response.id,
-            response.session.name.id,
             self._model,
             {str(tool["name"]) for tool in tools},
             only_last_text=options.shapes_answer and user.runtime.may_call_tools,
@@ -67,11 +66,6 @@ class ResponseView:
             **parameters,
             "usage": None if self._usage is None else response_usage(self._usage),
         }
-
-    @property
-    def output(self) -> list[dict[str, Any]]:
-        """The output items."""
-        return self._output.items
 
     # -- reading --------------------------------------------------------------------------------------------------
 

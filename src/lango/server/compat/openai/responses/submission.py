@@ -120,7 +120,7 @@ async def load_item(user: AgentUser, item_id: str) -> dict[str, Any]:
     if response is not None:
         view = ResponseView(user, response)
         await view.read()
-        for item in view.output:
+        for item in view.body["output"]:
             if item["id"] == item_id:
                 return item
     raise not_found(f"input: there is no item {item_id!r}; send the whole item")
