@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import lango.store
-from lango.store.engine.database import LockingRead, ReturningWrite, SingleStatement
+from lango.store.engine.database import LockingRead, SingleStatement
 
 _STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b")
 _PARAMETER = re.compile(r"\$(\d+)")
@@ -26,8 +26,6 @@ def sqlite_texts(value: object) -> Iterator[str]:
     match value:
         case SingleStatement():
             yield value.insert
-        case ReturningWrite():
-            yield value.without_returning
         case LockingRead():
             yield value.without_lock
         case str():

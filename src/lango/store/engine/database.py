@@ -7,7 +7,6 @@ order, `ON CONFLICT`, `RETURNING`.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from functools import cached_property
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from msgspec import Struct
@@ -23,30 +22,6 @@ LARGEST = 2**62
 """A bound above all turns, sequence numbers and event ids."""
 LARGE_VALUE = 65_536
 """Characters or bytes. A longer value is not encoded or written on the event loop: others would wait for it."""
-
-
-class ReturningWrite(str):
-    """A write of one row with `RETURNING`, in the form that each database runs fastest.
-
-    PostgreSQL runs it unchanged. SQLite would collect the returned rows in a table, which takes longer than the write
-    itself: it runs `plain`, and `read` with the values of `where`. A row to be deleted is read first.
-    """
-
-    without_returning: str
-    read_back: str | None
-    read_back_values: slice
-
-    def __new__(cls, plain: str, returning: str, read: str | None = None, *, where: slice = slice(None)) -> Self:
-        """Create one; without `read`, SQLite only returns whether a row was written."""
-        made = super().__new__(cls, f"{plain} RETURNING {returning}")
-        made.without_returning, made.read_back_values = plain, where
-        made.read_back = read and f"SELECT {returning} {read}"
-        return made
-
-    @cached_property
-    def is_delete(self) -> bool:
-        """Whether it deletes the row."""
-        return self.lstrip().startswith("DELETE")
 
 
 class LockingRead(str):

@@ -17,7 +17,6 @@ from lango.store.engine.database import (
     LARGE_VALUE,
     LockingRead,
     Operation,
-    ReturningWrite,
     RollBack,
     Row,
     run_operation,
@@ -100,23 +99,10 @@ def run_transaction(
 def execute_on(connection: apsw.Connection, sql: str, values: tuple[Any, ...] = ()) -> list[Row]:
     """Execute one statement."""
     # SQLite numbers $1, $2, ... by first appearance, which is in order
-    if type(sql) is ReturningWrite:
-        return _execute_returning(connection, sql, values)
     plain: str = sql.without_lock if type(sql) is LockingRead else sql
     # apsw's types name a type that only Python 3.12 has
     cursor: Any = connection.execute(plain, values)  # pyright: ignore[reportUnknownMemberType]
     return cursor.fetchall()
-
-
-def _execute_returning(connection: apsw.Connection, write: ReturningWrite, values: tuple[Any, ...]) -> list[Row]:
-    if write.read_back and write.is_delete:
-        if rows := execute_on(connection, write.read_back, values[write.read_back_values]):
-            execute_on(connection, write.without_returning, values)
-        return rows
-    execute_on(connection, write.without_returning, values)
-    if not connection.changes():
-        return []
-    return execute_on(connection, write.read_back, values[write.read_back_values]) if write.read_back else [(1,)]
 
 
 class WriteJob(Struct, eq=False):

@@ -8,7 +8,7 @@ from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import AppendResult, NewEvent, without_temporary_state
 from lango.store.codec.rows import MESSAGE_COLUMNS, MessageRow, event_to_row
 from lango.store.contents import add_to_messages
-from lango.store.engine.database import Operation, ReturningWrite, RollBack
+from lango.store.engine.database import Operation, RollBack
 from lango.store.sessions.lineage import read_rewinds
 from lango.store.sessions.open_calls import track_calls
 from lango.store.sessions.state import apply_delta, first_seq_of_invocation
@@ -29,28 +29,20 @@ ID_IS_FREE = """
 """
 
 
-def _advance(other_events: str) -> ReturningWrite:
+def _advance(other_events: str) -> str:
     names = ("messages", "tokens", "created_at", "user_place", "session_key", "revision", "event_id")
     numbers = {name: f"${n}" for n, name in enumerate(names, 1)}
-    return ReturningWrite(
-        (ADVANCE + ID_IS_FREE).format(events=1, other_events=other_events, **numbers),
-        returning="last_seq, total_tokens, epoch, forked_from",
-        read="FROM sessions WHERE session_key = $1",
-        where=slice(4, 5),
-    )
+    statement = f"{ADVANCE}{ID_IS_FREE} RETURNING last_seq, total_tokens, epoch, forked_from"
+    return statement.format(events=1, other_events=other_events, **numbers)
 
 
 _ADVANCE_BY_MESSAGE, _ADVANCE_BY_STATE = _advance("state_events"), _advance("messages")
 
-_INSERT_MESSAGE = ReturningWrite(
-    f"""
+_INSERT_MESSAGE = f"""
 INSERT INTO messages (session_key, {MESSAGE_COLUMNS})
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-ON CONFLICT (session_key, event_id) DO NOTHING
-""",  # noqa: S608 - constants
-    returning="seq",
-)
-
+ON CONFLICT (session_key, event_id) DO NOTHING RETURNING seq
+"""  # noqa: S608 - constants
 _INSERT_STATE_EVENT = """
 INSERT INTO state_events (session_key, seq, revision, event_id, created_at, state_delta, extra)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -108,7 +100,7 @@ def append(
         written = yield _INSERT_STATE_EVENT, (key, seq, revision + 1, row.event_id, row.created_at, *changes)
     else:
         call_seq = (yield from track_calls(key, seq, message, entry)) if message.tool_calls else None
-        written = yield (_INSERT_MESSAGE, message_values(key, seq, total_tokens, call_seq, row))
+        written = yield _INSERT_MESSAGE, message_values(key, seq, total_tokens, call_seq, row)
     if not written:
         seq = yield from _seq_of_same_event(key, name, row, only_state)
         raise RollBack(AppendResult(seq or 0, revision, repeated=True))  # stored before: undo the advance

@@ -13,7 +13,7 @@ from lango.store.codec.json_text import dumps
 from lango.store.codec.records import NewEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, calls_from_json, row_to_event
 from lango.store.codec.wait_rows import OpenedWait, opened_wait, wait_id
-from lango.store.engine.database import Operation, ReturningWrite, Row
+from lango.store.engine.database import Operation, Row
 
 _MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 _BY_EVENT_ID = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND event_id = $2"  # noqa: S608
@@ -58,11 +58,7 @@ SELECT seq, tool_calls FROM messages_with_lineage
 WHERE session_key = $1 AND seq >= $2 AND seq < $3 AND role = 'assistant' AND tool_calls IS NOT NULL ORDER BY seq DESC
 """
 _MESSAGES_SEARCHED = 50  # messages: an approval is requested right after its call, beside those of parallel agents
-_CLOSE_CALL = ReturningWrite(
-    "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2",
-    returning="seq, long_running",
-    read="FROM open_calls WHERE session_key = $1 AND call_id = $2",
-)
+_CLOSE_CALL = "DELETE FROM open_calls WHERE session_key = $1 AND call_id = $2 RETURNING seq, long_running"
 
 
 def message_at(key: int, seq: int) -> Operation[StoredEvent | None]:
