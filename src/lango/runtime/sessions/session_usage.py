@@ -23,16 +23,14 @@ from lango.history import (
 from lango.memory import quote, thresholds_for
 from lango.messages import Message
 from lango.sessions import SessionId, SessionInfo, StoredEvent
-from lango.store import Store
 from lango.store.engine.database import Operation
 from lango.store.memory.observations import SessionMemory, read_spent, read_window_with_memory
 from lango.store.sessions.lineage import live_ranges
 from lango.store.sessions.sessions import get_session
 from lango.store.sessions.window import read_window
-from lango.store.turns.turn_usage import NEWEST_TURN, Totals, TurnUsage, read_live, read_totals, read_turns
+from lango.store.turns.turn_usage import NEWEST_TURN, TurnUsage, read_live, read_totals, read_turns
 
 DEFAULT_TURNS = 100
-_MAX_CACHED_SESSIONS = 500
 
 
 class Window(Struct, frozen=True):
@@ -84,50 +82,25 @@ def window_rules_for(settings: Settings) -> WindowRules:
     )
 
 
-TotalsCache = dict[int, Totals]
-"""The sums over the finished turns of sessions, which do not change, by the keys of the sessions."""
-
-
-async def session_usage(
-    store: Store,
-    name: SessionId,
-    rules: WindowRules,
-    *,
-    before: int | None = None,
-    limit: int = DEFAULT_TURNS,
-    cache: TotalsCache,
-) -> SessionUsage:
-    """Read the usage of a session, with its newest turns, or the newest before a turn. Raise `SessionNotFound`.
-
-    Pass the same `cache` to each call, so that a long session is not summed again each time.
-    """
-    session, totals, view = await store.read(_read, name, rules, before, limit, cache)
-    cache.pop(session.key, None)
-    cache[session.key] = totals
-    if len(cache) > _MAX_CACHED_SESSIONS:
-        del cache[next(iter(cache))]  # the one that was stored longest ago
-    return view
-
-
-def _read(
-    name: SessionId, rules: WindowRules, before: int | None, limit: int, known: TotalsCache
-) -> Operation[tuple[SessionInfo, Totals, SessionUsage]]:
+def read_usage(
+    name: SessionId, rules: WindowRules, *, before: int | None = None, limit: int = DEFAULT_TURNS
+) -> Operation[SessionUsage]:
+    """Read the usage of a session, with its newest turns, or the newest before a turn. Raise `SessionNotFound`."""
     session = yield from get_session(name)
     kept_window = yield from _window(session, rules)
     rows = yield from read_turns(session, NEWEST_TURN if before is None else before, limit + 1)
-    everything, over = yield from read_totals(session, known.get(session.key))
+    all_turns, total = yield from read_totals(session.key)
     batches, input_tokens, output_tokens = yield from read_spent(session)
     page = rows[-limit:]
-    view = SessionUsage(
+    return SessionUsage(
         rules=rules,
         window=kept_window,
         turns=page,
         before=page[0].turn if len(rows) > limit else None,
-        all_turns=everything.count,
-        total=everything.spent,
+        all_turns=all_turns,
+        total=total,
         memory=Usage(int(input_tokens), int(output_tokens), model_calls=int(batches)),
     )
-    return session, over, view
 
 
 def _window(session: SessionInfo, rules: WindowRules) -> Operation[Window]:

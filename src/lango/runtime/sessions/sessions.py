@@ -19,7 +19,7 @@ from lango.runtime.sessions.session_document import DocumentFormat, session_docu
 from lango.runtime.sessions.session_messages import MessagePage, read_messages
 from lango.runtime.sessions.session_state import SessionState, change_state, session_state
 from lango.runtime.sessions.session_transfer import export_session, import_session
-from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage, TotalsCache, session_usage
+from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage, read_usage
 from lango.runtime.trace.session_trace import DEFAULT_TURNS as DEFAULT_TRACED_TURNS
 from lango.runtime.trace.session_trace import (
     RunningCalls,
@@ -76,7 +76,6 @@ class Sessions:
         self._store = store
         self._app_name = app_name
         self._rules = rules
-        self._totals_cache: TotalsCache = {}
 
     async def list(
         self, *, user_id: str = "user", after: SessionInfo | tuple[float, int] | None = None, limit: int = 50
@@ -162,14 +161,8 @@ class Sessions:
         self, session_id: str, *, user_id: str = "user", before: int | None = None, limit: int = DEFAULT_TURNS
     ) -> SessionUsage:
         """Read what the newest turns used, or the newest before a turn, and what the next request would keep."""
-        return await session_usage(
-            self._store,
-            self._session_id(session_id, user_id),
-            self._rules(),
-            before=before,
-            limit=limit,
-            cache=self._totals_cache,
-        )
+        name = self._session_id(session_id, user_id)
+        return await self._store.read(read_usage, name, self._rules(), before=before, limit=limit)
 
     async def trace(
         self,

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lango.events import Usage
 from lango.json_values import convert
@@ -34,23 +34,9 @@ FROM tool_journal WHERE session_key = $1 AND epoch >= $2 AND epoch < $3 ORDER BY
 """
 _TOTALS = """
 SELECT COUNT(*), SUM(input_tokens), SUM(output_tokens), SUM(cached_tokens), SUM(model_calls), SUM(cost_usd)
-FROM turns WHERE session_key = $1 AND turn > $2 AND turn <= $3
-"""
-# the usage of a turn does not change once it has ended
-_LAST_ENDED = """
-SELECT COALESCE(
-    (SELECT MIN(turn) - 1 FROM turns WHERE session_key = $1 AND turn > $2 AND status IN ('queued', 'running')),
-    (SELECT MAX(turn) FROM turns WHERE session_key = $1), 0)
+FROM turns WHERE session_key = $1
 """
 NEWEST_TURN = LARGEST
-
-
-class Totals(Struct, frozen=True):
-    """The number of turns up to a turn, and their usage."""
-
-    turn: int = 0
-    count: int = 0
-    spent: Usage = field(default_factory=Usage)
 
 
 class ModelCall(Struct, frozen=True):
@@ -167,24 +153,10 @@ def _row_to_turn(
     )
 
 
-def read_totals(session: SessionInfo, known: Totals | None = None) -> Operation[tuple[Totals, Totals]]:
-    """Sum the usage of all turns of a session, and of those before its first open turn.
-
-    The second can be passed as `known` to the next call, which then reads only newer turns.
-    """
-    known = known or Totals()
-    [[last_ended]] = yield _LAST_ENDED, (session.key, known.turn)
-    ended = yield from _add_up(session, known, max(last_ended, known.turn))
-    everything = yield from _add_up(session, ended, NEWEST_TURN)
-    return everything, ended
-
-
-def _add_up(session: SessionInfo, known: Totals, last: int) -> Operation[Totals]:
-    if last == known.turn:
-        return known
-    [[count, *tokens, cost_usd]] = yield _TOTALS, (session.key, known.turn, last)
-    spent = Usage(*(int(summed or 0) for summed in tokens), cost_usd=cost_usd)
-    return Totals(last, known.count + count, known.spent + spent)
+def read_totals(key: int) -> Operation[tuple[int, Usage]]:
+    """Count the turns of a session, and sum their usage."""
+    [[count, *tokens, cost_usd]] = yield _TOTALS, (key,)
+    return count, Usage(*(int(summed or 0) for summed in tokens), cost_usd=cost_usd)
 
 
 def read_live(session: SessionInfo) -> Operation[LiveTotals]:
