@@ -26,6 +26,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from lango.errors import NotJson, ToolError
+from lango.json_values import storable_text
 from lango.messages import FILE_NAME, MIME_TYPE, Attachment
 from lango.safe_text import redact_secrets
 
@@ -36,10 +37,7 @@ MAX_KEPT_CHARACTERS = 2_000_000
 MAX_RESULT_VALUES = 100_000
 MAX_ERROR_CHARACTERS = 2_000
 _MAX_DEPTH = 100
-_PIECE = 1_000_000
 _MAX_INT_BITS = 4096  # Python refuses to print much longer ones
-_UNSTORABLE = {0: 0xFFFD} | dict.fromkeys(range(0xD800, 0xE000), 0xFFFD)
-_UNSTORABLE_PATTERN = re.compile("[\0\ud800-\udfff]")
 
 
 _NOT_IN_A_NAME = re.compile(r"[/\\:\x00-\x1f\x7f]+")
@@ -142,7 +140,7 @@ def _to_json_value(value: Any, path: str, depth: int, run: _Conversion) -> Any:
         case Enum():  # before the scalars: an enum may also be a str or an int
             return _to_json_value(value.value, path, depth + 1, run)
         case str() if depth > 1:  # nested texts are not clipped in place, but all values as one JSON text
-            return replace_unstorable(_limit_kept_text(value))
+            return storable_text(_limit_kept_text(value))
         case None | bool() | int() | float() | str():
             return _scalar(value, path)
         case Mapping():
@@ -164,7 +162,7 @@ def _to_json_value(value: Any, path: str, depth: int, run: _Conversion) -> Any:
 def _scalar(value: float | str | None, place: str) -> float | str | None:
     match value:
         case str():
-            return replace_unstorable(value)
+            return storable_text(value)
         case float() if not math.isfinite(value):
             raise NotJson(f"{place} is {value}")
         case int() if value.bit_length() > _MAX_INT_BITS:
@@ -195,20 +193,11 @@ def _key(key: Any, place: str) -> str:
         case Enum():
             return _key(key.value, place)
         case str():
-            return replace_unstorable(key)
+            return storable_text(key)
         case None | bool() | int() | float():
             return json.dumps(key)
         case _:
             raise NotJson(f"{place} has a key of type {type(key).__name__}")
-
-
-def replace_unstorable(text: str) -> str:
-    """Return the text with U+FFFD for NUL and for lone surrogates."""
-    if text.isascii() and "\0" not in text:
-        return str(text)
-    if len(text) > _PIECE:  # in pieces: one call of a compiled function blocks every other thread
-        return "".join(replace_unstorable(text[start : start + _PIECE]) for start in range(0, len(text), _PIECE))
-    return text.translate(_UNSTORABLE) if _UNSTORABLE_PATTERN.search(text) else str(text)
 
 
 def clip_to_characters(
@@ -270,5 +259,5 @@ def error_text(error: BaseException) -> str:
     if not isinstance(error, ToolError):
         name = type(error).__name__
         message = f"{name}: {message}" if message else name
-    message = replace_unstorable(redact_secrets(message[: MAX_ERROR_CHARACTERS * 4]))
+    message = storable_text(redact_secrets(message[: MAX_ERROR_CHARACTERS * 4]))
     return message if len(message) <= MAX_ERROR_CHARACTERS else message[:MAX_ERROR_CHARACTERS] + " [...]"
