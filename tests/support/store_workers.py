@@ -25,7 +25,7 @@ from lango.errors import LangoError
 from lango.messages import Message, ToolCall
 from lango.sessions import SessionId
 from lango.store import NewEvent, Store
-from lango.store.engine import sqlite
+from lango.store.engine import sqlite_writer
 from lango.store.sessions.sessions import find_session
 from tests.support.fork_server import context
 
@@ -131,7 +131,7 @@ def ordinary(number: int) -> NewEvent:
 
 def append_ordinary_for_ever(pipe: Connection, url: str) -> None:
     """Do the same, each event by one statement."""
-    sqlite._FAST_COMMIT_S, sqlite._FAST_COMMITS_NEEDED = math.inf, 0  # pyright: ignore[reportPrivateUsage] - of this process
+    sqlite_writer._FAST_COMMIT_S, sqlite_writer._FAST_COMMITS_NEEDED = math.inf, 0  # pyright: ignore[reportPrivateUsage] - of this process
     asyncio.run(_append_for_ever(pipe, url, ordinary))
 
 

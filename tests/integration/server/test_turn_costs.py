@@ -21,7 +21,7 @@ from lango.runtime.execution import event_log_writer, take_over
 from lango.runtime.execution.event_log_writer import EventLogWriter
 from lango.sessions import SessionId
 from lango.store import NewEvent, Store
-from lango.store.engine import sqlite
+from lango.store.engine import sqlite_writer
 from lango.store.engine.database import Dialect, Operation
 from lango.store.engine.sqlite import SqliteDatabase
 from lango.store.sessions.sessions import create_session
@@ -158,8 +158,8 @@ async def test_attack_16_large_events_are_encoded_and_logged_outside_the_event_l
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, length: int, on_loop: bool
 ) -> None:
     """On a disk whose commits are fast, all else is written in the thread of the event loop."""
-    monkeypatch.setattr(sqlite, "_FAST_COMMIT_S", math.inf)
-    monkeypatch.setattr(sqlite, "_FAST_COMMITS_NEEDED", 0)
+    monkeypatch.setattr(sqlite_writer, "_FAST_COMMIT_S", math.inf)
+    monkeypatch.setattr(sqlite_writer, "_FAST_COMMITS_NEEDED", 0)
     threads: list[int] = []
     encode = LoggedEvent.of
 

@@ -29,7 +29,7 @@ from lango.json_values import read_counted
 from lango.memory.notes.note_format import OBSERVE_PROMPT
 from lango.providers import Request
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, UsageDelta
-from lango.store.engine import sqlite
+from lango.store.engine import sqlite_writer
 from lango.tools import Tool
 
 _LEAST_DELAY_S = 0.005
@@ -218,7 +218,7 @@ def _checked(name: str, schema: dict[str, Any]) -> AdkTool:
 
 if path := os.environ.get("LANGO_LOOP_LOG"):
     # as on the fastest disk: whatever may be written on the event loop is
-    sqlite._FAST_COMMIT_S, sqlite._FAST_COMMITS_NEEDED = math.inf, 0  # pyright: ignore[reportPrivateUsage]
+    sqlite_writer._FAST_COMMIT_S, sqlite_writer._FAST_COMMITS_NEEDED = math.inf, 0  # pyright: ignore[reportPrivateUsage]
     LoopCounter(path).install()
 elif path := os.environ.get("LANGO_LOOP_DELAYS"):
     LoopDelays(path).install()

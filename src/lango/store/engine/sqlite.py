@@ -7,7 +7,6 @@ a write runs in the caller's thread. Readers have their own connections and, in 
 
 import asyncio
 import contextlib
-import functools
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +22,6 @@ from lango.store.engine.database import (
     Dialect,
     Operation,
     RollBack,
-    SingleStatement,
     SingleStatementWrite,
     ping,
 )
@@ -38,7 +36,6 @@ from lango.store.engine.sqlite_connection import (
     read_applied,
     read_snapshot,
     refuse_foreign_database,
-    run_group,
     run_small_transaction,
     run_transaction,
     take_queued,
@@ -55,6 +52,7 @@ from lango.store.engine.sqlite_file import (
     is_read_only,
 )
 from lango.store.engine.sqlite_readers import SqliteReaders
+from lango.store.engine.sqlite_writer import SqliteWriter
 
 T = TypeVar("T")
 
@@ -63,9 +61,6 @@ MEMORY = ":memory:"
 BUSY_TIMEOUT_S = 5.0
 _MAX_GROUP = 256
 _STATEMENT_CACHE_SIZE = 200
-_FAST_COMMIT_S = 0.001  # an event loop can wait for this long; waking a thread takes about half of it
-_FAST_COMMITS_NEEDED = 5  # after so many in a row the disk counts as fast
-_CHECKPOINT_PAGES = 1000
 _CHECK_FILES_S = 0.005  # a write so soon after the file was replaced could as well have come just before
 _CHECK_LOG_EVERY = 200  # writes in the caller's thread
 _REOPEN_S = 0.02
@@ -91,16 +86,11 @@ class SqliteDatabase:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._readers = SqliteReaders(lambda: self._connect(apsw.SQLITE_OPEN_READWRITE))
-        self._is_open = False
-        self._writer: apsw.Connection | None = None
-        self._files: OpenedFiles | None = None  # of the writer
+        self._writer: SqliteWriter | None = None
         self._log_holds_deleted_rows = False
-        self._writer_lock = threading.Lock()  # held while the writer's connection is in use
-        self._waits_for_locks = True  # whether the writer's connection waits for other processes
+        self._writer_lock = threading.Lock()  # held while the writer is in use
         self._files_checked_at = 0.0  # before a write in the caller's thread
         self._writes_since_check = 0  # writes since the last look at the log
-        self._pages_written = self._pages_checkpointed = self._fast_commits = 0
-        self._cursors: dict[SingleStatement, apsw.Cursor] = {}
         self._changes = SqliteChanges(None if path == MEMORY else self._connect_without_waiting)
 
     @property
@@ -118,7 +108,7 @@ class SqliteDatabase:
         """Run an operation in a transaction: in this thread, or in the writer's, grouped with others."""
         result = _NOT_DONE
         try:
-            if not long and self._fast_commits >= _FAST_COMMITS_NEEDED and self._queue.empty():
+            if not long and (writer := self._writer) is not None and writer.commits_fast and self._queue.empty():
                 result = self._write_in_this_thread(operation, single_statement)
             if result is _NOT_DONE:
                 result = await self._enqueue(operation)
@@ -137,7 +127,7 @@ class SqliteDatabase:
     async def _read_in_thread(self, operation: Callable[[], Operation[T]]) -> T:
         if self._path == MEMORY:
             return await self.write(operation)  # a database in memory belongs to one connection
-        if not self._is_open and not is_read_only(self._path):
+        if self._writer is None and not is_read_only(self._path):
             await self.write(ping)
         return await self._readers.run(lambda: self._read(operation))
 
@@ -152,8 +142,7 @@ class SqliteDatabase:
         await self.read(ping)
         if self._path != MEMORY and is_read_only(self._path):
             raise translate_error(apsw.ReadOnlyError(), self._path)
-        if self._files is not None:
-            await asyncio.to_thread(self._check_contents)
+        await asyncio.to_thread(self._check_contents)
 
     async def applied(self) -> Applied:
         """Return the migrations that the file has, without an upgrade."""
@@ -209,23 +198,17 @@ class SqliteDatabase:
                         self._writer = self._open_writer()
                     self._check_files(writing=True)
                     with translated_errors(self._path):
-                        self._set_busy_timeout(self._writer, patient=True)
-                        self._run_group(self._writer, [job for job in jobs if job.is_awaited])
+                        self._writer.wait_for_locks(True)
+                        self._writer.run_group([job for job in jobs if job.is_awaited], self._path)
             except BaseException as error:  # noqa: BLE001 - the group failed as a whole
                 for job in jobs:
                     job.error = error
             deliver_results(jobs)
             self._checkpoint()
         with self._writer_lock:
-            if self._writer is not None:
-                self._writer.close()
-            self._writer = None
-            self._cursors.clear()
-            self._pages_written = self._pages_checkpointed = 0
-            self._waits_for_locks = True
-            self._fast_commits = 0
-            self._is_open = False
-            self._files = None
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                writer.connection.close()
 
     def _write_in_this_thread(
         self,
@@ -236,20 +219,19 @@ class SqliteDatabase:
         if not self._writer_lock.acquire(blocking=False):
             return _NOT_DONE
         try:
-            if (connection := self._writer) is None:
+            if (writer := self._writer) is None:
                 return _NOT_DONE
             began = time.perf_counter()
             if began - self._files_checked_at > _CHECK_FILES_S:
                 self._check_files(writing=True)
                 self._files_checked_at = began
-            if self._waits_for_locks:
-                self._set_busy_timeout(connection, patient=False)
+            writer.wait_for_locks(False)
             short = single_statement() if single_statement is not None else None
-            if short is not None and self._run_single_statement(connection, short):
+            if short is not None and writer.run_single_statement(short):
                 result = short.result
             else:
-                result = run_small_transaction(connection, operation)
-            self._time_commit(began)
+                result = run_small_transaction(writer.connection, operation)
+            writer.time_commit(began)
         except RollBack as undo:
             return undo.result
         except (apsw.BusyError, TooLarge):  # another process writes; the event loop would wait too long
@@ -264,86 +246,37 @@ class SqliteDatabase:
             self._put_job(WriteJob(ping))  # lets the thread checkpoint if the log has grown
         return result
 
-    def _run_single_statement(self, connection: apsw.Connection, short: SingleStatementWrite[Any]) -> bool:
-        """Run a single statement; return False if it wrote nothing."""
-        statement = short.statement
-        cursor = self._cursors.get(statement)
-        if cursor is None:
-            for text in statement.create_trigger:
-                execute_on(connection, text)
-            cursor = self._cursors[statement] = connection.cursor()
-        try:
-            cursor.execute(statement.insert, short.values)  # pyright: ignore[reportUnknownMemberType]
-        except apsw.ConstraintError:  # it was rolled back
-            return False
-        return True
-
-    def _set_busy_timeout(self, connection: apsw.Connection, *, patient: bool) -> None:
-        """Set whether the writer waits for other processes: its thread may, the event loop must not."""
-        if patient != self._waits_for_locks:
-            connection.set_busy_timeout(int(self._busy_timeout_s * 1000) if patient else 0)
-            self._waits_for_locks = patient
-
     def _checkpoint(self) -> None:
         """Checkpoint the log if it has grown, outside the event loop and after all callers have their results.
 
         If rows were deleted, the log is truncated, too: its old pages still hold them.
         """
-        grown = self._pages_written - self._pages_checkpointed > _CHECKPOINT_PAGES
-        if not (grown or self._log_holds_deleted_rows):
+        writer = self._writer
+        if writer is None or not (writer.log_has_grown or self._log_holds_deleted_rows):
             return
         with self._writer_lock, contextlib.suppress(apsw.Error):  # another connection reads: later
-            if self._writer is None:
-                return
-            self._pages_checkpointed = self._pages_written
-            if not self._log_holds_deleted_rows:
-                execute_on(self._writer, "PRAGMA wal_checkpoint(PASSIVE)")
-                return
-            self._set_busy_timeout(self._writer, patient=False)
-            [[busy, _, _]] = execute_on(self._writer, "PRAGMA wal_checkpoint(TRUNCATE)")
-            self._log_holds_deleted_rows = bool(busy)
+            if self._writer is writer and writer.checkpoint(truncate=self._log_holds_deleted_rows):
+                self._log_holds_deleted_rows = False
 
     def _check_files(self, *, writing: bool) -> None:
         """Raise `StoreUnavailable` for a file that was deleted or replaced: writes to it would be lost."""
-        if (files := self._files) is not None:
-            files.check(with_log=writing)
+        if (writer := self._writer) is not None and writer.files is not None:
+            writer.files.check(with_log=writing)
 
     def _check_contents(self) -> None:
         with translated_errors(self._path), self._writer_lock:
-            if self._writer is None or self._files is None:
+            if self._writer is None or self._writer.files is None:
                 return
-            self._files.check(with_log=True)
-            check_not_overwritten(self._path, self._files.store_id)
-            [[page_bytes]] = execute_on(self._writer, "PRAGMA page_size")
-            [[_, frames, _]] = execute_on(self._writer, "PRAGMA wal_checkpoint(NOOP)")
+            self._writer.files.check(with_log=True)
+            check_not_overwritten(self._path, self._writer.files.store_id)
+            [[page_bytes]] = execute_on(self._writer.connection, "PRAGMA page_size")
+            [[_, frames, _]] = execute_on(self._writer.connection, "PRAGMA wal_checkpoint(NOOP)")
             check_log_size(self._path, frames, page_bytes)
 
-    def _run_group(self, connection: apsw.Connection, jobs: list[WriteJob]) -> None:
-        execute = functools.partial(execute_on, connection)
-        began = time.perf_counter()
-        execute_on(connection, "BEGIN IMMEDIATE")
-        try:
-            if jobs[0].run(execute) if len(jobs) == 1 else run_group(connection, jobs, execute):
-                execute_on(connection, "COMMIT")
-            elif connection.in_transaction:  # or SQLite has rolled it back already
-                execute_on(connection, "ROLLBACK")
-        except BaseException:
-            if connection.in_transaction:
-                execute_on(connection, "ROLLBACK")
-            raise
-        self._time_commit(began)
-        self._pages_written, _ = connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)
-        for job in jobs:
-            if isinstance(job.error, apsw.Error):
-                job.error = translate_error(job.error, self._path)
-
-    def _time_commit(self, began: float) -> None:
-        self._fast_commits = self._fast_commits + 1 if time.perf_counter() - began < _FAST_COMMIT_S else 0
-
-    def _open_writer(self) -> apsw.Connection:
+    def _open_writer(self) -> SqliteWriter:
         if self._path == MEMORY:
             with translated_errors(self._path):
-                return self._connect_writer()[0]
+                return SqliteWriter(self._connect_writer()[0], None, self._busy_timeout_s)
         check_path(Path(self._path))
         create_private_file(Path(self._path))
         with translated_errors(self._path):
@@ -357,9 +290,7 @@ class SqliteDatabase:
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(_REOPEN_S)
-            self._files = OpenedFiles(self._path, store_id)
-        self._is_open = True
-        return connection
+            return SqliteWriter(connection, OpenedFiles(self._path, store_id), self._busy_timeout_s)
 
     def _connect_writer(self) -> tuple[apsw.Connection, int]:
         """Open the file for writing and upgrade its schema; return the connection and the store's random number."""
@@ -382,7 +313,7 @@ class SqliteDatabase:
     def _read(self, operation: Callable[[], Operation[T]]) -> T:
         self._check_files(writing=False)
         with translated_errors(self._path):
-            if not self._is_open:
+            if self._writer is None:
                 with contextlib.closing(connect_read_only(self._path)) as connection:
                     return read_snapshot(connection, operation)
             return self._readers.read(operation)
