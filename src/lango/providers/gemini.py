@@ -5,9 +5,9 @@ in its place. For a call that another model made, a placeholder is sent instead.
 """
 
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Self, cast
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import override
 
@@ -201,6 +201,7 @@ class GeminiReader:
 
     def deltas(self, chunk: "GenerateContentResponse") -> list[Delta]:
         """Return the deltas of a chunk."""
+        self._exchange.streaming = True
         self._model = chunk.model_version or self._model
         deltas: list[Delta] = []
         feedback = chunk.prompt_feedback
@@ -302,10 +303,10 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
         return GeminiReader(exchange)
 
     @override
-    async def _send(self, request: Request, exchange: VendorRequest) -> "_OpenAnswer":
+    async def _send(self, request: Request, exchange: VendorRequest) -> Any:
         client, _ = await self._clients.get()
         arguments = encode(request, provider=self._name, options=self._options)
-        return _OpenAnswer(exchange, await cast("Any", client.aio.models).generate_content_stream(**arguments))
+        return aclosing(await cast("Any", client.aio.models).generate_content_stream(**arguments))
 
     @override
     def _make_client(self) -> "tuple[Client, httpx.AsyncClient]":
@@ -316,10 +317,7 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
             request.extensions["timeout"]["connect"] = connect_s  # the SDK has one timeout for connecting and reading
 
         http = load_sdk("httpx", "httpx").AsyncClient(
-            event_hooks={
-                "request": [set_connect_timeout, note_request],
-                "response": [note_response, _register_response],
-            }
+            event_hooks={"request": [set_connect_timeout, note_request], "response": [note_response]}
         )
         options: Json = {"timeout": int(self._timeouts.idle_s * 1000), "httpx_async_client": http}
         if self._base_url:
@@ -335,43 +333,3 @@ def _retry_delay(details: Any) -> float | None:
     """Return the seconds of `{"error": {"details": [{"retryDelay": "34s"}]}}`."""
     found = re.search(r"'retryDelay': '(\d+(?:\.\d+)?)s'", str(details))
     return float(found[1]) if found else None
-
-
-class _OpenAnswer:
-    """An answer in progress, with its HTTP response.
-
-    The SDK's generators do not close each other: a stream that is left early would keep its connection until garbage
-    collection. So the response is registered when it arrives, and closed here.
-    """
-
-    def __init__(self, exchange: VendorRequest, chunks: "AsyncIterator[GenerateContentResponse]") -> None:
-        self.exchange = exchange
-        self.responses: list[httpx.Response] = []
-        self._chunks = chunks
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for response in self.responses:
-            await response.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> "GenerateContentResponse":
-        token = _ANSWER.set(self)
-        try:
-            return await anext(self._chunks)
-        finally:
-            _ANSWER.reset(token)
-
-
-_ANSWER: ContextVar[_OpenAnswer | None] = ContextVar("lango_gemini_answer", default=None)
-
-
-async def _register_response(response: "httpx.Response") -> None:
-    answer = _ANSWER.get()
-    if answer is not None:
-        answer.exchange.streaming = response.status_code == 200
-        answer.responses.append(response)
