@@ -21,11 +21,11 @@ from lango.adk.services.session_service import SqlSessionService
 from lango.errors import SchemaError
 from lango.runtime.sessions.session_transfer import import_session
 from lango.store import Store
-from lango.store.engine.schema import RECORD, load_migrations, newest_version, upgrade
+from lango.store.engine.schema import RECORD, load_migrations, upgrade
 from tests.frozen.make import APP, FOLDER, SCHEMA, SESSION, USER, as_json
 from tests.support.store_workers import Worker
 
-NEWEST = newest_version()
+NEWEST = load_migrations().newest
 FROZEN = sorted(FOLDER.glob("schema_*.db"))
 DUMPS = sorted(FOLDER.glob("schema_*.sql"))
 EXPORTS = sorted(FOLDER.glob("schema_*.jsonl"))

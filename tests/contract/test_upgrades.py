@@ -18,7 +18,7 @@ from lango.adk.services.artifact_service import SqlArtifactService
 from lango.errors import SchemaError, WaitNotOpen
 from lango.store import Store
 from lango.store.engine.database import Operation, Row
-from lango.store.engine.schema import Migrations, load_migrations, newest_version
+from lango.store.engine.schema import Migrations, load_migrations
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.window import read_session_events
@@ -26,7 +26,7 @@ from lango.store.waits.waits import get_wait
 from tests.support.migration_rules import violations
 from tests.support.store_workers import NAME, TIMEOUT_S, Worker, append_for_ever, entry, open_on_request
 
-OWN = newest_version()
+OWN = load_migrations().newest
 FILES = [
     "expand_columns.sql: ALTER TABLE messages ADD COLUMN label TEXT;\n"
     "ALTER TABLE messages ADD COLUMN weight BIGINT NOT NULL DEFAULT 7;",

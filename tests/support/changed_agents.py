@@ -30,7 +30,7 @@ from lango.adk import idempotent
 from lango.adk.run.updates import UPDATE_NOTE
 from lango.adk.turn.turn_run import current_turn
 from lango.store.engine.database import Operation
-from lango.store.engine.schema import RECORD, newest_version
+from lango.store.engine.schema import RECORD, load_migrations
 from tests.agents.parts import TIMEOUT_S
 from tests.integration.resume.test_input_legs import asking
 from tests.support.agent_shapes import Own
@@ -290,7 +290,7 @@ def newer_columns() -> Operation[None]:
     """Run an expand step of a newer version."""
     for table in ("turns", "messages", "waits", "event_log", "tool_journal"):
         yield f"ALTER TABLE {table} ADD COLUMN added_later TEXT NOT NULL DEFAULT ''", ()
-    yield RECORD.format(newest_version() + 1, 1), ()
+    yield RECORD.format(load_migrations().newest + 1, 1), ()
 
 
 def newer_events() -> Operation[None]:

@@ -156,29 +156,22 @@ def read_pieces(data: StoredBytes, start: int, end: int) -> Iterator[Callable[[]
     """Yield an operation for each chunk of a content that reads what lies between two bytes of the content."""
     for number in range(start // CHUNK_BYTES, -(-end // CHUNK_BYTES)):
         first = number * CHUNK_BYTES
-        yield partial(_read_piece, data.hash, number, max(start - first, 0), min(end - first, CHUNK_BYTES))
+        yield partial(read_chunk, data.hash, number, max(start - first, 0), min(end - first, CHUNK_BYTES))
 
 
-def read_chunk(hash_: str, number: int) -> Operation[bytes | None]:
-    """Read one chunk of a content; return None if it does not exist, or was deleted."""
-    return (yield from _read_piece(hash_, number, 0, CHUNK_BYTES))
-
-
-def _read_piece(hash_: str, number: int, start: int, end: int) -> Operation[bytes | None]:
-    """Read a part of a chunk; return None if it does not exist, or was deleted."""
+def read_chunk(hash_: str, number: int, start: int = 0, end: int = CHUNK_BYTES) -> Operation[bytes | None]:
+    """Read a chunk of a content, or a part of it; return None if it does not exist, or was deleted."""
     rows = yield _CHUNK_PART, (start + 1, end - start, hash_, number)
     return bytes(rows[0][0]) if rows else None
 
 
 def blobs_of_event(stored: StoredEvent) -> list[dict[str, Any]]:
-    """Return the objects with bytes in a stored message: its files, and the files of the results in it."""
-    return blobs_of_parts((stored.extra or {}).get("parts"))
+    """Return the objects with bytes in a stored message: its files, and the files of the results in it.
 
-
-def blobs_of_parts(layout: Any) -> list[dict[str, Any]]:
-    """Return the objects with bytes in the parts of a message; `lango.adk.events.events_to_rows` describes them."""
-    holders = _objects(layout)
-    for part in _objects(layout):
+    `lango.adk.events.events_to_rows` describes the layout of its parts.
+    """
+    holders = _objects((stored.extra or {}).get("parts"))
+    for part in [*holders]:
         holders += [inner for result in _objects([part.get("result")]) for inner in _objects(result.get("parts"))]
     return [blob for holder in holders for blob in _objects([holder.get("inline_data")])]
 

@@ -20,12 +20,12 @@ from lango.messages import Message
 from lango.providers.protocol import UsageDelta
 from lango.sessions import SessionId
 from lango.store import NewEvent, Store
-from lango.store.engine.schema import newest_version
+from lango.store.engine.schema import load_migrations
 from lango.store.sessions.sessions import create_session
 from lango.testing import ScriptedProvider
 from tests.support.processes import run_lango
 
-NEWEST = newest_version()
+NEWEST = load_migrations().newest
 
 
 def lango(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:

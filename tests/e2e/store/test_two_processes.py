@@ -8,7 +8,7 @@ import pytest
 
 from lango.adk.services.session_service import SqlSessionService
 from lango.store import Store
-from lango.store.engine.schema import newest_version
+from lango.store.engine.schema import load_migrations
 from lango.store.sessions.sessions import create_session
 from lango.store.sessions.window import read_session_events
 from tests.support.store_workers import (
@@ -22,7 +22,7 @@ from tests.support.store_workers import (
 )
 
 WRITES = 300
-NEWEST = newest_version()
+NEWEST = load_migrations().newest
 
 
 async def make_session(url: str) -> None:

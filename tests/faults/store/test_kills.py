@@ -13,14 +13,14 @@ import apsw
 import pytest
 
 from lango.store import Store
-from lango.store.engine.schema import newest_version
+from lango.store.engine.schema import load_migrations
 from lango.store.lifecycle import integrity
 from lango.store.sessions.sessions import create_session
 from lango.store.sessions.window import read_session_events
 from tests.support.store_workers import NAME, Worker, append_for_ever, append_ordinary_for_ever, open_on_request
 
 ROUNDS = 25
-NEWEST = newest_version()
+NEWEST = load_migrations().newest
 
 
 def check_integrity(url: str) -> None:

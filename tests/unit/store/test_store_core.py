@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lango import errors, store
 from lango.errors import StoreUrlError
 from lango.store import Store
-from lango.store.codec.ids import address_safe_id, expand, is_address_safe, shorten
+from lango.store.codec.ids import expand, is_address_safe, shorten, wait_id
 from lango.store.engine.schema import load_migrations
 from lango.store.sessions import lineage
 from tests.support.json_strategies import text
@@ -50,17 +50,17 @@ def test_expand_inverts_shorten(id_: str) -> None:
 
 @given(st.text() | st.from_regex(r"[A-Za-z0-9._~-]{1,128}", fullmatch=True))
 def test_an_id_in_an_address_needs_no_escape(id_: str) -> None:
-    safe = address_safe_id(id_)
+    safe = wait_id(id_)
     assert quote(safe, safe="") == safe
     assert safe.strip("."), "a client would resolve a segment of dots"
-    assert address_safe_id(safe) == safe
+    assert wait_id(safe) == safe
     assert (safe == id_) == is_address_safe(id_)
 
 
 def test_unsafe_ids_stay_different_and_readable() -> None:
     ids = ["wf_auth:shop@1/pay@1", "wf_auth:shop@1/pay@2", "wf_auth:shop@1?pay@1", "a" * 200, "a" * 201, "..", "é"]
-    assert len({address_safe_id(id_) for id_ in ids}) == len(ids)
-    assert address_safe_id(ids[0]).startswith("wf_auth-shop-1-pay-1~")
+    assert len({wait_id(id_) for id_ in ids}) == len(ids)
+    assert wait_id(ids[0]).startswith("wf_auth-shop-1-pay-1~")
 
 
 def test_adks_ids_are_shortened() -> None:

@@ -10,7 +10,7 @@ from lango.adk.turn.turn_run import TurnRun
 from lango.errors import AgentFailed, EmptyAnswer, LangoError
 from lango.events import WaitOpened, to_plain_values
 from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, REQUEST_PREFIX
-from lango.store.codec.ids import address_safe_id
+from lango.store.codec.ids import wait_id
 
 _KINDS = {CONFIRMATION_CALL: "approval", INPUT_CALL: "input", CREDENTIAL_CALL: "credential"}
 """Of the calls by which ADK asks a person: what the turn waits for."""
@@ -75,7 +75,7 @@ def _emit_request(turn: TurnRun, call: types.FunctionCall) -> None:
     if name in _KINDS:
         waits.note_kind(_KINDS[name])
         # shown as it is stored, because that is what is answered
-        if (wait := waits.open.get(address_safe_id(id_))) is not None:
+        if (wait := waits.open.get(wait_id(id_))) is not None:
             output.sink.emit(WaitOpened(output.sink.next_id(), wait))
     elif name != TRANSFER_TOOL and not name.startswith(REQUEST_PREFIX):
         output.note_call(id_)

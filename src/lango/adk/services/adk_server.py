@@ -34,7 +34,7 @@ from lango.sessions import (
     without_app_state,
 )
 from lango.store import Store
-from lango.store.codec.ids import address_safe_id
+from lango.store.codec.ids import wait_id
 from lango.store.sessions.sessions import list_sessions
 from lango.store.sessions.window import read_session_events
 from lango.store.turns.turns import read_turn
@@ -193,7 +193,7 @@ class AdkRest:
             raise UsageError("newMessage: this is not a Content of genai") from error
         responses = [part.function_response for part in parts if part.function_response]
         if responses and len(responses) == len(parts) and all(response.name in REQUEST_CALLS for response in responses):
-            answers = [(address_safe_id(response.id or ""), _read_answer(response)) for response in responses]
+            answers = [(wait_id(response.id or ""), _read_answer(response)) for response in responses]
             return ClientMessage(answers=tuple(answers))
         to_adk = [response for response in responses if (response.name or "").startswith(REQUEST_PREFIX)]
         if responses and len(responses) == len(parts) and not to_adk:

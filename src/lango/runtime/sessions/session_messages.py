@@ -7,7 +7,7 @@ from msgspec import Struct
 from lango.events import NodeProgress, TurnError
 from lango.messages import ToolCall
 from lango.sessions import REQUEST_CALLS, SessionInfo, StoredEvent
-from lango.store.codec.ids import address_safe_id, call_key
+from lango.store.codec.ids import call_key, wait_id
 from lango.store.engine.database import Operation
 from lango.store.sessions.window import read_message_page
 from lango.store.tool_calls.tool_journal import JournalEntry, read_journal_entries
@@ -27,7 +27,7 @@ class MessageDetails(Struct, frozen=True):
 
     def shown_id(self, call: ToolCall) -> str:
         """Return the id of a call as clients see it: that of a request for approval or input is safe in a URL."""
-        return address_safe_id(call.id) if call.name in REQUEST_CALLS else call.id
+        return wait_id(call.id) if call.name in REQUEST_CALLS else call.id
 
 
 class MessagePage(Struct, frozen=True):

@@ -84,10 +84,10 @@ def is_address_safe(call_id: str) -> bool:
     return in_range and bool(call_id.strip(".")) and _UNSAFE_IN_ADDRESS.search(call_id) is None
 
 
-def address_safe_id(call_id: str) -> str:
-    """Return the id with which clients answer a call: the call's own, or one derived from an unsafe one.
+def wait_id(call_id: str) -> str:
+    """Return the id of the wait that a call opens: the call's own, or one derived from an unsafe one.
 
-    ADK's workflows use paths of nodes as ids, and their authors any text.
+    The `call_key` of the call has the same. ADK's workflows use paths of nodes as ids, and their authors any text.
     """
     key = call_key(call_id)
     if is_address_safe(key):

@@ -13,7 +13,7 @@ from lango.errors import SchemaError
 from lango.json_values import convert
 from lango.messages import RESERVED_PREFIX, Message, ToolCall
 from lango.sessions import CLIENT_CALLS_KEY, CREDENTIAL_CALL, INPUT_CALL, REQUEST_CALLS, as_datetime
-from lango.store.codec.ids import address_safe_id, call_key, expand
+from lango.store.codec.ids import call_key, expand
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.rows import approval_subject, confirmation_of
 from lango.store.engine.database import Row
@@ -117,11 +117,6 @@ def _is_client_call(call: ToolCall, extra: Mapping[str, Any]) -> bool:
     marked = _object(extra.get("custom_metadata")).get(CLIENT_CALLS_KEY) or ()
     is_open_after_turn = call.id in (extra.get("long_running_tool_ids") or ())
     return call.id in marked and is_open_after_turn and not call.name.startswith(RESERVED_PREFIX)
-
-
-def wait_id(call_id: str) -> str:
-    """Return the id of the wait that a call opens; the `call_key` of the call has the same."""
-    return address_safe_id(call_id)
 
 
 def row_to_wait(session_id: str, row: Row) -> StoredWait:

@@ -127,11 +127,6 @@ def missing_in_schema(database_name: str, error: str) -> str:
     return f"{database_name} was changed by another version of Lango ({error}): install that version"
 
 
-def newest_version() -> int:
-    """Return the version of the schema that this code needs."""
-    return load_migrations().newest
-
-
 def upgrade(database_name: str, migrations: Migrations | None = None) -> Operation[None]:
     """Upgrade the schema of a SQLite file, in one transaction."""
     migrations = migrations or load_migrations()

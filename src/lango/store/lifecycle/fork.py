@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from lango.errors import MessageNotFound
 from lango.sessions import MAX_TITLE, REQUEST_CALLS, SessionId, SessionInfo, SharedRange
 from lango.store.artifacts.session_artifacts import copy_to_fork
-from lango.store.codec.ids import call_key
+from lango.store.codec.ids import call_key, wait_id
 from lango.store.codec.json_text import dumps
 from lango.store.codec.rows import calls_from_json, long_running_call_ids
-from lango.store.codec.wait_rows import wait_id
 from lango.store.engine.database import Operation, Row
 from lango.store.memory import observations
 from lango.store.sessions import sessions

@@ -8,11 +8,11 @@ from lango.history import count_tokens
 from lango.json_values import storable_text
 from lango.messages import Message, ToolCall
 from lango.sessions import EARLIEST_TIME, LATEST_TIME, StoredEvent
-from lango.store.codec.ids import call_key, shorten
+from lango.store.codec.ids import call_key, shorten, wait_id
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import NewEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, calls_from_json, row_to_event
-from lango.store.codec.wait_rows import OpenedWait, opened_wait, wait_id
+from lango.store.codec.wait_rows import OpenedWait, opened_wait
 from lango.store.engine.database import Operation, Row
 
 _MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants

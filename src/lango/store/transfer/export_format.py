@@ -138,6 +138,12 @@ class _TokensLine(_Line):
     output_tokens: Count = 0
 
 
+class _UsageLine(_TokensLine):
+    cached_tokens: Count = 0
+    model_calls: Count = 0
+    cost_usd: Cost | None = None
+
+
 class StateLine(_Line):
     """An event that only changed state; revision 0 is the first state of the session."""
 
@@ -152,7 +158,7 @@ class StateLine(_Line):
     extra: Object | None = None
 
 
-class TurnLine(_TokensLine):
+class TurnLine(_UsageLine):
     """An ended turn."""
 
     json_columns: ClassVar[tuple[str, ...]] = ("extra", "resumptions")
@@ -167,9 +173,6 @@ class TurnLine(_TokensLine):
     ended_at: Time | None = None
     invocation_id: Text | None = None
     first_seq: Number | None = None
-    cached_tokens: Count = 0
-    model_calls: Count = 0
-    cost_usd: Cost | None = None
     extra: Object | None = None
     digest: Text | None = None
     first_epoch: Count | None = None

@@ -22,7 +22,7 @@ SELECT request FROM turns WHERE session_key = $1 AND invocation_id = $2 ORDER BY
 BY_IDEMPOTENCY_KEY = "SELECT turn, status, epoch, digest FROM turns WHERE session_key = $1 AND idempotency_key = $2"
 _READ = """
 SELECT t.status, t.invocation_id, t.extra, t.owner, o.heartbeat, t.resumptions, t.request, t.epoch, t.first_seq,
-    t.attempts, t.created_at, t.ended_at, COALESCE(t.begun_version, ''), COALESCE(t.version, ''), t.continued_seq,
+    t.attempts, t.created_at, t.ended_at, COALESCE(t.version, ''), t.continued_seq,
     COALESCE(t.continued_epoch, t.first_epoch)
 FROM turns t LEFT JOIN owners o ON o.owner = t.owner WHERE t.session_key = $1 AND t.turn = $2
 """
@@ -69,8 +69,6 @@ class StoredTurn(Struct, frozen=True):
     """How often it was run again after a crash or a failure."""
     created_at: float = 0.0
     ended_at: float | None = None
-    begun_version: str = ""
-    """The version of the app that began it."""
     version: str = ""
     """The version of the app that ran it last."""
     continued_seq: int | None = None

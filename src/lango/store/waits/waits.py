@@ -17,10 +17,10 @@ from lango.errors import WaitNotOpen
 from lango.grants import NewGrant
 from lango.messages import ToolCall
 from lango.sessions import NO_RESULT, SessionId, StoredEvent
-from lango.store.codec.ids import call_key
+from lango.store.codec.ids import call_key, wait_id
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import ClientResult, NewEvent, Turn
-from lango.store.codec.wait_rows import REQUEST_KINDS, WAIT_COLUMNS, StoredWait, row_to_wait, wait_id
+from lango.store.codec.wait_rows import REQUEST_KINDS, WAIT_COLUMNS, StoredWait, row_to_wait
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import append
 from lango.store.sessions.open_calls import OPEN_WAIT, closing_event, message_at, read_open_calls

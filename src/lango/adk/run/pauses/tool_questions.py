@@ -17,7 +17,7 @@ from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.events import ToolProgress, WaitClosed, WaitOpened
 from lango.json_values import convert
 from lango.sessions import as_datetime
-from lango.store.codec.ids import address_safe_id
+from lango.store.codec.ids import wait_id
 from lango.store.codec.json_text import loads
 from lango.store.waits import waits
 from lango.turns.time_limits import TimeLimits
@@ -35,7 +35,7 @@ async def ask_user(question: Question, timeout_s: float) -> Value | Decline | No
         return None
     store, lease, sink, now = turn.record.store, turn.record.lease, turn.output.sink, time.time()
     wait = QuestionWait(
-        id=address_safe_id(f"{question.call_id}.{turn.waits.next_question(question.call_id)}"),
+        id=wait_id(f"{question.call_id}.{turn.waits.next_question(question.call_id)}"),
         session_id=turn.session.id,
         turn=lease.turn,
         opened_at=as_datetime(now),
