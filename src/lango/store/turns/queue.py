@@ -19,6 +19,11 @@ from lango.store.turns.turns import OpenTurn
 
 _NEXT_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn > $2 ORDER BY turn LIMIT $3"
 _NEWEST_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn < $2 ORDER BY turn DESC LIMIT $3"
+# a turn that was withdrawn has no events
+_NEWEST_STARTED = """
+SELECT turn, first_seq FROM turns
+WHERE session_key = $1 AND turn < $2 AND (epoch IS NOT NULL OR status <> 'cancelled') ORDER BY turn DESC LIMIT $3
+"""
 _TURNS_PER_QUERY = 50
 
 # from the first open turn on: the other turns of a long session are not scanned
@@ -42,13 +47,6 @@ _QUEUED_MESSAGES = """
 SELECT turn, queued_input FROM turns
 WHERE session_key = $1 AND turn > (SELECT MAX(turn) FROM turns WHERE session_key = $1) - $2 AND status = 'queued'
 ORDER BY turn
-"""
-# a turn that was withdrawn has no events
-_STARTED = """
-SELECT turn, first_seq FROM turns
-WHERE session_key = $1 AND turn > (SELECT MAX(turn) FROM turns WHERE session_key = $1) - $2
-    AND (epoch IS NOT NULL OR status <> 'cancelled')
-ORDER BY turn DESC
 """
 
 
@@ -187,8 +185,4 @@ def find_current_turn(session: SessionInfo) -> Operation[int | None]:
         return running
     for turn, _ in (yield _QUEUED_MESSAGES, (session.key, NEWEST_TURNS_READ)):
         return turn
-    live = list(live_ranges(session.last_seq, session.rewinds))
-    for turn, first_seq in (yield _STARTED, (session.key, NEWEST_TURNS_READ)):
-        if first_seq is None or first_seq > session.last_seq or is_live(first_seq, live):
-            return turn
-    return None
+    return (yield from _first_live_turn(session, _NEWEST_STARTED, LARGEST))
