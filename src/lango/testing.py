@@ -37,13 +37,8 @@ class ScriptedProvider:
         """`chunk_delay_s` is the delay before each delta."""
         self.requests: list[Request] = []
         self._script: Iterator[Entry] = iter(script)
-        self._name = name
+        self.name = name
         self._chunk_delay_s = chunk_delay_s
-
-    @property
-    def name(self) -> str:
-        """The provider's name."""
-        return self._name
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the next entry of the script."""
@@ -61,7 +56,7 @@ class ScriptedProvider:
         except StopIteration:
             calls = len(self.requests)
             raise ScriptEnded(
-                f"The script of {self._name!r} has {calls - 1} entries, and the model was called {calls} times"
+                f"The script of {self.name!r} has {calls - 1} entries, and the model was called {calls} times"
             ) from None
         if not callable(entry):
             return entry

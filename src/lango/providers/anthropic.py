@@ -394,7 +394,7 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
     @override
     async def _send(self, request: Request, exchange: VendorRequest) -> Any:
         client = await self._clients.get()
-        body = encode(request, provider=self._name, options=self._options)
+        body = encode(request, provider=self.name, options=self._options)
         # extra_body may hold fields that this release of the SDK does not know
         required: Json = {"model": body["model"], "max_tokens": body["max_tokens"], "messages": [], "stream": True}
         events = await cast("Any", client.messages.create)(**required, extra_body=body)

@@ -305,7 +305,7 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
     @override
     async def _send(self, request: Request, exchange: VendorRequest) -> Any:
         client, _ = await self._clients.get()
-        arguments = encode(request, provider=self._name, options=self._options)
+        arguments = encode(request, provider=self.name, options=self._options)
         return aclosing(await cast("Any", client.aio.models).generate_content_stream(**arguments))
 
     @override

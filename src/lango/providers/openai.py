@@ -305,7 +305,7 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
     async def _send(self, request: Request, exchange: VendorRequest) -> Any:
         client = await self._clients.get()
         if self._uses_responses(request):
-            create, body, messages = client.responses.create, encode_responses(request, provider=self._name), "input"
+            create, body, messages = client.responses.create, encode_responses(request, provider=self.name), "input"
         else:
             create, messages = client.chat.completions.create, "messages"
             body = encode(request, compatible=self._compatible)

@@ -22,10 +22,7 @@ _ARGUMENT_TOKENS = 512
 class LocalProvider:
     """Models that need no key and no network. Engines are shared in the process and loaded on first use."""
 
-    @property
-    def name(self) -> str:
-        """The provider's name."""
-        return PROVIDER
+    name = PROVIDER
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta]:
         """Stream the answer to a request; closing the iterator stops the generation."""

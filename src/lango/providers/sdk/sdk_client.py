@@ -96,21 +96,17 @@ class SdkProvider(ABC, Generic[T]):
     """The provider's name, unless the configuration gives it another."""
 
     def __init__(self, api_key: str | None = None, **common: Unpack[CommonOptions]) -> None:
-        self._name = common.get("name") or self.vendor
+        self.name = common.get("name") or self.vendor
+        """The provider's name in the configuration."""
         self._api_key = api_key or ""
         self._base_url = common.get("base_url")
         self._timeouts = common.get("timeouts", Timeouts())
         self._options = dict(common.get("options", {}))
         self._clients = ClientPerLoop(self._make_client, self._close_client)
 
-    @property
-    def name(self) -> str:
-        """The provider's name in the configuration."""
-        return self._name
-
     def __repr__(self) -> str:
         """Show the name without the key."""
-        return f"<{type(self).__name__} {self._name}>"
+        return f"<{type(self).__name__} {self.name}>"
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the answer to a request; closing the iterator closes the connection."""
@@ -145,7 +141,7 @@ class SdkProvider(ABC, Generic[T]):
         await cast("Any", client).close()
 
     def _stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        exchange = VendorRequest(self._name, request.model, self._api_key)
+        exchange = VendorRequest(self.name, request.model, self._api_key)
         send = partial(self._send, request, exchange)
         return stream_answer(send, self._reader(request, exchange), self.translate, exchange)
 

@@ -19,13 +19,9 @@ class ObservedProvider:
     """Wraps a provider, and has its name."""
 
     def __init__(self, provider: Provider, observe: Observer) -> None:
+        self.name = provider.name
         self._provider = provider
         self._observe = observe
-
-    @property
-    def name(self) -> str:
-        """The name of the wrapped provider."""
-        return self._provider.name
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the answer to a request; closing the iterator closes the connection."""

@@ -79,6 +79,7 @@ class ResilientProvider:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """Tests replace `sleep`, `clock` and `jitter` (0 to 1)."""
+        self.name = provider.name
         self._provider = provider
         self._fallbacks = tuple(fallbacks)
         self._timeouts = timeouts or Timeouts()
@@ -86,11 +87,6 @@ class ResilientProvider:
         self._sleep = sleep
         self._clock = clock
         self._jitter = jitter
-
-    @property
-    def name(self) -> str:
-        """The name of the first provider."""
-        return self._provider.name
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Stream the answer to a request; closing the iterator closes the connection."""

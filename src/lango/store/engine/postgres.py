@@ -23,7 +23,7 @@ from lango.store.engine.changes import Subscription, Subscriptions
 from lango.store.engine.database import Dialect, Operation, RollBack, SingleStatementWrite
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
 from lango.store.engine.postgres_notify import Notifications, channel_name
-from lango.store.engine.postgres_schema import migrate, read_applied
+from lango.store.engine.postgres_schema import connected, migrate, read_applied
 from lango.store.engine.postgres_writes import (
     DELETE_OLD_SLOTS,
     ExactlyOnceWrite,
@@ -55,6 +55,8 @@ _READ_ONLY = "SELECT pg_is_in_recovery() OR current_setting('default_transaction
 class PostgresDatabase:
     """A PostgreSQL database; the tables are in a schema of their own, `?schema=` in the URL or `lango`."""
 
+    dialect: Dialect = "postgres"
+
     def __init__(self, url: str, *, wait_s: float = DEFAULT_WAIT_S, migrations: Migrations | None = None) -> None:
         try:
             self._driver: Any = importlib.import_module("asyncpg")  # it ships no types
@@ -73,11 +75,6 @@ class PostgresDatabase:
         self.outages = Outages(wait_s, _SHORT_WAIT_S)
         self._subscriptions = Subscriptions()
         self._notifications: dict[asyncio.AbstractEventLoop, Notifications] = {}
-
-    @property
-    def dialect(self) -> Dialect:
-        """The kind of database."""
-        return "postgres"
 
     async def write(
         self,
@@ -132,12 +129,8 @@ class PostgresDatabase:
     async def applied(self) -> Applied:
         """Return the migrations that the schema has, without an upgrade."""
         with _translated_errors(self._driver, self._named):
-            connection = await self._connect()
-            try:
-                async with connection.transaction(readonly=True):
-                    return await read_applied(connection, self._schema)
-            finally:
-                await connection.close(timeout=_CLOSE_TIMEOUT_S)
+            async with connected(self._connect) as connection, connection.transaction(readonly=True):
+                return await read_applied(connection, self._schema)
 
     def notify_changed(self, key: int, *, elsewhere: bool) -> None:
         """Notify the subscribers of a session."""

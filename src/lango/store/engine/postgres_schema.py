@@ -40,7 +40,7 @@ async def read_applied(connection: Any, schema: str) -> Applied:
 
 async def migrate(driver: Any, connect: Connect, database_name: str, schema: str, migrations: Migrations) -> None:
     """Run the migrations that are due, one process at a time."""
-    async with _connected(connect) as guard, _connected(connect) as connection:
+    async with connected(connect) as guard, connected(connect) as connection:
         await _lock(guard, schema)
         if not await connection.fetchval(_HAS_TABLE, f'"{schema}".lango_schema'):
             if not await connection.fetchval(_HAS_SCHEMA, f'"{schema}"'):
@@ -96,7 +96,8 @@ async def _run(connection: Any, schema: str, migration: Migration) -> None:
 
 
 @asynccontextmanager
-async def _connected(connect: Connect) -> AsyncGenerator[Any]:
+async def connected(connect: Connect) -> AsyncGenerator[Any]:
+    """Open a connection for the body."""
     connection = await connect()
     try:
         yield connection

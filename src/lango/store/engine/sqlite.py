@@ -70,6 +70,8 @@ _NOT_DONE: Any = object()
 class SqliteDatabase:
     """A SQLite file, or a database in memory."""
 
+    dialect: Dialect = "sqlite"
+
     def __init__(
         self,
         path: str,
@@ -92,11 +94,6 @@ class SqliteDatabase:
         self._files_checked_at = 0.0  # before a write in the caller's thread
         self._writes_since_check = 0  # writes since the last look at the log
         self._changes = SqliteChanges(None if path == MEMORY else self._connect_without_waiting)
-
-    @property
-    def dialect(self) -> Dialect:
-        """The kind of database."""
-        return "sqlite"
 
     async def write(
         self,
