@@ -196,7 +196,7 @@ async def test_the_database_of_another_program_is_refused_and_not_touched(tmp_pa
     url = f"sqlite:///{path}"
     before = digest(url)
     for _ in range(2):
-        with pytest.raises(SchemaError, match=r"adk\.db is the database of another program: name another file"):
+        with pytest.raises(SchemaError, match=r"adk\.db is the database of another program: use another file"):
             async with Store(url):
                 pass
     assert digest(url) == before
@@ -207,7 +207,7 @@ async def test_a_file_that_is_no_database_is_refused_and_not_touched(tmp_path: P
     path.write_text("this is no database\n" * 1_000)
     url = f"sqlite:///{path}"
     before = digest(url)
-    with pytest.raises(SchemaError, match=r"notes\.db is not a SQLite database: name another file"):
+    with pytest.raises(SchemaError, match=r"notes\.db is not a SQLite database: use another file"):
         async with Store(url):
             pass
     assert digest(url) == before

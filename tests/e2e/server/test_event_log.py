@@ -117,7 +117,7 @@ async def test_the_id_of_a_piece_that_was_joined_is_410(client: httpx.AsyncClien
         assert answer.status_code == 410, answer.text
         error = answer.json()["error"]
         assert error["type"] == "EventsGone"
-        assert "read the messages of the session, then follow it anew" in error["message"]
+        assert "read the messages of the session, then follow it again" in error["message"]
     async with connect(f"ws://127.0.0.1:{past.server.port}/v1/ws") as socket, asyncio.timeout(TIMEOUT_S):
         await socket.send(json.dumps({"type": "resume", "session": session, "after": lost}))
         refused = json.loads(await socket.recv())

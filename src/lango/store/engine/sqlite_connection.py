@@ -168,7 +168,7 @@ def refuse_foreign_database(connection: apsw.Connection, path: str) -> bool:
     """Return whether a store was created in a file. Raise `SchemaError` for a database that another program made."""
     tables = {name for [name] in execute_on(connection, "SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables and "lango_schema" not in tables:
-        raise SchemaError(f"{path} is the database of another program: name another file for the store")
+        raise SchemaError(f"{path} is the database of another program: use another file for the store")
     return bool(tables)
 
 
@@ -192,12 +192,12 @@ def translate_error(error: apsw.Error, path: str) -> StoreError:
                 f"{file} is locked by another program: close it, or try again", retry_after_s=1.0
             )
         case apsw.NotADBError():
-            translated_error = SchemaError(f"{file} is not a SQLite database: name another file for the store")
+            translated_error = SchemaError(f"{file} is not a SQLite database: use another file for the store")
         case apsw.CorruptError():
             translated_error = StoreDamaged(f"{file} is damaged ({error}): restore it from a backup")
         case apsw.FullError():
             translated_error = StoreUnavailable(
-                f"the disk that holds {file} is full: make room; nothing was written", retry_after_s=1.0
+                f"the disk that holds {file} is full: free up space; nothing was written", retry_after_s=1.0
             )
         case apsw.ReadOnlyError():
             translated_error = StoreUnavailable(
@@ -209,7 +209,7 @@ def translate_error(error: apsw.Error, path: str) -> StoreError:
                 retry_after_s=1.0 if getattr(error, "extendedresult", None) in _NO_ROOM else None,
             )
         case apsw.TooBigError():
-            translated_error = StoreUnavailable(f"a value is larger than SQLite can store ({error}): store less")
+            translated_error = StoreUnavailable(f"a value is too large for SQLite ({error}): store a smaller one")
         case apsw.SQLError() if str(error).startswith(("no such column", "no such table")):
             translated_error = SchemaError(missing_in_schema(file, str(error)))
         case _:

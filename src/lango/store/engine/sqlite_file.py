@@ -93,7 +93,7 @@ def check_log_size(path: str, frames: int, page_bytes: int) -> None:
     """Raise `StoreDamaged` if the log of an open database was truncated by another program."""
     size = Path(f"{path}-wal").stat().st_size
     if size < LOG_HEADER + frames * (LOG_FRAME + page_bytes) and frames:
-        raise StoreDamaged(f"{Path(path).name}-wal was cut off while it was in use: restore it from a backup")
+        raise StoreDamaged(f"{Path(path).name}-wal was truncated while it was in use: restore it from a backup")
 
 
 class OpenedFiles:

@@ -48,7 +48,9 @@ def store_files(url: str) -> list[Path]:
 def _sqlite_path(redacted: str, host_part: str, path: str) -> str:
     if host_part:
         host = host_part.rpartition("@")[2]
-        raise StoreUrlError(f"the store's URL {redacted!r} names a host: a relative file is sqlite:///{host}{path}")
+        raise StoreUrlError(
+            f"the store's URL {redacted!r} contains a host: write a relative path as sqlite:///{host}{path}"
+        )
     # sqlite:///a.db is relative, sqlite:////a.db absolute, as in SQLAlchemy
     return path.removeprefix("/") or MEMORY
 

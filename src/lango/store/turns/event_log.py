@@ -292,7 +292,7 @@ def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]
     rows: list[Any] = yield _EVENTS_FROM, (key, max(after_id, first), end, PAGE + 1)
     if after_id > first and rows and rows[0][0] != after_id:
         raise EventsGone(
-            f"the events after {after_id} are no longer kept: read the messages of the session, then follow it anew, "
+            f"the events after {after_id} are no longer kept: read the messages of the session, then follow it again, "
             "without an id"
         )
     if rows:
