@@ -105,7 +105,7 @@ def read_usage(
 
 def _window(session: SessionInfo, rules: WindowRules) -> Operation[Window]:
     """Compute the window of the next request, with an empty user message in place of the coming one."""
-    live = yield from read_live(session)
+    live_messages, live_tokens = yield from read_live(session)
     stored, recalled = yield from _load_window(session, rules)
     quoted = quote(recalled, rules.room_tokens // 2)
     memory = count_tokens(Message("user", quoted)) if quoted else 0
@@ -127,8 +127,8 @@ def _window(session: SessionInfo, rules: WindowRules) -> Operation[Window]:
         first_seq=shown[first][0] if first < len(shown) else None,
         messages=len(kept),
         tokens=sum(kept.values()),
-        left_out_messages=max(0, live.messages - len(kept)),
-        left_out_tokens=max(0, live.tokens - sum(kept.values())),
+        left_out_messages=max(0, live_messages - len(kept)),
+        left_out_tokens=max(0, live_tokens - sum(kept.values())),
         observed_seq=recalled.observed_seq,
         memory_tokens=memory,
         limit=limit,

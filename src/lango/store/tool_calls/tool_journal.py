@@ -101,9 +101,12 @@ class JournalEntry(Struct, frozen=True):
     @property
     def duration_s(self) -> float | None:
         """How long the tool ran."""
-        if self.started_at is None or self.finished_at is None:
-            return None
-        return max(0.0, self.finished_at - self.started_at)
+        return seconds_between(self.started_at, self.finished_at)
+
+
+def seconds_between(start: float | None, end: float | None) -> float | None:
+    """Return how long something took, or None if it has not started or not ended."""
+    return None if start is None or end is None else max(0.0, end - start)  # the clock may have gone back
 
 
 class ApprovalDecision(Struct, frozen=True):

@@ -12,6 +12,7 @@ from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
 from lango.store.engine.database import LARGEST, Operation, Row
 from lango.store.sessions.lineage import is_live, live_ranges, total_tokens_at
+from lango.store.tool_calls.tool_journal import seconds_between
 from lango.store.turns.turn_result import TurnResult
 
 # what the session had before a turn is in the running total of the turn's first message
@@ -66,9 +67,7 @@ class ToolUse(Struct, frozen=True):
     @property
     def duration_s(self) -> float | None:
         """How long the tool ran, or None if it has not started or not ended."""
-        if self.started_at is None or self.finished_at is None:
-            return None
-        return max(0.0, self.finished_at - self.started_at)  # the clock may have gone back
+        return seconds_between(self.started_at, self.finished_at)
 
 
 class Resumption(Struct, frozen=True):
@@ -100,13 +99,6 @@ class TurnUsage(Struct, frozen=True):
     def model_calls(self) -> list[ModelCall]:
         """The model calls, in order."""
         return convert(self.result.calls, list[ModelCall])
-
-
-class LiveTotals(Struct, frozen=True):
-    """The number of a session's messages that no rewind removed, and their tokens."""
-
-    messages: int
-    tokens: int
 
 
 def read_turns(session: SessionInfo, before: int, limit: int) -> Operation[list[TurnUsage]]:
@@ -159,11 +151,11 @@ def read_totals(key: int) -> Operation[tuple[int, Usage]]:
     return count, Usage(*(int(summed or 0) for summed in tokens), cost_usd=cost_usd)
 
 
-def read_live(session: SessionInfo) -> Operation[LiveTotals]:
+def read_live(session: SessionInfo) -> Operation[tuple[int, int]]:
     """Count the messages that no rewind removed, and their tokens, by the running totals."""
     messages = tokens = 0
     for first, last in live_ranges(session.last_seq, session.rewinds):
         messages += last - first + 1
         tokens += yield from total_tokens_at(session, last)
         tokens -= yield from total_tokens_at(session, first - 1)
-    return LiveTotals(messages, tokens)
+    return messages, tokens
