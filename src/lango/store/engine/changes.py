@@ -16,11 +16,13 @@ _POLL_S = 0.005
 
 
 class Subscription:
-    """A subscription of one coroutine."""
+    """A subscription of one coroutine; with `file`, also to every commit of other processes, for which it polls."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: "SqliteChanges | None" = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._notified = asyncio.Event()
+        self._file = file
+        self._last_version = file.data_version() if file else 0
 
     def notify(self) -> None:
         """Wake the coroutine, from any thread."""
@@ -28,14 +30,18 @@ class Subscription:
             self._loop.call_soon_threadsafe(self._notified.set)
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait for a notification; return False if none came in time."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._notified.wait()
-        except TimeoutError:
-            return False
-        self._notified.clear()
-        return True
+        """Wait for a notification or a commit; return False if none came in time."""
+        deadline = time.monotonic() + timeout_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left_s, self._file.poll_interval_s) if self._file else left_s):
+                    await self._notified.wait()
+            version = self._file.data_version() if self._file else 0
+            if self._notified.is_set() or version != self._last_version:
+                self._notified.clear()
+                self._last_version = version
+                return True
+        return False
 
 
 class Subscriptions:
@@ -46,9 +52,9 @@ class Subscriptions:
         self._lock = threading.Lock()
 
     @contextmanager
-    def subscribe(self, key: int) -> Generator[Subscription]:
+    def subscribe(self, key: int, file: "SqliteChanges | None" = None) -> Generator[Subscription]:
         """Subscribe to a session until the block ends."""
-        wakeup = Subscription()
+        wakeup = Subscription(file)
         with self._lock:
             self._by_key.setdefault(key, set()).add(wakeup)
         try:
@@ -82,10 +88,10 @@ class SqliteChanges:
         self._lock = threading.Lock()
 
     @asynccontextmanager
-    async def subscribe(self, key: int) -> AsyncGenerator["Subscription | FileSubscription"]:
+    async def subscribe(self, key: int) -> AsyncGenerator[Subscription]:
         """Subscribe to a session, and to every commit of others, until the block ends."""
-        with self.subscriptions.subscribe(key) as wakeup:
-            yield wakeup if self._connect is None else FileSubscription(wakeup, self)
+        with self.subscriptions.subscribe(key, self if self._connect else None) as wakeup:
+            yield wakeup
 
     def data_version(self) -> int:
         """Return a number that changes with every commit of another connection."""
@@ -109,23 +115,3 @@ class SqliteChanges:
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
-
-
-class FileSubscription:
-    """A subscription that polls the file while it waits."""
-
-    def __init__(self, wakeup: Subscription, file: SqliteChanges) -> None:
-        self._wakeup = wakeup
-        self._file = file
-        self._last_version = file.data_version()
-
-    async def wait(self, timeout_s: float) -> bool:
-        """Wait for a notification or a change of the file; return False if none came in time."""
-        deadline = time.monotonic() + timeout_s
-        while (left_s := deadline - time.monotonic()) > 0:
-            woken = await self._wakeup.wait(min(left_s, self._file.poll_interval_s))
-            version = self._file.data_version()
-            if woken or version != self._last_version:
-                self._last_version = version
-                return True
-        return False

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import apsw
 
 from lango.errors import StoreUnavailable
-from lango.store.engine.changes import FileSubscription, SqliteChanges, Subscription
+from lango.store.engine.changes import SqliteChanges, Subscription
 from lango.store.engine.database import (
     Dialect,
     Operation,
@@ -154,7 +154,7 @@ class SqliteDatabase:
         del elsewhere
         self._changes.subscriptions.notify(key)
 
-    def subscribe(self, key: int) -> contextlib.AbstractAsyncContextManager[Subscription | FileSubscription]:
+    def subscribe(self, key: int) -> contextlib.AbstractAsyncContextManager[Subscription]:
         """Subscribe to changes of a session, and to every commit of other processes."""
         return self._changes.subscribe(key)
 
