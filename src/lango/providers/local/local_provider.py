@@ -143,4 +143,4 @@ def _function(text: str) -> str:
     try:
         return str(json.loads(text)["function"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ProviderProtocolError("The local model chose a tool, but not in JSON", provider=PROVIDER) from error
+        raise ProviderProtocolError("The local model's choice of a tool is not JSON", provider=PROVIDER) from error
