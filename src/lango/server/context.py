@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
-from fastapi import Depends, Query
+from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from lango.config import Settings
@@ -200,14 +200,11 @@ class ServedAgents:
         await asyncio.gather(*(context.turns.drain(limit_s) for context in self.contexts.values()))
 
 
-AgentName = Annotated[str | None, Query(alias="agent", include_in_schema=False)]
-"""The agent that a request is for. It is described once for all routes, where there is more than one."""
-
-
-async def get_context(connection: HTTPConnection, agent: AgentName = None) -> ServerContext:
+async def get_context(connection: HTTPConnection) -> ServerContext:
     """Return the server context of the agent that a request names, or whose session it names."""
     agents: ServedAgents = connection.app.state.context.agents
-    if agent is not None:
+    # not a parameter: FastAPI would build a validator of it for each of a hundred routes
+    if (agent := connection.query_params.get("agent")) is not None:
         return agents.named(agent)
     app, session_id = (connection.path_params.get(name) for name in ("app", "session_id"))
     caller = getattr(connection.state, "caller", None)
