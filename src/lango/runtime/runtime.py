@@ -70,6 +70,7 @@ class Runtime:
             lambda: engine.window_rules,
             lambda: engine.app.credential_names,
             self._supervisor.model_calls_of,
+            engine.failures,
         )
         """The sessions of this agent: list, read, trace, rename, fork, rewind, delete."""
         self.artifacts = Artifacts(store, engine.app.name, settings.store.max_artifact_bytes)

@@ -128,10 +128,10 @@ def _exception_text(formatter: logging.Formatter, record: logging.LogRecord) -> 
     return record.exc_text or ""
 
 
-def configure_logging(log_format: str) -> None:
+def configure_logging(log_format: str, level: str = "info") -> None:
     """Log to standard error. ADK's own log would repeat whole requests and responses, so it is off."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLogFormatter() if log_format == "json" else LineLogFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("lango").setLevel(logging.INFO)
+    logging.getLogger("lango").setLevel(level.upper())
     logging.getLogger("google_adk").setLevel(logging.CRITICAL)

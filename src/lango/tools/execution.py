@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from lango.errors import InvalidArguments, NotJson, ToolError
+from lango.failures import log_failure
 from lango.messages import Attachment
-from lango.safe_text import log_failure
 from lango.tools.results import FileLimits, ResultFiles, clip_to_characters, error_text, to_result
 from lango.tools.tool import Tool, ToolContext
 
@@ -79,7 +79,7 @@ async def run_tool(
         return ToolOutcome({"error": CANCELLED_INSIDE}, ok=False, unknown=True)
     except Exception as error:  # noqa: BLE001 - it is logged, and the model reads it
         if not isinstance(error, ToolError) or error.__cause__ is not None:  # else the tool says what failed
-            log_failure(f"tool {tool.name} failed", error)
+            log_failure(f"tool {tool.name} failed", error, context.call_id)
         return _failed(error)
 
 

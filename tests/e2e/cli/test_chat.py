@@ -95,7 +95,12 @@ def test_withdrawn_text_leaves_the_tail_and_printed_text_is_marked(chat: Termina
 
 
 def test_failures_are_reported(chat: Terminal) -> None:
+    chat.ask("/error", "no tool, node or callback has raised an error")
     chat.ask("broken things", "✗", "broken(text=", "failed: ", "cannot do things")
+    raised = chat.ask("/error", "tool broken failed", "terminal_agent.py, line ", "in _broken", "of libraries]")
+    assert "in run_tool" not in raised
+    assert "in run_tool" in chat.ask("/error all")
+    chat.ask("/error x", "/error shows the newest error")
     chat.ask("fail", "the provider does not want to")
     chat.ask("/nothing", "unknown command /nothing; /help")
     assert "\n/etc/hosts is a path\n" in chat.ask("/etc/hosts is a path"), "not a command"

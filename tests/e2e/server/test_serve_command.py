@@ -121,3 +121,13 @@ def test_adks_dev_ui_is_not_served_where_keys_are_needed(tmp_path: Path, sqlite_
     assert "sends no keys" in refused(tmp_path, "--adk-ui")
     configure(tmp_path, sqlite_url, server='auth = "keys"\nadk_ui = true')
     assert "sends no keys" in refused(tmp_path)
+
+
+@pytest.mark.parametrize(("level", "is_logged"), [("info", True), ("warning", False)])
+async def test_log_level_says_what_is_logged(tmp_path: Path, sqlite_url: str, level: str, is_logged: bool) -> None:
+    with serving(tmp_path, sqlite_url, "--log-level", level) as server:
+        async with server.client() as client:
+            sent = await client.post("/v1/sessions/s/messages", json={"text": "hello"})
+            assert sent.status_code in (200, 202)
+        server.terminate()
+        assert ("turn 1 of session s accepted" in server.log.read_text()) == is_logged

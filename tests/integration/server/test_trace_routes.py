@@ -21,6 +21,10 @@ def _look(arguments: dict[str, str]) -> dict[str, str]:
     return {"seen": _MARKUP}
 
 
+def _fail(arguments: dict[str, str]) -> None:
+    raise KeyError("drawer")
+
+
 LOOK = Tool("look", "Look.", {"type": "object"}, _look)
 _HTTP = "http://127.0.0.1:8787"
 
@@ -115,3 +119,28 @@ async def test_users_read_neither_requests_nor_the_state_of_the_app(sqlite_url: 
             assert changed.status_code == (200 if user == "boss" else 403)
         client.headers["authorization"] = f"Bearer {keys['boss']}"
         assert (await client.get(f"/v1/sessions/s/trace/requests/{found['alice']}")).status_code == 404
+
+
+async def test_only_operators_read_tracebacks(sqlite_url: str) -> None:
+    settings = Settings(store=StoreSettings(url=sqlite_url), server=ServerSettings(auth="keys", operators=["boss"]))
+    provider = ScriptedProvider([ToolCall("c1", "fail", {}), "no"] * 2)
+    fail = Tool("fail", "Fail.", {"type": "object"}, _fail)
+    async with (
+        open_runtime(settings, tools=[fail], provider=provider) as runtime,
+        _client(settings, runtime) as client,
+    ):
+        for user, status in (("boss", 200), ("alice", 403)):
+            secret = new_secret()
+            await store_of(runtime).write(add_key, user, secret, 0.0)
+            client.headers["authorization"] = f"Bearer {secret}"
+            await runtime.run("s", "go", user_id=user)
+            answer = await client.get("/v1/sessions/s/trace/failures")
+            assert answer.status_code == status
+            assert ("raise KeyError" in answer.text) == (status == 200)
+            messages = await client.get("/v1/sessions/s/messages")
+            assert "KeyError: 'drawer'" in messages.text, "the sentence is for everyone"
+            assert "Traceback" not in messages.text
+            if status == 200:
+                [failure] = answer.json()["failures"]
+                assert (failure["step"], failure["function"], failure["at"][-1]) == ("c1", "_fail", "Z")
+                assert (await client.get("/v1/sessions/none/trace/failures")).status_code == 404

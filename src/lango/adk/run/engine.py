@@ -40,6 +40,7 @@ from lango.adk.turn.record import Record
 from lango.adk.turn.turn_run import AppServices, TurnRun
 from lango.adk.turn.waits import Waits
 from lango.config import Settings
+from lango.failures import KeptFailures
 from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, load_tokenizer, messages_to_load
 from lango.memory import Memory, MemoryModel, MemoryThresholds, Observer, thresholds_for
 from lango.store import Store, Turn
@@ -115,6 +116,7 @@ class AdkEngine:
         self._store = store
         self.app = app
         self._limits = ContextLimits(settings, app)
+        self.failures = KeptFailures()
         self._observer: Observer | None = None
         self._box = SecretBox.from_environment()
         keep_answers_out_of_logs()
@@ -148,6 +150,7 @@ class AdkEngine:
             tool_schema=lambda agent, tool: app.version.shape.tool_schema(agent, tool),
             trace=settings.trace,
             left_out_log=LeftOutLog(self._limits.load_rules),
+            failures=self.failures,
             direct_text_agents=frozenset() if has_plugins else agents_with_direct_text(walk_agents(app.root)),
         )
 

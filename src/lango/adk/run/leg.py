@@ -19,7 +19,7 @@ from lango.adk.turn.output import MissingAgent
 from lango.adk.turn.turn_run import TurnRun, entered
 from lango.errors import LangoError, WaitNotOpen
 from lango.events import WaitClosed
-from lango.safe_text import log_failure
+from lango.failures import log_failure
 from lango.sessions import REQUEST_CALLS
 from lango.store import Store
 from lango.store.engine.database import LARGEST

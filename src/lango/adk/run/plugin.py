@@ -57,7 +57,7 @@ from lango.adk.turn.limits import call_fingerprint
 from lango.adk.turn.step import LoadSummary, current_step, enter_step, note_load
 from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.errors import ClientToolRefused, ModelOptionsRefused, TurnLimit
-from lango.safe_text import log_failure
+from lango.failures import log_failure
 
 _log = logging.getLogger("lango.runtime")
 _SERVERS_LOST = (
@@ -180,7 +180,7 @@ class RuntimePlugin(BasePlugin):
         turn = current_turn.get()
         call_id = tool_context.function_call_id or ""
         if turn is not None:
-            log_failure(f"tool {tool.name} failed in {turn.place}", error)
+            log_failure(f"tool {tool.name} failed in {turn.place}", error, call_id)
         if turn is None or not turn.record.is_running(call_id):
             return None
         try:

@@ -19,6 +19,7 @@ from lango.adk.turn.record import Record
 from lango.adk.turn.waits import Waits
 from lango.config import TraceSettings
 from lango.errors import ConfigError
+from lango.failures import KeptFailures, failures_kept
 from lango.sessions import SessionId
 from lango.store.credentials.secret_box import SecretBox
 from lango.tools import Effect
@@ -63,6 +64,7 @@ class AppServices(Struct, frozen=True, kw_only=True):
     trace: TraceSettings
     """What the trace keeps of the model calls."""
     left_out_log: LeftOutLog
+    failures: KeptFailures
     direct_text_agents: frozenset[str]
     """The agents whose text nothing in ADK can change; see `lango.adk.agents.tree`."""
 
@@ -140,9 +142,10 @@ current_turn: ContextVar[TurnRun | None] = ContextVar("lango_turn", default=None
 @contextmanager
 def entered(turn: TurnRun) -> Generator[None]:
     """Let the code of the block, and the tasks that it starts, belong to a run of a turn."""
-    token = current_turn.set(turn)
+    token, lease = current_turn.set(turn), turn.record.lease
     try:
-        yield
+        with failures_kept(turn.app.failures, lease.session_key, lease.turn):
+            yield
     finally:
         current_turn.reset(token)
 

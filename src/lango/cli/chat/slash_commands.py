@@ -18,6 +18,7 @@ from lango.errors import UsageError
 from lango.waits import ApprovalWait, ClientResultWait, LongRunningWait
 
 if TYPE_CHECKING:
+    from lango.failures import Failure
     from lango.runtime.requests.grants import Grant
 
 CommandFunction = Callable[[ChatSession, str], Awaitable[None]]
@@ -179,6 +180,22 @@ async def _usage(chat: ChatSession, _: str) -> None:
         chat.screen.print_line(line)
 
 
+async def _error(chat: ChatSession, rest: str) -> None:
+    """Show where the newest error of the user's own code was raised; with `all`, also the frames of libraries."""
+    if rest not in ("", "all"):
+        raise UsageError("/error shows the newest error, /error all with the frames of libraries")
+    failures: Sequence[Failure] = []
+    if not chat.target.new:
+        failures = await chat.runtime.sessions.failures(chat.target.session_id, user_id=LOCAL_USER)
+    if not failures:
+        chat.screen.print_line("no tool, node or callback has raised an error in this session since the chat began")
+        return
+    newest = failures[-1]
+    place = f": {newest.file}, line {newest.line}, in {newest.function}" if newest.file else ""
+    chat.screen.print_line(f"{newest.what}{place}", "bold")
+    chat.screen.print_line(newest.traceback if rest else newest.folded)
+
+
 async def _clear(chat: ChatSession, _: str) -> None:
     old = chat.target
     chat.screen.clear()
@@ -307,6 +324,7 @@ COMMANDS = {
     "/fork": Command("[N]", "continue in a copy of this session, without its last N turns", _fork),
     "/rewind": Command("[N]", "remove the last turn, or the last N", _rewind),
     "/usage": Command("", "show tokens and cost of each turn, and the size of the next request", _usage),
+    "/error": Command("[all]", "show the traceback of the newest error of a tool, node or callback", _error),
     "/memory": Command(
         "[pin|unpin|correct|forget ID]", "show what is remembered of this session and about you, or change it", _memory
     ),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunning, Unstorable
 from lango.events import NodeProgress
+from lango.failures import Failure, KeptFailures
 from lango.history import WindowRules
 from lango.messages import StoredBytes
 from lango.runtime.sessions.eval_sets import session_cases
@@ -69,10 +70,12 @@ class Sessions:
         rules: Callable[[], WindowRules] = WindowRules,
         credential_names: Callable[[], Collection[str]] = frozenset,
         running_calls: RunningCalls = no_running_calls,
+        failures: KeptFailures | None = None,
     ) -> None:
         """`rules` returns the limits of the agent's next request, `credential_names` what no client may write."""
         self._credential_names = credential_names
         self._running_calls = running_calls
+        self._failures = failures or KeptFailures()
         self._store = store
         self._app_name = app_name
         self._rules = rules
@@ -163,6 +166,14 @@ class Sessions:
         """Read what the newest turns used, or the newest before a turn, and what the next request would keep."""
         name = self._session_id(session_id, user_id)
         return await self._store.read(read_usage, name, self._rules(), before=before, limit=limit)
+
+    async def failures(self, session_id: str, *, user_id: str = "user") -> Sequence[Failure]:
+        """Return the newest failures of the user's own code that this process has seen, the oldest first.
+
+        Raise `SessionNotFound`. Tracebacks are for developers: show them to operators only.
+        """
+        session = await self._store.read(get_session, self._session_id(session_id, user_id))
+        return self._failures.of_session(session.key)
 
     async def trace(
         self,

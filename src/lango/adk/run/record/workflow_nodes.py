@@ -28,7 +28,7 @@ from lango.adk.turn.step import current_step, enter_step
 from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.errors import LangoError, NodeOutcomeUnknown, Unstorable
 from lango.events import NodeProgress, output_to_text, to_plain_values
-from lango.safe_text import log_failure, mark_logged
+from lango.failures import log_failure, mark_logged
 from lango.store.sessions.open_calls import message_at
 from lango.store.tool_calls import tool_journal
 from lango.store.tool_calls.tool_journal import JournalEntry
@@ -71,7 +71,7 @@ async def run_observed(name: str, context: Context, steps: AsyncGenerator[Any, N
             emit("waiting")
         else:
             if turn is not None:
-                log_failure(f"node {name} failed in {turn.place}", error)
+                log_failure(f"node {name} failed in {turn.place}", error, context.node_path)
             emit("failed", f"{type(error).__name__}: {error}")
         raise
     emit("waiting" if context.interrupt_ids else "ended")

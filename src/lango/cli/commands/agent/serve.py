@@ -4,7 +4,7 @@ import gc
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -36,6 +36,10 @@ DrainS = Annotated[
 ]
 AdkUi = Annotated[bool, typer.Option("--adk-ui", help="Also serve ADK's own dev UI at /dev-ui/.")]
 
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    typer.Option("--log-level", help="What Lango logs; debug: tracebacks with the frames of libraries, too."),
+]
 Reload = Annotated[
     bool, typer.Option("--reload", help="Restart when agent files or the configuration change; turns continue.")
 ]
@@ -50,6 +54,7 @@ def serve(
     port: Port = None,
     drain_s: DrainS = None,
     adk_ui: AdkUi = False,
+    log_level: LogLevel = "info",
     reload: Reload = False,
     listener_fd: ListenerFd = None,
 ) -> None:
@@ -79,7 +84,7 @@ def serve(
     with fast_imports():
         from lango.server.serve import serve as run
 
-    configure_logging(settings.server.log_format)
+    configure_logging(settings.server.log_format, log_level)
     run_async(run(settings, listening_socket, _print_address, agent_paths))
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import BaseModel
 
+from lango.failures import Failure
 from lango.json_values import to_client_json
 from lango.runtime.trace.session_trace import DEFAULT_TURNS
 from lango.runtime.trace.steps import Step, TurnTrace
@@ -21,7 +22,7 @@ from lango.sessions import as_datetime, without_app_state
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 
-_OPERATORS_ONLY = error_responses({403: "Only the users in the setting `server.operators` may read requests."})
+_OPERATORS_ONLY = error_responses({403: "Only the users in the setting `server.operators` may read it."})
 
 TurnNumber = Annotated[int | None, Query(ge=1, le=MAX_INTEGER)]
 
@@ -52,6 +53,12 @@ class TracedRequest(BaseModel):
     request: Any
     response: Any
     """Of a stream, the list of its events."""
+
+
+class FailureList(Struct, frozen=True):
+    """The newest failures in a session, the oldest first."""
+
+    failures: Sequence[Failure]
 
 
 class StoredEventView(BaseModel):
@@ -117,6 +124,14 @@ async def read_traced_request(
         return {name: about[name] for name in TracedRequest.model_fields}
 
     return await large_response(view)
+
+
+@router.get("/{session_id}/trace/failures", responses=reference_to(FailureList) | _OPERATORS_ONLY)
+async def read_failures(session_id: SessionIdPath, user: CurrentUser) -> Response:
+    """Read the errors of tools, nodes and callbacks that this process has seen, with tracebacks; for operators only."""
+    user.require_operator("read it", "a traceback contains source code")
+    found = await user.runtime.sessions.failures(session_id, user_id=user.id)
+    return await large_response(lambda: shown(FailureList(found)))
 
 
 @router.get("/{session_id}/trace/events/{seq}", response_model=StoredEventView)

@@ -2,6 +2,7 @@
 
 import { ApiError, api, describeError, request, sessionPath } from "../base/api.js";
 import { byId, el, toast, withErrorToast } from "../base/dom.js";
+import { loadFailures } from "../base/failures.js";
 import { dropOtherDrafts } from "../base/drafts.js";
 import { SessionFollower, PAGE_SIZE } from "./session-follower.js";
 import { submitTurn } from "../base/event-stream.js";
@@ -32,6 +33,7 @@ export class Conversation {
       retry: page.retry,
       answer: (wait, answer) => this.#answer(wait, answer),
       skip: () => void this.#skip(),
+      failed: () => void this.#loadFailures(),
       ended: (status) => this.setRunning(false, status),
     });
     this.controller = new AbortController();
@@ -82,6 +84,7 @@ export class Conversation {
     if (!messages.length) this.transcript.element.append(this.page.welcome());
     this.follower = new SessionFollower(this, id, messages);
     if (messages.length) this.loadWaits().catch(() => {});
+    if (this.transcript.showsFailure) void this.#loadFailures();
   }
 
   /** @param {string} id @param {unknown} error */
@@ -121,6 +124,7 @@ export class Conversation {
       if (signal.aborted) return false;
       this.transcript.prepend(messages);
       this.windowMark.place();
+      if (this.transcript.showsFailure) void this.#loadFailures();
       return true;
     } catch (error) {
       if (!signal.aborted) this.olderCursor = before;
@@ -145,6 +149,13 @@ export class Conversation {
     this.controller = new AbortController();
     this.transcript.clear(id);
     this.follower = new SessionFollower(this, id, null);
+  }
+
+  /** Show where the user's own code raised errors. */
+  async #loadFailures() {
+    const { transcript: { session }, controller: { signal } } = this;
+    const failures = await loadFailures(session);
+    if (!signal.aborted) this.transcript.showFailures(failures);
   }
 
   /** Show what the session waits for, and close what it no longer waits for. While a turn runs, only results can be given. */

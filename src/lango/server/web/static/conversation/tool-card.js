@@ -1,6 +1,7 @@
 /** Show a tool call and what it waits for: a line that opens to arguments, result, duration and approver. */
 
 import { el, icon, formatDuration, formatTime } from "../base/dom.js";
+import { failureBlock, shortPlace } from "../base/failures.js";
 
 const MAX_SHOWN_LENGTH = 20_000;
 /** How each status is shown. */
@@ -27,6 +28,7 @@ export class ToolCard {
     /** @type {string | null} */ this.approvedBy = null;
     /** @type {number | null} */ this.grantId = null;
     /** @type {string | number | null} */ this.startedAt = null;
+    /** where the tool raised an error @type {import("../base/failures.js").Failure | null} */ this.failure = null;
     /** what the call waits for: an approval or a result @type {import("./wait-card.js").WaitCard | null} */ this.wait = null;
     this.box = el("details", { class: "tool" },
       el("summary", {}, icon("tool"), el("span", { class: "tool-name", text: name }), this.#line, this.#status), this.#body);
@@ -118,9 +120,12 @@ export class ToolCard {
     this.element.dataset.call = this.id;
     this.#line.textContent = this.status === "awaiting_approval" ? "" : summarize(this.input);
     this.#status.textContent = [STATUS_LABELS[this.status], formatDuration(this.duration_s)].filter(Boolean).join(" · ");
+    const place = this.failure && shortPlace(this.failure);
+    if (place) this.#status.append(el("span", { class: "tool-place", text: ` · ${place}` }));
     const rows = [
       this.input === undefined ? null : block("Arguments", pretty(this.input)),
       this.output === undefined || this.status === "awaiting_approval" ? null : block(this.status === "failed" ? "Error" : "Result", resultText(this.output)),
+      this.failure && failureBlock(this.failure),
       details([["Took", formatDuration(this.duration_s)], [this.approved === false ? "Refused by" : "Approved by", this.#approver()], ["Started", this.startedAt ? formatTime(this.startedAt) : ""]]),
     ];
     this.#body.replaceChildren(...rows.filter((row) => row !== null));

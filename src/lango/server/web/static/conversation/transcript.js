@@ -2,6 +2,7 @@
 
 import { capitalize, request, sessionPath } from "../base/api.js";
 import { Answer } from "./answer.js";
+import { failureBlock } from "../base/failures.js";
 import { byId, copyButton, el, iconButton } from "../base/dom.js";
 import { UserMessage } from "./user-message.js";
 import { isAwaitingApproval } from "./tool-card.js";
@@ -103,6 +104,32 @@ export class Transcript {
   #showError(error) {
     if (error?.type === "TurnCancelled") this.currentAnswer().addNote("Stopped.");
     else if (error) this.currentAnswer().showFailure(capitalize(error.message));
+  }
+
+  /** Whether a tool, a node or a turn that failed is shown. */
+  get showsFailure() {
+    return this.element.querySelector('[data-status="failed"], .failed') !== null;
+  }
+
+  /** Show where the user's own code raised errors: on its tools, nodes and answers. @param {import("../base/failures.js").Failure[]} failures */
+  showFailures(failures) {
+    const shown = new Set();
+    for (const failure of failures.toReversed()) {
+      const card = this.toolCards.get(failure.step);
+      if (card) {
+        card.failure = failure;
+        card.draw();
+        continue;
+      }
+      const message = failure.error.slice(failure.error.indexOf(": ") + 2).split("\n")[0];
+      const elements = failure.step ? /** @type {HTMLElement[]} */ ([...this.element.querySelectorAll('li[data-status="failed"]')]).filter((line) => line.dataset.path === failure.step)
+        : [...this.element.querySelectorAll(".failed")].filter((box) => box.textContent?.includes(message));
+      const element = elements.findLast((one) => !shown.has(one)); // a path comes again in every turn
+      if (!element || shown.has(`${failure.turn} ${failure.step}`)) continue;
+      shown.add(element).add(`${failure.turn} ${failure.step}`);
+      element.querySelector(".failure")?.remove();
+      element.append(failureBlock(failure));
+    }
   }
 
   /** Remove an item and all after it. @param {UserMessage | Answer} item */

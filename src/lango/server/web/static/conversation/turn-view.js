@@ -10,7 +10,7 @@ import { announcementOf } from "./wait-forms.js";
 export class TurnView {
   /**
    * @param {import("./transcript.js").Transcript} transcript
-   * @param {{retry: () => void, answer: (wait: Wait, answer: import("./wait-card.js").Answer) => Promise<string>, skip: () => void, ended: (status: string) => void}} actions
+   * @param {{retry: () => void, answer: (wait: Wait, answer: import("./wait-card.js").Answer) => Promise<string>, skip: () => void, failed: () => void, ended: (status: string) => void}} actions
    */
   constructor(transcript, actions) {
     this.transcript = transcript;
@@ -29,10 +29,10 @@ export class TurnView {
       case "resumed": this.#turnResumed(answer, event); break;
       case "tool_start": answer.toolCard(event.call_id, event.name).start(event.arguments, Date.now()); break;
       case "tool_progress": answer.toolCard(event.call_id, event.name).showProgress(event); break;
-      case "tool_end": answer.toolCard(event.call_id, event.name).finish({ ok: event.ok, output: event.result, duration_s: event.duration_s }); this.transcript.closeQuestions(event.call_id); break;
+      case "tool_end": answer.toolCard(event.call_id, event.name).finish({ ok: event.ok, output: event.result, duration_s: event.duration_s }); this.transcript.closeQuestions(event.call_id); if (!event.ok) this.actions.failed(); break;
       case "wait_opened": this.openWait(event.wait); break;
       case "wait_closed": this.#waitClosed(event.wait); break;
-      case "node": answer.nodes.show(event); break;
+      case "node": answer.nodes.show(event); if (event.status === "failed") this.actions.failed(); break;
       case "turn_error": if (event.fatal) this.#turnFailed(answer, event); break;
       case "done": this.#turnDone(answer, event);
     }
@@ -93,6 +93,7 @@ export class TurnView {
     }
     if (answer.texts.length) this.transcript.finishAnswer(answer, stopped && this.#retryIconButton());
     else answer.finish(stopped && this.#retryIconButton());
+    if (!stopped) this.actions.failed();
     this.actions.ended("failed");
   }
 

@@ -2,6 +2,7 @@
 
 import { api, describeError, sessionPath } from "../base/api.js";
 import { copyButton, el, formatBytes, formatDuration } from "../base/dom.js";
+import { failureSlot } from "../base/failures.js";
 import { emit } from "../base/state.js";
 
 /** @typedef {import("./trace-view.js").Step} Step */
@@ -24,6 +25,7 @@ export function details(session, step, start) {
   const isTool = step.kind === "tool";
   return el("div", { class: "trace-details" },
     el("dl", {}, ...facts.map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value })))),
+    step.status === "failed" && failureSlot(session, (failure) => failure.step !== "" && (failure.step === step.call_id || step.id.includes(failure.step))),
     step.attempts.length > 0 && el("ol", { class: "trace-attempts", "aria-label": "Requests to the model" },
       ...step.attempts.map((attempt) => attemptItem(session, attempt))),
     step.seq !== null && el("button", {

@@ -2,6 +2,7 @@
 
 import { api, sessionPath } from "../base/api.js";
 import { describeResumption, el, formatDuration, formatTime, loadStylesheet } from "../base/dom.js";
+import { failureSlot } from "../base/failures.js";
 import { state } from "../base/state.js";
 import { details } from "./trace-details.js";
 
@@ -127,6 +128,7 @@ function turnBody(host, turn) {
   return [
     ...turn.resumptions.map(({ at, reason }) => el("p", { class: "note", text: describeResumption(at, reason) })),
     turn.error && el("p", { class: "trace-error", text: turn.error }),
+    turn.status === "failed" && failureSlot(view.session ?? "", (failure) => failure.turn === turn.turn && failure.step === ""),
     rows.length ? list : el("p", { class: "note", text: "No steps yet." }), more,
   ].filter(Boolean);
 }
