@@ -21,7 +21,7 @@ from lango.waits import ApprovalWait, CredentialWait, InputWait
 
 def fold(*events: TurnEvent, **more: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the items and the streamed events, of which the items can be put together again."""
-    output = OutputItems("resp_7_1", "s", "agent", {"pick"}, **more)
+    output = OutputItems("resp_7_1", "agent", {"pick"}, **more)
     streamed = [event for added in events for event in output.add(added)]
     put_together = {event["output_index"]: event["item"] for event in streamed if event["type"].endswith("item.done")}
     if isinstance(events[-1], TurnDone | TurnError):
