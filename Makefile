@@ -1,6 +1,6 @@
 # python3 (3.11 or newer) and make are all you need: the targets install everything else.
 .DEFAULT_GOAL := help
-.PHONY: help setup weights run chat model sandbox pooler browser pictures pythons downloads collect test quick quickcheck quicktests examples bench check audit reference dist format clean
+.PHONY: help setup weights run chat model sandbox pooler browser packages pictures pythons downloads collect test quick quickcheck quicktests examples bench check audit reference dist format clean
 
 # the suite starts hundreds of processes: each would compile every module again where this is set
 unexport PYTHONDONTWRITEBYTECODE
@@ -64,8 +64,12 @@ downloads: setup
 collect: setup
 	@$(UV) run --frozen pytest --collect-only -q > /dev/null || $(UV) run --frozen pytest --collect-only -q
 
-test: setup sandbox pooler browser  ## run every test
-	@$(MAKE) --no-print-directory --jobs check pythons downloads collect
+# what the tests need from the system, one after the other: two package managers at once refuse each other
+packages: setup
+	@$(MAKE) --no-print-directory --jobs=1 sandbox pooler browser
+
+test: setup  ## run every test
+	@$(MAKE) --no-print-directory --jobs packages check pythons downloads collect
 	$(UV) run --frozen pytest -n $(WORKERS) --dist worksteal
 
 # for people who change code: SQLite only, few examples of each property, types of the source
