@@ -20,8 +20,6 @@ from lango.server.api.sessions import session_routes, state_routes, trace_routes
 from lango.server.api.turns import credential_routes, wait_routes, wait_schemas, websocket
 from lango.server.app import create_app
 from lango.server.compat.adk import adk_routes
-from lango.server.compat.openai import openai_routes
-from lango.server.compat.openai.responses import response_routes, response_socket
 from lango.server.openapi import BODY_ERRORS, GUARD_ERRORS
 from lango.server.schemas import COMMON_ERRORS
 from tests.reference.source import cell, docstring_of, fields_of, first_paragraph, heading, to_page
@@ -33,6 +31,11 @@ _SECTIONS = {
     "openai": "OpenAI's chat completions",
     "responses": "OpenAI's responses",
     "agui": "AG-UI",
+}
+_HOWTOS = {
+    "openai": "See [OpenAI clients](../howto/openai-client.md): what the model reads, which parameters hold.",
+    "responses": "See [OpenAI's responses](../howto/openai-responses.md), also over a WebSocket at `/v1/responses`.",
+    "agui": "See [AG-UI](../howto/serve.md#other-protocols): state, files, client tools, edits.",
 }
 _KINDS = {"string": "text", "integer": "number", "number": "number", "boolean": "true or false", "object": "object"}
 
@@ -60,11 +63,8 @@ def page() -> str:
     order = list(_SECTIONS)
     for tag in sorted(groups, key=lambda tag: (order.index(tag) if tag in order else len(order), tag)):
         lines += [f"## {_SECTIONS.get(tag, tag)}", ""]
-        if tag == "openai":
-            lines += [*docstring_of(openai_routes).splitlines(), ""]
-        if tag == "responses":
-            lines += [*docstring_of(response_routes).splitlines(), ""]
-            lines += [*docstring_of(response_socket).splitlines(), ""]
+        if tag in _HOWTOS:
+            lines += [_HOWTOS[tag], ""]
         for path, method, one in sorted(groups[tag], key=lambda route: (route[0], route[1])):
             lines += _route(path, method, one, described, common)
     lines += ["## WebSocket", "", *docstring_of(websocket).splitlines(), ""]

@@ -2,8 +2,7 @@
 
 A client whose thread is one session shows an edit only by the conversation that it resends: a message of the user is
 another one, or what followed it is gone. What the session holds from there on is kept in a fork, and rewound in the
-session, so that the model reads what the client shows. Chat completions without a session do the same the other way
-round: there, the turn of another history starts in another session.
+session, so that the model reads what the client shows.
 """
 
 from collections.abc import Sequence

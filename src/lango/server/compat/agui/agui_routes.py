@@ -1,20 +1,8 @@
 """Serve AG-UI runs at `POST /agui`: a thread is a session, a run is a turn.
 
-The last message starts the turn. Earlier messages are not read, except the user's own since the last answer that the
-session does not hold yet. A new thread id creates a session of the caller; ids belong to each user, so they reveal
-nothing about other users. The instruction is the agent's: a client's `context` is ignored.
-The client's `state` is the session's. A run stores what differs, and keeps keys that the client does not send; null is
-a value. `STATE_SNAPSHOT` carries the whole state at the start of the run, and `STATE_DELTA` what tools and agents
-change. Keys with `user:` are the state of the user in all sessions; `app:` and `temp:` keys are refused, and not shown.
-The last message may have files: media parts (`image`, `audio`, `video`, `document`) whose source is `data`, or a `url`
-that begins with `data:`, and the `binary` parts of versions before 1.0. Other URLs and file ids are refused.
-A client's `tools` are offered to the model in this run, beside the agent's own. A call of one ends the run without a
-result; the next run carries the result as a tool message. If the next run carries a user's message instead, the call is
-closed as unanswered.
-A tool that needs approval ends the run with an interrupt; the next run answers it in `resume`, with the payload
-`{"approved": true}`, and a `grant` or a `reason` as in `POST /v1/sessions/{id}/waits/{wait_id}`. A workflow that
-needs input, a tool that needs a credential, and a long-running tool without a result end it in the same way: the
-payload is then the value, or the result.
+A new thread id creates a session of the caller; ids belong to each user, so they reveal nothing about other users. What
+a turn waits for ends the run with an interrupt, which the next run answers in `resume`. docs/howto/serve.md describes
+state, files, client tools and edits.
 """
 
 from typing import Annotated, Any

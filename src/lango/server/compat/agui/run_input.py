@@ -1,12 +1,7 @@
 """Parse an AG-UI run and submit its message, answers or tool results as turns. Imports `ag_ui`, which is optional.
 
 A client sends the whole conversation each time. Only its end is new: the user's messages since the last answer, or
-results of the client's tools. Some clients do not start a run for each result, so earlier results are used, too. If an
-earlier message is edited, or the last one is sent again, the session continues from there. System and developer
-messages and the context of a run are instructions of the client for its turns, and no part of the session.
-
-A user's message may have files: media parts whose source holds the bytes, and the `binary` parts of versions before
-1.0. Nothing is fetched.
+results of the client's tools. Some clients do not start a run for each result, so earlier results are used, too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

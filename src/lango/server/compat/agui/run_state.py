@@ -2,8 +2,6 @@
 
 A run brings the client's whole state. What differs from the session's is stored with the message of the run, so a run
 that changes nothing stores nothing. Keys that the client does not send stay: a client that was reloaded has none yet.
-Keys that begin with `user:` are the state of the user, in all sessions. Those with `app:` and `temp:` are not a
-client's to set, and are not shown.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,4 @@
-"""Turn the messages of a chat request into stored messages.
-
-Results follow the message with their
-calls. An unreadable file is an error in the last message, and a note to the model in earlier ones.
-"""
+"""Turn the messages of a chat request into stored messages. Results follow the message with their calls."""
 
 import json
 from collections.abc import Sequence

@@ -1,10 +1,7 @@
 """Read what a chat request sets for the model: the shape of the answer, the tools it may or must call, sampling.
 
-Applied to the turn, by whatever provider answers: `response_format`, `tool_choice`, `parallel_tool_calls`,
-`temperature`, `top_p`, `max_completion_tokens` (or `max_tokens`) and `stop`. What would change the answer, and cannot
-be done here, is refused. Hints that change no answer are accepted and left to the agent's configuration: `seed`,
-`reasoning_effort`, `verbosity`, `prediction`, `service_tier`, `store`, `safety_identifier`, `prompt_cache_key` and the
-like.
+What would change the answer, and cannot be done here, is refused. Hints that change no answer are accepted and left to
+the agent's configuration.
 """
 
 from collections.abc import Collection, Mapping

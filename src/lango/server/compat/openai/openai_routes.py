@@ -1,47 +1,7 @@
 """Serve OpenAI's chat completions and model list: `POST /v1/chat/completions`, `GET /v1/models`.
 
-The agent has its own model and instruction. A single agent answers under its own name, whatever model a client names;
-of several agents, `model` names one. `chat_options` says what holds for the model calls of the turn, and what is
-refused.
-
-The model reads system and developer messages after the agent's own instruction, marked as the client's, in their order
-and wherever they stand in the conversation. They hold for this turn, also after a crash or a pause, are no part of the
-session's history, and are not compared. With `server.client_instructions = false` they are refused.
-
-Which session a turn belongs to, and what the model reads:
-
-- With `X-Session-Id`, that session: its stored history counts. Of a resent history, only new parts are read: the
-  user's messages since the last answer that the session does not hold yet, and results of calls that still wait.
-  The same holds with `user` and one of `conversation_id`, `thread_id` and `session_id` in `metadata`: both together
-  name one session of the caller.
-- Without it, the model reads exactly the history in the request: the user's texts and files, the assistant's texts,
-  calls of the client's tools and their results. If a session of the caller holds exactly that history, as a client
-  sees it, and has no running or queued turn, the turn is stored there, after the agent's own tool calls. Otherwise, as
-  after an edited message, a regenerated answer or a trimmed history, a new session starts with the history of the
-  request; its messages are marked as carried (`lango_carried` in the metadata of the event).
-- Front ends that send the id of a chat and of its user in headers (`X-OpenWebUI-Chat-Id` with `X-OpenWebUI-User-Id`,
-  `X-Conversation-Id` with `X-User-Id`; the user may also be `user` of the body) resend the whole history, too: the
-  model reads it, and only sessions of the same chat and user are searched.
-
-Every response names its session in `X-Session-Id`. Two requests with the same history never share a session: a turn
-starts in a session that was found only if the session has not changed since.
-
-A message may have images (`image_url`) and files (`file` with `file_data`), as `data:` URLs. The server fetches
-nothing: other URLs, a `file_id` and `input_audio` are refused in the last message; in earlier messages, the model reads
-a note instead.
-
-A client's `tools` are offered to the model in this turn, beside the agent's own. A call of one is returned in
-`tool_calls` and ends the answer, with the finish reason `tool_calls`; the next request carries the results as tool
-messages, one for each call. If a user's message comes instead, calls without a result are closed as unanswered. Calls
-in a resent history never run here, and none may use a name that is ADK's own (`adk_*`, `transfer_to_agent`).
-
-Calls of the agent's own tools are not `tool_calls`, which a client would run itself. They are in a field that OpenAI's
-SDK passes through, `executed_tools` of the message (or, in a stream, of the delta): `index`, `id`, `type`, `name`,
-`arguments` as JSON text, and at the end of the call `output` as JSON text, and `ok`. The parts of a stream are merged
-by `index`, like those of `tool_calls`.
-
-Where another agent than the root agent speaks, `speakers` of the message or delta has its name, with an `index`, each
-time that the speaker changes; in a stream, before its text.
+docs/howto/openai-client.md says what the model reads, which parameters hold, and what is refused. Every response names
+its session in `X-Session-Id`.
 """
 
 from typing import Annotated, Any

@@ -6,12 +6,6 @@ holds exactly that history, as a client sees it, or in a new session that starts
 A session is searched by the last user message of the history, and compared whole. The turn starts there only if the
 session still has the compared revision and no running or queued turn; the store checks that in the transaction that
 starts the turn. So two requests with the same history never share a session.
-
-A conversation id of the client counts only together with a user, because some clients' ids are not unique among their
-users. Both together name sessions of the caller, whom the key alone identifies: no id leads to a session of another
-caller. Front ends resend the whole conversation with each request, and send requests for titles, tags and suggestions
-under the same id; users regenerate answers and edit messages: their id only separates conversations, and the model
-reads the history in the request. An application that names a conversation in `metadata` means one session.
 """
 
 import hashlib

@@ -1,34 +1,7 @@
 """Serve OpenAI's responses: `POST /v1/responses`, and reading, cancelling and deleting them.
 
 A response is a turn of a session. Its id names both, holds in every process, and survives restarts.
-
-Which session a turn belongs to, and what the model reads:
-
-- With `previous_response_id`, the turn continues from that response, and `input` is only what is new. If the session
-  has continued since, the turn is stored in a fork of the session at the end of that response.
-- With `conversation`, or the header `X-Session-Id`, the turn is stored in that session, whose history counts.
-- Otherwise `input` is the whole history, and the model reads exactly that, as in `POST /v1/chat/completions`. Items of
-  earlier responses may be sent as an `item_reference`.
-
-`instructions` are added to the agent's own instruction for this turn. So are `system` and `developer` messages of
-`input`; those hold for the responses that continue from this one, too.
-
-`tools` are functions that the client runs. A call is a `function_call` and ends the response; the next request carries
-a `function_call_output` for each call. Hosted tools are refused: the agent has tools of its own. Their calls are
-`mcp_call` items with the agent's name as `server_label`. A call that needs approval is an `mcp_approval_request`, and
-the next request answers it with an `mcp_approval_response`, also where the response had `store: false`; its `mcp_call`
-is in the response to that. Requests for input and for credentials are notes in the
-text: the next message is the input, and the note says where to give the credential.
-
-With `background`, the response returns at once, and its turn continues, also in another process after a crash.
-`GET /v1/responses/{id}` reads it at any time, and with `stream=true` its events: `starting_after` is the sequence
-number of the last event that the client has.
-
-`POST /v1/responses/compact` makes a conversation shorter: the agent's model writes notes on it, and the output is the
-user's messages and a `compaction` item with the notes, in place of everything else. The item is encoded, not
-encrypted, and any process of this version reads it: nothing is stored.
-
-`store: false` only means that the response cannot be read or continued by its id: the session is stored in any case.
+docs/howto/openai-responses.md says what the model reads, and how pauses, background and compaction work.
 """
 
 from contextlib import suppress

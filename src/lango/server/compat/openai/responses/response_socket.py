@@ -1,14 +1,7 @@
 """Serve responses over a WebSocket at `/v1/responses`, OpenAI's and Open Responses' WebSocket mode.
 
 A client sends `{"type": "response.create", ...}` with the parameters of `POST /v1/responses`, and gets the events of
-that response's stream. Responses of one socket run one after the other. With `stream_id`, the events of a response
-repeat it; it changes nothing else.
-
-A response with `store: false` can be continued on its own socket as long as it is the newest one there, and the
-request that continues it does not fail.
-
-A request that is refused gets an `error` with its HTTP `status`. A response that fails ends with `response.failed`
-alone: each request has one last event.
+that response's stream; with `stream_id`, each event repeats it. docs/howto/openai-responses.md has the rules.
 """
 
 import asyncio

@@ -1,13 +1,8 @@
 """Choose the session in which a response's turn is stored, and submit the turn.
 
-- With `previous_response_id`, the session of that response, if the response is the newest turn there and nothing has
-  changed since; the store checks that in the transaction that starts the turn. Otherwise a fork at the end of that
-  response, so that one response can be continued any number of times.
-- With `conversation` or `X-Session-Id`, that session.
-- Otherwise the session that holds exactly the history in the input, or a new one that starts with it, as in chat
-  completions.
-
-An `Idempotency-Key` names the new session, so that a repeated request finds its own turn.
+A turn with `previous_response_id` continues the session of that response if the response is the newest turn there and
+nothing has changed since; the store checks that in the transaction that starts the turn. Otherwise it continues a fork
+at the end of that response, so that one response can be continued any number of times.
 """
 
 import hashlib
