@@ -143,6 +143,8 @@ class NodeProgress(EventBase, frozen=True, tag="node"):
     status: Literal["started", "ended", "failed", "waiting"]
     attempt: int = 1
     """Larger than 1 if the node failed before and is tried again."""
+    input: Any = None
+    """What the node got, when it starts."""
     output: Any = None
     """What the node put out at its end."""
     error: str = ""

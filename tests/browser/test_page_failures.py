@@ -22,7 +22,7 @@ def open_drawer(name: str) -> str:
     raise LookupError(f"there is no drawer {name}")
 
 
-def sort_drawers() -> str:
+def sort_drawers(node_input: Any) -> str:
     """Sort the drawers."""
     raise LookupError("there are no drawers")
 
@@ -58,7 +58,7 @@ async def test_a_failed_tool_shows_its_traceback_on_its_card_and_in_the_trace(pa
         await page.goto("about:blank")
 
 
-async def test_a_failed_node_shows_its_traceback(page: Page, tmp_path: Path) -> None:
+async def test_a_failed_node_shows_its_traceback_and_its_input(page: Page, tmp_path: Path) -> None:
     flow = Workflow(name="flow", edges=[(START, sort_drawers)])
     async with serving_script(tmp_path, root_agent=flow) as site:
         await page.goto(site.url)
@@ -67,7 +67,17 @@ async def test_a_failed_node_shows_its_traceback(page: Page, tmp_path: Path) -> 
         for _ in range(2):
             await expect(node).to_have_attribute("data-status", "failed")
             await expect(node.get_by_label("Traceback", exact=True)).to_contain_text('raise LookupError("there are')
+            await node.get_by_role("button", name="sort_drawers").click()
+            await expect(node.get_by_label("Input")).to_have_text("sort")
+            await expect(node.get_by_label("Error")).to_have_text("LookupError: there are no drawers")
             await page.reload()
+        await page.get_by_role("button", name="Trace of this answer").click()
+        steps = page.get_by_role("list", name="Steps of turn 1")
+        await expect(steps.get_by_role("listitem")).to_have_attribute("data-status", "failed")
+        await steps.get_by_role("button", name="sort_drawers").click()
+        await expect(steps.get_by_label("Input")).to_have_text("sort")
+        await expect(steps.get_by_label("Error")).to_have_text("LookupError: there are no drawers")
+        await check_accessibility(page, "light", "dark")
         await page.goto("about:blank")  # before the server is gone
 
 

@@ -77,7 +77,7 @@ class Model(BaseModel):
         ),
         (
             NodeProgress(1, "ask", "flow@1/ask@1", "ended", output=[1]),
-            '{"type":"node","id":1,"name":"ask","path":"flow@1/ask@1","status":"ended","attempt":1,"output":[1],'
+            '{"type":"node","id":1,"name":"ask","path":"flow@1/ask@1","status":"ended","attempt":1,"input":null,"output":[1],'
             '"error":""}',
         ),
     ],

@@ -61,8 +61,8 @@ def journal_nodes(run_journaled: JournaledRun) -> None:
     FunctionNode._run_impl = journaled  # noqa: SLF001 # pyright: ignore
 
 
-ObservedRun = Callable[[str, Any, "AsyncGenerator[Any, None]"], "AsyncGenerator[Any, None]"]
-"""Gets the name of a node of a workflow, its context and its run, and yields what the run yields."""
+ObservedRun = Callable[[str, Any, Any, "AsyncGenerator[Any, None]"], "AsyncGenerator[Any, None]"]
+"""Gets the name of a node of a workflow, its context, its input and its run, and yields what the run yields."""
 
 
 def observe_nodes(observe: ObservedRun) -> None:
@@ -78,7 +78,7 @@ def observe_nodes(observe: ObservedRun) -> None:
         outer: Any = getattr(ctx, "_parent_ctx", None)
         while outer is not None and not isinstance(getattr(outer, "_node", None), Workflow):
             outer = getattr(outer, "_parent_ctx", None)
-        return steps if outer is None else observe(node.name, ctx, steps)
+        return steps if outer is None else observe(node.name, ctx, node_input, steps)
 
     setattr(observed, _JOURNALED_MARK, True)
     BaseNode.run = observed  # pyright: ignore

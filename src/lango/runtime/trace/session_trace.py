@@ -7,7 +7,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from lango.errors import MessageNotFound, TraceNotFound
-from lango.events import Usage
+from lango.events import NodeProgress, Usage
 from lango.messages import Message, StoredBytes
 from lango.runtime.prices import cost_usd
 from lango.runtime.trace.steps import TurnTrace
@@ -19,6 +19,7 @@ from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import find_session, get_session
 from lango.store.sessions.window import read_rows
 from lango.store.turns import turn_usage
+from lango.store.turns.event_log import read_nodes
 from lango.store.turns.model_requests import ModelRequest, read_request, read_requests
 from lango.threads import run_in_thread
 
@@ -41,6 +42,7 @@ class _TurnRows(Struct, frozen=True):
     turn: turn_usage.TurnUsage
     messages: Sequence[StoredEvent]
     requests: Sequence[ModelRequest]
+    nodes: Sequence[NodeProgress]
 
 
 def no_running_calls(_session_key: int, _turn: int) -> Sequence[Mapping[str, Any]]:
@@ -83,10 +85,14 @@ def _read(
     found: list[_TurnRows] = []
     for row in page:
         messages: list[StoredEvent] = []
+        nodes: list[NodeProgress] = []
         if row.first_seq is not None and row.last_seq is not None:
             stored = yield from read_rows(session, row.first_seq, row.last_seq)
             messages = [row_to_event(message) for message in stored]
-        found.append(_TurnRows(session.key, row, messages, [one for one in requests if one.turn == row.turn]))
+            progress = yield from read_nodes(session, row.first_seq, row.first_seq)
+            nodes = progress.get(row.first_seq, [])
+        of_turn = [one for one in requests if one.turn == row.turn]
+        found.append(_TurnRows(session.key, row, messages, of_turn, nodes))
     return found, page[0].turn if page and turn is None and len(rows) > limit else None
 
 
@@ -96,7 +102,7 @@ def _build(rows: Sequence[_TurnRows], running: Sequence[Sequence[Mapping[str, An
         return cost_usd({model: Usage(input_tokens, output_tokens, cached_tokens)}) if model else None
 
     return [
-        turn_trace(of_turn.turn, of_turn.messages, of_turn.requests, calls, price)
+        turn_trace(of_turn.turn, of_turn.messages, of_turn.requests, calls, price, of_turn.nodes)
         for of_turn, calls in zip(rows, running, strict=True)
     ]
 

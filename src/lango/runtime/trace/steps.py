@@ -1,7 +1,7 @@
 """Define the steps of a trace (agents, model calls, tools), and how deep each stands below the others."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -54,6 +54,12 @@ class Step(Struct, kw_only=True):
     """Of a tool: the message with its result."""
     approved_by: str | None = None
     model: str = ""
+    input: Any = None
+    """Of a node: what it got."""
+    output: Any = None
+    """Of a node: what it put out."""
+    error: str = ""
+    """Of a node: why it failed."""
     usage: Usage = Usage()
     attempts: list[Attempt] = []
     steps: "list[Step]" = []

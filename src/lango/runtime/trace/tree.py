@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from lango.events import Usage
+from lango.events import NodeProgress, Usage
 from lango.messages import ToolCall
 from lango.runtime.trace.messages import (
     UnmatchedResponses,
@@ -47,6 +47,7 @@ def turn_trace(
     requests: Iterable[ModelRequest] = (),
     running_calls: Sequence[Mapping[str, Any]] = (),
     price: Price = _unknown_price,
+    nodes: Iterable[NodeProgress] = (),
 ) -> TurnTrace:
     """Build the trace of a turn from its row, its messages, and the requests that were kept.
 
@@ -56,6 +57,7 @@ def turn_trace(
     tree = _Tree(row, messages)
     tree.add_model_calls(calls)
     tree.add_tools()
+    tree.add_node_values(nodes)
     tree.add_requests(list(requests))
     tree.add_failures(calls)
     for step in tree.model_steps:
@@ -213,6 +215,17 @@ class _Tree:
                 step.started_at = row.started_at
                 finished = row.finished_at
                 step.duration_s = None if finished is None else max(0.0, finished - row.started_at)
+
+    def add_node_values(self, nodes: Iterable[NodeProgress]) -> None:
+        """Add what the nodes of workflows got and put out."""
+        steps = {step.call_id.rpartition(_NODE)[2]: step for step in self._tools.values() if step.kind == "node"}
+        for node in nodes:
+            if (step := steps.get(f"{node.path}#{node.attempt}")) is None:
+                continue
+            if node.status == "started":
+                step.input = node.input
+            else:
+                step.output, step.error = node.output, node.error
 
     def _new_tool(self, key: str, row: ToolUse) -> Step:
         result = self._results.get(key)

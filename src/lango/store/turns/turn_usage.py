@@ -29,8 +29,9 @@ FROM turns t JOIN messages m ON m.session_key = t.session_key AND m.seq = t.firs
 WHERE t.session_key = $1 AND t.turn >= $2 ORDER BY t.turn LIMIT 1
 """
 _TOOLS = """
-SELECT epoch, call_id, name, CASE WHEN result LIKE '{"error":%' THEN 'failed' ELSE status END, started_at, finished_at,
-    CASE WHEN approved = 1 THEN approved_by END, intended_at
+SELECT epoch, call_id, name,
+    CASE WHEN result LIKE '{"error":%' OR result LIKE '{"failure":{"module":%' THEN 'failed' ELSE status END,
+    started_at, finished_at, CASE WHEN approved = 1 THEN approved_by END, intended_at
 FROM tool_journal WHERE session_key = $1 AND epoch >= $2 AND epoch < $3 ORDER BY epoch, intended_at, call_id
 """
 _TOTALS = """

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from google.adk.agents.context import Context
 from google.adk.events import Event, RequestInput
+from google.genai import types
 from msgspec import Struct, json
 from pydantic import TypeAdapter
 
@@ -43,7 +44,9 @@ def install() -> None:
     observe_nodes(run_observed)
 
 
-async def run_observed(name: str, context: Context, steps: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+async def run_observed(
+    name: str, context: Context, node_input: Any, steps: AsyncGenerator[Any, None]
+) -> AsyncGenerator[Any, None]:
     """Run a node of a workflow, and emit its start and its end."""
     turn = current_turn.get()
     in_turn = turn is not None and turn.has_session(context)
@@ -57,8 +60,9 @@ async def run_observed(name: str, context: Context, steps: AsyncGenerator[Any, N
     def emit(status: Literal["started", "ended", "failed", "waiting"], error: str = "") -> None:
         if turn is not None and is_shown:
             place = context.node_path, status, context.attempt_count
+            shown = _shown_value(node_input) if status == "started" else None
             sink = turn.output.sink
-            sink.emit(NodeProgress(sink.next_id(), name, *place, output=output, error=error))
+            sink.emit(NodeProgress(sink.next_id(), name, *place, input=shown, output=output, error=error))
 
     emit("started")
     try:
@@ -131,11 +135,18 @@ def _shown_output(event: Event, earlier: Any) -> Any:
     """Return the output that readers see of a node; the text of an agent is not repeated."""
     if event.partial or event.output is None or event.content is not None:
         return earlier
+    shown = _shown_value(event.output)
+    return earlier if shown is None else shown
+
+
+def _shown_value(value: Any) -> Any:
+    """Return an input or output as readers see it, or None if it has no JSON form."""
+    if isinstance(value, types.Content):  # a message: its text
+        value = "".join(part.text or "" for part in value.parts or ())
     try:
-        output = to_plain_values(event.output)
+        return _clipped(to_plain_values(value))
     except Unstorable:
-        return earlier
-    return _clipped(output)
+        return None
 
 
 async def run_journaled(
@@ -183,7 +194,7 @@ async def _run_in_turn(
         raise  # of the store or a provider: the node runs again
     except Exception as error:
         failed = {"module": type(error).__module__, "type": type(error).__qualname__, "message": str(error)}
-        await _finish(turn, step_id, {"items": yielded, "route": None, "failure": failed})
+        await _finish(turn, step_id, {"failure": failed, "items": yielded, "route": None})
         raise
     finally:
         enter_step("")

@@ -296,7 +296,7 @@ export class Transcript {
     const text = () => answer.texts.join("\n\n").trim();
     answer.finish(
       answer.texts.length > 0 && copyButton("Copy the answer", text),
-      iconButton("trace", "Trace of this answer", () => emit("trace", answer.lastSeq)),
+      traceButton(answer),
       iconButton("fork", "Fork from here", () => this.actions.fork(answer)),
       ...more);
   }
@@ -306,6 +306,11 @@ export class Transcript {
     return this.items.find((item) => (item instanceof UserMessage ? item.seq === seq
       : item.firstSeq !== null && item.lastSeq !== null && item.firstSeq <= seq && seq <= item.lastSeq)) ?? null;
   }
+}
+
+/** @param {Answer} answer */
+export function traceButton(answer) {
+  return iconButton("trace", "Trace of this answer", () => emit("trace", answer.lastSeq));
 }
 
 /** Return the results of calls; where ids repeat, of the newest call. @param {Message[]} messages @returns {Map<string, Call>} */

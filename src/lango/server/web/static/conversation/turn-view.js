@@ -2,6 +2,7 @@
 
 import { capitalize } from "../base/api.js";
 import { alertScreenReader, describeResumption, el, icon, iconButton } from "../base/dom.js";
+import { traceButton } from "./transcript.js";
 import { announcementOf } from "./wait-forms.js";
 
 /** @typedef {import("./answer.js").Answer} Answer */
@@ -92,7 +93,7 @@ export class TurnView {
       alertScreenReader(event.message);
     }
     if (answer.texts.length) this.transcript.finishAnswer(answer, stopped && this.#retryIconButton());
-    else answer.finish(stopped && this.#retryIconButton());
+    else answer.finish(traceButton(answer), stopped && this.#retryIconButton());
     if (!stopped) this.actions.failed();
     this.actions.ended("failed");
   }

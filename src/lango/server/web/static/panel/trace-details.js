@@ -26,6 +26,7 @@ export function details(session, step, start) {
   return el("div", { class: "trace-details" },
     el("dl", {}, ...facts.map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value })))),
     step.status === "failed" && failureSlot(session, (failure) => failure.step !== "" && (failure.step === step.call_id || step.id.includes(failure.step))),
+    ...[["Input", step.input], ["Output", step.output], ["Error", step.error || null]].flatMap(([name, value]) => (value === null ? [] : valueBlock(name, value))),
     step.attempts.length > 0 && el("ol", { class: "trace-attempts", "aria-label": "Requests to the model" },
       ...step.attempts.map((attempt) => attemptItem(session, attempt))),
     step.seq !== null && el("button", {
@@ -58,6 +59,12 @@ function opener(label, load) {
     }
   });
   return box;
+}
+
+/** Show a value with its name: text as it is, else JSON. @param {string} name @param {any} value */
+function valueBlock(name, value) {
+  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  return [el("p", { class: "trace-value-name", text: name }), el("pre", { class: "trace-value", tabindex: "0", "aria-label": name, text: text.slice(0, SHOWN_LENGTH) })];
 }
 
 /** @param {string} label @param {any} value @returns {Node[]} */
