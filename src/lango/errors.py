@@ -18,6 +18,9 @@ LangoError
 │   ├── GrantRefused           a grant whose pattern is malformed, too long or too broad
 │   ├── IdempotencyKeyReused   the key was used before, with another request
 │   ├── InvalidAnswer          an answer that does not fit the wait
+│   ├── ToolNotFound           a call by hand of a tool that the agent does not have
+│   ├── ToolRefused            a call by hand of a tool that may not run so
+│   ├── ApprovalRequired       a call by hand of a tool that runs only after an approval
 │   └── StoreUrlError          the store's address cannot be used
 ├── StoreError
 │   ├── StoreUnavailable       locked, full, read-only, unreachable: nothing was written
@@ -149,6 +152,18 @@ class IdempotencyKeyReused(UsageError):
 
 class InvalidAnswer(UsageError):
     """The answer does not fit the wait; the message says why, and nothing was stored."""
+
+
+class ToolNotFound(UsageError):
+    """The agent has no tool of that name; it may be a tool that its toolset cannot list outside a turn."""
+
+
+class ToolRefused(UsageError):
+    """The tool may not be called by hand: the settings deny it, or it runs elsewhere; the message says which."""
+
+
+class ApprovalRequired(UsageError):
+    """The tool runs only after an approval: nothing ran."""
 
 
 class StoreUrlError(UsageError):

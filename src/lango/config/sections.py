@@ -81,6 +81,8 @@ class AgentSettings(Section):
     """The delay before the second of these attempts; it doubles with each further one."""
     module: str | None = None
     """A file or package with an ADK `root_agent` or `app`, used instead of the settings above."""
+    suggestions: list[str] = []
+    """What the page suggests as a first message; by default how the test cases beside `module` begin."""
     sub_agents: dict[Identifier, SubAgentSettings] = {}
     """Tables of the agents that the root agent can transfer to, by name."""
 

@@ -6,10 +6,10 @@ from contextlib import aclosing
 from typing import Any
 
 from lango.adk.agents.tools.tool_names import ToolNames, diff_of_call, tool_names
-from lango.adk.agents.tree import describe_agent
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.summary import summarize
 from lango.adk.services.adk_server import AdkRest
+from lango.agent_cards import CallByHand, CallResult, NodeCard
 from lango.config import Settings
 from lango.errors import TurnCancelled
 from lango.events import TurnEvent, Usage
@@ -28,6 +28,7 @@ from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.session_watch import SessionWatch
 from lango.runtime.sessions.sessions import Sessions
 from lango.runtime.submissions import Submissions
+from lango.runtime.suggestions import suggestions_for
 from lango.runtime.turns import Turns
 from lango.sessions import SessionId
 from lango.store import Store, Turn
@@ -42,6 +43,7 @@ from lango.submissions import (
     SubmittedMessage,
     TurnRequest,
 )
+from lango.threads import run_in_thread
 from lango.tools import Tool
 from lango.turns.running_turn import RunningTurn
 from lango.waits import Answer, Wait
@@ -123,9 +125,33 @@ class Runtime:
 
     # -- the agent ------------------------------------------------------------------------------------------------
 
-    def describe_agents(self) -> dict[str, Any]:
-        """Describe the agent tree, from the root agent on."""
-        return describe_agent(self._engine.app.root)
+    @property
+    def root_name(self) -> str:
+        """The name of the root agent, or of the root node."""
+        return self._engine.app.root.name
+
+    @property
+    def description(self) -> str:
+        """What the author of the root agent wrote of it."""
+        return getattr(self._engine.app.root, "description", "") or ""
+
+    async def describe_agents(self, *, ask_toolsets: bool = False) -> NodeCard:
+        """Describe the agents, nodes and tools of the app, from the root on.
+
+        `ask_toolsets`: toolsets list their tools, which starts or connects to MCP servers.
+        """
+        return await self._engine.app.describe(ask_toolsets=ask_toolsets)
+
+    async def suggestions(self) -> list[str]:
+        """Return what a user may say first: the suggestions of the settings, or how the agent's test cases begin."""
+        return await run_in_thread(suggestions_for, self._settings)
+
+    async def call_tool_by_hand(self, call: CallByHand, *, user_id: str = "user") -> CallResult:
+        """Run one tool as its developer asks, apart from all sessions: nothing that it saves is kept.
+
+        Raise `ToolNotFound`, `ToolRefused`, `InvalidArguments` or `ApprovalRequired` for a call that may not run.
+        """
+        return await self._engine.app.call_by_hand(call, user_id)
 
     async def tool_names(self, *, ask_toolsets: bool = False, require_all: bool = True) -> ToolNames:
         """List the names of the agents' tools; with `ask_toolsets` also those of toolsets.

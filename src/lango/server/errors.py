@@ -40,6 +40,10 @@ STATUS_BY_ERROR: tuple[tuple[type[errors.LangoError], int], ...] = (  # the firs
     (errors.StateRefused, 400),
     (errors.SessionOptionsRefused, 422),
     (errors.InvalidAnswer, 422),
+    (errors.ToolNotFound, 404),
+    (errors.ToolRefused, 403),
+    (errors.ApprovalRequired, 409),
+    (errors.InvalidArguments, 422),
     (errors.IdempotencyKeyReused, 422),  # not 409: some clients repeat such a request by themselves
     (errors.InvalidExport, 400),
     (errors.BudgetTooSmall, 400),  # the message is too long: a retry does not help

@@ -302,7 +302,7 @@ async def test_a1_two_runtimes_on_one_agent_do_not_share_its_model(sqlite_url: s
     third = ScriptedProvider(["third"])
     async with open_runtime(settings, root_agent=root, provider=third) as three:
         assert await three.run("u", "hello") == "third"
-        assert three.describe_agents()["sub_agents"][0]["name"] == "below"
+        assert (await three.describe_agents()).children[0].name == "below"
     assert [tool.name for tool in third.requests[0].tools] == ["transfer_to_agent"], "what runtimes added is theirs"
 
 

@@ -159,5 +159,11 @@ def _replaceable(original: Any) -> Callable[[ReadonlyContext], Any]:
         made = original(context)
         return await made if inspect.isawaitable(made) else made
 
-    setattr(instruction, _REPLACEABLE_MARK, True)
+    setattr(instruction, _REPLACEABLE_MARK, original)
     return instruction
+
+
+def own_instruction(agent: Any) -> str | Callable[..., Any]:
+    """Return the instruction of an agent as its author wrote it: a text, or a function that makes it."""
+    instruction: Any = getattr(agent, "instruction", "")
+    return getattr(instruction, _REPLACEABLE_MARK, instruction)

@@ -7,20 +7,20 @@ shape. Instructions, models and descriptions do not: with another of them, a tur
 import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.tools import BaseTool, FunctionTool
-from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_toolset import BaseToolset
+from google.genai.types import FunctionDeclaration
 from msgspec import Struct, json, to_builtins
 
-from lango.adk.agents.adk_internals import declaration_of, node_of_tool
+from lango.adk.agents.adk_internals import declaration_of
 from lango.adk.agents.tools.effects import effect_of_node
-from lango.adk.agents.tree import tools_of
+from lango.adk.agents.tree import agent_in_tool, nodes_below, tools_of
+from lango.agent_cards import NodeKind
 from lango.tools import Effect
 
-NodeKind = Literal["llm", "sequence", "parallel", "loop", "workflow", "function", "other"]
 _KINDS: Mapping[str, NodeKind] = {
     "SequentialAgent": "sequence",
     "ParallelAgent": "parallel",
@@ -95,11 +95,7 @@ def shape_of(root: Any, effect_of_tool: Callable[[BaseTool], Effect]) -> NodeSha
         kind=kind,
         of_class=_class_name(root),
         tools=tuple(_tool_shape(tool, effect_of_tool) for tool in tools_of(root)),
-        children=tuple(
-            shape_of(node, effect_of_tool)
-            for node in (graph.nodes if graph else getattr(root, "sub_agents", ()))
-            if not (graph and node.name == _START)
-        ),
+        children=tuple(shape_of(node, effect_of_tool) for node in nodes_below(root)),
         edges=tuple(
             sorted(
                 (edge.from_node.name, edge.to_node.name, "" if edge.route is None else str(edge.route))
@@ -110,9 +106,6 @@ def shape_of(root: Any, effect_of_tool: Callable[[BaseTool], Effect]) -> NodeSha
         ),
         effect=effect_of_node(getattr(root, "_unwrapped_func", root)) if kind == "function" else "none",
     )
-
-
-_START = "__START__"
 
 
 def _kind(node: Any) -> NodeKind:
@@ -135,9 +128,8 @@ def _class_name(thing: object) -> str:
 def _tool_shape(tool: Any, effect_of_tool: Callable[[BaseTool], Effect]) -> ToolShape:
     if isinstance(tool, BaseToolset):
         return ToolShape(str(getattr(tool, "tool_name_prefix", None) or ""), _class_name(tool), "", "none")
-    if not isinstance(tool, BaseTool) and inspect.isroutine(tool):
-        tool = FunctionTool(tool)  # as ADK wraps it
-    runs = tool.agent if isinstance(tool, AgentTool) else node_of_tool(tool)
+    tool = as_adk_tool(tool)
+    runs = agent_in_tool(tool)
     return ToolShape(
         name=getattr(tool, "name", ""),
         kind=_class_name(tool),
@@ -147,12 +139,22 @@ def _tool_shape(tool: Any, effect_of_tool: Callable[[BaseTool], Effect]) -> Tool
     )
 
 
+def as_adk_tool(tool: Any) -> Any:
+    """Return a function of an agent as the tool that ADK makes of it, and anything else as it is."""
+    return FunctionTool(tool) if not isinstance(tool, BaseTool) and inspect.isroutine(tool) else tool
+
+
+def declared(tool: BaseTool) -> FunctionDeclaration | None:
+    """Return what the model reads of a tool, or None if it declares nothing now."""
+    try:
+        return declaration_of(tool)
+    except Exception:  # noqa: BLE001 - of the user's own tool; it fails again where the model is offered it
+        return None
+
+
 def schema_digest(tool: BaseTool) -> str:
     """Return a digest of the schema of a tool's arguments, without descriptions, or "" if it declares none now."""
-    try:
-        declaration = declaration_of(tool)
-    except Exception:  # noqa: BLE001 - of the user's own tool; it fails again where the model is offered it
-        return ""
+    declaration = declared(tool)
     if declaration is None:
         return ""
     schema: Any = declaration.parameters_json_schema

@@ -12,6 +12,8 @@ from lango.adk.agents.adk_internals import node_of_tool
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.sessions import INPUT_CALL
 
+_START = "__START__"
+
 
 def walk_agents(root: Any) -> Iterator[BaseAgent]:
     """Walk the agents of an app: the root, all agents below it, and those in the graph of a workflow."""
@@ -22,8 +24,14 @@ def walk_agents(root: Any) -> Iterator[BaseAgent]:
             visited.add(id(node))
             if isinstance(node, BaseAgent):
                 yield node
-            graph: Any = getattr(node, "graph", None)
-            pending[:0] = [*getattr(node, "sub_agents", ()), *(graph.nodes if graph else ())]
+            pending[:0] = nodes_below(node)
+
+
+def nodes_below(node: Any) -> list[Any]:
+    """Return the sub-agents of an agent, or the nodes in the graph of a workflow, without its start."""
+    graph: Any = getattr(node, "graph", None)
+    inner = [one for one in graph.nodes if one.name != _START] if graph else []
+    return [*getattr(node, "sub_agents", ()), *inner]
 
 
 def node_at(root: Any, path: str) -> Any:
@@ -41,15 +49,9 @@ def tools_of(agent: Any) -> Sequence[Any]:
     return getattr(agent, "tools", ())
 
 
-def describe_agent(agent: Any) -> dict[str, Any]:
-    """Describe an agent, its tools and its sub-agents."""
-    return {
-        "name": agent.name,
-        "type": type(agent).__name__,
-        "description": getattr(agent, "description", ""),
-        "tools": [tool.name for tool in tools_of(agent) if hasattr(tool, "name")],
-        "sub_agents": [describe_agent(sub) for sub in getattr(agent, "sub_agents", ())],
-    }
+def agent_in_tool(tool: Any) -> Any:
+    """Return the agent or node that a tool runs, or None."""
+    return tool.agent if isinstance(tool, AgentTool) else node_of_tool(tool)
 
 
 def walk_with_agent_tools(root: Any) -> Iterator[BaseAgent]:
@@ -57,7 +59,7 @@ def walk_with_agent_tools(root: Any) -> Iterator[BaseAgent]:
     for agent in walk_agents(root):
         yield agent
         for tool in tools_of(agent):
-            inner = tool.agent if isinstance(tool, AgentTool) else node_of_tool(tool)
+            inner = agent_in_tool(tool)
             if inner is not None:
                 yield from walk_with_agent_tools(inner)
 

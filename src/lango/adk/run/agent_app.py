@@ -5,12 +5,16 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from google.adk.apps import App
+from google.adk.tools import BaseTool
 
 from lango.adk.agents.app_builder import allow_choices, build_app
 from lango.adk.agents.app_shape import AppVersion, shape_of
+from lango.adk.agents.app_structure import AppDescriber
 from lango.adk.agents.credential_exchange import move_exchanges_off_the_loop
 from lango.adk.agents.credential_names import credential_names
 from lango.adk.agents.model_registry import ModelRegistry
+from lango.adk.agents.tool_by_hand import check_call, find_tool, run_by_hand
+from lango.adk.agents.tools.adk_tool import decision_for
 from lango.adk.agents.tools.effects import effect_of_tool
 from lango.adk.agents.tools.mcp.questions import McpCallbacks
 from lango.adk.agents.tree import may_request_input, tools_of, walk_agents, walk_with_agent_tools
@@ -19,9 +23,12 @@ from lango.adk.run.plugin import RuntimePlugin
 from lango.adk.run.recall import recall_tools
 from lango.adk.run.record.code_execution import journal_code
 from lango.adk.run.runtime_tools import runtime_tool
+from lango.agent_cards import CallByHand, CallResult, NodeCard
 from lango.config import Settings
 from lango.providers import Provider
-from lango.tools import Tool
+from lango.sessions import check_client_state
+from lango.tools import Effect, Tool
+from lango.tools.approval_policy import Decision
 from lango.tools.results import FileLimits
 
 
@@ -70,10 +77,28 @@ class AgentApp:
         """The name of the app that sessions belong to."""
         return self.adk_app.name
 
+    async def describe(self, *, ask_toolsets: bool) -> NodeCard:
+        """Describe the agents, nodes and tools; with `ask_toolsets` also the tools of toolsets."""
+        describer = AppDescriber(self._effect_of_tool, self._decide, self.models.name_of)
+        return await describer.describe(self.root, ask_toolsets=ask_toolsets)
+
+    async def call_by_hand(self, call: CallByHand, user_id: str) -> CallResult:
+        """Run a tool as its developer asks. Raise an error for a call that may not run."""
+        check_client_state(call.state, self.credential_names)
+        agent, tool = await find_tool(self.root, call.agent, call.tool)
+        check_call(tool, call, self._decide(tool))
+        return await run_by_hand(self.name, user_id, agent, tool, call, self._settings.agent.tool_timeout_s)
+
+    def _effect_of_tool(self, tool: BaseTool) -> Effect:
+        return effect_of_tool(tool, self._settings.tools)
+
+    def _decide(self, tool: BaseTool) -> Decision:
+        return decision_for(tool, self._settings.tools)
+
     @functools.cached_property
     def version(self) -> AppVersion:
         """The version of the app, and its agents, nodes and tools."""
-        shape = shape_of(self.root, lambda tool: effect_of_tool(tool, self._settings.tools))
+        shape = shape_of(self.root, self._effect_of_tool)
         return AppVersion(self._settings.agent.version or shape.fingerprint, shape)
 
     @functools.cached_property

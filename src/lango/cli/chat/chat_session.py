@@ -160,7 +160,7 @@ class ChatSession:
         nodes = await sessions.nodes(session, messages[0].seq if messages else session.last_seq)
         if last_seq:
             nodes = {seq: events for seq, events in nodes.items() if seq < last_seq}
-        root_agent = self.runtime.describe_agents()["name"]
+        root_agent = self.runtime.root_name
         window = self.status_line.window
         self.status_line.is_cut_shown = resumed_session.show_last_turns(
             self.screen, self.sections, session, messages, nodes, root_agent, window
@@ -173,7 +173,7 @@ class ChatSession:
 
     async def _show_turn(self, turn: RunningTurn) -> Sequence[Wait]:
         """Show a turn to its end; return what the session waits for then."""
-        view = TurnView(self.screen, self.sections, self.runtime.describe_agents()["name"])
+        view = TurnView(self.screen, self.sections, self.runtime.root_name)
         self._running = (turn, view)
         try:
             with self.reader.without_echo():

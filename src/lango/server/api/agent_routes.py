@@ -1,12 +1,29 @@
-"""List the agents of the server and their tools."""
+"""List the agents of the server, describe their agents, nodes and tools, and call one tool by hand."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated, Any
 
-from lango.server.context import CurrentUser, ServerContext
-from lango.server.schemas import COMMON_ERRORS
+from fastapi import Path, Query, Response
+from msgspec.structs import replace
+from pydantic import BaseModel, ConfigDict, Field
+
+from lango.agent_cards import CallByHand, CallResult, NodeCard
+from lango.server.context import AgentUser, CurrentUser, ServerContext
+from lango.server.json_body import large_response
+from lango.server.schemas import COMMON_ERRORS, RequestBody, error_responses
 from lango.server.security.auth import AuthenticatedRouter
+from lango.server.struct_views import reference_to, shown
 
 router = AuthenticatedRouter("/v1", responses=COMMON_ERRORS)
+
+_CALL_ERRORS = error_responses(
+    {
+        403: "Only the users in the setting `server.operators` may call it, or the tool may not be called by hand.",
+        409: "It runs only after an approval.",
+        422: "The arguments do not match the tool's schema; the message says which.",
+    }
+)
+
+AgentName = Annotated[str, Path(max_length=200, examples=["lango"])]
 
 
 class AgentView(BaseModel):
@@ -38,8 +55,55 @@ async def list_agents(user: CurrentUser) -> AgentList:
 
 def _view(context: ServerContext) -> AgentView:
     runtime = context.runtime
-    description = runtime.describe_agents()["description"] or ""
-    return AgentView(name=runtime.app_name, description=description, model=runtime.model_name)
+    return AgentView(name=runtime.app_name, description=runtime.description, model=runtime.model_name)
+
+
+@router.get("/agents/{name}", tags=["agents"], responses=reference_to(NodeCard))
+async def describe_agent(
+    name: AgentName,
+    user: CurrentUser,
+    toolsets: Annotated[bool, Query(description="Ask toolsets for their tools, which starts MCP servers.")] = False,
+) -> Response:
+    """Describe the agents, nodes and tools of an agent. Only operators read instructions, and may ask toolsets."""
+    named = AgentUser(user.context.agents.named(name), user.caller)
+    card = await named.runtime.describe_agents(ask_toolsets=toolsets and named.is_operator)
+    return await large_response(lambda: shown(card if named.is_operator else _without_instructions(card)))
+
+
+def _without_instructions(card: NodeCard) -> NodeCard:
+    tools = [replace(tool, runs=tool.runs and _without_instructions(tool.runs)) for tool in card.tools]
+    children = [_without_instructions(child) for child in card.children]
+    return replace(card, instruction="", instruction_from="", tools=tools, children=children)
+
+
+class ToolCallByHand(RequestBody):
+    """A call of a tool by its developer."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"agent": "lango", "tool": "read_file", "arguments": {"path": "a.txt"}}]}
+    )
+
+    agent: str
+    """The agent that has the tool: the root agent, or one below it."""
+    tool: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    state: dict[str, Any] = Field(default_factory=dict)
+    """The state that the tool finds."""
+    approved: bool = False
+    """Approve exactly this call, if the tool needs an approval."""
+
+
+@router.post("/agents/{name}/tool-calls", tags=["agents"], responses=reference_to(CallResult) | _CALL_ERRORS)
+async def call_tool(name: AgentName, body: ToolCallByHand, user: CurrentUser) -> Response:
+    """Call one tool by hand, for operators: apart from all sessions, within the approval policy; nothing is stored.
+
+    What the tool does outside of Lango, it does.
+    """
+    user.require_operator("call it", "a tool runs with the rights of the server")
+    named = AgentUser(user.context.agents.named(name), user.caller)
+    call = CallByHand(body.agent, body.tool, body.arguments, body.state, body.approved)
+    result = await named.runtime.call_tool_by_hand(call, user_id=named.id)
+    return await large_response(lambda: shown(result))
 
 
 class ToolList(BaseModel):

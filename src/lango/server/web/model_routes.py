@@ -124,7 +124,7 @@ async def read_about(_: CurrentCaller, context: Context) -> dict[str, Any]:
     """Return the agents with their models, the version and the limits on attachments."""
     settings = context.settings
     return {
-        "agents": [_describe_agent(one) for one in context.agents.contexts.values()],
+        "agents": [await _describe_agent(one) for one in context.agents.contexts.values()],
         "broken": [{"name": name, "error": error} for name, error in context.agents.broken.items()],
         "version": __version__,
         "max_attachment_bytes": settings.server.limits.max_attachment_bytes,
@@ -132,11 +132,14 @@ async def read_about(_: CurrentCaller, context: Context) -> dict[str, Any]:
     }
 
 
-def _describe_agent(context: ServerContext) -> dict[str, Any]:
+async def _describe_agent(context: ServerContext) -> dict[str, Any]:
     """Name an agent and its model, a local model with its description, and what a user may choose."""
     model, allowed = context.runtime.model_name, context.runtime.options
     return {
         "name": context.runtime.app_name,
+        "root": context.runtime.root_name,
+        "description": context.runtime.description,
+        "suggestions": await context.runtime.suggestions(),
         "model": label(model),
         "models": allowed.models,
         "may_set_instruction": allowed.with_instruction,

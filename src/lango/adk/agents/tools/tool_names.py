@@ -1,11 +1,12 @@
 """List the names of an app's tools before a turn, and show what a call would change."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.adk.agents import BaseAgent, LlmAgent
 from google.adk.apps import App
+from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 from msgspec import Struct
 
@@ -57,7 +58,8 @@ async def tool_names(app: App, *, ask_toolsets: bool, require_all: bool = True) 
         found, is_static = None, getattr(toolset, "tools_are_static", None)  # None: not a toolset of the settings
         if ask_toolsets and (require_all or is_static is not False):
             try:
-                found = await _toolset_names(toolset)
+                listed = await list_toolset(toolset)
+                found = None if listed is None else names_of(listed)
             except LangoError as error:
                 if require_all:
                     raise
@@ -76,10 +78,13 @@ def _has_static_tools(agent: BaseAgent) -> bool:
     return type(agent).__name__ in _WORKFLOW_AGENTS and type(agent).__module__.startswith("google.adk.")
 
 
-async def _toolset_names(toolset: BaseToolset) -> set[str] | None:
-    """Return the names of a toolset's tools; None if it cannot list them outside a turn."""
+async def list_toolset(toolset: BaseToolset) -> Sequence[BaseTool] | None:
+    """Return a toolset's tools, or None if it cannot list them outside a turn.
+
+    Raise `ConfigError` for an MCP server of the settings that does not answer.
+    """
     try:
-        return names_of(await toolset.get_tools_with_prefix())
+        return await toolset.get_tools_with_prefix()
     except LangoError:
         raise
     except Exception as error:  # noqa: BLE001 - a user's own toolset may need the context of a turn

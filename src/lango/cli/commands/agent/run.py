@@ -244,7 +244,7 @@ async def _run_prompt(
         target = await choose_session(runtime, resume, continue_newest)
         if resume and target.new:
             print(f"lango: there is no session {printable(resume)!r}: starting a new one", file=sys.stderr)
-        printer.session_id, printer.speaker = target.session_id, runtime.describe_agents()["name"]
+        printer.session_id, printer.speaker = target.session_id, runtime.root_name
         _mention_demonstration(runtime.model_name)
         try:
             return await _run_turns(runtime, target, prompt, printer)

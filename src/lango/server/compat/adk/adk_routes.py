@@ -117,8 +117,8 @@ async def list_apps(context: Context, detailed: bool = False) -> Any:
 
 
 def _describe_app(context: ServerContext) -> dict[str, Any]:
-    root = context.runtime.describe_agents()
-    app = {"name": context.runtime.app_name, "rootAgentName": root["name"], "description": root["description"]}
+    runtime = context.runtime
+    app = {"name": runtime.app_name, "rootAgentName": runtime.root_name, "description": runtime.description}
     return app | {"language": "python", "isComputerUse": False, "agents": None}
 
 

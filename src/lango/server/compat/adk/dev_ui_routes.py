@@ -9,7 +9,7 @@ import importlib.util
 import json
 import mimetypes
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 
+from lango.agent_cards import NodeCard
 from lango.errors import ConfigError
 from lango.server.compat.adk.adk_paths import check_app
 from lango.server.context import CurrentUser
@@ -129,26 +130,36 @@ async def telemetry_consent() -> dict[str, bool]:
 async def build_graph(app: str, user: CurrentUser) -> dict[str, Any]:
     """Return the tree of agents."""
     check_app(user.context, app)
-    return {"name": app, "root_agent": user.runtime.describe_agents()}
+    return {"name": app, "root_agent": _graph_node(await user.runtime.describe_agents())}
+
+
+def _graph_node(node: NodeCard) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "type": node.of_class,
+        "description": node.description,
+        "tools": [tool.name for tool in node.tools],
+        "sub_agents": [_graph_node(below) for below in node.children],
+    }
 
 
 @router.get("/dev/apps/{app}/build_graph_image")
 async def build_graph_image(app: str, user: CurrentUser) -> dict[str, Any]:
     """Return the agents and their tools as a Graphviz graph."""
     check_app(user.context, app)
-    lines = "\n".join(_graph_lines(user.runtime.describe_agents()))
+    lines = "\n".join(_graph_lines(await user.runtime.describe_agents()))
     return {"": {"dotSrc": f"digraph {{\nrankdir=TB\nnode [shape=box, style=rounded]\n{lines}\n}}"}}
 
 
-def _graph_lines(agent: Mapping[str, Any]) -> Iterator[str]:
-    name = json.dumps(agent["name"])
+def _graph_lines(node: NodeCard) -> Iterator[str]:
+    name = json.dumps(node.name)
     yield name
-    for tool in agent["tools"]:
-        yield f"{json.dumps(tool)} [shape=ellipse]"
-        yield f"{name} -> {json.dumps(tool)}"
-    for sub in agent["sub_agents"]:
-        yield f"{name} -> {json.dumps(sub['name'])}"
-        yield from _graph_lines(sub)
+    for tool in node.tools:
+        yield f"{json.dumps(tool.name)} [shape=ellipse]"
+        yield f"{name} -> {json.dumps(tool.name)}"
+    for below in node.children:
+        yield f"{name} -> {json.dumps(below.name)}"
+        yield from _graph_lines(below)
 
 
 @router.get("/dev/apps/{app}/{what:path}")

@@ -64,7 +64,7 @@ class Completion:
         # text before a tool call cannot be taken back from a stream
         holds_text = only_json and user.runtime.may_call_tools
         self._final_text = LastText() if holds_text else FinalText()
-        self._speakers = Speakers(user.runtime.describe_agents()["name"])
+        self._speakers = Speakers(user.runtime.root_name)
         self._no_usage: dict[str, Any] = {}
         """Part of every chunk but the last of a stream that ends with the usage."""
         self._head: dict[str, Any] = {

@@ -1,0 +1,39 @@
+"""Find what a user may say first to an agent: the suggestions of its settings, or how its test cases begin."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from lango.config import Settings
+from lango.errors import UsageError
+from lango.runtime.sessions.eval_sets import read_cases
+
+_MOST = 4
+_MAX_CHARACTERS = 200
+_EVAL_SETS = ("*.evalset.json", "*/*.evalset.json")
+
+
+def suggestions_for(settings: Settings) -> list[str]:
+    """Return the suggestions of the settings, or else the first messages of the test cases beside the agent's files.
+
+    It reads files: call it in a thread.
+    """
+    agent = settings.agent
+    if agent.suggestions or not agent.module:
+        return agent.suggestions
+    place = Path(agent.module)
+    folder = place if place.is_dir() else place.parent
+    files = sorted(file for pattern in _EVAL_SETS for file in folder.glob(pattern))
+    return list(islice(dict.fromkeys(_first_messages(files)), _MOST))
+
+
+def _first_messages(files: list[Path]) -> Iterator[str]:
+    for file in files:
+        try:
+            cases = read_cases(file)
+        except UsageError:  # `lango eval` says why
+            continue
+        for case in cases:
+            text = case.exchanges[0].text.strip()
+            if text and len(text) <= _MAX_CHARACTERS:
+                yield text
