@@ -12,6 +12,7 @@ from lango.runtime.execution.replicas import ListedReplica
 from lango.server.context import Context, CurrentUser, ServerContext
 from lango.server.json_body import JsonResponse
 from lango.server.security.auth import AuthenticatedRouter
+from lango.server.streaming.metrics import CONTENT_TYPE
 from lango.server.struct_views import reference_to, shown
 
 router = AuthenticatedRouter(tags=["operating"])
@@ -63,18 +64,15 @@ async def _probe_database(context: ServerContext) -> str:
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(user: CurrentUser) -> Response:
     """Return the metrics in Prometheus' text format. With authentication on, this needs a key, too."""
-    from lango.server.streaming import prometheus_text
-
     stored = await _count_turns(user.context)
     served = [*user.context.agents.contexts.values()]
-    text = prometheus_text.render(
-        user.context.metrics,
+    text = user.context.metrics.render(
         [running for one in served for running in one.turns.running],
         sum(one.runtime.turns_without_slot for one in served),
         sum(one.runtime.abandoned_turns for one in served),
         stored,
     )
-    return Response(text, media_type=prometheus_text.CONTENT_TYPE)
+    return Response(text, media_type=CONTENT_TYPE)
 
 
 async def _count_turns(context: ServerContext) -> tuple[int, int] | None:

@@ -79,7 +79,7 @@ class TurnStreams:
     async def follow(self, turn: TurnRef, after_id: int = 0) -> AsyncGenerator[LoggedEvent | None, None]:
         """Yield the events of a turn after an id to its end; None whenever no event came for a heartbeat."""
         followed = self.runtime.turns.follow(turn.session, turn.turn, after_id, self.heartbeat_s)
-        with self._metrics.count_reader():
+        with self._metrics.streams.track_inprogress():
             async with aclosing(followed) as events:
                 async for logged in events:
                     yield logged
