@@ -109,10 +109,10 @@ async def test_a_running_turn_is_shown_live(page: Page, site: Site) -> None:
 async def test_the_state_is_shown_at_any_message_and_set(page: Page, site: Site) -> None:
     await open_details(page, site, "s", "State")
     panel = page.get_by_role("tabpanel", name="State")
-    await expect(panel.get_by_label("city")).to_have_text('"Graz"')
-    await expect(panel.get_by_label("markup")).to_have_text(f'"{_MARKUP}"')
+    await expect(panel.get_by_label("city", exact=True)).to_have_text('"Graz"')
+    await expect(panel.get_by_label("markup", exact=True)).to_have_text(f'"{_MARKUP}"')
     await expect(panel.get_by_role("listitem").first).to_contain_text('city "Bern" → "Graz"')
-    await panel.get_by_label("Name").fill("size")
+    await panel.get_by_label("Name", exact=True).fill("size")
     await panel.get_by_label("Value, as JSON or text").fill("[1, 2]")
     await panel.get_by_role("button", name="Set", exact=True).click()
     await expect(panel.get_by_role("listitem").first).to_contain_text("size [1,2]")

@@ -82,6 +82,11 @@ class Terminal:
         """Read until the prompt waits for a message, with its line of status below."""
         self.wait_for(lambda: bool(_PROMPT.search("\n" + self.shown)), "the prompt")
 
+    def confirm_new_session(self) -> None:
+        """Say yes to the question whether an unknown id begins a session."""
+        self.wait_for("start a new session with this id?")
+        self.send("y")
+
     @property
     def prompts(self) -> int:
         """How often the process has begun to read keys: it asks for pasted text to be marked each time."""

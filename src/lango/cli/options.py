@@ -7,10 +7,11 @@ import shlex
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from dataclasses import dataclass, is_dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 import typer
+from typing_extensions import override
 
 from lango.cli.process_setup import quiet_logging, run_async
 from lango.cli.terminal_text import printable
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from lango.sessions import SessionInfo
 
 T = TypeVar("T")
+
+_PREFIX_LENGTH = 4
 
 Config = Annotated[str | None, typer.Option("--config", help="The configuration file; ./lango.toml if there is one.")]
 StoreUrl = Annotated[str | None, typer.Option("--store", help="The store's URL; else the setting store.url.")]
@@ -47,7 +50,7 @@ Resume = Annotated[
 Continue = Annotated[bool, typer.Option("-c", "--continue", help="Continue the newest session.")]
 Model = Annotated[str | None, typer.Option("-m", "--model", help="provider/name, instead of the setting agent.model.")]
 
-SessionIdArgument = Annotated[str, typer.Argument(help="The session's id.")]
+SessionIdArgument = Annotated[str, typer.Argument(help="The session's id, or its beginning.")]
 AppFilter = Annotated[str | None, typer.Option("--app", help="Of this app only.")]
 UserFilter = Annotated[str | None, typer.Option("--user", help="Of this user only.")]
 
@@ -92,6 +95,14 @@ class StoreOptions:
     def url(self) -> str:
         """The URL of the store."""
         return self.store or load_settings(self.config).store.url
+
+    def command(self, *words: str) -> str:
+        """Return a command for the same store, as a shell takes it."""
+        # hints are kept in logs: no password of the store
+        store = None if self.store is None else re.sub(r"(?<=://)([^/:@]*):[^@]*(?=@)", r"\1:...", self.store)
+        named = {"--config": self.config, "--store": store}
+        options = [part for name, value in named.items() if value is not None for part in (name, value)]
+        return printable(shlex.join(["lango", *words, *options]))
 
     def run(self, work: "Callable[[StoredData], Awaitable[T]]", *, contract: bool = False) -> T:
         """Open the store, and run work on it; `contract`: with the contract steps of its schema."""
@@ -159,10 +170,17 @@ class SessionOptions(StoreOptions):
         return [record for record in found if self.include(record.name.app_name, record.name.user_id)]
 
     async def session(self, data: "StoredData", session_id: str) -> "SessionInfo":
-        """Return the only session with an id. Raise `SessionNotFound` or `UsageError`."""
+        """Return the only session with an id, or whose id begins with it. Raise `SessionNotFound` or `UsageError`."""
         found = await self.sessions(data, session_id)
+        if not found and len(session_id) >= _PREFIX_LENGTH:
+            names = [name for name in await data.session_names() if self.include(name.app_name, name.user_id)]
+            ids = {name.id for name in names if name.id.startswith(session_id)}
+            if len(ids) > 1:
+                raise UsageError(f"{len(ids)} sessions begin with {session_id!r}: give more of the id")
+            found = [one for id_ in ids for one in await self.sessions(data, id_)]
         if not found:
-            raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` lists them")
+            hint = f"`{self.command('sessions', 'list')}` lists them"
+            raise SessionNotFound(f"there is no session {session_id!r}; {hint}")
         if len(found) > 1:
             raise UsageError(f"{len(found)} sessions have the id {session_id!r}: select one with --app and --user")
         return found[0]
@@ -186,14 +204,19 @@ class AgentOptions(StoreOptions):
             update["store"] = settings.store.model_copy(update={"url": self.store})
         return _choose_agent(settings.model_copy(update=update), self.path, self.agent)
 
+    def of_agent(self, settings: "Settings") -> Self:
+        """Return the options that select the agent of the settings: of several, the user may have chosen one."""
+        return replace(self, path=settings.agent.module) if self.path and not self.agent else self
+
+    @override
     def command(self, *words: str) -> str:
-        """Return a command for the same agent, as a shell takes it; `chat` takes the path as an argument."""
+        """Return a command for the same agent and store; `chat` takes the path as an argument."""
+        length = 2 if words[:2] == ("inbox", "answer") else 1
+        if length == 1 and words[0] not in ("chat", "run"):
+            return super().command(*words)  # a command about stored data loads no agent
         path = () if self.path is None else (self.path,) if words[0] == "chat" else ("--path", self.path)
-        # hints are kept in logs: no password of the store
-        store = None if self.store is None else re.sub(r"(?<=://)([^/:@]*):[^@]*(?=@)", r"\1:...", self.store)
-        named = {"--agent": self.agent, "--config": self.config, "--store": store}
-        options = [part for name, value in named.items() if value is not None for part in (name, value)]
-        return printable(shlex.join(["lango", words[0], *path, *words[1:], *options]))
+        agent = () if self.agent is None else ("--agent", self.agent)
+        return super().command(*words[:length], *path, *words[length:], *agent)
 
 
 def _choose_agent(settings: "Settings", path: str | None, name: str | None) -> "Settings":

@@ -97,7 +97,7 @@ def test_withdrawn_text_leaves_the_tail_and_printed_text_is_marked(chat: Termina
 def test_failures_are_reported(chat: Terminal) -> None:
     chat.ask("/error", "no tool, node or callback has raised an error")
     chat.ask("broken things", "✗", "broken(text=", "failed: ", "cannot do things")
-    raised = chat.ask("/error", "tool broken failed", "terminal_agent.py, line ", "in _broken", "of libraries]")
+    raised = chat.ask("/error", "tool broken failed", "terminal_agent.py", "_broken", "of libraries]")
     assert "in run_tool" not in raised
     assert "in run_tool" in chat.ask("/error all")
     chat.ask("/error x", "/error shows the newest error")
@@ -358,3 +358,16 @@ async def test_memory(chat: Terminal, folder: Path) -> None:
     chat.ask("/memory forget 2", "done")
     chat.ask("/memory forget 2", "there is no 2")
     chat.ask("/memory correct 2", "use /memory pin ID")
+
+
+def test_an_unknown_id_starts_a_session_only_if_confirmed(folder: Path) -> None:
+    with terminal(folder, "chat", "-r", "typo") as chat:
+        chat.wait_for("there is no session 'typo'; `lango sessions list` lists them")
+        chat.wait_for("start a new session with this id? [y/N]")
+        chat.send("")
+        assert chat.wait_end() == 0
+    with terminal(folder, "chat", "-r", "meant") as chat:
+        chat.confirm_new_session()
+        chat.wait_for("new session meant")
+        chat.wait_prompt()
+        chat.ask("hello", "hello")

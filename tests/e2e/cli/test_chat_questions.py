@@ -36,6 +36,7 @@ def test_questions_are_asked_in_place(tmp_path: Path) -> None:
         scripted_server(*script) as model,
         terminal(tmp_path, "chat", "-r", "s", columns=100, rows=30, stdout=None, **model.environment) as chat,
     ):
+        chat.confirm_new_session()
         chat.wait_prompt()
         chat.send("one")
         chat.wait_for("Size (a whole number):")

@@ -78,6 +78,7 @@ def test_run_says_what_it_waits_for(lango: Lango, oauth: OAuthServer) -> None:
 
 def test_chat_asks_for_a_credential_and_does_not_show_it(folder: Path) -> None:
     with terminal(folder, "chat", "-r", "s", columns=100) as chat:
+        chat.confirm_new_session()
         chat.wait_prompt()
         chat.send("key")
         chat.wait_for("/answer asks for it, and does not show what you type")
@@ -112,6 +113,7 @@ def test_chat_asks_for_a_credential_and_does_not_show_it(folder: Path) -> None:
 
 def test_chat_takes_the_address_that_the_user_was_sent_to(folder: Path, oauth: OAuthServer) -> None:
     with terminal(folder, "chat", "-r", "s", columns=600) as chat:
+        chat.confirm_new_session()
         chat.wait_prompt()
         chat.send("account")
         chat.wait_for("/answer asks for it, and does not show what you type")
@@ -134,6 +136,7 @@ def test_chat_takes_the_address_that_the_user_was_sent_to(folder: Path, oauth: O
 
 def test_chat_skips_a_request(folder: Path) -> None:
     with terminal(folder, "chat", "-r", "s", columns=100) as chat:
+        chat.confirm_new_session()
         chat.wait_prompt()
         chat.send("key")
         chat.wait_for("/skip closes the request")

@@ -29,6 +29,7 @@ def test_run_ends_with_what_waits_for_a_result(folder: Path) -> None:
 
 def test_chat_shows_what_waits_and_gives_updates_and_the_result(folder: Path) -> None:
     with terminal(folder, "chat", "-r", "s", columns=100) as chat:
+        chat.confirm_new_session()
         chat.send("/answer")
         chat.wait_for("nothing is waiting for an answer")
         chat.send("call order")

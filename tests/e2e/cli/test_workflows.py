@@ -43,6 +43,7 @@ def test_run_reports_the_question_and_the_output_as_json(folder: Path) -> None:
 
 def test_chat_asks_and_shows_the_nodes(folder: Path) -> None:
     with terminal(folder, "chat", "-r", "s", columns=100) as chat:
+        chat.confirm_new_session()
         chat.send("go")
         chat.wait_for("your next message is the answer")
         assert "prepare: go" in chat.text

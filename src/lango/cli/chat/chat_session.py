@@ -1,7 +1,7 @@
 """Hold the runtime and the current session of a chat, and run its turns."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LATER = "not answered: `lango inbox answer ID VALUE` in another terminal answers it while the tool waits"
 _CLOSED = "the question is closed: it was answered elsewhere, or its time is over"
 _POLL_S = 1.0
 _MIN_MODEL_CHARACTERS = 4
@@ -40,9 +39,11 @@ class ChatSession:
     reader: "MessageReader"
     """Set by the loop once the runtime is open: completing a command needs the session."""
 
-    def __init__(self, settings: Settings, screen: Screen) -> None:
+    def __init__(self, settings: Settings, screen: Screen, command: Callable[..., str]) -> None:
         self.settings = settings
         self.screen = screen
+        self.command = command
+        """Returns a command for the same agent and store, for hints."""
         self.sections: list[CollapsedSection] = []
         self.status_line = StatusLine()
         self.target = SessionTarget("")
@@ -163,7 +164,7 @@ class ChatSession:
         root_agent = self.runtime.root_name
         window = self.status_line.window
         self.status_line.is_cut_shown = resumed_session.show_last_turns(
-            self.screen, self.sections, session, messages, nodes, root_agent, window
+            self.screen, self.sections, session, messages, nodes, root_agent, window, self.command
         )
         self._show_cut()
 
@@ -222,7 +223,7 @@ class ChatSession:
                     self.interrupt()
                 return
             if answer is None:
-                self.screen.print_line(_CLOSED if asking.cancelled() else _LATER, "yellow")
+                self.screen.print_line(_CLOSED if asking.cancelled() else await self._later(wait), "yellow")
                 return
             try:
                 turn = await self.runtime.answer(self.target.session_id, wait.id, answer, user_id=LOCAL_USER)
@@ -236,6 +237,12 @@ class ChatSession:
                 if self._running is None:  # the turn runs in another process
                     await self._show_turn(turn)
                 return
+
+    async def _later(self, wait: Wait) -> str:
+        """Say how to answer a question while its tool waits."""
+        items = [item.id for item in await self.runtime.inbox.every(user_id=LOCAL_USER) if item.wait == wait]
+        command = self.command("inbox", "answer", *(items or ["ID"]), "VALUE")
+        return f"not answered: `{command}` in another terminal answers it while the tool waits"
 
     async def _wait_until_closed(self, wait: Wait) -> None:
         while any(one.id == wait.id for one in await self.open_waits()):  # noqa: ASYNC110 - another process may close it

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -26,19 +26,23 @@ _MCP_START_S = 5.0
 """How long the prompt waits for MCP servers to list their tools."""
 
 
-async def run_chat(settings: Settings, resume: str | None, continue_newest: bool) -> None:
-    """Run a chat until the end of the input, /quit, or Ctrl-C twice at an empty prompt."""
+async def run_chat(settings: Settings, resume: str | None, continue_newest: bool, command: Callable[..., str]) -> None:
+    """Run a chat until the end of the input, /quit, or Ctrl-C twice at an empty prompt.
+
+    `command` returns a command for the same agent and store, for hints.
+    """
     screen = Screen()
     _log_to_screen(screen)
     if screen.live:
         screen.draw([], ["starting ..."])
     try:
-        async with ChatSession(settings, screen) as chat:
+        async with ChatSession(settings, screen, command) as chat:
             chat.target = await choose_session(chat.runtime, resume, continue_newest)
             chat.reader = _make_reader(chat)
             screen.draw([], [])
             with _handle_interrupts(chat):
-                await _read_messages(chat)
+                if not resume or not chat.target.new or await _may_start(chat):
+                    await _read_messages(chat)
     finally:
         screen.draw([], [])
 
@@ -56,6 +60,20 @@ def _make_reader(chat: ChatSession) -> "MessageReader":
         status=lambda width: chat.status_line.render(chat.settings, chat.model, chat.target.session_id, width),
         open_section=chat.open_section,
     )
+
+
+async def _may_start(chat: ChatSession) -> bool:
+    """Ask whether to start a session under an id that none has; a script is only told."""
+    unknown = f"there is no session {chat.target.session_id!r}"
+    if not sys.stdin.isatty():
+        chat.screen.print_line(f"{unknown}: starting a new one", "yellow")
+        return True
+    chat.screen.print_line(f"{unknown}; `{chat.command('sessions', 'list')}` lists them", "yellow")
+    try:
+        answer = await chat.reader.ask_line("start a new session with this id? [y/N]")
+    except InputInterrupted:
+        return False
+    return (answer or "").lower() in ("y", "yes")
 
 
 async def _show_unusable_tools(chat: ChatSession) -> None:

@@ -1,7 +1,6 @@
 """Show the last turns and the outcome of a resumed session."""
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lango.cli.chat.collapsed_sections import show_node, show_section, tool_call_section
@@ -30,8 +29,9 @@ def show_last_turns(
     session: "SessionInfo",
     messages: "Sequence[StoredEvent]",
     nodes: "Mapping[int, Sequence[NodeProgress]]",
-    root_agent: str = "",
-    window: "Window | None" = None,
+    root_agent: str,
+    window: "Window | None",
+    command: "Callable[..., str]",
 ) -> bool:
     """Show the last turns of a session as they looked when they ran, with the nodes of workflows after their input.
 
@@ -42,7 +42,7 @@ def show_last_turns(
     first = user_positions[-_SHOWN_TURNS] if len(user_positions) >= _SHOWN_TURNS else 0
     shown = messages[first:]
     if first or len(messages) == SHOWN_MESSAGES:
-        whole = shlex.join(["lango", "sessions", "show", session.name.id, "--app", session.name.app_name])
+        whole = command("sessions", "show", session.name.id, "--app", session.name.app_name)
         screen.print_line(f"... the beginning: {whole}", "dim")
     arguments: dict[str, Mapping[str, Any]] = {}
     speaker = root_agent

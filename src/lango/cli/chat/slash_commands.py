@@ -102,7 +102,7 @@ async def _sessions(chat: ChatSession, _: str) -> None:
     ]
     chat.listed_sessions = [(record.name.id, record.display_title) for record in found]
     chat.screen.print_renderables(make_table(rows, cut=["title"]))
-    more = " These are the newest; `lango sessions list` shows all." if len(found) > _MAX_LISTED else ""
+    more = f" These are the newest; `{chat.command('sessions', 'list')}` shows all." if len(found) > _MAX_LISTED else ""
     chat.screen.print_line(f"/resume ID continues a session; a prefix of its id is enough.{more}", "dim")
 
 

@@ -178,7 +178,7 @@ def save(
         count = chosen.run_on(
             session_id,
             lambda app, record: app.sessions.save_case(
-                session_id, to, case_id or session_id, user_id=record.name.user_id
+                record.name.id, to, case_id or record.name.id, user_id=record.name.user_id
             ),
         )
     except OSError as error:

@@ -9,7 +9,6 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
@@ -89,9 +88,7 @@ def run(
     files = [_attachment(file) for file in attach or ()]
     with stdout_for_answers() as output:
         settings = chosen.settings(model)
-        if chosen.path and not chosen.agent:
-            chosen = replace(chosen, path=settings.agent.module)  # of several, the user may have chosen one
-        printer = _Printer(output_format, output, chosen)
+        printer = _Printer(output_format, output, chosen.of_agent(settings))
         code = run_async(_run_prompt(settings, _Prompt(text, files, names), resume, continue_newest, printer))
     if code == _EXIT_CLOSED_PIPE:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python complains when it flushes at exit

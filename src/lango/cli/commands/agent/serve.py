@@ -127,7 +127,7 @@ def chat(chosen: ChatOptions, resume: Resume = None, continue_newest: Continue =
         from lango.cli.chat.loop import run_chat
 
     try:
-        run_async(run_chat(settings, resume, continue_newest))
+        run_async(run_chat(settings, resume, continue_newest, chosen.of_agent(settings).command))
     except BrokenPipeError:  # the reader is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         raise typer.Exit(141) from None

@@ -52,10 +52,10 @@ def list_artifacts(
     """List the artifacts of a session and of its user; without a session, of a user."""
 
     async def read(data: "StoredData") -> "Sequence[Artifact]":
-        artifacts, user_id = await _open(data, session_id, chosen)
+        artifacts, session, user_id = await _open(data, session_id, chosen)
         if name is not None:
-            return await artifacts.versions(session_id, name, user_id=user_id)
-        return await artifacts.list(session_id, user_id=user_id)
+            return await artifacts.versions(session, name, user_id=user_id)
+        return await artifacts.list(session, user_id=user_id)
 
     def row(artifact: "Artifact") -> dict[str, Any]:
         return _artifact_json(artifact) | {"created_at": format_time(artifact.created_at)}
@@ -78,8 +78,8 @@ def get_artifact(
     session_id, wanted = _split(where, "NAME")
 
     async def read(data: "StoredData") -> None:
-        artifacts, user_id = await _open(data, session_id, chosen)
-        artifact = await artifacts.resolve(session_id, wanted, version, user_id=user_id)
+        artifacts, session, user_id = await _open(data, session_id, chosen)
+        artifact = await artifacts.resolve(session, wanted, version, user_id=user_id)
         await _write(artifacts.chunks(artifact), artifact.size, output)
 
     try:
@@ -108,8 +108,8 @@ def put_artifact(
         raise UsageError(f"{kind!r} is not a media type: give one such as image/png")
 
     async def save(data: "StoredData") -> int:
-        artifacts, user_id = await _open(data, session_id, chosen, settings)
-        return await artifacts.save(session_id, shown, content, mime_type=kind, user_id=user_id)
+        artifacts, session, user_id = await _open(data, session_id, chosen, settings)
+        return await artifacts.save(session, shown, content, mime_type=kind, user_id=user_id)
 
     version = chosen.run(save)
     print(f"saved {len(content)} bytes as version {version} of {printable(shown)}")
@@ -122,8 +122,8 @@ def delete_artifact(chosen: ArtifactOptions, where: ArtifactPlace) -> None:
     session_id, wanted = _split(where, "NAME")
 
     async def delete(data: "StoredData") -> bool:
-        artifacts, user_id = await _open(data, session_id, chosen)
-        return await artifacts.delete(session_id, wanted, user_id=user_id)
+        artifacts, session, user_id = await _open(data, session_id, chosen)
+        return await artifacts.delete(session, wanted, user_id=user_id)
 
     if not chosen.run(delete):
         raise ArtifactNotFound(f"there is no artifact {wanted!r}")
@@ -139,12 +139,12 @@ def _split(where: list[str], last: str) -> tuple[str | None, str]:
 
 async def _open(
     data: "StoredData", session_id: str | None, chosen: ArtifactOptions, settings: "Settings | None" = None
-) -> "tuple[Artifacts, str]":
-    """Return the artifacts of the app of a session, and the user; without a session, of the configured app."""
+) -> "tuple[Artifacts, str | None, str]":
+    """Return the artifacts of the app of a session, the session's id and user; or those of the configured app."""
     if session_id is None:
-        return data.app(chosen.app_name(), settings).artifacts, chosen.user or "user"
+        return data.app(chosen.app_name(), settings).artifacts, None, chosen.user or "user"
     found = (await chosen.session(data, session_id)).name
-    return data.app(found.app_name, settings).artifacts, found.user_id
+    return data.app(found.app_name, settings).artifacts, found.id, found.user_id
 
 
 def _read(source: str, limit: int) -> bytes:

@@ -40,7 +40,7 @@ def show(
 ) -> None:
     """Show the observations of a session, each with its messages."""
     found = chosen.run_on(
-        session_id, lambda app, record: app.memory.show(session_id, user_id=record.name.user_id, every=every)
+        session_id, lambda app, record: app.memory.show(record.name.id, user_id=record.name.user_id, every=every)
     )
     notes: list[dict[str, Any]] = found.as_json()
     if as_json:
@@ -115,7 +115,7 @@ def lost(
     """Show for a text, message by message, whether the agent still reads it, or which step of memory dropped it."""
     found = chosen.run_on(
         session_id,
-        lambda app, record: app.lost_texts(session_id, text, user_id=record.name.user_id),
+        lambda app, record: app.lost_texts(record.name.id, text, user_id=record.name.user_id),
         load_settings(chosen.config),
     )
     for one in found:

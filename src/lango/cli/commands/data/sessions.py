@@ -9,7 +9,6 @@ from lango.cli.options import Json, SessionIdArgument, SessionOptions, load_sett
 from lango.cli.progress import progress_bar
 from lango.cli.tables import print_table, print_values, struct_json, summary_lines, turn_row
 from lango.cli.terminal_text import describe_resumption, format_time, printable
-from lango.errors import SessionNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,8 +41,8 @@ def show(chosen: SessionOptions, session_id: SessionIdArgument, as_json: Json = 
         app: "AppData", record: "SessionInfo"
     ) -> "tuple[Sequence[StoredEvent], Mapping[int, Sequence[Mapping[str, Any]]]]":
         user = record.name.user_id
-        messages = await app.sessions.messages(session_id, user_id=user, limit=record.last_seq)
-        return messages, await app.sessions.resumptions(session_id, user_id=user)
+        messages = await app.sessions.messages(record.name.id, user_id=user, limit=record.last_seq)
+        return messages, await app.sessions.resumptions(record.name.id, user_id=user)
 
     messages, resumptions = chosen.run_on(session_id, read)
     for seq, message in ((stored.seq, stored.message) for stored in messages if stored.message):
@@ -68,7 +67,7 @@ def usage(
     """Show tokens, cost and time of the turns of a session, and the size of its next request."""
     found = chosen.run_on(
         session_id,
-        lambda app, record: app.sessions.usage(session_id, user_id=record.name.user_id, limit=limit),
+        lambda app, record: app.sessions.usage(record.name.id, user_id=record.name.user_id, limit=limit),
         load_settings(chosen.config),
     )
     if as_json:
@@ -84,8 +83,12 @@ def usage(
 @with_shared_options
 def delete(chosen: SessionOptions, session_id: SessionIdArgument) -> None:
     """Delete a session and all its data."""
-    chosen.run_on(session_id, lambda app, record: app.sessions.delete(session_id, user_id=record.name.user_id))
-    print(f"deleted {session_id}")
+
+    async def remove(app: "AppData", record: "SessionInfo") -> str:
+        await app.sessions.delete(record.name.id, user_id=record.name.user_id)
+        return record.name.id
+
+    print(f"deleted {chosen.run_on(session_id, remove)}")
 
 
 @app.command()
@@ -98,7 +101,7 @@ def rename(
 ) -> None:
     """Set the title of a session."""
     renamed = chosen.run_on(
-        session_id, lambda app, record: app.sessions.rename(session_id, title, user_id=record.name.user_id)
+        session_id, lambda app, record: app.sessions.rename(record.name.id, title, user_id=record.name.user_id)
     )
     _print_session(renamed, as_json, "{id} has the title {title!r}")
 
@@ -117,7 +120,7 @@ def fork(
     made = chosen.run_on(
         session_id,
         lambda app, record: app.sessions.fork(
-            session_id, at=at, new_id=new_id, title=title, user_id=record.name.user_id
+            record.name.id, at=at, new_id=new_id, title=title, user_id=record.name.user_id
         ),
     )
     _print_session(made, as_json, "{id}")
@@ -133,7 +136,7 @@ def rewind(
 ) -> None:
     """Remove the turn of a message and all later ones from the history. Nothing is deleted."""
     rewound = chosen.run_on(
-        session_id, lambda app, record: app.sessions.rewind(session_id, before=before, user_id=record.name.user_id)
+        session_id, lambda app, record: app.sessions.rewind(record.name.id, before=before, user_id=record.name.user_id)
     )
     _print_session(rewound, as_json, "{id} is as it was before the turn of message {before}", before)
 
@@ -208,13 +211,10 @@ def check(
     """
 
     async def find_problems(data: "StoredData") -> "tuple[int, list[tuple[SessionId | None, Problem]]]":
-        wanted = [
-            name
-            for name in await data.session_names()
-            if session_id in (None, name.id) and chosen.include(name.app_name, name.user_id)
-        ]
+        names = [name for name in await data.session_names() if chosen.include(name.app_name, name.user_id)]
+        wanted = [name for name in names if session_id in (None, name.id)]
         if session_id is not None and not wanted:
-            raise SessionNotFound(f"there is no session {session_id!r}; `lango sessions list` lists them")
+            wanted = [(await chosen.session(data, session_id)).name]
         found: list[tuple[SessionId | None, Problem]] = []
         if session_id is None:
             found += [(None, problem) for problem in await data.check()]

@@ -34,13 +34,13 @@ def trace(
         _print_request(
             chosen.run_on(
                 session_id,
-                lambda app, record: app.sessions.traced_request(session_id, request, user_id=record.name.user_id),
+                lambda app, record: app.sessions.traced_request(record.name.id, request, user_id=record.name.user_id),
             )
         )
         return
     found = chosen.run_on(
         session_id,
-        lambda app, record: app.sessions.trace(session_id, user_id=record.name.user_id, turn=turn, limit=limit),
+        lambda app, record: app.sessions.trace(record.name.id, user_id=record.name.user_id, turn=turn, limit=limit),
     )
     if as_json:
         from lango.server.api.sessions.trace_routes import TraceReport

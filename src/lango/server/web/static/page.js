@@ -103,7 +103,8 @@ on("session", (id) => {
   const session = id && findSession(id);
   setTitle(session ? titleOf(session) : NEW_TITLE);
   if (id) void readTitle(id);
-  byId("session-menu").hidden = byId("panel-open").hidden = id === null;
+  byId("session-menu").hidden = id === null;
+  if (id === null) state.initial = {};
   if (id === null && isPanelOpen()) openPanel(false);
 });
 on("title", ({ id, title: text }) => id === state.session && setTitle(text));
@@ -247,7 +248,7 @@ function setUp() {
   byId("help").addEventListener("click", openHelp);
   addEventListener("keydown", onKeydown);
   addEventListener("hashchange", route);
-  byId("session-menu").hidden = byId("panel-open").hidden = true;
+  byId("session-menu").hidden = true;
   openDrawer(false);
   route();
   void refresh();

@@ -1,7 +1,8 @@
 /**
  * Hold the page's state and emit changes to it.
  *
- * `state.session` is the id of the session that is shown, or null for a new session that is not stored yet.
+ * `state.session` is the id of the session that is shown, or null for a new session that is not stored yet; `state.initial` has the
+ * values that the state of a new session begins with.
  * Events: "session" (another session is shown; detail: its id or null), "turn" (a turn started or ended;
  * detail: {id, running, status}), "title" (detail: {id, title}), "messages" (a session's messages were loaded; detail: its id),
  * "sessions" (the list of sessions changed; detail: a new one, if it is known), "inbox" (something started or stopped waiting for the user), "trace" (the
@@ -9,8 +10,8 @@
  * detail: {call_id, seq}).
  */
 
-/** @type {{session: string | null, title: string, running: boolean, about: Record<string, any>}} */
-export const state = { session: null, title: "", running: false, about: {} };
+/** @type {{session: string | null, title: string, running: boolean, about: Record<string, any>, initial: Record<string, any>}} */
+export const state = { session: null, title: "", running: false, about: {}, initial: {} };
 
 const bus = new EventTarget();
 

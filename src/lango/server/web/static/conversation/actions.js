@@ -29,7 +29,8 @@ export async function send(conversation, text, files) {
 
 /** @param {Conversation} conversation */
 async function createSession(conversation) {
-  const { id } = await api("/v1/sessions", { method: "POST", body: {} });
+  const { id } = await api("/v1/sessions", { method: "POST", body: { state: state.initial } });
+  state.initial = {};
   await storePendingOptions(id);
   state.session = id;
   conversation.followCreated(id);

@@ -3,6 +3,7 @@
 import { colourCode } from "../base/code-colours.js";
 import { el, icon } from "../base/dom.js";
 import { GrowingMarkdown, render } from "../base/markdown.js";
+import { Elapsed } from "./elapsed.js";
 import { NodeList } from "./node-list.js";
 import { ToolCard } from "./tool-card.js";
 import { WaitCard } from "./wait-card.js";
@@ -21,7 +22,8 @@ export class Answer {
   constructor(transcript) {
     this.transcript = transcript;
     this.body = el("div", { class: "answer-body" });
-    this.typingIndicator = el("p", { class: "typing", "aria-hidden": "true" }, el("span"), el("span"), el("span"));
+    this.elapsed = new Elapsed(this.body);
+    this.typingIndicator = el("p", { class: "typing", "aria-hidden": "true" }, el("i"), el("i"), el("i"), this.elapsed.element);
     this.queueNote = el("p", { class: "note queue-place", role: "status" });
     this.footer = el("div", { class: "answer-end" });
     this.element = el("article", { class: "turn answer", "aria-label": "Answer" }, this.body, this.queueNote, this.typingIndicator, this.footer);
@@ -33,6 +35,7 @@ export class Answer {
   /** @param {boolean} busy */
   set busy(busy) {
     this.typingIndicator.hidden = !busy;
+    this.elapsed.running = busy;
     if (!busy) this.queuePlace = 0;
     this.element.setAttribute("aria-busy", String(busy));
   }
