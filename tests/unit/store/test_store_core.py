@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from lango import errors, store
 from lango.errors import StoreUrlError
 from lango.store import Store
-from lango.store.codec.ids import expand, is_address_safe, shorten, wait_id
+from lango.store.codec.ids import is_address_safe, wait_id
 from lango.store.engine.schema import load_migrations
 from lango.store.sessions import lineage
-from tests.support.json_strategies import text
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=14))
@@ -42,12 +41,6 @@ def test_live_ranges_equal_those_of_adk(script: list[tuple[bool, int]]) -> None:
     assert ours - nowhere == live
 
 
-@given(text | st.uuids().map(str) | st.uuids().map(lambda u: f"e-{u}") | text.map(lambda t: f"~{t}"))
-def test_expand_inverts_shorten(id_: str) -> None:
-    assert expand(shorten(id_)) == id_
-    assert expand(shorten(shorten(id_))) == shorten(id_), "an id that is itself a short spelling"
-
-
 @given(st.text() | st.from_regex(r"[A-Za-z0-9._~-]{1,128}", fullmatch=True))
 def test_an_id_in_an_address_needs_no_escape(id_: str) -> None:
     safe = wait_id(id_)
@@ -61,12 +54,6 @@ def test_unsafe_ids_stay_different_and_readable() -> None:
     ids = ["wf_auth:shop@1/pay@1", "wf_auth:shop@1/pay@2", "wf_auth:shop@1?pay@1", "a" * 200, "a" * 201, "..", "é"]
     assert len({wait_id(id_) for id_ in ids}) == len(ids)
     assert wait_id(ids[0]).startswith("wf_auth-shop-1-pay-1~")
-
-
-def test_adks_ids_are_shortened() -> None:
-    assert shorten("85da2bb5-2724-44a9-835f-8cde081c17b2") == "~hdortSckRKmDX4zeCBwXsg"
-    assert shorten("e-85da2bb5-2724-44a9-835f-8cde081c17b2") == "e-~hdortSckRKmDX4zeCBwXsg"
-    assert shorten("85DA2BB5-2724-44a9-835f-8cde081c17b2") == "85DA2BB5-2724-44a9-835f-8cde081c17b2"
 
 
 def all_statements() -> list[str]:

@@ -21,7 +21,6 @@ from lango.sessions import (
     StoredEvent,
     check_id,
 )
-from lango.store.codec.ids import expand, shorten, shorten_cached
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import NewEvent, without_temporary_state
 from lango.store.engine.database import Operation, Row
@@ -80,7 +79,6 @@ def event_to_row(entry: NewEvent) -> MessageRow:
         event_id, invocation_id, author = map(storable_text, exact.values())
         shown = {"event_id": event_id, "invocation_id": invocation_id, "author": author}
         extra = {**extra, **{name: text for name, text in exact.items() if text != shown[name]}}
-    event_id = shorten(event_id)
     if len(event_id) > MAX_ID_BYTES // 4:  # a character has four bytes at most
         check_id("the id of an event", event_id)
     delta = without_temporary_state(entry.state_delta) if entry.state_delta else None
@@ -92,7 +90,7 @@ def event_to_row(entry: NewEvent) -> MessageRow:
         tokens=entry.tokens,
         created_at=created_at,
         event_id=event_id,
-        invocation_id=shorten_cached(invocation_id),
+        invocation_id=invocation_id,
         state_delta=dumps(delta) if delta else None,
         extra=dumps(extra) if extra else None,
     )
@@ -110,12 +108,12 @@ def row_to_event(row: Row) -> StoredEvent:
     )
     return StoredEvent(
         seq=seq,
-        event_id=extra_members.pop("event_id", None) or expand(event_id),
+        event_id=extra_members.pop("event_id", None) or event_id,
         created_at=extra_members.pop("created_at", created_at),
         message=message,
         tokens=tokens,
         total_tokens=total,
-        invocation_id=extra_members.pop("invocation_id", None) or expand(invocation_id),
+        invocation_id=extra_members.pop("invocation_id", None) or invocation_id,
         state_delta=loads(delta) if delta else None,
         extra=extra_members,
     )
@@ -140,10 +138,10 @@ def row_to_state_event(row: Row) -> StoredEvent:
     extra_members: dict[str, Any] = loads(extra) if extra else {}
     return StoredEvent(
         seq=seq,
-        event_id=extra_members.pop("event_id", None) or expand(event_id),
+        event_id=extra_members.pop("event_id", None) or event_id,
         created_at=extra_members.pop("created_at", created_at),
         message=None,
-        invocation_id=expand(extra_members.pop("invocation_id", "")),
+        invocation_id=extra_members.pop("invocation_id", ""),
         state_delta=loads(delta),
         extra=extra_members,
     )

@@ -13,7 +13,7 @@ from lango.errors import SchemaError
 from lango.json_values import convert
 from lango.messages import RESERVED_PREFIX, Message, ToolCall
 from lango.sessions import CLIENT_CALLS_KEY, CREDENTIAL_CALL, INPUT_CALL, REQUEST_CALLS, as_datetime
-from lango.store.codec.ids import call_key, expand
+from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.rows import approval_subject, confirmation_of
 from lango.store.engine.database import Row
@@ -143,7 +143,7 @@ def row_to_wait(session_id: str, row: Row) -> StoredWait:
         wait,
         members["call_id"],
         seq,
-        expand(invocation_id),
+        invocation_id,
         members.get("branch"),
         members.get("isolation_scope"),
         members.get("from_code", False),

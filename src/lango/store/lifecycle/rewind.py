@@ -10,7 +10,6 @@ from lango.errors import MessageNotFound, TurnRunning
 from lango.messages import Message
 from lango.sessions import SessionId, SessionInfo
 from lango.store.artifacts.session_artifacts import rewind_artifacts
-from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
 from lango.store.codec.records import NewEvent
 from lango.store.engine.database import Operation
@@ -59,7 +58,7 @@ def _invocation_of_message(session: SessionInfo, seq: int) -> Operation[str]:
     for stored, extra in rows:
         exact = loads(extra).get("invocation_id") if extra else None
         if exact or stored:
-            return exact or expand(stored)
+            return exact or stored
     raise MessageNotFound(
         f"message {seq} of session {session.name.id!r} belongs to no turn that can be rewound: fork before it"
     )

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from lango.history import count_tokens
 from lango.json_values import storable_text
 from lango.sessions import SessionInfo
-from lango.store.codec.ids import expand
 from lango.store.engine.database import Operation, Row
 from lango.store.memory.observations import Batch, Observation, read_all_batches
 from lango.store.search.memory_entries import delete_memory
@@ -108,4 +107,4 @@ def _hide_messages(session: SessionInfo, note: Observation) -> Operation[None]:
         rows: list[Row] = yield _EVENTS, place
         for event_id, content in rows:
             if words & set((content or "").lower().split()):
-                yield from delete_memory(session.name.app_name, session.name.user_id, expand(event_id))
+                yield from delete_memory(session.name.app_name, session.name.user_id, event_id)

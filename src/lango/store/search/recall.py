@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.sessions import SessionId, SessionInfo
-from lango.store.codec.ids import expand
 from lango.store.engine.database import Dialect, Operation, Statement
 from lango.store.search import terms
 from lango.store.search.index import INDEXED_CHARACTERS, user_hash
@@ -114,7 +113,7 @@ def find_messages(
             sessions_by_key[key] = yield from read_sessions_of_row(key, app_name, user_id)
         shown_in = [session for session in sessions_by_key[key] if session.shows_message(seq)]
         if shown_in:  # a fork shares the message, which is one memory
-            found.append(Memory(expand(event_id), author, text, created_at, shown_in[0].id, seq))
+            found.append(Memory(event_id, author, text, created_at, shown_in[0].id, seq))
     return found
 
 
@@ -183,9 +182,9 @@ def find_in_session(
     forgotten = yield from read_forgotten(name.app_name, name.user_id)
     ranges = list(live_ranges(session.last_seq, session.rewinds))
     return [
-        Memory(expand(event_id), author, text, created_at, name.id, seq)
+        Memory(event_id, author, text, created_at, name.id, seq)
         for _, seq, author, text, created_at, event_id in rows
-        if expand(event_id) not in forgotten and is_live(seq, ranges)
+        if event_id not in forgotten and is_live(seq, ranges)
     ]
 
 

@@ -8,7 +8,7 @@ from lango.history import count_tokens
 from lango.json_values import storable_text
 from lango.messages import Message, ToolCall
 from lango.sessions import EARLIEST_TIME, LATEST_TIME, StoredEvent
-from lango.store.codec.ids import call_key, shorten, wait_id
+from lango.store.codec.ids import call_key, wait_id
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import NewEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, calls_from_json, row_to_event
@@ -69,7 +69,7 @@ def message_at(key: int, seq: int) -> Operation[StoredEvent | None]:
 
 def find_event(key: int, event_id: str) -> Operation[StoredEvent | None]:
     """Find a message of a session or of its lineage by the id of its event."""
-    rows = yield _BY_EVENT_ID, (key, shorten(event_id))
+    rows = yield _BY_EVENT_ID, (key, event_id)
     return row_to_event(rows[0]) if rows else None
 
 
@@ -151,7 +151,7 @@ def _open_wait(key: int, seq: int, call_id: str, opened: OpenedWait, entry: NewE
             wait_id(call_id),
             opened.kind,
             seq,
-            shorten(storable_text(entry.invocation_id)),
+            storable_text(entry.invocation_id),
             opened.about_id,
             about_seq,
             opened_at,

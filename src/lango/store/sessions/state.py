@@ -6,7 +6,6 @@ from typing import Any
 from msgspec import Struct
 
 from lango.sessions import APP_PREFIX, USER_PREFIX, SessionId
-from lango.store.codec.ids import shorten
 from lango.store.codec.json_text import dumps, loads
 from lango.store.engine.database import Operation
 
@@ -115,7 +114,7 @@ def read_state_events(key: int, seq: int) -> Operation[list[StateEvent]]:
 
 def first_seq_of_invocation(key: int, invocation_id: str) -> Operation[int | None]:
     """Return the first message of an invocation."""
-    [[first]] = yield _FIRST_OF_INVOCATION, (key, shorten(invocation_id))
+    [[first]] = yield _FIRST_OF_INVOCATION, (key, invocation_id)
     return first
 
 

@@ -17,7 +17,6 @@ from lango.errors import StoreDamaged
 from lango.json_values import storable_text
 from lango.sessions import EARLIEST_TIME, LATEST_TIME
 from lango.store.artifacts.artifacts import Kind
-from lango.store.codec.ids import expand
 from lango.store.codec.json_text import dumps_untagged, loads_untagged
 from lango.store.codec.rows import calls_from_json
 from lango.store.contents import CHUNK_BYTES
@@ -30,7 +29,6 @@ VERSION = 1
 _MAX_NUMBER = 2**40
 """The largest turn, message, revision or epoch: later ones still fit into the columns."""
 _MAX_COUNT = 2**40
-_SHORT_IDS = ("event_id", "invocation_id")
 
 
 def _storable(text: str) -> str:
@@ -284,7 +282,7 @@ def columns_of(line: type[Line]) -> list[str]:
 
 
 def row_to_line(kind: str, columns: Mapping[str, Any]) -> str:
-    """Encode the columns of a row as a line: without NULL columns, JSON as JSON, and with full ids."""
+    """Encode the columns of a row as a line: without NULL columns, and with JSON as JSON."""
     members: dict[str, Any] = {"kind": kind}
     for name, value in columns.items():
         if value is None or (value == "" and name in ("author", "content", "invocation_id")):
@@ -295,7 +293,7 @@ def row_to_line(kind: str, columns: Mapping[str, Any]) -> str:
             except (ValueError, RecursionError) as error:
                 raise StoreDamaged(f"the {name} of a {kind} cannot be read: see `lango sessions check`") from error
         else:
-            members[name] = expand(value) if kind in ("message", "state") and name in _SHORT_IDS else value
+            members[name] = value
     return dump_line(members)
 
 

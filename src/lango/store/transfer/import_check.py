@@ -11,7 +11,7 @@ from lango.json_values import MAX_VALUES, TooManyValues, ValueCounter, is_nested
 from lango.messages import RESERVED_PREFIX, ToolCall
 from lango.sessions import SessionId, StoredEvent, without_reserved_state
 from lango.store.artifacts.artifacts import USER_PREFIX, check_name, row_to_artifact
-from lango.store.codec.ids import call_key, shorten
+from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads, loads_untagged
 from lango.store.codec.records import without_temporary_state
 from lango.store.codec.rows import (
@@ -383,6 +383,4 @@ def _value(line: Line, name: str, total_tokens: int, credential_names: Collectio
         return dumps(without_reserved_state(loads(text), credential_names))
     if name in line.json_columns:
         return line.column(name)
-    if isinstance(line, MessageLine | StateLine) and name in ("event_id", "invocation_id"):
-        return shorten(getattr(line, name))
     return total_tokens if name == "total_tokens" else getattr(line, name)

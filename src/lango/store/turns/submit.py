@@ -15,7 +15,7 @@ from lango.errors import (
 )
 from lango.json_values import storable_text
 from lango.sessions import SessionId
-from lango.store.codec.ids import call_key, shorten
+from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import ClientResult, NewEvent
 from lango.store.engine.database import Operation, RollBack
@@ -138,7 +138,7 @@ def _turn_of_repeated_request(
 
 def _turn_of_lost_reply(key: int, name: SessionId, entry: NewEvent, owner: str) -> Operation[Turn]:
     """Return the turn of this input if an earlier attempt stored it, but its reply was lost; else `StaleSession`."""
-    for turn, status, epoch, first_epoch, held_by in (yield _BY_EVENT, (key, shorten(entry.event_id))):
+    for turn, status, epoch, first_epoch, held_by in (yield _BY_EVENT, (key, entry.event_id)):
         return Turn(key, turn, epoch if held_by == owner else None, status, first_epoch=first_epoch)
     raise StaleSession(f"session {name.id!r} has changed since it was read: another turn started, or a message arrived")
 

@@ -8,7 +8,6 @@ from msgspec import Struct
 from lango.events import Usage
 from lango.json_values import convert
 from lango.sessions import SessionInfo, Status
-from lango.store.codec.ids import expand
 from lango.store.codec.json_text import loads
 from lango.store.engine.database import LARGEST, Operation, Row
 from lango.store.sessions.lineage import is_live, live_ranges, total_tokens_at
@@ -115,7 +114,7 @@ def read_turns(session: SessionInfo, before: int, limit: int) -> Operation[list[
     if epochs:
         for epoch, call_id, *rest in (yield _TOOLS, (session.key, epochs[0], next_epoch or LARGEST)):
             begun = epochs[bisect_right(epochs, epoch) - 1]
-            tools_by_epoch.setdefault(begun, []).append(ToolUse(expand(call_id), *rest))
+            tools_by_epoch.setdefault(begun, []).append(ToolUse(call_id, *rest))
     live = list(live_ranges(session.last_seq, session.rewinds))
     found: list[TurnUsage] = []
     for row in rows:
