@@ -5,6 +5,7 @@ work of the same user waits: others always find a thread. Long work calls `stop_
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import contextvars
 import threading
@@ -141,6 +142,27 @@ class _Job:
             never_started = not self._started
         if never_started:
             self._release()
+
+
+async def run_in_own_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a function that may hang in a new daemon thread: it uses up no shared one, and the process can still exit."""
+    context = contextvars.copy_context()
+    outcome: concurrent.futures.Future[tuple[Any, BaseException | None]] = concurrent.futures.Future()
+    outcome.set_running_or_notify_cancel()  # a caller that leaves cannot cancel it
+
+    def work() -> None:
+        result, raised = None, None
+        try:
+            result = context.run(function, *args, **kwargs)
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's task
+            raised = error
+        outcome.set_result((result, raised))
+
+    threading.Thread(target=work, name="lango-own-thread", daemon=True).start()
+    result, raised = await asyncio.wrap_future(outcome)
+    if raised is not None:
+        raise raised
+    return result
 
 
 _shares = UserShares(_THREADS_PER_USER)

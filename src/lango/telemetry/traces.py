@@ -9,13 +9,13 @@ import asyncio
 import logging
 import os
 import sys
-import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lango.config import TelemetrySettings
 from lango.errors import ConfigError, MissingDependency
+from lango.threads import run_in_own_thread
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -167,17 +167,8 @@ def _span_router(settings: TelemetrySettings) -> "SpanRouter | None":
 
 async def _stop_within_limit(stop: Callable[[], None]) -> None:
     """Stop an exporter in a thread, and do not wait for a collector that does not answer."""
-    loop, done = asyncio.get_running_loop(), asyncio.Event()
-
-    def work() -> None:
-        try:
-            stop()
-        finally:
-            loop.call_soon_threadsafe(done.set)
-
-    threading.Thread(target=work, name="lango-telemetry-stop", daemon=True).start()
     try:
         async with asyncio.timeout(_STOP_S):
-            await done.wait()
+            await run_in_own_thread(stop)
     except TimeoutError:
         _log.warning("the last spans could not be sent within %g s and are lost", _STOP_S)

@@ -1,10 +1,8 @@
 """Run one tool call with validation and a timeout, and report its outcome. No failure of a handler ends the turn."""
 
 import asyncio
-import contextvars
 import inspect
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
@@ -15,6 +13,7 @@ from msgspec import Struct
 from lango.errors import InvalidArguments, NotJson, ToolError
 from lango.failures import log_failure
 from lango.messages import Attachment
+from lango.threads import run_in_own_thread
 from lango.tools.results import FileLimits, ResultFiles, clip_to_characters, error_text, to_result
 from lango.tools.tool import Tool, ToolContext
 
@@ -156,35 +155,16 @@ def _log_abandoned(task: "asyncio.Future[Any]") -> None:
 
 
 async def _run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a function in a new daemon thread.
+    """Run a function in a thread of its own: hanging handlers would use up the threads of asyncio's pool."""
 
-    Not in asyncio's pool: hanging handlers would use up its threads, and keep the process from exiting.
-    """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def finish(value: Any, error: BaseException | None) -> None:
-        if not done.done():  # cancelled after a timeout
-            done.set_result((value, error))
-
-    def work() -> None:
-        value, raised = None, None
+    def run() -> Any:
         try:
-            value = context.run(function, *arguments)
-        except BaseException as error:  # noqa: BLE001 - raised in the waiting task
-            raised = error
-        try:
-            loop.call_soon_threadsafe(finish, value, raised)
-        except RuntimeError:  # the loop is closed
-            log.debug("a tool ended after its event loop was closed")
+            return function(*arguments)
+        except asyncio.CancelledError as error:  # a future of the handler was cancelled, not the caller
+            raise _HandlerCancelled from error
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise ToolError(error_text(error)) from error
 
-    threading.Thread(target=work, name="lango-tool", daemon=True).start()
-    value, error = await done
-    if isinstance(error, asyncio.CancelledError):  # a future of the handler was cancelled, not this task
-        raise _HandlerCancelled from error
-    if isinstance(error, Exception | KeyboardInterrupt):
-        raise error
-    if error is not None:
-        raise ToolError(error_text(error)) from error
-    return value
+    return await run_in_own_thread(run)

@@ -5,15 +5,14 @@ would stop every turn. Each exchange runs in a thread of its own, and takes none
 """
 
 import asyncio
-import contextvars
 import threading
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
 from lango.adk.agents.adk_internals import exchange_credentials_by
 from lango.errors import CredentialTimeout
+from lango.threads import run_in_own_thread
 
 LIMIT_S = 30.0
 """How long an exchange may take."""
@@ -43,32 +42,15 @@ async def _exchange(work: Callable[[], Coroutine[Any, Any, Any]], once_per: obje
 async def _run_in_thread(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     if not _slots.acquire(blocking=False):
         raise CredentialTimeout("too many requests to token servers are open: try again later")
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[Any] = loop.create_future()
 
-    def end(result: Any, error: BaseException | None) -> None:
-        if ended.done():  # its turn did not wait for it
-            return
-        if error is None:
-            ended.set_result(result)
-        else:
-            ended.set_exception(error)
-
-    def run() -> None:
-        result, error = None, None
+    def run() -> Any:
         try:
-            result = asyncio.run(work())
-        except Exception as failed:  # noqa: BLE001 - the turn gets it
-            error = failed
+            return asyncio.run(work())
         finally:
             _slots.release()
-        with suppress(RuntimeError):  # the loop of the turn is closed
-            loop.call_soon_threadsafe(end, result, error)
 
-    # a daemon: a server that does not answer must not keep the process from ending
-    threading.Thread(target=contextvars.copy_context().run, args=(run,), name="token", daemon=True).start()
     try:
         async with asyncio.timeout(LIMIT_S):
-            return await ended
+            return await run_in_own_thread(run)
     except TimeoutError as error:
         raise CredentialTimeout(f"the token server did not answer within {LIMIT_S:g} s: try again later") from error
