@@ -46,7 +46,7 @@ from google.adk.apps.app import App
 from google.adk.models import BaseLlm, LlmResponse
 from google.genai import types
 
-from lango.adk.run.runtime_tools import runtime_tool
+from lango.adk import AdkTool
 from lango.tools import Tool
 
 VERSION = {version}
@@ -80,7 +80,7 @@ fields = {{"what": {{"type": "string"}}}}
 if VERSION % 5 == 1:
     fields["note"] = {{"type": "string"}}
 schema = {{"type": "object", "properties": fields, "required": ["what"]}}
-tools = [runtime_tool(Tool("charge", "Charge.", schema, charge, effect="once"), 60.0)]
+tools = [AdkTool(Tool("charge", "Charge.", schema, charge, effect="once"))]
 model = Scripted(model="scripted")
 others = [LlmAgent(name="helper", model=model, description="Helps.")] if VERSION % 5 == 2 else []
 shop = LlmAgent(name="store" if VERSION % 5 == 4 else "shop", model=model, tools=tools, sub_agents=others)

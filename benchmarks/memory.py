@@ -37,7 +37,6 @@ from benchmarks.table import print_line, quick, table
 from lango import Settings, open_runtime
 from lango.adk import ProviderLlm, SqlSessionService
 from lango.history import count_tokens
-from lango.memory.lost import trace_text
 from lango.messages import Message
 from lango.providers import Provider, Request
 from lango.runtime.runtime import Runtime
@@ -126,8 +125,10 @@ class LangoSystem:
             await self._service.append_event(session, Event(author=author, content=content))
 
     async def lost(self, value: str) -> str:
-        """Return the step that dropped a value."""
-        return trace_text(value, await self.runtime.memory.history("s"))
+        """Return where a value went: into a note that is not shown, out of the notes again, or into none."""
+        batches = await self.runtime.memory.history("s")
+        noted = {batch.standing for batch in batches for note in batch.observations if value in note.text}
+        return "recalled only" if "current" in noted else "condensed away" if noted else "not noted"
 
     async def ask(self, text: str) -> None:
         fork = await self.runtime.sessions.fork("s")

@@ -38,7 +38,7 @@ from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmResponse
 from google.genai import types
 
-from lango.adk.run.runtime_tools import runtime_tool
+from lango.adk import AdkTool
 from lango.tools import Tool
 from lango.turns import liveness
 
@@ -73,7 +73,7 @@ async def step(turn: str, number: int, seconds: float) -> str:
 
 kinds = {"turn": "string", "number": "integer", "seconds": "number"}
 schema = {"type": "object", "properties": {name: {"type": kind} for name, kind in kinds.items()}}
-tools = [runtime_tool(Tool("step", "Step.", schema, step, effect="once"), 60.0)]
+tools = [AdkTool(Tool("step", "Step.", schema, step, effect="once"))]
 root_agent = LlmAgent(name="steps", model=Steps(model="steps"), tools=tools)
 """
 

@@ -23,7 +23,7 @@ from google.adk.agents import LlmAgent
 from google.adk.workflow import Workflow
 
 from lango import open_runtime
-from lango.adk.run.runtime_tools import runtime_tool
+from lango.adk import AdkTool
 from lango.errors import TurnReleased
 from lango.events import Accepted, TurnDone
 from lango.messages import Message, ToolCall
@@ -38,7 +38,6 @@ from lango.store.tool_calls import tool_journal
 from lango.store.turns.recovery import UNKNOWN_RESULT
 from lango.testing import ScriptedProvider
 from lango.tools import Tool, ToolContext
-from lango.tools.results import FileLimits
 from tests.agents.parts import TIMEOUT_S, broken_for, rows, settings_for
 from tests.support.kill_points import until_idle
 from tests.support.runtimes import store_of
@@ -192,7 +191,7 @@ async def open_paying_runtime(
     settings = settings_for(url, name="crash")
     root: Any = LlmAgent(name=AGENT, model="scripted/x", output_key="answer")
     if agents > 1:  # in a row, one after the other
-        own: Any = [runtime_tool(tool, 10.0, FileLimits(1, 1_000)) for tool in tools]
+        own: Any = [AdkTool(tool) for tool in tools]
         row = [LlmAgent(name=f"{AGENT}{number}", model="scripted/x", tools=own) for number in range(agents)]
         root, tools = Workflow(name="row", edges=[("START", *row)]), []
     async with open_runtime(settings, provider=provider, root_agent=root, tools=tools) as runtime:

@@ -3,8 +3,6 @@
 import asyncio
 import time
 
-from lango.history import WindowRules
-from lango.memory.lost import LostText, read_lost
 from lango.memory.observer import Observer
 from lango.sessions import SessionId, SessionInfo
 from lango.store import Store
@@ -77,13 +75,6 @@ class Memory:
         if forgotten:
             await self._store.purge()
         return forgotten
-
-    async def lost(
-        self, session_id: str, text: str | None, rules: WindowRules, *, user_id: str = "user"
-    ) -> list[LostText]:
-        """Return what became of a text, or without one of every name, number and date, in the next request."""
-        name = SessionId(self._app_name, user_id, session_id)
-        return await self._store.read(read_lost, name, text, rules.budget_tokens, rules.notes_tokens)
 
     async def settle(self) -> None:
         """Wait until no session is being observed by this process."""

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from lango.config import Settings
 from lango.history import WindowRules
 from lango.memory import Memory
-from lango.memory.lost import LostText
 from lango.runtime.api_keys import ApiKeys
 from lango.runtime.artifacts import Artifacts
 from lango.runtime.execution.replicas import ListedReplica, list_replicas
@@ -40,10 +39,6 @@ class AppData:
         self.credentials = Credentials(store, app_name)
         self.inbox = Inbox(store, app_name)
         self.memory = Memory(store, app_name, observer=None)
-
-    async def lost_texts(self, session_id: str, text: str | None, *, user_id: str = "user") -> list[LostText]:
-        """Return what became of a text, or without one of every name, number and date, in the next request."""
-        return await self.memory.lost(session_id, text, self._rules, user_id=user_id)
 
 
 class StoredData:

@@ -75,9 +75,6 @@ async def test_o2_http_and_the_command_line_show_notes_with_their_sources_and_fa
             assert (await client.patch(note, json={"text": " the first greeting "})).json() == {"changed": True}
             assert "1.1 [pinned] " in (output := lango("memory", "show", "one", cwd=tmp_path).stdout)
             assert "(messages 1-1) the first greeting" in output
-            lost = lango("memory", "lost", "one", "first message", "--json", cwd=tmp_path).stdout
-            assert json.loads(lost) == {"seq": 1, "text": "first message", "step": "shown", "note": None}
-            assert lango("memory", "lost", "one", "hippopotamus", cwd=tmp_path).stdout == "no message has this text\n"
             for wrong in ({"text": ""}, {"text": "x" * 1_001}, {"other": 1}):
                 assert (await client.patch(note, json=wrong)).status_code == 400
             assert (await client.delete(note)).json() == {"forgotten": True}

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from lango.adk import AdkTool, ProviderLlm, SqlSessionService
 from lango.messages import ToolCall
 from lango.testing import ScriptedProvider
-from lango.tools import HOW_TO_READ, Tool, ToolContext, ToolOutcome, tool
+from lango.tools import Tool, ToolContext, tool
 
 
 class Place(BaseModel):
@@ -94,7 +94,7 @@ async def test_t2_the_turn_continues_after_any_handler() -> None:
         AdkTool(Tool("hangs", "", {}, hangs, timeout_s=0.05)),
         AdkTool(Tool("fails", "", {}, fails)),
         AdkTool(Tool("bytes", "", {}, lambda: b"\0\xff")),
-        AdkTool(Tool("huge", "", {}, lambda: "x" * 5_000_000), how_to_read=HOW_TO_READ),
+        AdkTool(Tool("huge", "", {}, lambda: "x" * 5_000_000)),
         AdkTool(Tool("odd", "", {}, lambda: "a\0b\ud800")),
         AdkTool(weather),
     ]
@@ -106,73 +106,13 @@ async def test_t2_the_turn_continues_after_any_handler() -> None:
     assert "timed out after 0.05 s" in outputs["c0"]["error"]
     assert outputs["c1"] == {"error": "ValueError: no such city"}
     assert "is bytes" in outputs["c2"]["error"]
-    assert 'left out; read them with read_result, call_id "c3"' in outputs["c3"]["result"]
+    assert "were left out" in outputs["c3"]["result"]
     assert outputs["c4"] == {"result": "a\ufffdb\ufffd"}
     assert "place: Field required" in outputs["c5"]["error"]
 
 
-async def test_the_gate_and_the_hooks_run_around_the_handler() -> None:
-    log: list[Any] = []
-
-    def send(to: str) -> str:
-        log.append(("ran", to))
-        return "sent"
-
-    async def gate(tool: Tool, arguments: Mapping[str, Any], call_id: str, context: Any) -> dict[str, Any] | None:
-        log.append(("gate", tool.name, dict(arguments), call_id, context.function_call_id))
-        dict(arguments)["to"] = "nobody"
-        return {"error": "denied by policy"} if arguments["to"] == "eve" else None
-
-    async def on_end(call_id: str, outcome: ToolOutcome) -> None:
-        log.append(("end", call_id, outcome.result, outcome.ok))
-
-    dangerous = tool(level="dangerous")(send)
-    provider = ScriptedProvider(
-        [ToolCall("c1", "send", {"to": "bob"}), ToolCall("c2", "send", {"to": "eve"}), ToolCall("c3", "send", {}), "ok"]
-    )
-    await Chat(provider, AdkTool(dangerous, gate=gate, on_end=on_end)).ask("go")
-    assert log == [
-        ("gate", "send", {"to": "bob"}, "c1", "c1"),
-        ("ran", "bob"),
-        ("end", "c1", {"result": "sent"}, True),
-        ("gate", "send", {"to": "eve"}, "c2", "c2"),
-    ]
-    assert "to: Field required" in results(provider)["c3"]["error"]
-
-
-async def test_attack_9_a_gate_cannot_change_what_runs_by_accident() -> None:
-    ran: list[Any] = []
-
-    async def gate(tool: Tool, arguments: Any, call_id: str, context: Any) -> None:
-        del tool, call_id, context
-        arguments["names"].append("eve")
-
-    @tool
-    def send(names: list[str]) -> None:
-        """Send."""
-        ran.append(names)
-
-    await Chat(ScriptedProvider([ToolCall("c1", "send", {"names": ["bob"]}), "ok"]), AdkTool(send, gate=gate)).ask("go")
-    assert ran == [["bob"]]
-
-
-async def test_a_failing_gate_denies_the_call() -> None:
-    ran: list[bool] = []
-
-    async def gate(*_: Any) -> None:
-        raise ConnectionError("the store is away")
-
-    chat = Chat(
-        ScriptedProvider([ToolCall("c1", "it", {}), "never"]),
-        AdkTool(Tool("it", "", {}, lambda: ran.append(True)), gate=gate),
-    )
-    with pytest.raises(ConnectionError):
-        await chat.ask("go")
-    assert ran == []
-
-
 @pytest.mark.parametrize("yes", [True, False])
-async def test_t3_without_a_gate_a_dangerous_tool_requests_confirmation_through_adk(yes: bool) -> None:
+async def test_t3_a_dangerous_tool_requests_confirmation_through_adk(yes: bool) -> None:
     ran: list[str] = []
 
     @tool(level="dangerous")
@@ -198,9 +138,8 @@ async def test_t3_without_a_gate_a_dangerous_tool_requests_confirmation_through_
     assert ran == (["a"] if yes else [])
 
 
-async def test_a8_a_cancel_reaches_the_handler_and_records_no_end() -> None:
+async def test_a8_a_cancel_reaches_the_handler() -> None:
     started, stopped = asyncio.Event(), asyncio.Event()
-    log: list[str] = []
 
     async def works() -> None:
         started.set()
@@ -209,12 +148,9 @@ async def test_a8_a_cancel_reaches_the_handler_and_records_no_end() -> None:
         finally:
             stopped.set()
 
-    async def on_end(call_id: str, outcome: ToolOutcome) -> None:
-        log.append(f"end {call_id} {outcome.ok}")
-
     chat = Chat(
         ScriptedProvider([ToolCall("c1", "works", {}), "never"]),
-        AdkTool(Tool("works", "", {}, works), on_end=on_end),
+        AdkTool(Tool("works", "", {}, works)),
     )
     turn = asyncio.ensure_future(chat.ask("go"))
     await started.wait()
@@ -222,4 +158,3 @@ async def test_a8_a_cancel_reaches_the_handler_and_records_no_end() -> None:
     with pytest.raises(asyncio.CancelledError):
         await turn
     assert stopped.is_set()
-    assert log == []

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Generator, Mapping
+from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from google.adk.agents import LlmAgent
 from google.adk.agents.run_config import RunConfig
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
+from google.adk.tools import BaseTool, ToolContext
 from google.adk.tools.mcp_tool import McpToolset
+from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
 from lango import Settings, open_runtime
@@ -26,7 +28,6 @@ from lango.config import McpSettings, StoreSettings, ToolSettings
 from lango.errors import ConfigError
 from lango.messages import ToolCall
 from lango.testing import ScriptedProvider
-from lango.tools import Tool
 
 SERVER = '''
 import os, sys
@@ -75,18 +76,15 @@ async def opened() -> AsyncIterator[list[McpToolset]]:
         await toolset.close()
 
 
-async def let_it(tool: Tool, arguments: Mapping[str, Any], call_id: str, context: Any) -> None:
+def approve(tool: BaseTool, args: dict[str, Any], tool_context: ToolContext) -> None:
     """Approve everything."""
-
-
-def approved(tool: Tool) -> AdkTool:
-    return AdkTool(tool, gate=let_it)
+    tool_context.tool_confirmation = ToolConfirmation(confirmed=True)
 
 
 async def ask(toolset: McpToolset, *calls: ToolCall) -> dict[str, Any]:
     """Let a scripted model call tools in ADK's Runner; return the results."""
     provider = ScriptedProvider([list(calls), "done"])
-    agent = LlmAgent(name="root", model=ProviderLlm(provider, "m"), tools=[toolset])
+    agent = LlmAgent(name="root", model=ProviderLlm(provider, "m"), tools=[toolset], before_tool_callback=approve)
     service = InMemorySessionService()
     session = await service.create_session(app_name="app", user_id="u")
     runner = Runner(app_name="app", agent=agent, session_service=service)
@@ -104,7 +102,7 @@ async def test_a_stdio_server_its_filter_and_its_environment(
     server = McpSettings(
         command=sys.executable, args=[str(script)], env={"GIVEN": "1"}, tools=["add", "variables", "fails"]
     )
-    [toolset] = mcp_toolsets({"test": server}, wrap=approved)
+    [toolset] = mcp_toolsets({"test": server})
     opened.append(toolset)
     results = await ask(
         toolset,
@@ -170,7 +168,7 @@ async def test_an_http_server(script: Path, opened: list[McpToolset]) -> None:
         port, fd = place.getsockname()[1], place.fileno()
         process = await asyncio.create_subprocess_exec(sys.executable, str(script), str(fd), pass_fds=[fd])
     try:
-        [toolset] = mcp_toolsets({"far": McpSettings(url=f"http://127.0.0.1:{port}/mcp", tools=["add"])}, wrap=approved)
+        [toolset] = mcp_toolsets({"far": McpSettings(url=f"http://127.0.0.1:{port}/mcp", tools=["add"])})
         opened.append(toolset)
         assert "5" in str((await ask(toolset, ToolCall("c1", "add", {"a": 2, "b": 3})))["c1"])
     finally:

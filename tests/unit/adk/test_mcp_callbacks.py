@@ -6,7 +6,8 @@ from typing import Any
 
 import mcp
 
-from lango.adk.agents.tools.mcp.questions import McpCallbacks, Question, ServerCallbacks
+from lango.adk.agents.tools.mcp.questions import ServerCallbacks
+from lango.adk.agents.tools.mcp.user_questions import Question
 from lango.tools import Tool, run_tool
 from lango.waits import Value
 
@@ -24,7 +25,7 @@ async def answer_late(question: Question, timeout_s: float) -> Value:
 
 
 def callbacks(ask: Any = answer_late) -> ServerCallbacks:
-    return ServerCallbacks("server", McpCallbacks(ask), 5.0, over_http=False)
+    return ServerCallbacks("server", 5.0, over_http=False, ask=ask)
 
 
 async def test_the_time_limit_of_a_tool_does_not_run_while_the_user_is_asked() -> None:
@@ -64,6 +65,6 @@ async def test_a_question_ends_with_its_call() -> None:
 
 
 async def test_a_server_that_may_not_ask_gets_no_callback() -> None:
-    assert ServerCallbacks("server", McpCallbacks(answer_late), 0.0, over_http=True).options == {}
+    assert "elicitation_callback" not in ServerCallbacks("server", 0.0, over_http=True).options
     refused = await callbacks().options["elicitation_callback"](None, PARAMS)  # no call runs
     assert "cannot be asked" in refused.message

@@ -1,4 +1,4 @@
-"""O1: what condensing keeps, which notes are believed, what is recalled, and where a fact was lost."""
+"""O1: what condensing keeps, which notes are believed, and what is recalled."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from lango.history import count_tokens
 from lango.memory import quote
-from lango.memory.lost import trace_all, trace_terms
 from lango.memory.notes.key_terms import asks_for_the_past, asks_to_remember, is_commitment, key_terms, missing_terms
 from lango.memory.notes.note_checks import check_notes
 from lango.memory.notes.note_format import Note
@@ -15,7 +14,7 @@ from lango.memory.recall import FOR_STATEMENTS, may_ask, question_terms, recalle
 from lango.memory.reflector import keep_what_matters
 from lango.messages import Message
 from lango.sessions import StoredEvent
-from lango.store.memory.observations import Batch, BatchStatus, Observation, Priority, SessionMemory
+from lango.store.memory.observations import Batch, Observation, Priority, SessionMemory
 from lango.store.search.memory_entries import Memory
 from lango.store.search.terms import Term
 
@@ -322,48 +321,6 @@ def test_o1_a_statement_recalls_one_line_that_has_most_of_its_words() -> None:
     assert '#7 user: "Ines put the lamp into the cellar."' in sentence
     assert recalled_text(rare, SessionMemory(), [far], 300, bounds=FOR_STATEMENTS) == ""
     assert "#9" in recalled_text(rare[:1], SessionMemory(), [far], 300)
-
-
-# -- where a fact was lost --------------------------------------------------------------------------------------------
-
-
-def test_lost_names_the_step_that_dropped_a_text() -> None:
-    def batch(
-        number: int, *notes: Observation, standing: BatchStatus = "current", sources: tuple[int, ...] = ()
-    ) -> Batch:
-        numbered = tuple(
-            Observation(one.text, one.first_seq, one.last_seq, one.priority, one.day, at)
-            for at, one in enumerate(notes, 1)
-        )
-        return Batch(1, 5, numbered, batch=number, standing=standing, sources=sources)
-
-    source = batch(1, note("Ann lives in Bern.", 1), note("The code is 4711.", 2), standing="condensed")
-    top = batch(
-        2, note("Ann lives in Bern.", 1), note("My boat is green.", 3), note("My boat is red.", 4), sources=(1,)
-    )
-    current = SessionMemory((top,))
-    messages = [
-        said(1, "Ann lives in Bern."),
-        said(2, "The code is 4711."),
-        said(3, "My boat is green."),
-        said(5, "Bob likes tea."),
-        said(6, "Carl called."),
-        said(7, "Dora called."),
-    ]
-
-    def step(text: str, shown: SessionMemory = current) -> tuple[str, str]:
-        [found] = trace_terms(text, messages, [source, top], shown, 7)
-        return found.step, found.note
-
-    assert step("Dora called") == ("shown", "")
-    assert step("Ann lives in Bern") == ("noted", "2.1")
-    assert step("Ann lives in Bern", SessionMemory((top,), notes_tokens=0)) == ("recalled only", "2.1")
-    assert step("My boat is green") == ("replaced", "2.2")
-    assert step("The code is 4711") == ("condensed away", "1.2")
-    assert step("Bob likes tea") == ("not noted", "")
-    assert step("Carl called") == ("not observed", "")
-    every = {(one.seq, one.text, one.step) for one in trace_all(messages, [source, top], current, 7)}
-    assert {(2, "4711", "condensed away"), (1, "ann, bern", "noted"), (6, "carl", "not observed")} <= every
 
 
 def test_a_name_that_hundreds_of_messages_have_is_rare_in_a_long_session() -> None:

@@ -16,7 +16,6 @@ from lango.adk.agents.app_checks import check_features
 from lango.adk.agents.callback_guard import guard_callbacks
 from lango.adk.agents.model_registry import ModelRegistry, assign_models
 from lango.adk.agents.tools.adk_tool import AdkTool
-from lango.adk.agents.tools.mcp.questions import McpCallbacks
 from lango.adk.agents.tree import tools_of, walk_with_agent_tools
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.turn.turn_run import current_turn
@@ -33,14 +32,8 @@ def build_app(
     tools: Sequence[Tool],
     plugin: BasePlugin,
     root_agent: BaseAgent | App | None = None,
-    *,
-    wrap: Callable[[Tool], AdkTool] = AdkTool,
-    mcp_callbacks: McpCallbacks = McpCallbacks(),
 ) -> App:
-    """Build the ADK app of a runtime from `root_agent`, from `agent.module` or from the other settings, in this order.
-
-    `wrap` makes the ADK tool of each tool.
-    """
+    """Build the ADK app from `root_agent`, from `agent.module` or from the other settings, in this order."""
     found = root_agent
     if found is None and settings.agent.module:
         from lango.adk.agents.loader import load_agent  # ADK's loader brings requests and yaml
@@ -53,19 +46,17 @@ def build_app(
 
             toolsets = mcp_toolsets(
                 settings.mcp,
-                wrap=wrap,
-                callbacks=mcp_callbacks,
                 timeout_s=settings.agent.tool_timeout_s,
                 callback_url=settings.callback_url,
                 taken=[tool.name for tool in tools],
             )
-        root = _build_configured_agent(settings, models, {tool.name: wrap(tool) for tool in tools}, toolsets)
+        root = _build_configured_agent(settings, models, {tool.name: AdkTool(tool) for tool in tools}, toolsets)
     else:
         root = models.adopt_agent(found.root_agent if isinstance(found, App) else found)
         assign_models(root, settings, models)
         for agent in walk_with_agent_tools(root):
             guard_callbacks(agent)
-        _add_tools(root, [wrap(tool) for tool in tools])
+        _add_tools(root, [AdkTool(tool) for tool in tools])
     if isinstance(found, App):
         compaction = found.events_compaction_config
         update = {

@@ -82,7 +82,9 @@ async def run_by_hand(
         agent=agent,
         session=session,
     )
-    confirmation = ToolConfirmation(confirmed=True) if call.approved else None
+    # about Lango's own tools the policy has decided; a tool of ADK's may ask by itself
+    is_approved = call.approved or isinstance(tool, AdkTool)
+    confirmation = ToolConfirmation(confirmed=True) if is_approved else None
     context = ToolContext(invocation, function_call_id=call_id, tool_confirmation=confirmation)
     began = time.monotonic()
     with failures_kept(kept, 0, 0):

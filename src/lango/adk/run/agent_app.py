@@ -16,20 +16,16 @@ from lango.adk.agents.model_registry import ModelRegistry
 from lango.adk.agents.tool_by_hand import check_call, find_tool, run_by_hand
 from lango.adk.agents.tools.adk_tool import decision_for
 from lango.adk.agents.tools.effects import effect_of_tool
-from lango.adk.agents.tools.mcp.questions import McpCallbacks
 from lango.adk.agents.tree import may_request_input, tools_of, walk_agents, walk_with_agent_tools
-from lango.adk.run.pauses.tool_questions import ask_user, report_progress
 from lango.adk.run.plugin import RuntimePlugin
 from lango.adk.run.recall import recall_tools
 from lango.adk.run.record.code_execution import journal_code
-from lango.adk.run.runtime_tools import runtime_tool
 from lango.agent_cards import CallByHand, CallResult, NodeCard
 from lango.config import Settings
 from lango.providers import Provider
 from lango.sessions import check_client_state
 from lango.tools import Effect, Tool
 from lango.tools.approval_policy import Decision
-from lango.tools.results import FileLimits
 
 
 class AgentApp:
@@ -51,21 +47,8 @@ class AgentApp:
         `provider` answers instead of the configured ones.
         """
         models = ModelRegistry(settings, provider)
-        adk_app = build_app(
-            settings,
-            models,
-            [*tools, *recall_tools(settings.memory)],
-            RuntimePlugin(),
-            root_agent,
-            wrap=functools.partial(
-                runtime_tool,
-                timeout_s=settings.agent.tool_timeout_s,
-                file_limits=FileLimits(
-                    settings.server.limits.max_attachments, settings.server.limits.max_attachment_bytes
-                ),
-            ),
-            mcp_callbacks=McpCallbacks(ask_user, report_progress),
-        )
+        own_tools = [*tools, *recall_tools(settings.memory)]
+        adk_app = build_app(settings, models, own_tools, RuntimePlugin(), root_agent)
         app = cls(settings, adk_app, models)
         move_exchanges_off_the_loop()
         allow_choices(app.root, settings.agent, models.get)

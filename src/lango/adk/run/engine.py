@@ -48,6 +48,7 @@ from lango.store.credentials.secret_box import SecretBox
 from lango.store.tool_calls.tool_journal import read_turn_entries
 from lango.store.turns.continuing import read_earlier_calls
 from lango.store.turns.turns import read_turn_record
+from lango.tools.results import FileLimits
 from lango.turns.lease_holder import LeaseHolder
 from lango.turns.liveness import OwnerIsGone
 from lango.turns.running_turn import RunningTurn
@@ -230,7 +231,7 @@ class AdkEngine:
 
         `first_seq` is the message of the input, if an earlier run may have stored more.
         """
-        agent, model = self._settings.agent, turn_input.options.model
+        agent, bounds, model = self._settings.agent, self._settings.server.limits, turn_input.options.model
         self._files.keep(turn_input.entry.contents)
         earlier = await self._store.read(read_earlier_calls, running.turn) if turn_input.is_continued else {}
         return TurnRun(
@@ -240,6 +241,7 @@ class AdkEngine:
             limits=Limits(
                 max_model_calls=agent.max_turns,
                 tool_timeout_s=agent.tool_timeout_s,
+                files=FileLimits(bounds.max_attachments, bounds.max_attachment_bytes),
                 recall_tokens=self._limits.recall_tokens,
                 time=sink.limits,
                 step_gate=running.step_gate,

@@ -1,4 +1,4 @@
-"""Run tools in a turn: bounded in time, with their full results stored."""
+"""Bound a user's own tools in time, and read the full text of clipped results."""
 
 import asyncio
 from typing import Any, cast
@@ -11,36 +11,10 @@ from lango.adk.agents.tools.adk_tool import AdkTool, attachments_to_parts, time_
 from lango.adk.agents.tools.mcp.results import read_mcp_result
 from lango.adk.turn.turn_run import current_turn
 from lango.store.tool_calls import tool_journal
-from lango.tools import Tool, ToolOutcome
-from lango.tools.builtin.enabled_tools import HOW_TO_READ
 from lango.tools.execution import CANCELLED_INSIDE, convert_base_exceptions
-from lango.tools.results import FileLimits, ResultFiles, to_result
+from lango.tools.results import ResultFiles, to_result
 
 _CANCEL_GRACE_S = 2.0
-
-
-def runtime_tool(tool: Tool, timeout_s: float, file_limits: FileLimits | None = None) -> AdkTool:
-    """Make the ADK tool of a tool, without a gate of its own: the runtime's plugin decides whether it may run."""
-    return AdkTool(
-        tool,
-        gate=_always_allow,
-        on_end=_store_full_result,
-        timeout_s=timeout_s,
-        how_to_read=HOW_TO_READ,
-        file_limits=file_limits,
-    )
-
-
-async def _always_allow(*_: Any) -> None:
-    return None
-
-
-async def _store_full_result(call_id: str, outcome: ToolOutcome) -> None:
-    """Store a result that the model reads clipped."""
-    turn = current_turn.get()
-    if turn is not None and outcome.whole is not None:
-        record = turn.record
-        await record.store.write(tool_journal.store_full_result, record.lease, call_id, outcome.whole)
 
 
 async def read_full_result(call_id: str, offset: int, limit: int) -> str | None:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from lango.errors import TurnLimit
 from lango.tools.approval_policy import fingerprint
+from lango.tools.results import FileLimits
 from lango.turns.synchronization import StepGate
 from lango.turns.time_limits import TimeLimits
 
@@ -22,6 +23,8 @@ class Limits(Struct, eq=False, kw_only=True):
     max_model_calls: int
     tool_timeout_s: float
     """The time limit of tools without one of their own."""
+    files: FileLimits = FileLimits()
+    """The limits of the files in one result."""
     recall_tokens: int = 0
     """The most tokens that are recalled for a message; with 0, nothing is recalled."""
     time: TimeLimits

@@ -166,6 +166,10 @@ class Record(Struct, eq=False, kw_only=True):
         ended = step_id, result, time.time(), status, actions
         await self.store.write(tool_journal.record_result, self.lease, *ended, awaits_result=awaits_result)
 
+    async def store_full_result(self, call_id: str, text: str) -> None:
+        """Store the full text of a result that the model reads clipped."""
+        await self.store.write(tool_journal.store_full_result, self.lease, call_id, text)
+
     async def add_finished(self, step_id: str, name: str, result: Any) -> None:
         """Journal a step that has no effects and is known only when it has ended."""
         await self.store.write(tool_journal.record_finished_step, self.lease, step_id, name, result, time.time())

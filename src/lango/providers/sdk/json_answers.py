@@ -7,12 +7,14 @@ answer. For a JSON object of any shape, the model is only asked to write one; wh
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from json import JSONDecoder
 
 from msgspec.structs import replace
 
-from lango.providers.protocol import CallDelta, Delta, Finish, Request, TextDelta, ToolSpec, UsageDelta
+from lango.providers.protocol import CallDelta, Delta, Finish, Request, TextDelta, ToolSpec
 
 JSON_INSTRUCTION = "Answer with one JSON object and nothing else: no text before or after it, no code fence."
+_DECODER = JSONDecoder(strict=False)
 
 
 def stream_json(
@@ -72,52 +74,21 @@ async def _answer_from_tool(deltas: AsyncGenerator[Delta, None], name: str) -> A
 
 
 async def _only_json_object(deltas: AsyncGenerator[Delta, None]) -> AsyncGenerator[Delta, None]:
-    """Yield the first JSON object of the text, without what is written around it; text without one is left as it is."""
-    reader = _ObjectReader()
+    """Yield the text at the end of the answer, cut to the JSON object in it; text without one is left as it is."""
+    pieces: list[str] = []
     async with aclosing(deltas):
         async for delta in deltas:
             if isinstance(delta, TextDelta):
-                if piece := reader.read(delta.text):
-                    yield TextDelta(piece)
+                pieces.append(delta.text)
                 continue
-            if reader.before and not isinstance(delta, UsageDelta):
-                yield TextDelta(reader.before)
-                reader.before = ""
+            if isinstance(delta, Finish) and pieces:
+                yield TextDelta(_first_object("".join(pieces)))
             yield delta
 
 
-class _ObjectReader:
-    """Finds the first JSON object of a text that comes in pieces."""
-
-    def __init__(self) -> None:
-        self.before = ""
-        """The text so far, as long as no object began."""
-        self._depth = 0
-        self._in_string = self._escaped = self._began = False
-
-    def read(self, text: str) -> str:
-        """Return the part of a piece that belongs to the object."""
-        if not self._began:
-            before, brace, rest = text.partition("{")
-            self.before += before
-            if not brace:
-                return ""
-            self._began, self.before, text = True, "", brace + rest
-        elif not self._depth:
-            return ""
-        for position, character in enumerate(text, 1):
-            self._step(character)
-            if not self._depth:
-                return text[:position]
+def _first_object(text: str) -> str:
+    start = text.find("{")
+    try:
+        return text[start : _DECODER.raw_decode(text, start)[1]] if start >= 0 else text
+    except (ValueError, RecursionError):
         return text
-
-    def _step(self, character: str) -> None:
-        if self._in_string:
-            self._in_string = self._escaped or character != '"'
-            self._escaped = character == "\\" and not self._escaped
-        elif character == '"':
-            self._in_string = True
-        elif character in "{[":
-            self._depth += 1
-        elif character in "}]":
-            self._depth -= 1

@@ -2,7 +2,7 @@
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, cast
@@ -17,17 +17,12 @@ from typing_extensions import override
 from lango.adk.agents.adk_internals import declaration_of
 from lango.adk.model.request_config import json_schema_of
 from lango.adk.turn.step import current_step, tool_context_noted
-from lango.adk.turn.turn_run import current_turn
+from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.config import ToolSettings
 from lango.messages import Attachment
-from lango.tools import DEFAULT_TIMEOUT_S, InvalidArguments, Tool, ToolContext, ToolError, ToolOutcome
+from lango.tools import DEFAULT_TIMEOUT_S, HOW_TO_READ, Tool, ToolContext, ToolError, ToolOutcome
 from lango.tools.approval_policy import Decision, decide
 from lango.tools.execution import run_tool
-from lango.tools.results import FileLimits, error_text
-
-Gate = Callable[[Tool, Mapping[str, Any], str, AdkToolContext], Awaitable[dict[str, Any] | None]]
-"""Called before a tool runs. If it returns a dict, that is the result, and the tool does not run."""
-OnEnd = Callable[[str, ToolOutcome], Awaitable[None]]
 
 FILES = "lango_files"
 """The key of the parts in a result: ADK takes them out, and sends them to the model beside the result."""
@@ -36,35 +31,13 @@ FILES = "lango_files"
 class AdkTool(BaseTool):
     """A Lango `Tool` as ADK's `BaseTool`.
 
-    A call validates the arguments, awaits `gate`, runs the handler and awaits `on_end`. The gate gets a copy of the
-    arguments. If one of the two raises, the turn fails with that error; an error of the handler is a result. A
-    cancelled call has no `on_end`: its outcome is unknown.
-
-    Without a gate, a tool that is not safe requests ADK's confirmation, and runs only if it is approved.
-
-    A tool without a limit of its own may take `timeout_s`; if that is not given, as long as `agent.tool_timeout_s` says
-    in a turn of Lango's runtime, and 120 s in any other Runner.
-
-    `how_to_read` explains to the model how to read the rest of a clipped result; `{call_id}` in it is filled in.
+    In a turn of a Lango runtime, the runtime decides which calls run, and its settings limit them. In any other Runner,
+    a tool that is not safe requests ADK's confirmation, and a tool without a limit of its own may take 120 s.
     """
 
-    def __init__(
-        self,
-        tool: Tool,
-        *,
-        gate: Gate | None = None,
-        on_end: OnEnd | None = None,
-        timeout_s: float | None = None,
-        how_to_read: str = "",
-        file_limits: FileLimits | None = None,
-    ) -> None:
+    def __init__(self, tool: Tool) -> None:
         super().__init__(name=tool.name, description=tool.description)
         self.tool = tool
-        self._gate: Gate = gate or confirm_unless_safe
-        self._on_end = on_end
-        self.timeout_s = timeout_s
-        self._how_to_read = how_to_read
-        self._file_limits = file_limits
 
     @override
     def _get_declaration(self) -> types.FunctionDeclaration:
@@ -76,35 +49,36 @@ class AdkTool(BaseTool):
     async def run_async(self, *, args: dict[str, Any], tool_context: AdkToolContext) -> dict[str, Any]:
         """Run the tool and return the result that the model reads."""
         arguments = _copy_arguments(args)  # the approved arguments run, even if the caller changes its own copy
-        try:
-            self.tool.validate(arguments)
-        except InvalidArguments as error:  # before the gate: a call that cannot run needs no approval
-            return {"error": error_text(error)}
         call_id = tool_context.function_call_id or ""
-        instead = await self._gate(self.tool, _copy_arguments(arguments), call_id, tool_context)
-        if instead is not None:
-            return instead
-        outcome = await self._run(arguments, call_id, tool_context)
-        if self._on_end is not None:
-            await self._on_end(call_id, outcome)
+        turn = current_turn.get()
+        if turn is not None and not turn.record.is_running(call_id):
+            turn = None  # a Runner of the user's own, inside a tool: the runtime did not decide about this call
+        if turn is None and (waiting := _confirm_unless_safe(self.tool, arguments, tool_context)) is not None:
+            return waiting
+        outcome = await self._run(arguments, call_id, tool_context, turn)
+        if turn is not None and outcome.whole is not None:
+            await turn.record.store_full_result(call_id, outcome.whole)
         return with_files(outcome.result, attachments_to_parts(outcome.files))
 
-    async def _run(self, arguments: dict[str, Any], call_id: str, tool_context: AdkToolContext) -> ToolOutcome:
+    async def _run(
+        self, arguments: dict[str, Any], call_id: str, tool_context: AdkToolContext, turn: TurnRun | None
+    ) -> ToolOutcome:
         context = ToolContext(
             session_id=tool_context.session.id,
             user_id=tool_context.session.user_id,
             call_id=call_id,
             state=MappingProxyType(copy.deepcopy(tool_context.state.to_dict())),
         )
-        turn = current_turn.get()
         with tool_context_noted(tool_context):
+            if turn is None:
+                return await run_tool(self.tool, arguments, context, timeout_s=DEFAULT_TIMEOUT_S)
             return await run_tool(
                 self.tool,
                 arguments,
                 context,
-                timeout_s=self.timeout_s or (turn.limits.tool_timeout_s if turn is not None else DEFAULT_TIMEOUT_S),
-                how_to_read=self._how_to_read.replace("{call_id}", call_id),
-                file_limits=self._file_limits,
+                timeout_s=turn.limits.tool_timeout_s,
+                how_to_read=HOW_TO_READ.replace("{call_id}", call_id),
+                file_limits=turn.limits.files,
             )
 
 
@@ -129,12 +103,14 @@ def _copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
         return copy.deepcopy(dict(arguments))
 
 
-async def confirm_unless_safe(
-    tool: Tool, arguments: Mapping[str, Any], call_id: str, tool_context: AdkToolContext
+def _confirm_unless_safe(
+    tool: Tool, arguments: Mapping[str, Any], tool_context: AdkToolContext
 ) -> dict[str, Any] | None:
-    """Let safe tools run and request ADK's confirmation for others: the default gate."""
-    del call_id
-    if tool.level == "safe":
+    """Return the result of a call that waits for ADK's confirmation or was refused, or None if it runs.
+
+    A call that cannot run needs no confirmation: the model reads what is wrong with its arguments.
+    """
+    if tool.level == "safe" or not tool.fits(arguments):
         return None
     confirmation = tool_context.tool_confirmation
     if confirmation is None:
@@ -196,5 +172,5 @@ def needs_approval(tool: BaseTool) -> bool:
 def time_limit_s(tool: BaseTool, default_s: float) -> float | None:
     """Return the time limit of a tool, or None for an agent that is a tool: it may take as long as the turn."""
     if isinstance(tool, AdkTool):
-        return tool.tool.timeout_s or tool.timeout_s or default_s
+        return tool.tool.timeout_s or default_s
     return None if isinstance(tool, AgentTool) else default_s

@@ -1,4 +1,4 @@
-"""Run `lango memory`: show, correct, pin and delete observations and facts, and find out what was lost."""
+"""Run `lango memory`: show, correct, pin and delete observations and facts."""
 
 import json
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import Json, SessionIdArgument, SessionOptions, load_settings, with_shared_options
+from lango.cli.options import Json, SessionIdArgument, SessionOptions, with_shared_options
 from lango.cli.tables import struct_json
 from lango.cli.terminal_text import format_time, printable
 from lango.errors import UsageError
@@ -102,29 +102,6 @@ def pin(
     """Pin a fact, or a note with `--session`: it is never condensed, and shown first."""
     _change(chosen, item_id, session, pinned=not undo)
     print(f"{'unpinned' if undo else 'pinned'} {item_id}")
-
-
-@app.command()
-@with_shared_options
-def lost(
-    chosen: SessionOptions,
-    session_id: SessionIdArgument,
-    text: Annotated[str | None, typer.Argument(help="A text of the conversation; else all names and numbers.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Show for a text, message by message, whether the agent still reads it, or which step of memory dropped it."""
-    found = chosen.run_on(
-        session_id,
-        lambda app, record: app.lost_texts(record.name.id, text, user_id=record.name.user_id),
-        load_settings(chosen.config),
-    )
-    for one in found:
-        if as_json:
-            print(json.dumps({"seq": one.seq, "text": one.text, "step": one.step, "note": one.note or None}))
-        else:
-            print(printable(f"message {one.seq}: {one.step}{f' (note {one.note})' if one.note else ''}: {one.text}"))
-    if not found and not as_json:
-        print("no message has this text" if text else "every message is shown")
 
 
 def _change(

@@ -7,45 +7,17 @@ one session, so that no user is asked for another one.
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
 from google.adk.tools.tool_context import ToolContext
 from msgspec import Struct
 
+from lango.adk.agents.tools.mcp.user_questions import Answer, AskUser, Question, ask_user, report_progress
 from lango.adk.turn.step import current_step
 from lango.tools.execution import time_limit
-from lango.waits import Decline, Value
-
-
-class Question(Struct, frozen=True):
-    """What a running tool asks the user."""
-
-    message: str
-    schema: Mapping[str, Any] | None
-    """The JSON schema of the answer, or None if the user only agrees or declines."""
-    payload: Any
-    """What is shown besides the message: the server, and an address to open."""
-    call_id: str
-    """The call that asks."""
-
-
-Answer = Value | Decline | None
-"""The answer of the user, or None if there was none in time."""
-AskUser = Callable[[Question, float], Coroutine[Any, Any, Answer]]
-"""Asks the user of the current turn, for so many seconds. It runs in the context of the call that asks."""
-ReportProgress = Callable[[str, str, float, float | None, str], None]
-"""Reports the progress of a call of the current turn: its id, its tool, the progress, the total and a message."""
-
-
-class McpCallbacks(Struct, frozen=True):
-    """What is called when MCP servers ask or report."""
-
-    ask: AskUser | None = None
-    """Passes a question of a server on to the user; with None, servers cannot ask."""
-    report: ReportProgress | None = None
-    """Gets the progress of a call."""
+from lango.waits import Value
 
 
 class _RunningCall(Struct, eq=False):
@@ -64,11 +36,10 @@ class _RunningCall(Struct, eq=False):
 class ServerCallbacks:
     """What one MCP server may ask and report while its tools run."""
 
-    def __init__(self, server: str, callbacks: McpCallbacks, timeout_s: float, *, over_http: bool) -> None:
+    def __init__(self, server: str, timeout_s: float, *, over_http: bool, ask: AskUser = ask_user) -> None:
         """`timeout_s` is how long a user may take; with 0, the server may not ask."""
         self._server = server
-        self._ask = callbacks.ask
-        self._report = callbacks.report
+        self._ask = ask
         self._timeout_s = timeout_s
         self._over_http = over_http
         self._running: set[_RunningCall] = set()
@@ -76,8 +47,8 @@ class ServerCallbacks:
     @property
     def options(self) -> dict[str, Any]:
         """The callbacks as options of ADK's toolset. A server that may not ask gets no callback."""
-        asks = {"elicitation_callback": self._on_question} if self._ask is not None and self._timeout_s else {}
-        return asks | ({"progress_callback": self._progress_callback} if self._report is not None else {})
+        asks = {"elicitation_callback": self._on_question} if self._timeout_s else {}
+        return {"progress_callback": self._progress_callback, **asks}
 
     @contextmanager
     def during_call(self, context: ToolContext) -> Generator[None]:
@@ -93,13 +64,13 @@ class ServerCallbacks:
 
     def _progress_callback(self, tool_name: str, *, callback_context: ToolContext | None = None, **_: Any) -> Any:
         """Return the callback for the progress of one call."""
-        if callback_context is None or self._report is None:
+        if callback_context is None:
             return None
-        context, report = contextvars.copy_context(), self._report
+        context = contextvars.copy_context()
         call_id = callback_context.function_call_id or ""
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            context.run(report, call_id, tool_name, progress, total, message or "")
+            context.run(report_progress, call_id, tool_name, progress, total, message or "")
 
         return on_progress
 
@@ -109,7 +80,7 @@ class ServerCallbacks:
 
         del context
         call = self._asking_call()
-        if call is None or self._ask is None:
+        if call is None:
             return types.ErrorData(
                 code=types.INVALID_REQUEST,
                 message="the user cannot be asked: several sessions use this server, and it does not say "
@@ -139,7 +110,6 @@ class ServerCallbacks:
 
     async def _ask_user(self, call: _RunningCall, question: Question) -> Answer:
         """Ask in the context of the call, whose time limit stops until the answer."""
-        assert self._ask
         loop = asyncio.get_running_loop()
         when = call.limit.when() if call.limit else None
         left_s = None if when is None else when - loop.time()

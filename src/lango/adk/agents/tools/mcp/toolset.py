@@ -19,12 +19,12 @@ from typing_extensions import override
 
 from lango.adk.agents.adk_internals import declaration_of
 from lango.adk.agents.tools.adk_tool import AdkTool, tool_from_adk
-from lango.adk.agents.tools.mcp.questions import McpCallbacks, ServerCallbacks
+from lango.adk.agents.tools.mcp.questions import ServerCallbacks
 from lango.adk.agents.tools.mcp.results import read_mcp_result
 from lango.adk.turn.turn_run import current_turn
 from lango.config import McpSettings
 from lango.errors import ConfigError, MissingCredentials, MissingDependency
-from lango.tools import DEFAULT_TIMEOUT_S, Tool
+from lango.tools import DEFAULT_TIMEOUT_S
 from lango.tools.results import error_text
 from lango.tools.schema_checker import has_patterns, measure_schema
 
@@ -51,7 +51,6 @@ class LangoMcpToolset(McpToolset):
     def __init__(
         self,
         server: str,
-        wrap: Callable[[Tool], BaseTool],
         callbacks: ServerCallbacks,
         list_timeout_s: float,
         wanted: Sequence[str] | None,
@@ -77,7 +76,6 @@ class LangoMcpToolset(McpToolset):
         self.names: frozenset[str] | None = None
         """The names of the tools that are offered, or None if they were not listed yet."""
         self._earlier = earlier
-        self._wrap = wrap
         self._was_reported = False
         self._wrapped: dict[str, BaseTool] = {}
 
@@ -153,7 +151,7 @@ class LangoMcpToolset(McpToolset):
             key = json.dumps(declared.model_dump(mode="json", exclude_none=True) if declared else tool.name)
             if key not in self._wrapped:
                 read_result = functools.partial(read_mcp_result, tool.name)
-                self._wrapped[key] = self._wrap(tool_from_adk(tool, read_result, self._callbacks.during_call))
+                self._wrapped[key] = AdkTool(tool_from_adk(tool, read_result, self._callbacks.during_call))
             return self._wrapped[key]
         except ConfigError as error:
             self._refuse(tool.name, str(error).removeprefix(f"tool {tool.name}: "))
@@ -185,29 +183,26 @@ def _check_schemas(tool: BaseTool) -> None:
 def mcp_toolsets(
     settings: Mapping[str, McpSettings],
     *,
-    wrap: Callable[[Tool], BaseTool] = AdkTool,
-    callbacks: McpCallbacks = McpCallbacks(),
     timeout_s: float = DEFAULT_TIMEOUT_S,
     callback_url: str = "",
     taken: Collection[str] = (),
 ) -> list[LangoMcpToolset]:
     """Make a toolset per server of `[mcp.<name>]`; a server is started when its tools are first listed.
 
-    `wrap` makes the ADK tool of each tool. `callback_url` is where users are sent back to after allowing an access.
+    `callback_url` is where users are sent back to after allowing an access.
     `taken` are names that other tools of the agent have. Close each toolset when done.
     """
     toolsets: list[LangoMcpToolset] = []
     for name, server in settings.items():
         toolset = LangoMcpToolset(
             name,
-            wrap,
-            ServerCallbacks(name, callbacks, server.input_timeout_s, over_http=bool(server.url)),
+            ServerCallbacks(name, server.input_timeout_s, over_http=bool(server.url)),
             timeout_s,
             server.tools,
             taken=taken,
             earlier=tuple(toolsets),
             # a call may take longer than its time limit: that does not run while the user is asked
-            connection_params=_connection(name, server, timeout_s + (server.input_timeout_s if callbacks.ask else 0.0)),
+            connection_params=_connection(name, server, timeout_s + server.input_timeout_s),
             **_authentication(name, server, callback_url),
         )
         toolsets.append(toolset)

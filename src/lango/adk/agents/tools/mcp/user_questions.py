@@ -6,13 +6,13 @@ process dies, the call is handled like any other that died: its outcome is unkno
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
-from lango.adk.agents.tools.mcp.questions import Question
 from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.events import ToolProgress, WaitClosed, WaitOpened
 from lango.json_values import convert
@@ -28,7 +28,24 @@ _POLL_S = 1.0
 _MAX_MESSAGE_CHARACTERS = 500
 
 
-async def ask_user(question: Question, timeout_s: float) -> Value | Decline | None:
+class Question(Struct, frozen=True):
+    """What a running tool asks the user."""
+
+    message: str
+    schema: Mapping[str, Any] | None
+    """The JSON schema of the answer, or None if the user only agrees or declines."""
+    payload: Any
+    """What is shown besides the message: the server, and an address to open."""
+    call_id: str
+    """The call that asks."""
+
+
+Answer = Value | Decline | None
+"""The answer of the user, or None if there was none in time."""
+AskUser = Callable[[Question, float], Coroutine[Any, Any, Answer]]
+
+
+async def ask_user(question: Question, timeout_s: float) -> Answer:
     """Ask the user of the current turn. Return None without an answer in time."""
     turn = current_turn.get()
     if turn is None:  # in a user's own Runner
@@ -79,7 +96,7 @@ def _more_time(limits: TimeLimits, call_id: str, timeout_s: float) -> Generator[
 
 async def _wait_for_answer(
     turn: TurnRun, wait_id: str, timeout_s: float, changed: Callable[[float], Awaitable[object]]
-) -> Value | Decline | None:
+) -> Answer:
     key, deadline = turn.record.lease.session_key, time.monotonic() + timeout_s
     while (answer := await turn.record.store.read(waits.read_answer, key, wait_id)) is None:
         left_s = deadline - time.monotonic()
