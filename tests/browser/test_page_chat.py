@@ -18,7 +18,7 @@ from lango.providers import Finish, TextDelta, ThoughtDelta, UsageDelta
 from tests.browser.conftest import OpenPage
 from tests.browser.lossy_proxy import lossy_proxy
 from tests.browser.page_actions import answer, ask, send, session_id, wait_until_finished
-from tests.browser.page_monitor import PageMonitor
+from tests.browser.page_monitor import PageMonitor, check_accessibility
 from tests.browser.site import FAILURE, PAUSE, TIMEOUT_S, Site, serving_script
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -81,6 +81,8 @@ a_1
 - b_2
 \]
 
+No TeX: $\frac{{1$, and a link: $\href{{javascript:alert(1)}}{{x}}$.
+
 ![a dot](data:image/png;base64,{DOT})
 
 | {" | ".join(f"column{number}" for number in range(20))} |
@@ -90,17 +92,25 @@ a_1
 done"""
 
 
-async def test_formulas_stay_as_they_are_pictures_in_the_text_are_shown_and_wide_tables_scroll(
+async def test_formulas_are_drawn_pictures_in_the_text_are_shown_and_wide_tables_scroll(
     page: Page, site: Site
 ) -> None:
     site.script.add(FORMULAS)
     await page.goto(site.url)
     await ask(page, "formulas", "done")
     newest = answer(page)
-    await expect(newest.locator("p").first).to_have_text(
-        r"Inline $a_1 * b_2 * c$ and \(x_{1} < y_{2}\) and $$e = m_0 c^2$$, but it costs $5 or $10 now."
-    )
-    await expect(newest.locator("pre code")).to_have_text("\\[\na_1\n- b_2\n\\]")
+    sources = newest.locator("math annotation")
+    for _ in ("as it happens", "after a reload"):
+        await expect(sources).to_have_text(
+            ["a_1 * b_2 * c", "x_{1} < y_{2}", "e = m_0 c^2", "a_1 - b_2", "\\href{javascript:alert(1)}{x}"]
+        )
+        await expect(newest.locator("math msub")).to_have_count(7)
+        await expect(newest.locator(".formula-block math")).to_have_attribute("display", "block")
+        await expect(newest).to_contain_text("but it costs $5 or $10 now.")
+        await expect(newest).to_contain_text("No TeX: $\\frac{1$, and")
+        await expect(newest.get_by_role("link")).to_have_count(0)
+        await page.reload()
+    await check_accessibility(page)
     picture = newest.get_by_role("img", name="a dot")
     await expect(picture).to_be_visible()
     assert await picture.evaluate("(image) => image.naturalWidth") == 1
@@ -108,6 +118,35 @@ async def test_formulas_stay_as_they_are_pictures_in_the_text_are_shown_and_wide
     assert await table.evaluate("(frame) => frame.scrollWidth > frame.clientWidth")
     height = await table.get_by_role("cell").first.evaluate("(cell) => cell.clientHeight")
     assert height < 50, "a cell with two words has one line"
+
+
+async def test_a_key_lays_out_no_message_that_is_not_shown(page: Page, tmp_path: Path) -> None:
+    async def objects_per_key(messages: int) -> int:
+        """Return how many objects the browser visits for a key in a conversation of so many messages."""
+        for _ in range(messages // 2):
+            await site.runtime.run(f"m{messages}", "a question")
+        await page.goto(f"{site.url}/#/s/m{messages}")
+        await expect(page.get_by_role("article")).to_have_count(messages)
+        await expect(page.locator(".turn.was-drawn")).to_have_count(messages)
+        trace = await page.context.new_cdp_session(page)
+        events: list[dict[str, Any]] = []
+        ended = asyncio.Event()
+        trace.on("Tracing.dataCollected", lambda data: events.extend(data["value"]))
+        trace.on("Tracing.tracingComplete", lambda _: ended.set())
+        categories = {"includedCategories": ["devtools.timeline"]}
+        await trace.send("Tracing.start", {"transferMode": "ReportEvents", "traceConfig": categories})
+        await page.get_by_role("textbox", name="Message").press_sequentially("a few words")
+        await trace.send("Tracing.end")
+        await ended.wait()
+        counts = [one["args"]["beginData"]["totalObjects"] for one in events if one["name"] == "Layout"]
+        assert counts
+        return max(counts)
+
+    text = "\n\n".join(["A paragraph with `code` and *words*."] * 40)
+    async with serving_script(tmp_path, [text] * 30) as site:
+        few, many = await objects_per_key(10), await objects_per_key(50)
+        assert many < 1.5 * few
+        await page.goto("about:blank")  # before the server stops: the page would reconnect
 
 
 async def test_code_and_answers_can_be_copied(page: Page, site: Site) -> None:

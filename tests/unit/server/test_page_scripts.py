@@ -32,6 +32,15 @@ def test_every_import_is_a_file_of_the_page() -> None:
             assert (script.parent / name).is_file(), f"{script.name} imports {name}"
 
 
+def test_the_grammars_of_highlight_js_are_all_there_under_each_of_their_names() -> None:
+    listed = (STATIC / "base" / "code-languages.js").read_text().split("`")[1]
+    names = {entry.split()[0]: entry.split()[1:] for entry in listed.split(",")}
+    grammars = {file.stem: file.read_text() for file in (STATIC / "vendor" / "highlight").glob("*.js")}
+    assert names.keys() == grammars.keys()
+    for file, aliases in names.items():
+        assert all(f'"{alias}"' in grammars[file] for alias in aliases), file
+
+
 def test_vendored_files_have_their_licence_and_origin() -> None:
     readme = (STATIC / "vendor" / "README.md").read_text()
     for file in (STATIC / "vendor").glob("*.js"):

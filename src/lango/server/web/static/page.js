@@ -190,8 +190,9 @@ function editLast() {
 
 /** @param {KeyboardEvent} event */
 function onKeydown(event) {
-  if (isDialogOpen() || event.isComposing) return;
   const isTyping = event.target instanceof HTMLElement && event.target.matches("input, textarea");
+  if (isTyping && !event.altKey && event.key !== "Escape") return; // first: a search of the page takes as long as it is
+  if (isDialogOpen() || event.isComposing) return;
   if (event.key === "Escape") {
     if (document.body.classList.contains("with-drawer")) openDrawer(false);
     else void actions.stop();

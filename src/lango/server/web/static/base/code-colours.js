@@ -1,7 +1,9 @@
 /**
- * Colour complete code blocks. The library is loaded with the first of them; its output is sanitized like all markup.
+ * Colour complete code blocks. The library is loaded with the first of them, and rare languages with
+ * their first block; the output is sanitized like all markup.
  */
 
+import { loadLanguage } from "./code-languages.js";
 import { sanitizeSpans } from "./sanitize.js";
 
 const MAX_BLOCK_LENGTH = 60_000; // characters: longer blocks would block the page
@@ -23,17 +25,18 @@ export async function colourCode(root) {
   const highlighter = await library;
   for (const block of highlighter ? blocks : []) {
     await new Promise((done) => setTimeout(done)); // let the page respond between two blocks
-    colourBlock(highlighter, block);
+    await colourBlock(highlighter, block);
   }
 }
 
 /** @param {any} highlighter @param {Element} block */
-function colourBlock(highlighter, block) {
+async function colourBlock(highlighter, block) {
   const text = block.textContent ?? "";
   const language = block.className.replace("language-", "").toLowerCase();
-  if (coloured.has(block) || text.length > MAX_BLOCK_LENGTH || !highlighter.getLanguage(language)) return;
+  if (coloured.has(block) || text.length > MAX_BLOCK_LENGTH) return;
+  if (!highlighter.getLanguage(language) && !(await loadLanguage(highlighter, language))) return;
   const fragment = sanitizeSpans(highlighter.highlight(text, { language, ignoreIllegals: true }).value);
-  if (fragment.textContent !== text) return; // colours must not change the text
+  if (fragment.textContent !== text || block.textContent !== text) return; // colours must not change the text
   coloured.set(block, text);
   block.replaceChildren(fragment);
 }

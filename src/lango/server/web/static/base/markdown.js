@@ -1,12 +1,14 @@
 /**
  * Render markdown, whole or while it grows. Its author is never trusted: raw HTML is shown as text, only images
- * that are part of the text are shown, others become links, and the result is sanitized. Formulas are left as they are.
+ * that are part of the text are shown, others become links, and the result is sanitized. Complete code is coloured, and
+ * complete formulas are drawn.
  */
 
 import { Marked } from "../vendor/marked.js";
 import { sanitizeMarkdown } from "./sanitize.js";
 import { colourCode, isColouredCopy } from "./code-colours.js";
 import { copyButton, el } from "./dom.js";
+import { drawFormulas, isDrawnCopy } from "./formulas.js";
 
 const ESCAPES = /** @type {Record<string, string>} */ ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" });
 
@@ -32,14 +34,14 @@ const formulas = [
     level: "inline",
     start: (text) => text.match(/\$|\\[([]/)?.index,
     tokenizer: (text) => asToken("formula", INLINE_FORMULA.exec(text)),
-    renderer: ({ raw }) => escape(raw),
+    renderer: ({ raw }) => `<span class="formula">${escape(raw)}</span>`,
   },
   {
     name: "formula-block",
     level: "block",
     start: (text) => text.match(/^(?:\$\$|\\\[)/m)?.index,
     tokenizer: (text) => asToken("formula-block", FORMULA_BLOCK.exec(text)),
-    renderer: ({ raw }) => `<pre><code class="language-latex">${escape(raw.trim())}</code></pre>\n`,
+    renderer: ({ raw }) => `<p><span class="formula-block">${escape(raw.trim())}</span></p>\n`,
   },
 ];
 
@@ -101,6 +103,12 @@ export function render(text) {
   return toFragment(marked.lexer(text.replace(/\r\n?/g, "\n")));
 }
 
+/** Colour the complete code blocks below an element, and draw its formulas. @param {Element} root */
+export function finishBlocks(root) {
+  void colourCode(root);
+  void drawFormulas(root);
+}
+
 /**
  * Replace the children of an element by those of another, touching only what differs: selection and scroll positions stay.
  * @param {Node} to @param {Node} from
@@ -110,7 +118,7 @@ function morph(to, from) {
   wanted.forEach((next, index) => {
     const current = to.childNodes[index];
     if (!current) to.appendChild(next);
-    else if (current.isEqualNode(next) || (current instanceof Element && next instanceof Element && isColouredCopy(current, next))) return;
+    else if (current.isEqualNode(next) || (current instanceof Element && next instanceof Element && (isColouredCopy(current, next) || isDrawnCopy(current, next)))) return;
     else if (current.nodeType === Node.TEXT_NODE && next.nodeType === Node.TEXT_NODE) current.nodeValue = next.nodeValue;
     else if (current instanceof Element && next instanceof Element && sameElement(current, next)) morph(current, next);
     else to.replaceChild(next, current);
@@ -165,7 +173,7 @@ export class GrowingMarkdown {
     this.onBlock(fragment.textContent?.trim() ?? "");
     for (let count = fragment.childNodes.length; count > 0 && this.#tail.firstChild; count--) this.#head.append(this.#tail.firstChild);
     this.#completeLength += length;
-    void colourCode(this.#head);
+    finishBlocks(this.#head);
   }
 
   /** Render the whole text once more: a reference may be defined in a later line. */
@@ -176,6 +184,6 @@ export class GrowingMarkdown {
     this.#head.append(...this.#tail.childNodes);
     this.#tail.remove();
     morph(this.#head, render(this.text));
-    void colourCode(this.#head);
+    finishBlocks(this.#head);
   }
 }

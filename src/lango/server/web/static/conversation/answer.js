@@ -1,8 +1,7 @@
 /** Show an answer: thoughts, tools and text in order. */
 
-import { colourCode } from "../base/code-colours.js";
 import { el, icon } from "../base/dom.js";
-import { GrowingMarkdown, render } from "../base/markdown.js";
+import { GrowingMarkdown, finishBlocks, render } from "../base/markdown.js";
 import { Elapsed } from "./elapsed.js";
 import { NodeList } from "./node-list.js";
 import { ToolCard } from "./tool-card.js";
@@ -71,7 +70,7 @@ export class Answer {
     const host = el("div", { class: "text" }, el("div", { class: "md" }, render(text)));
     this.#blocks.push({ element: host, isThought: false, pieces: [{ ...STORED, text }] });
     this.body.append(host);
-    void colourCode(host);
+    finishBlocks(host);
   }
 
   /** @param {string} piece @param {{id: number, author: string}} event */

@@ -103,7 +103,9 @@ function saveDraft() {
   else sessionStorage.removeItem(draftKey());
 }
 
+/** Give the box the height of its text, where the stylesheet does not: it lays out the page twice. */
 function grow() {
+  if (CSS.supports("field-sizing", "content")) return;
   const text = byId("text");
   text.style.height = "auto";
   text.style.height = `${Math.min(text.scrollHeight, innerHeight * 0.4)}px`;

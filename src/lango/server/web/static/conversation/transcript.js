@@ -37,6 +37,12 @@ export class Transcript {
   /** @type {Map<string, import("./tool-card.js").ToolCard>} */ toolCards = new Map();
   /** @type {Map<string, import("./wait-card.js").WaitCard>} */ waitCards = new Map();
   /** @type {(UserMessage | Answer)[]} */ items = [];
+  /** marks what has its size */ #sizes = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      target.classList.add("was-drawn");
+      this.#sizes.unobserve(target);
+    }
+  });
   /** ids of the calls that confirmations refer to */ #confirmations = new Map();
 
   /** @param {HTMLElement} element @param {Record<"edit" | "rewind", (message: UserMessage) => void> & {fork: (answer: Answer) => void}} actions */
@@ -53,6 +59,7 @@ export class Transcript {
     this.waitCards = new Map();
     this.items = [];
     this.#confirmations = new Map();
+    this.#sizes.disconnect();
     this.element.replaceChildren();
     byId("announcements").replaceChildren();
   }
@@ -84,6 +91,7 @@ export class Transcript {
   #add(item) {
     this.items.push(item);
     this.element.append(item.element);
+    this.#sizes.observe(item.element);
   }
 
   /** Show stored messages at the end. The end of the newest turn comes with its events. @param {Message[]} messages */

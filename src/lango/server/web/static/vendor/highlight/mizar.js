@@ -1,0 +1,4 @@
+/*! `mizar` grammar compiled for Highlight.js 11.12.0 */
+var hljsGrammar=(()=>{"use strict";return e=>({name:"Mizar",
+keywords:"environ vocabularies notations constructors definitions registrations theorems schemes requirements begin end definition registration cluster existence pred func defpred deffunc theorem proof let take assume then thus hence ex for st holds consider reconsider such that and in provided of as from be being by means equals implies iff redefine define now not or attr is mode suppose per cases set thesis contradiction scheme reserve struct correctness compatibility coherence symmetry assymetry reflexivity irreflexivity connectedness uniqueness commutativity idempotence involutiveness projectivity",
+contains:[e.COMMENT("::","$")]})})();export default hljsGrammar;
