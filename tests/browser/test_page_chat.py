@@ -92,9 +92,7 @@ No TeX: $\frac{{1$, and a link: $\href{{javascript:alert(1)}}{{x}}$.
 done"""
 
 
-async def test_formulas_are_drawn_pictures_in_the_text_are_shown_and_wide_tables_scroll(
-    page: Page, site: Site
-) -> None:
+async def test_formulas_are_drawn_pictures_in_the_text_are_shown_and_wide_tables_scroll(page: Page, site: Site) -> None:
     site.script.add(FORMULAS)
     await page.goto(site.url)
     await ask(page, "formulas", "done")

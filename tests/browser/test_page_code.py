@@ -26,7 +26,7 @@ MANY = {
     "rust": 'fn main() -> Option<u8> { let x: &\'static str = "a\\n"; println!("{x}"); None }\n',
     "diff": "--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n",
     "markdown": "# Title\n\n**bold** _it_ [a](http://b) `c`\n\n> quote\n",
-    "powershell": 'Get-ChildItem -Path $env:HOME | Where-Object { $_.Length -gt 1KB } # all\n',
+    "powershell": "Get-ChildItem -Path $env:HOME | Where-Object { $_.Length -gt 1KB } # all\n",
     "f#": 'let rec f (x: int) : string = match x with | 0 -> "none" | _ -> f (x - 1) // down\n',
     "nonsense": "there is no such language\n",
     "": "none at all\n",
