@@ -126,11 +126,18 @@ async def test_a_key_lays_out_no_message_that_is_not_shown(page: Page, tmp_path:
         await page.goto(f"{site.url}/#/s/m{messages}")
         await expect(page.get_by_role("article")).to_have_count(messages)
         await expect(page.locator(".turn.was-drawn")).to_have_count(messages)
-        trace = await page.context.new_cdp_session(page)
+        trace: Any = await page.context.new_cdp_session(page)
         events: list[dict[str, Any]] = []
         ended = asyncio.Event()
-        trace.on("Tracing.dataCollected", lambda data: events.extend(data["value"]))
-        trace.on("Tracing.tracingComplete", lambda _: ended.set())
+
+        def collect(data: dict[str, Any]) -> None:
+            events.extend(data["value"])
+
+        def end(_: dict[str, Any]) -> None:
+            ended.set()
+
+        trace.on("Tracing.dataCollected", collect)
+        trace.on("Tracing.tracingComplete", end)
         categories = {"includedCategories": ["devtools.timeline"]}
         await trace.send("Tracing.start", {"transferMode": "ReportEvents", "traceConfig": categories})
         await page.get_by_role("textbox", name="Message").press_sequentially("a few words")
