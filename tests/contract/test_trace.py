@@ -159,7 +159,8 @@ async def test_requests_are_kept_within_bounds_and_deleted_with_their_session(
         kept = await runtime.sessions.traced_request("s", first_id)
         assert "very-secret-value" not in kept.request
         assert json.loads(kept.request)["messages"][-1]["content"] == "the key is [secret]"
-        assert "".join(delta.get("text", "") for delta in json.loads(kept.response)) == "one"
+        bodies = kept.bodies()
+        assert "".join(delta.get("text", "") for delta in bodies["response"]) == bodies["answer"]["text"] == "one"
         with pytest.raises(TraceNotFound):
             await runtime.sessions.traced_request("s", first_id, user_id="another")
         with pytest.raises(Exception, match="boom"):

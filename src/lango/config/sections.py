@@ -342,8 +342,9 @@ class TelemetrySettings(Section):
 class TraceSettings(Section):
     """`[trace]`: what the trace of a session keeps besides its messages."""
 
-    requests: bool = False
-    """Whether requests to models and their responses are stored as they went over the wire, without secrets."""
+    requests: bool | None = None
+    """Whether requests to models and their responses are stored as they went over the wire, without secrets.
+    By default, only `lango serve` with `auth = "none"` does: a server for the developer on this machine."""
     max_request_bytes: Annotated[int, Field(ge=1_000)] = 250_000
     """How much of one request, and of one response, is stored; long texts in it are shortened."""
     max_session_bytes: Annotated[int, Field(ge=0)] = 20_000_000

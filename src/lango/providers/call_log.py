@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from lango.providers.answer_parts import AnswerParts
 from lango.safe_text import redact_secrets
 
 _MAX_ERROR_CHARACTERS = 2_000
@@ -45,6 +46,8 @@ class Exchange(Struct, eq=False):
     response: bytearray = field(default_factory=bytearray)
     response_type: str = ""
     """The content type of the response."""
+    answer: AnswerParts = field(default_factory=AnswerParts)
+    """The answer, merged from what the provider streams; empty for one of ADK's own models."""
 
     def add_response(self, chunk: bytes) -> None:
         """Add a piece of the response, unless there is too much of it."""

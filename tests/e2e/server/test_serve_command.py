@@ -129,5 +129,7 @@ async def test_log_level_says_what_is_logged(tmp_path: Path, sqlite_url: str, le
         async with server.client() as client:
             sent = await client.post("/v1/sessions/s/messages", json={"text": "hello"})
             assert sent.status_code in (200, 202)
+            trace = (await client.get("/v1/sessions/s/trace")).json()
+            assert trace["keeps_requests"], "by default, as nobody else can read them"
         server.terminate()
         assert ("turn 1 of session s accepted" in server.log.read_text()) == is_logged

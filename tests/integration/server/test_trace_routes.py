@@ -55,8 +55,14 @@ async def test_a_trace_leads_to_events_and_requests(served: tuple[Runtime, httpx
     assert (call["steps"][0]["name"], call["seq"], turn["started_at"][-1]) == ("look", 2, "Z")
     [attempt] = call["attempts"]
     request = (await client.get(f"/v1/sessions/s/trace/requests/{attempt['request_id']}")).json()
-    assert request["request"]["messages"][-1]["content"] == f"look {_MARKUP}"
-    assert request["response"][-1]["reason"] == "tool_calls"
+    assert request["sent"]["messages"][-1]["text"] == f"look {_MARKUP}"
+    assert (request["answer"]["calls"][0]["name"], request["previous_id"], request["changes"]) == ("look", None, None)
+    [second] = agent["steps"][1]["attempts"]
+    request = (await client.get(f"/v1/sessions/s/trace/requests/{second['request_id']}")).json()
+    assert (request["previous_id"], request["changes"]["added_messages"]) == (attempt["request_id"], [1, 2])
+    raw = (await client.get(f"/v1/sessions/s/trace/requests/{attempt['request_id']}/raw")).json()
+    assert raw["request"]["messages"][-1]["content"] == f"look {_MARKUP}"
+    assert raw["response"][-1]["reason"] == "tool_calls"
     event = (await client.get("/v1/sessions/s/trace/events/3")).json()
     assert (event["role"], event["tool_calls"][0]["output"]) == ("tool", {"seen": _MARKUP})
     assert (await client.get("/v1/sessions/s/trace", params={"turn": 1})).json()["turns"] == [turn]
@@ -110,8 +116,9 @@ async def test_users_read_neither_requests_nor_the_state_of_the_app(sqlite_url: 
             assert (trace["keeps_requests"], attempt["request_id"] is None) == (user == "boss", user != "boss")
             stored = await runtime.sessions.trace("s", user_id=user)
             found[user] = stored.turns[0].steps[0].steps[0].attempts[0].request_id or ""
-            answer = await client.get(f"/v1/sessions/s/trace/requests/{found[user]}")
-            assert answer.status_code == (200 if user == "boss" else 403)
+            for path in (found[user], f"{found[user]}/raw"):
+                answer = await client.get(f"/v1/sessions/s/trace/requests/{path}")
+                assert answer.status_code == (200 if user == "boss" else 403)
             state = (await client.get("/v1/sessions/s/state")).json()
             assert (state["app"], state["session"]) == ({"secret": 1} if user == "boss" else {}, {"own": 2})
             assert ("app" in str(state["changes"])) == (user == "boss")

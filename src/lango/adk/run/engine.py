@@ -256,7 +256,9 @@ class AdkEngine:
             ),
             waits=Waits(),
             output=Output(
-                sink=sink, model_calls=ModelCalls(self._settings.trace.requests), summary_model=self._summary_model
+                sink=sink,
+                model_calls=ModelCalls(bool(self._settings.trace.requests)),
+                summary_model=self._summary_model,
             ),
             replaced_model=getattr(self.app.root, "model", None),
             chosen_model=(model and self.app.models.get(model)) or None,

@@ -78,8 +78,14 @@ def record_request(provider: str, request: Request) -> Generator[Callable[[Delta
     exchange, started, seen = Exchange(provider, request.model), time.monotonic(), list[Delta]()
     current_exchange.set(exchange)
     log.exchanges.append(exchange)
+
+    def note(delta: Delta) -> None:
+        exchange.answer.add(delta)
+        if not exchange.url:
+            seen.append(delta)
+
     try:
-        yield lambda delta: None if exchange.url else seen.append(delta)
+        yield note
     except Exception as error:
         exchange.error = describe_error(error)
         raise

@@ -21,6 +21,7 @@ from lango.runtime.sessions.session_messages import MessagePage, read_messages
 from lango.runtime.sessions.session_state import SessionState, change_state, session_state
 from lango.runtime.sessions.session_transfer import export_session, import_session
 from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage, read_usage
+from lango.runtime.trace.readable_request import ReadableRequest, readable_request
 from lango.runtime.trace.session_trace import DEFAULT_TURNS as DEFAULT_TRACED_TURNS
 from lango.runtime.trace.session_trace import (
     RunningCalls,
@@ -197,6 +198,13 @@ class Sessions:
         They are kept with the setting `trace.requests`.
         """
         return await traced_request(self._store, SessionId(self._app_name, user_id, session_id), request_id)
+
+    async def readable_request(self, session_id: str, request_id: str, *, user_id: str = "user") -> ReadableRequest:
+        """Read a request to a model as people read it, with its merged answer and what differs from the one before.
+
+        Raise `TraceNotFound`.
+        """
+        return await readable_request(self._store, SessionId(self._app_name, user_id, session_id), request_id)
 
     async def traced_event(self, session_id: str, seq: int, *, user_id: str = "user") -> dict[str, Any]:
         """Read a message as it is stored, even if it was rewound. Raise `MessageNotFound` if there is none."""

@@ -31,6 +31,7 @@ _DELETE = "DELETE FROM model_requests WHERE session_key = $1 AND id <= $2"
 _OF_TURNS = f"""
 SELECT {_COLUMNS} FROM model_requests WHERE session_key = $1 AND turn >= $2 AND turn <= $3 ORDER BY id
 """  # noqa: S608 - constants
+_BEFORE = "SELECT id, step FROM model_requests WHERE session_key = $1 AND id < $2 ORDER BY id DESC LIMIT 100"
 _ONE = f"SELECT {_COLUMNS}, request, response FROM model_requests WHERE session_key = $1 AND id = $2"  # noqa: S608
 
 
@@ -54,11 +55,12 @@ class ModelRequest(Struct, frozen=True):
     """The bytes of request and response."""
     request: str = ""
     response: str = ""
-    """JSON texts; empty if they were not read."""
+    """JSON texts; empty if they were not read. The response has `answer`, merged, and `raw`, as it came."""
 
     def bodies(self) -> dict[str, Any]:
-        """Decode the request and the response."""
-        return {"request": loads(self.request), "response": loads(self.response)}
+        """Decode the request, the response as it came, and the merged answer: None if nothing came."""
+        response = loads(self.response)
+        return {"request": loads(self.request), "response": response["raw"], "answer": response["answer"]}
 
 
 def add_requests(turn: Turn, requests: Sequence[ModelRequest], max_bytes: int) -> Operation[None]:
@@ -86,3 +88,11 @@ def read_request(session: SessionInfo, request_id: str) -> Operation[ModelReques
     """Read a request with its bodies; return None if the session has no such request, or no longer has it."""
     rows = yield _ONE, (session.key, request_id)
     return ModelRequest(*rows[0]) if rows else None
+
+
+def read_request_before(session: SessionInfo, request: ModelRequest) -> Operation[ModelRequest | None]:
+    """Read the request that the same agent sent before another one, or None if none is kept."""
+    for request_id, step in (yield _BEFORE, (session.key, request.id)):
+        if step.rpartition("#")[0] == request.step.rpartition("#")[0]:
+            return (yield from read_request(session, request_id))
+    return None

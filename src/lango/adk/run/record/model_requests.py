@@ -12,7 +12,8 @@ from lango.adk.turn.model_calls import ModelCallStats
 from lango.adk.turn.turn_run import TurnRun
 from lango.errors import StoreError
 from lango.providers.call_log import Exchange
-from lango.providers.wire_json import body_to_json_text
+from lango.providers.wire_json import body_to_json_text, bounded_json_text
+from lango.safe_text import redact_json
 from lango.store.turns.model_requests import ModelRequest, add_requests
 
 _log = logging.getLogger("lango.runtime")
@@ -80,7 +81,13 @@ def _to_rows(ended: list[tuple[str, Exchange]], max_bytes: int) -> list[ModelReq
             status=exchange.status,
             error=exchange.error,
             request=body_to_json_text(exchange.request, "application/json", max_bytes),
-            response=body_to_json_text(bytes(exchange.response), exchange.response_type, max_bytes),
+            response=_response_text(exchange, max_bytes),
         )
         for step, exchange in ended
     ]
+
+
+def _response_text(exchange: Exchange, max_bytes: int) -> str:
+    answer = bounded_json_text(redact_json(exchange.answer.to_json()), max_bytes)
+    raw = body_to_json_text(bytes(exchange.response), exchange.response_type, max_bytes)
+    return f'{{"answer":{answer},"raw":{raw}}}'

@@ -69,6 +69,8 @@ def serve(
     update: dict[str, Any] = {"server": settings.server.model_copy(update=given)}
     if chosen.store:
         update["store"] = settings.store.model_copy(update={"url": chosen.store})
+    if settings.trace.requests is None:  # a developer sees what was sent; a server with users keeps it only if told to
+        update["trace"] = settings.trace.model_copy(update={"requests": settings.server.auth == "none"})
     settings = settings.model_copy(update=update)
     from lango.server.startup import open_listener
 

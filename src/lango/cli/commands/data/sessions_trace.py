@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +12,7 @@ from lango.cli.tables import print_table
 from lango.cli.terminal_text import describe_resumption, format_time, one_line, printable
 
 if TYPE_CHECKING:
-    from lango.runtime.trace.session_trace import ModelRequest
+    from lango.runtime.trace.readable_request import ReadableRequest
     from lango.runtime.trace.steps import Step, TurnTrace
 
 _BAR_WIDTH = 20
@@ -25,18 +25,16 @@ def trace(
     turn: Annotated[int | None, typer.Option("--turn", "-t", min=1, help="Only this turn.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The number of newest turns.")] = 5,
     request: Annotated[
-        str | None, typer.Option("--request", help="Print this request to a model and its response.")
+        str | None,
+        typer.Option(
+            "--request", help="Print this request to a model and its answer; with --json, all of it as it was sent."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Show what happened in the turns of a session: agents, model calls and tools, with times, tokens and cost."""
     if request is not None:
-        _print_request(
-            chosen.run_on(
-                session_id,
-                lambda app, record: app.sessions.traced_request(record.name.id, request, user_id=record.name.user_id),
-            )
-        )
+        _print_request(chosen, session_id, request, as_json=as_json)
         return
     found = chosen.run_on(
         session_id,
@@ -46,7 +44,7 @@ def trace(
         from lango.server.api.sessions.trace_routes import TraceReport
         from lango.server.struct_views import shown
 
-        keeps = load_settings(chosen.config).trace.requests
+        keeps = bool(load_settings(chosen.config).trace.requests)
         print(json.dumps(shown(TraceReport(keeps, found.turns, found.before))))
         return
     if not found.turns:
@@ -57,10 +55,49 @@ def trace(
         print_turn(one)
 
 
-def _print_request(found: "ModelRequest") -> None:
-    about = {"id": found.id, "turn": found.turn, "url": found.url, "status": found.status, "error": found.error}
-    text = json.dumps(about | found.bodies(), indent=2, ensure_ascii=False)
-    print(printable(text) if sys.stdout.isatty() else text)
+def _print_request(chosen: SessionOptions, session_id: str, request_id: str, *, as_json: bool) -> None:
+    if as_json:
+        found = chosen.run_on(
+            session_id,
+            lambda app, record: app.sessions.traced_request(record.name.id, request_id, user_id=record.name.user_id),
+        )
+        about = {"id": found.id, "turn": found.turn, "url": found.url, "status": found.status, "error": found.error}
+        text = json.dumps(about | found.bodies(), indent=2, ensure_ascii=False)
+        print(printable(text) if sys.stdout.isatty() else text)
+        return
+    readable = chosen.run_on(
+        session_id,
+        lambda app, record: app.sessions.readable_request(record.name.id, request_id, user_id=record.name.user_id),
+    )
+    print(printable("\n".join(_request_lines(readable))))
+
+
+def _request_lines(found: "ReadableRequest") -> Iterator[str]:
+    new = found.changes.added_messages if found.changes else range(len(found.sent.messages))
+    yield f"request {found.id} of turn {found.turn} to {found.provider}/{found.model}"
+    yield from _section("options", [f"{name}: {json.dumps(value)}" for name, value in found.sent.options.items()])
+    yield from _section("system", found.sent.system.splitlines())
+    if found.changes and found.changes.system:
+        yield from _section("changes of the system text", found.changes.system.splitlines())
+    yield from _section("tools", [f"{tool.name}: {one_line(tool.description, 80)}" for tool in found.sent.tools])
+    if len(new) < len(found.sent.messages):
+        yield f"{len(found.sent.messages) - len(new)} messages as in the request before"
+    for place in new:
+        message = found.sent.messages[place]
+        calls = [f"calls {call.name} {json.dumps(call.value, ensure_ascii=False)}" for call in message.calls]
+        results = [f"result of {call.name} {json.dumps(call.value, ensure_ascii=False)}" for call in message.results]
+        yield from _section(message.role, [*message.text.splitlines(), *calls, *results, *message.files])
+    if found.error:
+        yield f"error: {found.error}"
+    if answer := found.answer:
+        calls = [f"calls {call['name']} {json.dumps(call['arguments'], ensure_ascii=False)}" for call in answer.calls]
+        yield from _section(f"answer ({answer.finish})", [*answer.text.splitlines(), *calls])
+
+
+def _section(name: str, lines: "Sequence[str]") -> Iterator[str]:
+    if lines:
+        yield f"{name}:"
+        yield from (f"  {line}" for line in lines)
 
 
 def print_turn(turn: "TurnTrace") -> None:

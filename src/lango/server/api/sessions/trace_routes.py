@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from lango.failures import Failure
 from lango.json_values import to_client_json
+from lango.runtime.trace.readable_request import ReadableRequest
 from lango.runtime.trace.session_trace import DEFAULT_TURNS
 from lango.runtime.trace.steps import Step, TurnTrace
 from lango.server.context import CurrentUser
@@ -24,6 +25,9 @@ router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON
 
 _OPERATORS_ONLY = error_responses({403: "Only the users in the setting `server.operators` may read it."})
 
+_WHY_OPERATORS = "a request contains the agent's instructions"
+
+RequestId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,40}$", examples=["0643c5a2b1f0d0a1b2c3"])]
 TurnNumber = Annotated[int | None, Query(ge=1, le=MAX_INTEGER)]
 
 
@@ -37,19 +41,9 @@ class TraceReport(Struct, frozen=True):
     """Pass it as `before` for earlier turns; null if there are none."""
 
 
-class TracedRequest(BaseModel):
-    """A request to a model and its response, without secrets; long texts are shortened."""
+class RawRequest(BaseModel):
+    """A request to a model and its response as they went over the wire, without secrets; long texts are shortened."""
 
-    id: str
-    turn: int
-    provider: str
-    model: str
-    url: str
-    """Empty: the model runs in the server's process."""
-    started_at: datetime
-    duration_s: float | None
-    status: int | None
-    error: str
     request: Any
     response: Any
     """Of a stream, the list of its events."""
@@ -98,7 +92,7 @@ async def read_trace(
 ) -> Response:
     """Read what happened in the newest turns, in those before a turn, or in one, also while it runs."""
     trace = await user.runtime.sessions.trace(session_id, user_id=user.id, turn=turn, before=before, limit=limit)
-    keeps = user.settings.trace.requests and user.is_operator
+    keeps = bool(user.settings.trace.requests) and user.is_operator
 
     def view() -> Any:
         turns = trace.turns
@@ -109,19 +103,23 @@ async def read_trace(
     return await large_response(view)
 
 
-@router.get("/{session_id}/trace/requests/{request_id}", response_model=TracedRequest, responses=_OPERATORS_ONLY)
-async def read_traced_request(
-    session_id: SessionIdPath,
-    request_id: Annotated[str, Path(pattern=r"^[0-9a-f]{1,40}$", examples=["0643c5a2b1f0d0a1b2c3"])],
-    user: CurrentUser,
-) -> Response:
-    """Read a request to a model and its response, as they went over the wire; for operators only."""
-    user.require_operator("read it", "a request contains the agent's instructions")
+@router.get("/{session_id}/trace/requests/{request_id}", responses=reference_to(ReadableRequest) | _OPERATORS_ONLY)
+async def read_traced_request(session_id: SessionIdPath, request_id: RequestId, user: CurrentUser) -> Response:
+    """Read what was sent to a model, its merged answer, and what differs from the request before; for operators."""
+    user.require_operator("read it", _WHY_OPERATORS)
+    found = await user.runtime.sessions.readable_request(session_id, request_id, user_id=user.id)
+    return await large_response(lambda: shown(found))
+
+
+@router.get("/{session_id}/trace/requests/{request_id}/raw", response_model=RawRequest, responses=_OPERATORS_ONLY)
+async def read_raw_request(session_id: SessionIdPath, request_id: RequestId, user: CurrentUser) -> Response:
+    """Read a request to a model and its response, token by token, as they went over the wire; for operators only."""
+    user.require_operator("read it", _WHY_OPERATORS)
     found = await user.runtime.sessions.traced_request(session_id, request_id, user_id=user.id)
 
     def view() -> dict[str, Any]:
-        about = shown(found) | found.bodies()
-        return {name: about[name] for name in TracedRequest.model_fields}
+        bodies = found.bodies()
+        return {name: bodies[name] for name in RawRequest.model_fields}
 
     return await large_response(view)
 

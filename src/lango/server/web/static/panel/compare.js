@@ -57,11 +57,8 @@ async function findTurn(session, seq) {
 async function readPrompt(session, calls) {
   const id = calls[0]?.attempts.at(-1)?.request_id;
   if (!id) return "not kept: set requests = true in [trace]";
-  const { request } = await api(sessionPath(session, `/trace/requests/${id}`));
-  const texts = (/** @type {any} */ value) => (typeof value === "string" ? [value] : (value?.parts ?? value ?? []).map?.((/** @type {any} */ part) => part.text ?? "") ?? []);
-  const own = [request?.system, request?.instructions, request?.systemInstruction, request?.config?.system_instruction].flatMap(texts);
-  const messages = (Array.isArray(request?.messages) ? request.messages : []).filter((/** @type {any} */ one) => ["system", "developer"].includes(one.role));
-  return [...own, ...messages.flatMap((/** @type {any} */ one) => texts(one.content))].filter(Boolean).join("\n\n") || "none";
+  const { sent } = await api(sessionPath(session, `/trace/requests/${id}`));
+  return sent.system || "none";
 }
 
 /** @param {Step[]} steps @returns {Generator<Step>} */
