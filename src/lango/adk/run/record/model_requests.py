@@ -88,6 +88,7 @@ def _to_rows(ended: list[tuple[str, Exchange]], max_bytes: int) -> list[ModelReq
 
 
 def _response_text(exchange: Exchange, max_bytes: int) -> str:
-    answer = bounded_json_text(redact_json(exchange.answer.to_json()), max_bytes)
-    raw = body_to_json_text(bytes(exchange.response), exchange.response_type, max_bytes)
+    """Return the response as it came, and merged, each within half of the bound."""
+    answer = bounded_json_text(redact_json(exchange.answer.to_json()), max_bytes // 2)
+    raw = body_to_json_text(bytes(exchange.response), exchange.response_type, max_bytes // 2)
     return f'{{"answer":{answer},"raw":{raw}}}'
