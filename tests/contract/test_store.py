@@ -485,13 +485,17 @@ async def test_a8_open_calls_of_a_dead_turn_are_closed_by_the_journal(writer: Wr
     store, session = writer.store, writer.session
     turn = await store.submit_turn(session, user_message("1"), "me")
     writer.revision = 1
-    await writer.call("finished", "started", "safe", "intended", "unheard", "slow", long_running=frozenset({"slow"}))
-    declared: dict[str, Effect] = {"finished": "once", "started": "once", "safe": "idempotent", "intended": "once"}
+    await writer.call(
+        "finished", "started", "safe", "intended", "asked", "unheard", "slow", long_running=frozenset({"slow"})
+    )
+    declared: dict[str, Effect] = dict.fromkeys(("finished", "started", "intended", "asked"), "once")
+    declared["safe"] = "idempotent"
     for call_id, effect in declared.items():
         await store.write(record_intent, turn, call_id, "f", effect, "hash", time.time())
         if call_id != "intended":
             await store.write(record_start, turn, call_id, time.time())
     await store.write(record_result, turn, "finished", {"real": True}, time.time())
+    await store.write(record_result, turn, "asked", None, time.time(), "unknown")  # it requested an approval
     second = await store.submit_turn(session, user_message("2"), "me")
     [gone] = await ahead(store, second)
     assert await store.interrupt_turn(session, gone)
@@ -507,6 +511,7 @@ async def test_a8_open_calls_of_a_dead_turn_are_closed_by_the_journal(writer: Wr
         "started": {"error": recovery.UNKNOWN_RESULT, "outcome": "unknown"},
         "safe": {"error": recovery.SAFE_TO_REPEAT_RESULT, "outcome": "unknown"},
         "intended": {"error": recovery.NOT_RUN_RESULT, "outcome": "not run"},
+        "asked": {"error": recovery.NOT_RUN_RESULT, "outcome": "not run"},
         "unheard": {"error": recovery.NOT_RUN_RESULT, "outcome": "not run"},
     }
 

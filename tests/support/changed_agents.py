@@ -37,7 +37,7 @@ from tests.support.agent_shapes import Own
 
 HELD = ("model", "tool", "between")
 MOMENTS = (*HELD, "approval", "result")
-GRAPH_MOMENTS = (*HELD, "input")
+GRAPH_MOMENTS = (*HELD, "approval", "input")
 
 
 class World(Struct):
@@ -100,7 +100,8 @@ class Planned(BaseLlm):
         parts = [part for content in llm_request.contents for part in content.parts or []]
         if any(UPDATE_NOTE in (part.text or "") for part in parts):
             self.world.notes.add(session())
-        names = [part.function_response.name for part in parts if part.function_response]
+        results = [part.function_response for part in parts if part.function_response]
+        names = [one.name for one in results if (one.response or {}).get("outcome") != "not run"]
         first = [step for step in _PREFIX.get(session(), ()) if step[0] not in names and self.plan[:1] != [_TRANSFER]]
         steps = [step for step in (*first, *self.plan) if step[0] in llm_request.tools_dict]
         made = sum(name not in ("buy", "order") for name in names)
@@ -213,7 +214,7 @@ def old_graph(w: World) -> Any:
 
 
 def node_agent(w: World, name: str = "shop") -> Any:
-    return agent(w, name, PAYMENTS, [paying(w)])
+    return agent(w, name, PAYMENTS, [paying(w), buying(w)])
 
 
 class Watching(BasePlugin):
@@ -233,6 +234,8 @@ class Change(Struct, frozen=True):
     new: Callable[[World], Any]
     unpaid: bool = False
     """The new version cannot pay."""
+    unbought: bool = False
+    """The new version cannot buy."""
     ends: frozenset[str] = frozenset()
     """In which moments the turn ends with a typed error: nodes of its workflow are gone."""
     newer: Callable[[], Operation[None]] | None = None
@@ -324,7 +327,7 @@ CHANGES = {
     "schema changed": of(lambda w: agent(w, tools=[paying_in(w), buying(w), ordering(w)])),
     "effect changed": of(lambda w: agent(w, tools=[FunctionTool(idempotent(paying_in(w))), buying(w), ordering(w)])),
     "schema of the approved tool changed": of(lambda w: agent(w, tools=[paying(w), buying_many(w), ordering(w)])),
-    "approved tool removed": of(lambda w: agent(w, tools=[paying(w), ordering(w)])),
+    "approved tool removed": of(lambda w: agent(w, tools=[paying(w), ordering(w)]), unbought=True),
     "awaited tool removed": of(lambda w: agent(w, tools=[paying(w), buying(w)])),
     "root renamed": of(lambda w: agent(w, "store")),
     "root and description changed": of(lambda w: agent(w, "store", description="x")),
@@ -338,7 +341,9 @@ CHANGES = {
     "a parallel agent of that name": of(
         lambda w: ParallelAgent(name="shop", sub_agents=[agent(w, "till")]),  # pyright: ignore[reportDeprecated],
     ),
-    "agent inside a tool": of(lambda w: agent(w, "front", [], [AgentTool(agent(w, "clerk", [], []))]), unpaid=True),
+    "agent inside a tool": of(
+        lambda w: agent(w, "front", [], [AgentTool(agent(w, "clerk", [], []))]), unpaid=True, unbought=True
+    ),
     "two agents": of_pair(two),
     "first agent renamed": of_pair(lambda w: sequence(*pair(w, "a2"))),
     "second agent renamed": of_pair(lambda w: sequence(*pair(w, "a", "b2"))),
@@ -404,3 +409,5 @@ CONTINUED_AT_MODEL_CALL = {
     "one agent instead of two": MOMENTS,
 }
 """The changes and moments where the record does not fit. Everywhere else a turn is replayed, or ends."""
+NOTICED_AT_THE_STEP = {"a boss above"}
+"""Where no check before the run sees that: an agent that answered the message before may begin a turn as well."""

@@ -8,6 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from lango.adk.run.agent_app import AgentApp
 from lango.adk.run.record.verdict import VerdictKind
 from lango.adk.run.updates import Updates
 from lango.config import Settings
@@ -54,21 +55,27 @@ async def check_deploy(settings: Settings, sessions: int, *, migrations: Migrati
     store = Store(settings.store.url, migrations=migrations)
     try:
         await store.require_schema()
-        updates = Updates(store, app.root, lambda: app.version)
-        unfinished = [one for one in await store.read(list_unfinished) if one.session.app_name == app.name]
-        verdicts = [await _judge_open(store, updates, one) for one in unfinished]
-        busy = {one.session for one in unfinished}
-        newest = (await store.read(list_sessions, app.name, None))[-sessions:] if sessions else []
-        for session in reversed(newest):
-            turn = await store.read(queue.find_newest_turn, session) if session.name not in busy else None
-            if turn is not None:
-                verdicts.append(
-                    await _judge_ended(store, updates, session.name.id, session.name.user_id, session.key, turn)
-                )
+        turns = await judge_turns(store, app, sessions)
     finally:
         await store.close()
         await app.models.close()
-    return DeployReport(app.name, app.version.name, verdicts)
+    return DeployReport(app.name, app.version.name, turns)
+
+
+async def judge_turns(store: Store, app: AgentApp, sessions: int) -> list[TurnVerdict]:
+    """Judge every open turn and wait of an app, and the newest turn of its newest sessions."""
+    updates = Updates(store, app.root, lambda: app.version)
+    unfinished = [one for one in await store.read(list_unfinished) if one.session.app_name == app.name]
+    verdicts = [await _judge_open(store, updates, one) for one in unfinished]
+    busy = {one.session for one in unfinished}
+    newest = (await store.read(list_sessions, app.name, None))[-sessions:] if sessions else []
+    for session in reversed(newest):
+        turn = await store.read(queue.find_newest_turn, session) if session.name not in busy else None
+        if turn is not None:
+            verdicts.append(
+                await _judge_ended(store, updates, session.name.id, session.name.user_id, session.key, turn)
+            )
+    return verdicts
 
 
 async def _judge_open(store: Store, updates: Updates, one: UnfinishedTurn) -> TurnVerdict:

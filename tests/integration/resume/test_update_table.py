@@ -22,6 +22,8 @@ from msgspec import Struct
 from lango import Runtime, Settings, open_runtime
 from lango.errors import TurnReleased
 from lango.events import TurnDone, TurnEvent
+from lango.runtime.deploy_check import judge_turns
+from lango.runtime.opening import build_agent_app
 from lango.store import Store
 from lango.store.turns.turn_result import TurnResult
 from lango.waits import ApprovalWait, Approve, InputWait, LongRunningWait, Result, Value, Wait
@@ -32,6 +34,7 @@ from tests.support.changed_agents import (
     GRAPH_MOMENTS,
     HELD,
     MOMENTS,
+    NOTICED_AT_THE_STEP,
     OLD,
     Change,
     World,
@@ -96,6 +99,7 @@ async def test_what_an_old_version_began_continues(
             await store.write(change.newer)
     for session, what in before.effects:
         world.count(session, what)
+    checked = await checked_verdicts(store_url, change)
     async with open_runtime(settings_of(store_url), root_agent=change.new(world)) as runtime:
         ends = {moment: await end_of(runtime, moment) for moment in moments_of(change.old)}
         assert {moment for moment, (status, _) in ends.items() if status != "done"} == change.ends, ends
@@ -103,8 +107,24 @@ async def test_what_an_old_version_began_continues(
             assert f"lango turns retry {moment}" in ends[moment][1], "it says how to continue"
         check(world, change)
         assert world.notes == {*CONTINUED_AT_MODEL_CALL.get(name, ())}, "where the record fits, it is replayed"
+        expected = dict.fromkeys(change.ends, "cannot continue")
+        if name not in NOTICED_AT_THE_STEP:
+            expected |= dict.fromkeys(world.notes, "continues at the next model call")
+        assert checked == dict.fromkeys(ends, "same") | expected, "the check before the deploy said so"
         for moment in ends:
             await check_queue(runtime, moment)
+
+
+async def checked_verdicts(url: str, change: Change) -> dict[str, str]:
+    """Return what `lango deploy check` says of the first turn of each session."""
+    store = Store(url)
+    app = build_agent_app(settings_of(url), change.new(World()))
+    try:
+        found = await judge_turns(store, app, 0)
+    finally:
+        await store.close()
+        await app.models.close()
+    return {one.session: one.verdict for one in found if one.state != "queued"}
 
 
 def moments_of(old: str) -> tuple[str, ...]:
@@ -220,6 +240,8 @@ def check(world: World, change: Change) -> None:
         effects = world.effects.get(moment, Counter())
         first = {what: effects[what] for what in ("pay 1", "pay 2", "buy 9", "one")}
         assert max(first.values()) <= 1, f"{moment}: {effects}"
+        if moment == "approval" and not change.unbought and moment not in change.ends:
+            assert effects["buy 9"] == 1, f"{moment}: {effects}, what was approved is done, or asked again"
         # after a pause, ADK runs only the agent of a sequence that asked
         is_whole = change.old != "two" or moment not in ("approval", "result")
         if is_whole and not change.unpaid and moment not in change.ends:

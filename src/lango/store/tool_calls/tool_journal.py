@@ -99,6 +99,11 @@ class JournalEntry(Struct, frozen=True):
     """What the tool did besides its result: state, transfers, artifacts."""
 
     @property
+    def is_not_run(self) -> bool:
+        """Whether the tool has done nothing: it never started, or only asked for an approval or a credential."""
+        return self.status in ("intended", "unknown")
+
+    @property
     def duration_s(self) -> float | None:
         """How long the tool ran."""
         return seconds_between(self.started_at, self.finished_at)
@@ -240,7 +245,7 @@ def _entry_of_message(seq: int, entries: Sequence[_EntryOfTurn], begins: Mapping
     """Choose among entries of one call id: ids may repeat, and a later turn may run an approved call."""
     place = max((n for n, (turn, _) in enumerate(entries) if begins.get(turn, 0) <= seq), default=0)
     entry = entries[place][1]
-    not_run = entry.status in ("intended", "unknown") and entry.approved_by not in (None, DECIDED_BY_POLICY)
+    not_run = entry.is_not_run and entry.approved_by not in (None, DECIDED_BY_POLICY)
     return entries[place + 1][1] if not_run and place + 1 < len(entries) else entry
 
 

@@ -124,9 +124,9 @@ def _results(
             results.append(ToolCall(call.id, call.name, output={"status": ASKED_RESULT, "asked": question}))
         else:
             record = yield from read_journal_entry(key, call.id, epoch)
-            if record is None:  # approved and not started: only the turn that requested approval has journaled it
+            if record is None:  # answered and not started: only the turn that requested approval has journaled it
                 earlier = yield from read_journal_entry(key, call.id)
-                record = earlier if earlier and earlier.status == "intended" and earlier.approved is not None else None
+                record = earlier if earlier and earlier.is_not_run and earlier.approved is not None else None
             never_started = record is None and is_journaled
             output = _NOT_RUN if never_started else _outcome(record, forked)
             results.append(ToolCall(call.id, call.name, output=output))
@@ -146,7 +146,7 @@ def _outcome(record: JournalEntry | None, forked: bool) -> Mapping[str, Any]:
     match record:
         case JournalEntry(status="finished", result=result) if result is not None:
             return result
-        case JournalEntry(status="intended") if not forked:
+        case JournalEntry(is_not_run=True) if not forked:
             return _NOT_RUN
         case JournalEntry(effect="none" | "idempotent"):
             return {"error": SAFE_TO_REPEAT_RESULT, "outcome": "unknown"}

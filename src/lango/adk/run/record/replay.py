@@ -106,7 +106,7 @@ async def replayed_result(
         return known.response
     if entry is not None and entry.status == "unknown":  # it only asked for an approval or a credential, or failed
         turn.record.allow_repeat(call_id)
-    if entry is None or entry.status in ("intended", "unknown"):
+    if entry is None or entry.is_not_run:
         return None
     return await _journaled_result(turn, entry, call_id, tool, fingerprint, context)
 
