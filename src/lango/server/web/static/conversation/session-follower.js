@@ -170,10 +170,12 @@ export class SessionFollower {
     const messages = await this.conversation.readMessages(this.id, null, this.signal);
     if (this.signal.aborted) return;
     const opener = messages.findLastIndex((message) => message.invocation_id === this.#invocation && startsTurn(message));
+    const opened = [...this.transcript.toolCards.values()].filter((card) => card.box.open).map((card) => card.id);
     this.transcript.clear(this.id);
     this.transcript.append(opener < 0 ? messages : messages.slice(0, opener + 1));
     this.#mode = "live";
     for (const event of this.#heldEvents) this.#show(event);
+    for (const id of opened) this.transcript.toolCards.get(id)?.box.toggleAttribute("open", true);
     this.conversation.page.scrollToBottom(true);
   }
 
