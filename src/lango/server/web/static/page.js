@@ -8,15 +8,12 @@ import { askKey, isDialogOpen, showHelp } from "./base/dialogs.js";
 import { byId, el, icon } from "./base/dom.js";
 import { demonstrationNotice } from "./demonstration.js";
 import { setUpInbox } from "./inbox.js";
-import { isPanelOpen, openPanel, setUpPanel } from "./panel/panel.js";
+import { isPanelOpen, openPanel, setUpPanel, showAgent } from "./panel/panel.js";
 import { findSession, readTitle, refresh, setUpSessionList, titleOf } from "./session-list.js";
 import { setUpSessionOptions } from "./session-options.js";
 import { on, state } from "./base/state.js";
 
-const EXAMPLES = [
-  "Explain what makes a good commit message, with an example.",
-  "Write a table of three European rivers with their length.",
-];
+const EXAMPLE = "What can you do for me?";
 const TOOL_EXAMPLE = "Which tools can you use, and for what?";
 const SMALL_TALK = ["Hello! Who are you?", "What is the capital of France?", "Tell me a very short story about a fox."];
 const NEW_TITLE = "New conversation";
@@ -38,22 +35,25 @@ const conversation = new Conversation({
   },
 });
 
-/** @typedef {{name: string, model: string, models: string[], may_set_instruction: boolean, demonstration: boolean, named_model: string, has_tools: boolean}} Agent */
+/** @typedef {{name: string, root: string, description: string, suggestions: string[], model: string, models: string[], may_set_instruction: boolean, demonstration: boolean, named_model: string, has_tools: boolean}} Agent */
 
 function welcome() {
   return el("div", { class: "welcome" },
     el("img", { src: "/page/icon.svg", alt: "", width: 48, height: 48 }),
-    el("h2", { text: "What can I do for you?" }),
+    el("h2", { text: state.about.description ? state.about.root : "What can I do for you?" }),
+    state.about.description && el("p", { text: state.about.description }),
     el("p", { class: "note", text: "Ask a question, or start with one of these." }),
     el("ul", { class: "examples" }, ...examples().map((text) =>
       el("li", {}, el("button", { type: "button", click: () => setDraft(text) }, text)))),
+    el("button", { type: "button", class: "quiet", click: showAgent }, icon("panel"), "How this agent is built"),
     (state.about.demonstration || state.about.named_model) && demonstrationNotice(() => void showAbout()));
 }
 
-/** Return suggestions that the model can answer. */
+/** Return what the agent's author suggests, or else what any agent can answer. */
 function examples() {
+  if (state.about.suggestions?.length) return state.about.suggestions;
   if (state.about.demonstration) return SMALL_TALK;
-  return state.about.has_tools ? [...EXAMPLES, TOOL_EXAMPLE] : EXAMPLES;
+  return state.about.has_tools ? [EXAMPLE, TOOL_EXAMPLE] : [EXAMPLE];
 }
 
 /** Name the agent and its model, and show what follows from them. */

@@ -6,7 +6,7 @@
  * Events: "session" (another session is shown; detail: its id or null), "turn" (a turn started or ended;
  * detail: {id, running, status}), "title" (detail: {id, title}), "messages" (a session's messages were loaded; detail: its id),
  * "sessions" (the list of sessions changed; detail: a new one, if it is known), "inbox" (something started or stopped waiting for the user), "trace" (the
- * trace of a message is wanted; detail: its number) and "reveal" (a step of the trace is to be shown in the conversation;
+ * trace of a message is wanted; detail: its number), "step" (a step of the trace is wanted; detail: {turn, step}) and "reveal" (a step of the trace is to be shown in the conversation;
  * detail: {call_id, seq}).
  */
 
@@ -15,7 +15,7 @@ export const state = { session: null, title: "", running: false, about: {}, init
 
 const bus = new EventTarget();
 
-/** @param {"session" | "turn" | "title" | "messages" | "sessions" | "inbox" | "trace" | "reveal"} name @param {any} detail */
+/** @param {"session" | "turn" | "title" | "messages" | "sessions" | "inbox" | "trace" | "step" | "reveal"} name @param {any} detail */
 export function emit(name, detail) {
   bus.dispatchEvent(new CustomEvent(name, { detail }));
 }

@@ -9,6 +9,7 @@ import { on, state } from "../base/state.js";
 
 /** @type {Record<string, () => Promise<{show: (host: HTMLElement, session: string | null) => any}>>} */
 const VIEWS = {
+  agent: () => import("./agent-view.js"),
   trace: () => import("./trace-view.js"),
   usage: () => import("./usage-view.js"),
   state: () => import("./state-view.js"),
@@ -68,6 +69,20 @@ async function showTrace(seq) {
   selectView("trace");
 }
 
+/** Show a step of the trace. @param {{turn: number, step: string}} step */
+async function showStep(step) {
+  (await import("./trace-view.js")).wantStep(step);
+  if (!isPanelOpen()) openPanel(true);
+  selectView("trace");
+}
+
+/** Show the agent: its picture, and the cards of its nodes. */
+export function showAgent() {
+  currentView = "agent";
+  if (!isPanelOpen()) openPanel(true);
+  selectView("agent");
+}
+
 /** Scroll to a tool call, or to a message, in the conversation. @param {{call_id: string, seq: number}} step */
 function reveal({ call_id, seq }) {
   if (covers.matches) openPanel(false);
@@ -100,5 +115,6 @@ export function setUpPanel() {
   on("turn", draw);
   on("messages", draw);
   on("trace", showTrace);
+  on("step", showStep);
   on("reveal", reveal);
 }

@@ -25,6 +25,8 @@ const KINDS = /** @type {Record<string, string>} */ ({ agent: "Agent", model_cal
 let newestRequest = 0;
 /** the message whose turn is to be shown @type {number | null} */
 let wanted = null;
+/** the step that is to be shown, and its turn @type {{turn: number, step: string} | null} */
+let wantedStep = null;
 /** what is shown of a session: its turns, which of them and of their steps are open, and how many rows
  * @type {{session: string | null, turns: Turn[], before: number | null, keeps: boolean, open: Set<string>, rows: Map<number, number>, shown: string}} */
 let view = { session: null, turns: [], before: null, keeps: false, open: new Set(), rows: new Map(), shown: "" };
@@ -32,6 +34,11 @@ let view = { session: null, turns: [], before: null, keeps: false, open: new Set
 /** Show the turn of a message when the view is drawn next. @param {number} seq */
 export function wantMessage(seq) {
   wanted = seq;
+}
+
+/** Show a step when the view is drawn next. @param {{turn: number, step: string}} step */
+export function wantStep(step) {
+  wantedStep = step;
 }
 
 /** @param {HTMLElement} host @param {string | null} session */
@@ -43,9 +50,10 @@ export async function show(host, session) {
   if (request !== newestRequest) return;
   merge(page);
   if (wanted !== null) await loadMessage(session, wanted, request);
+  if (wantedStep !== null) await loadStep(session, wantedStep, request);
   if (request !== newestRequest) return;
   const shown = JSON.stringify(view.turns);
-  if (shown !== view.shown || wanted !== null || !host.querySelector(".trace-turn")) draw(host); // else what was opened stays open
+  if (shown !== view.shown || wanted !== null || wantedStep !== null || !host.querySelector(".trace-turn")) draw(host); // else what was opened stays open
   view.shown = shown;
   if (state.running && view.turns.some((turn) => turn.status === "running" || turn.status === "queued")) {
     setTimeout(() => { if (request === newestRequest && host.offsetParent) void show(host, session).catch(() => {}); }, LIVE_MS);
@@ -78,6 +86,12 @@ async function loadMessage(session, seq, request) {
   if (turn) view.open = new Set([`turn:${turn.turn}`]);
 }
 
+/** Load turns until that of a step is there, and open both. @param {string} session @param {{turn: number, step: string}} step @param {number} request */
+async function loadStep(session, { turn, step }, request) {
+  while (!view.turns.some((one) => one.turn === turn) && view.before !== null && request === newestRequest) await loadEarlier(session);
+  view.open = new Set([`turn:${turn}`, `${turn}:${step}`]);
+}
+
 /** @param {HTMLElement} host */
 function draw(host) {
   const focused = host.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement).dataset.key : undefined;
@@ -88,6 +102,13 @@ function draw(host) {
   host.replaceChildren(...[note, ...view.turns.toReversed().map((turn) => turnBox(host, turn)), view.before === null ? "" : earlier].filter((node) => node !== ""));
   host.scrollTop = top;
   if (focused) /** @type {HTMLElement | null} */ (host.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
+  if (wantedStep !== null) {
+    const button = /** @type {HTMLElement | null} */ (host.querySelector(`[data-key="${CSS.escape(`${wantedStep.turn}:${wantedStep.step}`)}"]`));
+    button?.closest("li")?.classList.add("found");
+    button?.scrollIntoView({ block: "center" });
+    button?.focus();
+    wantedStep = null;
+  }
   if (wanted !== null) {
     const row = host.querySelector(`[data-seqs~="${wanted}"]`) ?? host.querySelector("details[open]");
     row?.scrollIntoView({ block: "center" });
