@@ -9,7 +9,7 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from lango.config import AgentSettings
-from tests.browser.page_actions import send, wait_until_finished
+from tests.browser.page_actions import wait_until_finished
 from tests.browser.page_monitor import PageMonitor, check_accessibility
 from tests.browser.site import Site, serving_script
 

@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[1] / "support" / "servers" / "agent_folder"
 async def test_each_agent_has_its_own_conversations(page: Page, monitor: PageMonitor, tmp_path: Path) -> None:
     with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", str(FOLDER), name="", agent="max_turns = 5") as server:
         await page.goto(server.url)
-        picker = page.get_by_label("Agent", exact=True)
+        picker = page.get_by_role("combobox", name="Agent")
         await expect(picker).to_have_value("anna")
         await expect(page.locator("#model")).to_have_text("echo-anna")
         await send(page, "first")
@@ -57,7 +57,7 @@ async def test_the_header_names_a_single_agent_and_its_model(page: Page, tmp_pat
     with serving(tmp_path, f"sqlite:///{tmp_path}/lango.db", anna, name="", agent="max_turns = 5") as server:
         await page.goto(server.url)
         await expect(page.locator("#model")).to_have_text("anna · echo-anna")
-        await expect(page.get_by_label("Agent", exact=True)).to_be_hidden()
+        await expect(page.get_by_role("combobox", name="Agent")).to_be_hidden()
         await page.goto("about:blank")
 
 

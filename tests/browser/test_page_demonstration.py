@@ -63,9 +63,7 @@ async def test_a_better_model_is_downloaded_while_the_server_runs(
             await download.click()
             await expect(page.get_by_role("progressbar", name="Download")).to_be_visible()
             index.go_on.set()
-            await expect(page.get_by_role("button", name="Write a table of three European rivers")).to_be_visible(
-                timeout=_PULL_MS
-            )
+            await expect(page.get_by_role("button", name="What can you do for me?")).to_be_visible(timeout=_PULL_MS)
             await expect(page.get_by_text("This is a demonstration model.")).to_have_count(0)
             await expect(page.locator("#model")).to_contain_text("Qwen2.5-Coder")
             await page.close()  # before the server, whose end it would report
