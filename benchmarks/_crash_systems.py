@@ -31,8 +31,8 @@ from lango import Settings, open_runtime
 from lango.adk import SqlSessionService
 from lango.runtime.runtime import Runtime
 from lango.store.engine.database import Operation, Row
-from lango.store.engine.postgres import PostgresDatabase
-from lango.store.engine.sqlite import SqliteDatabase
+from lango.store.engine.postgres.postgres_database import PostgresDatabase
+from lango.store.engine.sqlite.sqlite_database import SqliteDatabase
 from lango.tools import Tool
 from tests.support.runtimes import store_of
 

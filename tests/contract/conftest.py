@@ -6,15 +6,15 @@ import pytest
 @pytest.fixture
 def sqlite_at_once_url(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run writes in the caller's thread, ordinary events by the single statement."""
-    monkeypatch.setattr("lango.store.engine.sqlite_writer._FAST_COMMIT_S", float("inf"))
-    monkeypatch.setattr("lango.store.engine.sqlite_writer._FAST_COMMITS_NEEDED", 0)
+    monkeypatch.setattr("lango.store.engine.sqlite.writer._FAST_COMMIT_S", float("inf"))
+    monkeypatch.setattr("lango.store.engine.sqlite.writer._FAST_COMMITS_NEEDED", 0)
     return sqlite_url
 
 
 @pytest.fixture
 def sqlite_in_thread_url(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run all writes in the writer's thread."""
-    monkeypatch.setattr("lango.store.engine.sqlite_writer._FAST_COMMIT_S", -1.0)
+    monkeypatch.setattr("lango.store.engine.sqlite.writer._FAST_COMMIT_S", -1.0)
     return sqlite_url
 
 

@@ -102,7 +102,7 @@ async def test_an_index_that_another_connection_merged_is_not_reported(
     store: Store, store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "lango.store.engine.sqlite_readers._THREADS", 1
+        "lango.store.engine.sqlite.readers._THREADS", 1
     )  # the connection that has searched is the one that checks
     writer = Writer(store, await store.write(create_session, NAME, None, time.time()))
     async with Store(store_url) as other:

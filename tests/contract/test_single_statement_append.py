@@ -242,8 +242,8 @@ async def test_a_statement_that_did_not_apply_does_not_disable_the_next(store: S
 async def test_the_log_is_checkpointed_without_writes_in_the_writers_thread(
     sqlite_at_once_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("lango.store.engine.sqlite_writer._CHECKPOINT_PAGES", 40)
-    monkeypatch.setattr("lango.store.engine.sqlite._CHECK_LOG_EVERY", 10)
+    monkeypatch.setattr("lango.store.engine.sqlite.writer._CHECKPOINT_PAGES", 40)
+    monkeypatch.setattr("lango.store.engine.sqlite.sqlite_database._CHECK_LOG_EVERY", 10)
     async with Store(sqlite_at_once_url) as store, asyncio.timeout(TIMEOUT_S):
         session = await store.write(create_session, NAME, None, time.time())
         file, number = tmp_path / "lango.db", 0

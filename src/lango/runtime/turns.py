@@ -18,7 +18,7 @@ from lango.store.turns import client_requests, event_log, queue
 from lango.store.turns.client_requests import StoredKey
 from lango.store.turns.continuing import retry_turn
 from lango.store.turns.event_log import LoggedEvent, LogPage
-from lango.store.turns.lease import count_leases
+from lango.store.turns.lease import count_open_turns
 from lango.store.turns.queue import QueuedMessage
 from lango.store.turns.recovery import stop_waiting
 from lango.store.turns.turns import StoredTurn, read_turn, request_cancel
@@ -88,8 +88,7 @@ class Turns:
 
     async def count_open(self) -> tuple[int, int]:
         """Return how many turns run, and how many are queued behind others, in the whole store."""
-        counts = await self._store.read(count_leases)
-        return sum(counts.running_by_owner.values()), counts.queued
+        return await self._store.read(count_open_turns)
 
     # -- by what their clients sent -------------------------------------------------------------------------------
 
@@ -131,7 +130,7 @@ class Turns:
     # -- their events ---------------------------------------------------------------------------------------------
 
     async def events(self, session: SessionInfo, turn: int, after_id: int = 0) -> LogPage:
-        """Read a page of a turn's events after an id, and the record of the turn."""
+        """Read a page of a turn's events after an id, and the turn as it is stored."""
         return await self._store.read(event_log.read_event_log, session.key, turn, after_id)
 
     async def has_joined_texts(self, session: SessionInfo, turn: int) -> bool:

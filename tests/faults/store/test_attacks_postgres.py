@@ -16,7 +16,7 @@ from lango.messages import Message
 from lango.sessions import SessionId
 from lango.store import NewEvent, Store
 from lango.store.api_keys import find_key, revoke_key
-from lango.store.engine.postgres_notify import channel_name
+from lango.store.engine.postgres.notifications import channel_name
 from lango.store.engine.urls import open_database
 from lango.store.memory.user_facts import delete_fact, read_facts
 from lango.store.sessions.sessions import create_session, find_session, list_sessions

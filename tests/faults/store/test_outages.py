@@ -17,7 +17,7 @@ from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.engine.database import Operation
 from lango.store.engine.outages import Outages, wait_for_database
-from lango.store.engine.sqlite import SqliteDatabase
+from lango.store.engine.sqlite.sqlite_database import SqliteDatabase
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.sessions import create_session, find_session
 from lango.testing import ScriptedProvider

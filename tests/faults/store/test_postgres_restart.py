@@ -82,7 +82,7 @@ async def test_f2_postgres_restarts_in_the_middle_of_appends(own_server: Any, mo
 async def test_f7_an_unreachable_postgres_is_a_typed_error_in_time(
     own_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lango.store.engine.postgres._SHORT_WAIT_S", 1.0)
+    monkeypatch.setattr("lango.store.engine.postgres.postgres_database._SHORT_WAIT_S", 1.0)
     async with Store(own_server.get_uri()) as store:
         session = await store.write(create_session, NAME, None, time.time())
         await asyncio.to_thread(pg_ctl, own_server, "stop", "-m", "immediate")

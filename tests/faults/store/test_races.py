@@ -18,7 +18,7 @@ from lango.messages import Message, ToolCall
 from lango.sessions import SessionId, SessionInfo
 from lango.store import NewEvent, OpenTurn, Store, Turn
 from lango.store.engine.database import Operation
-from lango.store.engine.postgres_notify import channel_name
+from lango.store.engine.postgres.notifications import channel_name
 from lango.store.lifecycle import delete
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.window import read_session_events

@@ -21,7 +21,7 @@ from lango.sessions import SessionId, SessionInfo
 from lango.store import AppendResult, NewEvent
 from lango.store.engine.database import Operation, SingleStatementWrite
 from lango.store.engine.schema import load_migrations
-from lango.store.engine.sqlite import SqliteDatabase
+from lango.store.engine.sqlite.sqlite_database import SqliteDatabase
 from lango.store.lifecycle import integrity
 from lango.store.sessions import sessions, window
 from lango.store.sessions.append import append
@@ -82,8 +82,8 @@ def session(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     """A session for each thread that writes."""
     at_once = request.param == "by one statement"
     if at_once:
-        monkeypatch.setattr("lango.store.engine.sqlite_writer._FAST_COMMIT_S", float("inf"))
-        monkeypatch.setattr("lango.store.engine.sqlite_writer._FAST_COMMITS_NEEDED", 0)
+        monkeypatch.setattr("lango.store.engine.sqlite.writer._FAST_COMMIT_S", float("inf"))
+        monkeypatch.setattr("lango.store.engine.sqlite.writer._FAST_COMMITS_NEEDED", 0)
     return Session(tmp_path / "lango.db", in_thread=request.param == "in the thread", at_once=at_once)
 
 

@@ -21,8 +21,9 @@ from lango.runtime.execution import take_over
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId
 from lango.store import NewEvent, Store
-from lango.store.engine import changes, postgres, postgres_notify
+from lango.store.engine import changes
 from lango.store.engine.database import Operation
+from lango.store.engine.postgres import notifications, postgres_database
 from lango.store.lifecycle.integrity import check_session
 from lango.store.sessions.sessions import create_session
 from lango.testing import ScriptedProvider
@@ -236,7 +237,7 @@ async def test_a_queued_turn_whose_process_is_stopped_waits_for_it_for_a_while(
 
 def stand_still_in_a_transaction(pipe: Connection, url: str, where: str) -> None:
     """Take the session's row, and stop there: after a statement, or when the next one is prepared and not run."""
-    postgres._IDLE_IN_TRANSACTION_S = postgres._TRANSACTION_S = 1.0  # pyright: ignore[reportPrivateUsage]
+    postgres_database._IDLE_IN_TRANSACTION_S = postgres_database._TRANSACTION_S = 1.0  # pyright: ignore[reportPrivateUsage]
     tries = itertools.count()
 
     def hold() -> None:
@@ -286,13 +287,13 @@ async def test_a_process_that_is_stopped_in_a_transaction_gives_its_locks_back(p
 def run_many_turns_without_polling(pipe: Connection, *args: Any) -> None:
     """Run turn after turn, each woken by the end of the one before it: by nothing else."""
     lease_holder.POLL_S = NEVER_S
-    postgres_notify._LISTEN_TIMEOUT_S = TIMEOUT_S  # pyright: ignore[reportPrivateUsage] - of this process
+    notifications._LISTEN_TIMEOUT_S = TIMEOUT_S  # pyright: ignore[reportPrivateUsage] - of this process
     run_many_turns(pipe, *args)
 
 
 def run_many_turns_unheard(pipe: Connection, *args: Any) -> None:
     """Run turn after turn where no wake-up of another process comes through."""
-    postgres_notify.Notifications.send = lambda _, key: None  # pyright: ignore[reportAttributeAccessIssue]
+    notifications.Notifications.send = lambda _, key: None  # pyright: ignore[reportAttributeAccessIssue]
     changes.SqliteChanges.data_version = lambda _: 0  # pyright: ignore[reportAttributeAccessIssue]
     lease_holder.POLL_S = 0.05
     run_many_turns(pipe, *args)

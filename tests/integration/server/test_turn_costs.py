@@ -21,9 +21,9 @@ from lango.runtime.execution import event_log_writer, take_over
 from lango.runtime.execution.event_log_writer import EventLogWriter
 from lango.sessions import SessionId
 from lango.store import NewEvent, Store
-from lango.store.engine import sqlite_writer
 from lango.store.engine.database import Dialect, Operation
-from lango.store.engine.sqlite import SqliteDatabase
+from lango.store.engine.sqlite import writer as sqlite_writer
+from lango.store.engine.sqlite.sqlite_database import SqliteDatabase
 from lango.store.sessions.sessions import create_session
 from lango.store.turns.event_log import EventBatch, LoggedEvent, accepted_event, append_log_batches, read_event_log
 from lango.testing import ScriptedProvider

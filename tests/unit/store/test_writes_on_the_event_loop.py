@@ -14,8 +14,8 @@ from lango.store.sessions.sessions import create_session
 
 @pytest.fixture(autouse=True)
 def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lango.store.engine.sqlite_writer._FAST_COMMIT_S", float("inf"))
-    monkeypatch.setattr("lango.store.engine.sqlite_writer._FAST_COMMITS_NEEDED", 0)
+    monkeypatch.setattr("lango.store.engine.sqlite.writer._FAST_COMMIT_S", float("inf"))
+    monkeypatch.setattr("lango.store.engine.sqlite.writer._FAST_COMMITS_NEEDED", 0)
 
 
 def insert(count: int, value: str) -> Operation[int]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from lango.errors import LangoError, StoreError
 from lango.sessions import as_datetime
 from lango.store import Store
-from lango.store.turns.replicas import forget_replica, mark_seen, read_replicas, read_versions
+from lango.store.turns.replicas import forget_replica, mark_seen, read_replicas
 from lango.turns.liveness import place_of_owner, standing_of_owner
 
 _INTERVAL_S = 2.0
@@ -34,7 +34,7 @@ async def list_replicas(store: Store, own: str = "") -> list[ListedReplica]:
     """List the live replicas of all apps of a store; `own` is the owner of the one that asks."""
     return [
         ListedReplica(
-            one.app_name,
+            one.app,
             one.version,
             place_of_owner(one.owner),
             as_datetime(one.started_at),
@@ -48,8 +48,8 @@ async def list_replicas(store: Store, own: str = "") -> list[ListedReplica]:
 
 async def live_versions(store: Store, app_name: str, own: str = "") -> set[str]:
     """Return the versions that live replicas of an app run; `own` is an owner that is left out."""
-    found = await store.read(read_versions, app_name)
-    return {version for owner, version in found.items() if owner != own and standing_of_owner(owner) != "gone"}
+    live = [one for one in await list_replicas(store, own) if one.app == app_name and not one.is_this]
+    return {one.version for one in live}
 
 
 class Replicas:
@@ -83,7 +83,7 @@ class Replicas:
         try:
             await self._store.write(forget_replica, self._owner)
         except LangoError as error:
-            _log.warning("this replica is listed for some seconds more: %s", error)
+            _log.warning("this replica could not be removed from the list, where it stays for a few seconds: %s", error)
 
     async def list(self) -> list[ListedReplica]:
         """List the live replicas of this app."""

@@ -157,7 +157,7 @@ class TakeOverLoop:
     async def _take_over_orphans(self) -> None:
         found = await self._store.read(read_orphans, self._app_name, self._owner)
         orphans = [orphan for orphan in found if self._is_wanted(orphan.session_key)]
-        # of each owner, even behind a live one: each call records the owner's heartbeat
+        # of each owner, even behind a live one: each call notes the owner's heartbeat
         gone = {
             orphan.open_turn.owner: self._liveness.is_gone(orphan.open_turn.owner, orphan.open_turn.heartbeat)
             for orphan in orphans

@@ -328,7 +328,7 @@ class TurnSupervisor:
             self.spawn(retry_until_stored(self._store, end, f"turn {turn.turn}"))
 
     async def _end_withdrawn_turn(self, running: RunningTurn) -> None:
-        """Withdraw a turn that did not start, or release it; a replayed one is left to the process that runs it."""
+        """Withdraw a turn that did not start, or release it; a repeated one is left to the process that runs it."""
         if isinstance(running.stop_reason, TurnReleased):
             await self._turn_runner.release(running)
             return

@@ -106,18 +106,18 @@ def read_usage(
 def _window(session: SessionInfo, rules: WindowRules) -> Operation[Window]:
     """Compute the window of the next request, with an empty user message in place of the coming one."""
     live_messages, live_tokens = yield from read_live(session)
-    stored, recalled = yield from _load_window(session, rules)
-    quoted = quote(recalled, rules.room_tokens // 2)
-    memory = count_tokens(Message("user", quoted)) if quoted else 0
+    stored, memory = yield from _load_window(session, rules)
+    quoted = quote(memory, rules.room_tokens // 2)
+    quoted_tokens = count_tokens(Message("user", quoted)) if quoted else 0
     shown = [(row.seq, row.message, row.tokens) for row in stored if row.message and row.message.role != "event"]
     next_message = Message("user")
     messages = [*(message for _, message, _ in shown), next_message]
     tokens = [*(tokens for _, _, tokens in shown), count_tokens(next_message)]
     try:
-        kept, limit = kept_tokens(messages, tokens, rules, reserved_tokens=memory)
+        kept, limit = kept_tokens(messages, tokens, rules, reserved_tokens=quoted_tokens)
     except BudgetTooSmall:
         kept, limit = {}, "budget"
-    if limit is None and _is_cut_by_load(session, stored, recalled.floor_seq):
+    if limit is None and _is_cut_by_load(session, stored, memory.floor_seq):
         limit = load_limit(len(stored), rules.max_loaded)
     kept.pop(len(shown), None)
     first = len(shown)
@@ -129,8 +129,8 @@ def _window(session: SessionInfo, rules: WindowRules) -> Operation[Window]:
         tokens=sum(kept.values()),
         left_out_messages=max(0, live_messages - len(kept)),
         left_out_tokens=max(0, live_tokens - sum(kept.values())),
-        observed_seq=recalled.observed_seq,
-        memory_tokens=memory,
+        observed_seq=memory.observed_seq,
+        memory_tokens=quoted_tokens,
         limit=limit,
         reason=describe_limit(limit, rules) if limit else "",
     )

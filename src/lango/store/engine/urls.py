@@ -6,9 +6,9 @@ from urllib.parse import unquote, urlsplit
 
 from lango.errors import StoreUrlError
 from lango.store.engine.outages import DEFAULT_WAIT_S
-from lango.store.engine.postgres import PostgresDatabase
+from lango.store.engine.postgres.postgres_database import PostgresDatabase
 from lango.store.engine.schema import Migrations
-from lango.store.engine.sqlite import MEMORY, SqliteDatabase
+from lango.store.engine.sqlite.sqlite_database import MEMORY, SqliteDatabase
 
 Database = SqliteDatabase | PostgresDatabase
 """A database that can be used from any task, thread and event loop."""

@@ -272,14 +272,14 @@ def copy_to_fork(key: int, source_key: int, point: int) -> Operation[None]:
 
 def read_unobserved(session: SessionInfo) -> Operation[UnobservedMessages]:
     """Read the unobserved messages, without those of a turn that runs or waits for a user."""
-    recalled = yield from read_memory(session)
+    memory = yield from read_memory(session)
     busy = yield _BUSY, (session.key, session.user_seq)
     end = session.user_seq - 1 if busy else session.last_seq
     tokens = 0
     messages: list[StoredEvent] = []
     ranges = sorted(live_ranges(session.last_seq, session.rewinds))
     for key, first, last in sorted(
-        all_row_ranges(session, _clip_ranges(ranges, recalled.observed_seq + 1, end)), key=lambda place: place[1]
+        all_row_ranges(session, _clip_ranges(ranges, memory.observed_seq + 1, end)), key=lambda place: place[1]
     ):
         tokens += yield from total_tokens_at(session, last)
         tokens -= yield from total_tokens_at(session, first - 1)
@@ -287,7 +287,7 @@ def read_unobserved(session: SessionInfo) -> Operation[UnobservedMessages]:
         if room > 0:
             rows = yield _NEXT_MESSAGES, (key, first, last, room)
             messages += [row_to_event(row) for row in rows]
-    return UnobservedMessages(recalled, len(session.rewinds), tokens, tuple(messages))
+    return UnobservedMessages(memory, len(session.rewinds), tokens, tuple(messages))
 
 
 def find_floor(session: SessionInfo, last_seq: int, turns: int, max_tokens: int) -> Operation[int]:
@@ -324,19 +324,19 @@ def read_window_with_memory(
     session = yield from window.find_session_at(name, until)
     if session is None:
         return None
-    recalled = replace((yield from read_memory(session)), notes_tokens=notes_tokens)
+    memory = replace((yield from read_memory(session)), notes_tokens=notes_tokens)
     if with_facts:
         facts = yield from user_facts.read_facts(name.app_name, name.user_id)
         known = sorted(facts, key=lambda fact: fact.pinned)[-user_facts.MOST_FACTS :]  # the last ones stay longest
-        recalled = replace(recalled, facts=tuple(f"{fact.name}: {fact.text}" for fact in known))
-    spent = min(recalled.tokens, notes_tokens or recalled.tokens)
-    spent += sum(count_tokens(fact) + 4 for fact in recalled.facts)
+        memory = replace(memory, facts=tuple(f"{fact.name}: {fact.text}" for fact in known))
+    spent = min(memory.tokens, notes_tokens or memory.tokens)
+    spent += sum(count_tokens(fact) + 4 for fact in memory.facts)
     if spent:
         spent = min(spent + QUOTE_TOKENS, budget_tokens // 2)
     stored = yield from window.read_window(
-        session, budget_tokens - spent, first_seq=recalled.floor_seq, as_it_was=until is not None
+        session, budget_tokens - spent, first_seq=memory.floor_seq, as_it_was=until is not None
     )
-    return session, stored, recalled
+    return session, stored, memory
 
 
 def read_unobserved_of(name: SessionId) -> Operation[tuple[SessionInfo, UnobservedMessages] | None]:
@@ -350,10 +350,10 @@ def read_user_notes(app_name: str, user_id: str, most_sessions: int) -> Operatio
     notes: list[UserNote] = []
     for [session_id] in (yield _NOTED_SESSIONS, (app_name, user_id, most_sessions)):
         session = yield from sessions.find_session(SessionId(app_name, user_id, session_id))
-        recalled = (yield from read_memory(session)) if session else None
+        memory = (yield from read_memory(session)) if session else None
         notes += [
             UserNote(session_id, f"{batch.batch}.{note.number}", note.text, batch.created_at)
-            for batch in (recalled.batches if recalled else ())
+            for batch in (memory.batches if memory else ())
             for note in batch.observations
         ]
     return notes

@@ -110,9 +110,9 @@ def _with_titles(app_name: str, user_id: str, hits: Sequence[Hit]) -> Operation[
     """Add the first words of the sessions without titles."""
     shown = {hit.session_id: hit.title for hit in hits}
     for id_ in [id_ for id_, title in shown.items() if not title]:
-        record = yield from sessions.find_session(SessionId(app_name, user_id, id_))
-        if record:
-            shown[id_] = (yield from with_first_words(record)).display_title
+        session = yield from sessions.find_session(SessionId(app_name, user_id, id_))
+        if session:
+            shown[id_] = (yield from with_first_words(session)).display_title
     return [replace(hit, title=shown[hit.session_id]) for hit in hits]
 
 

@@ -16,7 +16,7 @@ from lango.store.codec.rows import garbage_collection_paused, origin_from_json, 
 from lango.store.engine.database import LockingRead, Operation, Row
 from lango.store.sessions import lineage
 from lango.store.sessions.state import apply_delta
-from lango.store.sessions.titles import FIRST_WORDS_COLUMN, shorten_title, with_first_words
+from lango.store.sessions.titles import FIRST_WORDS_COLUMN, shorten_title, with_first_words_of_forks
 
 _log = logging.getLogger("lango.store")
 _INSERT = """
@@ -121,8 +121,8 @@ def find_session(name: SessionId) -> Operation[SessionInfo | None]:
     rows = yield _GET, astuple(name)
     if not rows:
         return None
-    [record] = yield from with_lineage([_row_with_state(rows[0], {})])
-    return record
+    [session] = yield from with_lineage([_row_with_state(rows[0], {})])
+    return session
 
 
 def find_session_by_key(key: int) -> Operation[SessionInfo | None]:
@@ -150,10 +150,10 @@ def list_sessions(app_name: str | None = None, user_id: str | None = None) -> Op
         rows = yield (_LIST, (app_name,)) if user_id is None else (_LIST_OF_USER, (app_name, user_id))
     parsed: dict[str, dict[str, Any]] = {}
     with garbage_collection_paused():
-        records = decode_readable(rows, lambda row: _row_with_state(row, parsed))
-    records = yield from with_lineage(records)
+        found = decode_readable(rows, lambda row: _row_with_state(row, parsed))
+    found = yield from with_lineage(found)
     # sorted here: the databases order text differently
-    return sorted(records, key=lambda record: (record.updated_at, record.name.user_id, record.name.id))
+    return sorted(found, key=lambda session: (session.updated_at, session.name.user_id, session.name.id))
 
 
 def list_sessions_by_id(session_id: str) -> Operation[list[SessionInfo]]:
@@ -170,24 +170,24 @@ def list_users() -> Operation[list[tuple[str, str]]]:
     return sorted((str(app_name), str(user_id)) for app_name, user_id in rows)
 
 
-def with_lineage(records: list[SessionInfo]) -> Operation[list[SessionInfo]]:
+def with_lineage(sessions: list[SessionInfo]) -> Operation[list[SessionInfo]]:
     """Add their lineage to the forks among some sessions."""
-    forks = [record.key for record in records if record.forked_from]
+    forks = [session.key for session in sessions if session.forked_from]
     if not forks:
-        return records
-    found = yield from lineage.read_lineages(forks)
-    return [replace(record, lineage=found.get(record.key, ())) for record in records]
+        return sessions
+    lineages = yield from lineage.read_lineages(forks)
+    return [replace(session, lineage=lineages.get(session.key, ())) for session in sessions]
 
 
 def decode_readable(rows: Iterable[Row], read: Callable[[Row], SessionInfo]) -> list[SessionInfo]:
     """Decode the rows of a list; a row that cannot be decoded is logged and left out."""
-    records: list[SessionInfo] = []
+    found: list[SessionInfo] = []
     for row in rows:
         try:
-            records.append(read(row))
+            found.append(read(row))
         except Exception as error:  # noqa: BLE001 - whatever stands there
             _log.warning("session %r cannot be read (%s): see `lango sessions check`", row[3], type(error).__name__)
-    return records
+    return found
 
 
 def row_to_session(row: Sequence[Any], state: Mapping[str, Any] | None = None, first_words: str = "") -> SessionInfo:
@@ -238,13 +238,10 @@ def list_session_page(
     """Read a page of a user's sessions without state, the newest first, after the (updated_at, key) of a session."""
     updated_at, key = after or _NEWEST_FIRST
     rows = yield _PAGE, (app_name, user_id, updated_at, key, limit)
-    records = yield from with_lineage(
+    found = yield from with_lineage(
         decode_readable(rows, lambda row: row_to_session(row[:-1], first_words=shorten_title(row[-1])))
     )
-    for place, record in enumerate(records):
-        if record.forked_from or record.rewinds:
-            records[place] = yield from with_first_words(record)
-    return records
+    return (yield from with_first_words_of_forks(found))
 
 
 def find_running_turn(key: int) -> Operation[int | None]:

@@ -91,7 +91,7 @@ def set_session_state(key: int, state: Mapping[str, Any]) -> Operation[None]:
 
 
 def read_state_at(key: int, seq: int, *, before_state_events: bool = False) -> Operation[dict[str, Any]]:
-    """Replay the session's own state as it was when message `seq` was the newest.
+    """Compute the session's own state as it was when message `seq` was the newest.
 
     With `before_state_events`, leave out the events after that message that only changed state.
     """
@@ -119,7 +119,7 @@ def first_seq_of_invocation(key: int, invocation_id: str) -> Operation[int | Non
 
 
 def read_state_before(key: int, invocation_id: str) -> Operation[dict[str, Any]]:
-    """Replay the session's own state as it was before an invocation."""
+    """Compute the session's own state as it was before an invocation."""
     first = yield from first_seq_of_invocation(key, invocation_id)
     return (yield from read_state_at(key, (first or 1) - 1))
 

@@ -50,24 +50,30 @@ def shorten_title(text: str | None) -> str:
     return words if len(words) <= DERIVED_TITLE_LENGTH else words[: DERIVED_TITLE_LENGTH - 1].rstrip() + "…"
 
 
-def with_first_words(record: SessionInfo) -> Operation[SessionInfo]:
+def with_first_words(session: SessionInfo) -> Operation[SessionInfo]:
     """Add the first words to a session without title."""
-    if record.title or record.first_words:
-        return record
-    live = all_row_ranges(record, live_ranges(record.last_seq, record.rewinds))
+    if session.title or session.first_words:
+        return session
+    live = all_row_ranges(session, live_ranges(session.last_seq, session.rewinds))
     for key, first, last in reversed(live):
         rows = yield _FIRST, (key, first, min(last, first + _SEARCHED_MESSAGES))
         if rows:
-            return replace(record, first_words=shorten_title(rows[0][0]))
-    return record
+            return replace(session, first_words=shorten_title(rows[0][0]))
+    return session
 
 
-def with_all_first_words(records: list[SessionInfo]) -> Operation[list[SessionInfo]]:
+def with_all_first_words(sessions: list[SessionInfo]) -> Operation[list[SessionInfo]]:
     """Add the first words to the sessions without titles."""
     rows = yield _ALL_FIRST_WORDS, ()
     words = {key: shorten_title(text) for key, text in rows if text}
-    titled = [replace(record, first_words=words.get(record.key, "")) for record in records]
-    for place, record in enumerate(titled):
-        if record.forked_from or record.rewinds:
-            titled[place] = yield from with_first_words(record)
-    return titled
+    titled = [replace(session, first_words=words.get(session.key, "")) for session in sessions]
+    return (yield from with_first_words_of_forks(titled))
+
+
+def with_first_words_of_forks(sessions: list[SessionInfo]) -> Operation[list[SessionInfo]]:
+    """Add the first words that `FIRST_WORDS_COLUMN` lacks: to forks and rewound sessions without titles."""
+    found = list(sessions)
+    for place, session in enumerate(sessions):
+        if session.forked_from or session.rewinds:
+            found[place] = yield from with_first_words(session)
+    return found

@@ -177,7 +177,7 @@ def read_window(
 ) -> Operation[list[StoredEvent]]:
     """Read the newest messages that fit the budget, and older ones that a request needs.
 
-    Messages before `first_seq` are observed, and are not read. `as_it_was`: the record is an earlier state of the
+    Messages before `first_seq` are observed, and are not read. `as_it_was`: `session` is an earlier state of the
     session (`find_session_at`). Where not everything fits, results and arguments of
     finished calls are clipped to their share of the budget.
     """

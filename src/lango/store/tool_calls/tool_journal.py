@@ -80,7 +80,7 @@ DECIDED_BY_POLICY = "policy"
 
 
 class JournalEntry(Struct, frozen=True):
-    """The journal's record of a step of a turn: a tool call, a node of a workflow, or a model call in a tool."""
+    """The entry of a step of a turn: a tool call, a node of a workflow, or a model call in a tool."""
 
     name: str
     effect: Effect

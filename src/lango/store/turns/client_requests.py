@@ -62,19 +62,19 @@ def find_key_of_user(app_name: str, user_id: str, idempotency_key: str) -> Opera
     return StoredKey(*rows[0]) if rows else None
 
 
-def last_message_of_turn(key: int, turn: int, record: StoredTurn) -> Operation[int | None]:
+def last_message_of_turn(key: int, turn: int, row: StoredTurn) -> Operation[int | None]:
     """Return the last message of a turn, before what the next turn's input brought, or None if it has not started."""
     found = yield from read_turn_messages(key, turn)
     own = [event.seq for event in found if not (is_closing_event(event) or is_from_client(event))]
-    return max(own, default=record.first_seq)
+    return max(own, default=row.first_seq)
 
 
-def read_input_messages(session: SessionInfo, turn: int, record: StoredTurn) -> Operation[list[StoredEvent]]:
+def read_input_messages(session: SessionInfo, turn: int, row: StoredTurn) -> Operation[list[StoredEvent]]:
     """Read what the client sent for a turn: the message or results that started it, after the history before them."""
-    if record.first_seq is None:
+    if row.first_seq is None:
         queued = yield from read_queued_messages(session.key)
         return [entry.message for entry in queued if entry.turn == turn]
-    found = yield from read_message_page(session, before=record.first_seq + 1, limit=_PAGE)
+    found = yield from read_message_page(session, before=row.first_seq + 1, limit=_PAGE)
     while len(found) > 1 and is_from_client(found[0]):
         page = yield from read_message_page(session, before=found[0].seq, limit=_PAGE)
         if not page:

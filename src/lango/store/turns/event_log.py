@@ -150,7 +150,7 @@ class LoggedEvent(Struct, frozen=True):
 
 
 class LogPage(Struct, frozen=True):
-    """Events of a turn after an id, and the record of the turn."""
+    """Events of a turn after an id, and the turn as it is stored."""
 
     events: list[LoggedEvent]
     turn: turns.StoredTurn | None
@@ -282,12 +282,12 @@ def has_joined_texts(key: int, turn: int) -> Operation[bool]:
 
 
 def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]:
-    """Read a page of a turn's events after an id, and the record of the turn.
+    """Read a page of a turn's events after an id, and the turn as it is stored.
 
     Events that only a newer version of Lango knows are left out. Raise `EventsGone` if events follow, and the log does
     not have the one of that id: its text was joined with others.
     """
-    record = yield from turns.read_turn(key, turn)  # before its events: those of an ended turn are then all stored
+    stored = yield from turns.read_turn(key, turn)  # before its events: those of an ended turn are then all stored
     first, end = id_range(turn)
     rows: list[Any] = yield _EVENTS_FROM, (key, max(after_id, first), end, PAGE + 1)
     if after_id > first and rows and rows[0][0] != after_id:
@@ -299,20 +299,20 @@ def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]
         after = [row for row in rows if row[0] > after_id][:PAGE]
         known = LoggedEvent.decode_known(after or rows[-1:])  # without new ones, the one of `after_id` may be final
         closed = bool(known) and known[-1].final
-        return LogPage(known if after else [], record, closed, (after or rows)[-1][0])
-    if record is None or record.status in ("queued", "running") or (yield _HAS_LOG, (key, first, end)):
-        return LogPage([], record, closed=record is not None and record.status not in ("queued", "running"))
-    events = yield from _imported_events(key, turn, record)
-    return LogPage([event for event in events if event.id > after_id], record, closed=True)
+        return LogPage(known if after else [], stored, closed, (after or rows)[-1][0])
+    if stored is None or stored.status in ("queued", "running") or (yield _HAS_LOG, (key, first, end)):
+        return LogPage([], stored, closed=stored is not None and stored.status not in ("queued", "running"))
+    events = yield from _imported_events(key, turn, stored)
+    return LogPage([event for event in events if event.id > after_id], stored, closed=True)
 
 
-def _imported_events(key: int, turn: int, record: turns.StoredTurn) -> Operation[list[LoggedEvent]]:
+def _imported_events(key: int, turn: int, row: turns.StoredTurn) -> Operation[list[LoggedEvent]]:
     """Return what readers get of a turn that came with an import: its texts, and how it ended."""
-    events: list[TurnEvent] = [Accepted(event_id(turn, 1), turn, invocation_id=record.invocation_id)]
+    events: list[TurnEvent] = [Accepted(event_id(turn, 1), turn, invocation_id=row.invocation_id)]
     for stored in (yield from turns.read_turn_texts(key, turn)):
         if stored.message:
             events.append(TextDelta(events[-1].id + 1, stored.message.content, stored.message.author))
-    final = record.result.final_event(events[-1].id + 1, turn, record.status, has_run=record.epoch is not None)
+    final = row.result.final_event(events[-1].id + 1, turn, row.status, has_run=row.epoch is not None)
     return [LoggedEvent.of(event) for event in (*events, final)]
 
 

@@ -4,7 +4,7 @@ A lease belongs to an owner: a runtime in a process, with one heartbeat for all 
 raises the session's epoch, which fences the writes of every earlier owner.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -33,7 +33,8 @@ DELETE FROM owners WHERE owner = $1 AND NOT EXISTS (
     SELECT 1 FROM turns WHERE owner = $1 AND status IN ('queued', 'running'))
 """
 _ORPHANS = """
-SELECT t.session_key, s.user_id, s.id, t.turn, t.status, t.owner, o.heartbeat, COALESCE(t.version, '')
+SELECT t.session_key, s.user_id, s.id, COALESCE(t.version, ''),
+    t.turn, t.status, COALESCE(t.owner, ''), COALESCE(o.heartbeat, -1)
 FROM turns t JOIN sessions s ON s.session_key = t.session_key LEFT JOIN owners o ON o.owner = t.owner
 WHERE t.status IN ('queued', 'running') AND (t.owner IS NULL OR t.owner <> $1) AND s.app_name = $2
 ORDER BY t.session_key, t.turn
@@ -60,19 +61,12 @@ OPEN_TURNS_OF_OWNER = """
 SELECT turn, status FROM turns
 WHERE session_key = $1 AND owner = $2 AND invocation_id = $3 AND status IN ('queued', 'running')
 """
-_RUNNING_BY_OWNER = "SELECT COALESCE(owner, ''), COUNT(*) FROM turns WHERE status = 'running' GROUP BY owner"
+_COUNT_RUNNING = "SELECT COUNT(*) FROM turns WHERE status = 'running'"
 # a queued turn is behind a running one: this join uses the index of running turns
 _COUNT_QUEUED = """
 SELECT COUNT(*) FROM turns r JOIN turns w ON w.session_key = r.session_key AND w.turn > r.turn AND w.status = 'queued'
 WHERE r.status = 'running'
 """
-
-
-class LeaseCounts(Struct, frozen=True):
-    """The number of open turns in the whole store."""
-
-    running_by_owner: Mapping[str, int]
-    queued: int
 
 
 class HeldLease(Struct, frozen=True):
@@ -90,9 +84,9 @@ class Orphan(Struct, frozen=True):
     session_key: int
     user_id: str
     session_id: str
-    open_turn: OpenTurn
     version: str
     """The version of the app that ran it last; empty: none did."""
+    open_turn: OpenTurn
 
 
 class TakenOver(Struct, frozen=True):
@@ -129,12 +123,7 @@ def forget_owner(owner: str) -> Operation[None]:
 def read_orphans(app_name: str, owner: str) -> Operation[list[Orphan]]:
     """Read the open turns of an app that belong to other owners or to none, in order."""
     rows = yield _ORPHANS, (owner, app_name)
-    return [
-        Orphan(
-            key, user_id, id_, OpenTurn(turn, status, held_by or "", -1 if heartbeat is None else heartbeat), version
-        )
-        for key, user_id, id_, turn, status, held_by, heartbeat, version in rows
-    ]
+    return [Orphan(key, user_id, id_, version, OpenTurn(*turn)) for key, user_id, id_, version, *turn in rows]
 
 
 def read_crashed_turns(owner: str) -> Operation[list[CrashedTurn]]:
@@ -249,8 +238,8 @@ def release_invocation(key: int, owner: str, invocation_id: str) -> Operation[No
         yield _RELEASE, (key, turn, owner)
 
 
-def count_leases() -> Operation[LeaseCounts]:
-    """Count the running turns by owner, and the queued ones."""
-    held = yield _RUNNING_BY_OWNER, ()
+def count_open_turns() -> Operation[tuple[int, int]]:
+    """Count the running turns of the whole store, and the queued ones."""
+    [[running]] = yield _COUNT_RUNNING, ()
     [[queued]] = yield _COUNT_QUEUED, ()
-    return LeaseCounts({str(row[0]): int(row[1]) for row in held}, queued)
+    return running, queued

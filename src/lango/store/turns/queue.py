@@ -28,7 +28,8 @@ _TURNS_PER_QUERY = 50
 
 # from the first open turn on: the other turns of a long session are not scanned
 _OPEN_TURNS = """
-SELECT t.turn, t.status, t.owner, o.heartbeat FROM turns t LEFT JOIN owners o ON o.owner = t.owner
+SELECT t.turn, t.status, COALESCE(t.owner, ''), COALESCE(o.heartbeat, -1)
+FROM turns t LEFT JOIN owners o ON o.owner = t.owner
 WHERE t.session_key = $1 AND t.turn < $2 AND t.status IN ('queued', 'running')
     AND t.turn >= (SELECT MIN(turn) FROM turns WHERE session_key = $1 AND status IN ('queued', 'running'))
 ORDER BY t.turn
@@ -137,7 +138,7 @@ def _first_live_turn(session: SessionInfo, turns_from: str, start: int) -> Opera
     live = list(live_ranges(session.last_seq, session.rewinds))
     while rows := (yield turns_from, (session.key, start, _TURNS_PER_QUERY if session.rewinds else 1)):
         for turn, first_seq in rows:
-            # without a message it is queued or never ran; beyond the record it started after the session was read
+            # without a message it is queued or never ran; beyond that it started after the session was read
             if first_seq is None or first_seq > session.last_seq or is_live(first_seq, live):
                 return turn
         start = rows[-1][0]
@@ -146,11 +147,7 @@ def _first_live_turn(session: SessionInfo, turns_from: str, start: int) -> Opera
 
 def read_open_turns(key: int, before: int = LARGEST) -> Operation[list[OpenTurn]]:
     """Read the open turns before a turn, in order."""
-    rows = yield _OPEN_TURNS, (key, before)
-    return [
-        OpenTurn(turn, status, owner or "", -1 if heartbeat is None else heartbeat)
-        for turn, status, owner, heartbeat in rows
-    ]
+    return [OpenTurn(*row) for row in (yield _OPEN_TURNS, (key, before))]
 
 
 def is_next(key: int, turn: int) -> Operation[bool]:

@@ -123,12 +123,12 @@ def _results(
         if call.id == asked_in:
             results.append(ToolCall(call.id, call.name, output={"status": ASKED_RESULT, "asked": question}))
         else:
-            record = yield from read_journal_entry(key, call.id, epoch)
-            if record is None:  # answered and not started: only the turn that requested approval has journaled it
+            entry = yield from read_journal_entry(key, call.id, epoch)
+            if entry is None:  # answered and not started: only the turn that requested approval has journaled it
                 earlier = yield from read_journal_entry(key, call.id)
-                record = earlier if earlier and earlier.is_not_run and earlier.approved is not None else None
-            never_started = record is None and is_journaled
-            output = _NOT_RUN if never_started else _outcome(record, forked)
+                entry = earlier if earlier and earlier.is_not_run and earlier.approved is not None else None
+            never_started = entry is None and is_journaled
+            output = _NOT_RUN if never_started else _outcome(entry, forked)
             results.append(ToolCall(call.id, call.name, output=output))
     return tuple(results)
 
@@ -142,8 +142,8 @@ def _last_question(key: int) -> Operation[tuple[str, str]]:
     return "", ""
 
 
-def _outcome(record: JournalEntry | None, forked: bool) -> Mapping[str, Any]:
-    match record:
+def _outcome(entry: JournalEntry | None, forked: bool) -> Mapping[str, Any]:
+    match entry:
         case JournalEntry(status="finished", result=result) if result is not None:
             return result
         case JournalEntry(is_not_run=True) if not forked:

@@ -19,12 +19,9 @@ ON CONFLICT (owner) DO UPDATE SET seen_at = excluded.seen_at
 _FORGET_OLD = "DELETE FROM replicas WHERE seen_at < (SELECT now FROM database_clock) - $1"
 _FORGET = "DELETE FROM replicas WHERE owner = $1"
 _LIVE = """
-SELECT owner, app_name, version, started_at, seen_at,
+SELECT owner, app_name, version, started_at,
     (SELECT COUNT(*) FROM turns t WHERE t.owner = r.owner AND t.status = 'running')
 FROM replicas r WHERE seen_at > (SELECT now FROM database_clock) - $1 ORDER BY app_name, started_at, owner
-"""
-_LIVE_OWNERS = """
-SELECT owner, version FROM replicas WHERE app_name = $1 AND seen_at > (SELECT now FROM database_clock) - $2
 """
 
 
@@ -32,10 +29,10 @@ class Replica(Struct, frozen=True):
     """A process that runs turns of an app."""
 
     owner: str
-    app_name: str
+    app: str
     version: str
+    """The version of the app that it runs."""
     started_at: float
-    seen_at: float
     running_turns: int
 
 
@@ -53,8 +50,3 @@ def forget_replica(owner: str) -> Operation[None]:
 def read_replicas() -> Operation[list[Replica]]:
     """Read the replicas of all apps that were seen lately."""
     return [Replica(*row) for row in (yield _LIVE, (SEEN_WITHIN_S,))]
-
-
-def read_versions(app_name: str) -> Operation[dict[str, str]]:
-    """Read the versions of an app's replicas that were seen lately, by their owners."""
-    return {row[0]: row[1] for row in (yield _LIVE_OWNERS, (app_name, SEEN_WITHIN_S))}

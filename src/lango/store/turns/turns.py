@@ -21,9 +21,9 @@ SELECT request FROM turns WHERE session_key = $1 AND invocation_id = $2 ORDER BY
 """
 BY_IDEMPOTENCY_KEY = "SELECT turn, status, epoch, digest FROM turns WHERE session_key = $1 AND idempotency_key = $2"
 _READ = """
-SELECT t.status, t.invocation_id, t.extra, t.owner, o.heartbeat, t.resumptions, t.request, t.epoch, t.first_seq,
-    t.attempts, t.created_at, t.ended_at, COALESCE(t.version, ''), t.continued_seq,
-    COALESCE(t.continued_epoch, t.first_epoch)
+SELECT t.status, COALESCE(t.invocation_id, ''), t.extra, COALESCE(t.owner, ''), COALESCE(o.heartbeat, -1),
+    t.resumptions, t.request, t.epoch, t.first_seq, t.attempts, t.created_at, t.ended_at, COALESCE(t.version, ''),
+    t.continued_seq, COALESCE(t.continued_epoch, t.first_epoch)
 FROM turns t LEFT JOIN owners o ON o.owner = t.owner WHERE t.session_key = $1 AND t.turn = $2
 """
 # the range of a turn's messages; a turn without `first_seq` lies between its neighbours
@@ -104,15 +104,15 @@ def read_request(key: int, invocation_id: str) -> Operation[Mapping[str, Any]]:
 
 
 def read_turn(key: int, turn: int) -> Operation[StoredTurn | None]:
-    """Read the record of a turn."""
+    """Read a turn as it is stored."""
     rows = yield _READ, (key, turn)
     for status, invocation_id, extra, owner, heartbeat, resumptions, request, *others in rows:
         return StoredTurn(
             status,
-            invocation_id or "",
+            invocation_id,
             TurnResult.decode(extra),
-            owner or "",
-            -1 if heartbeat is None else heartbeat,
+            owner,
+            heartbeat,
             loads(resumptions) if resumptions else (),
             loads(request) if request else {},
             *others,

@@ -6,7 +6,7 @@ from lango.sessions import SessionId, SessionInfo
 from lango.store.codec.wait_rows import WAIT_COLUMNS, row_to_wait
 from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import SESSION_COLUMNS, row_to_session, with_lineage
-from lango.store.sessions.titles import FIRST_WORDS_COLUMN, shorten_title, with_first_words
+from lango.store.sessions.titles import FIRST_WORDS_COLUMN, shorten_title, with_first_words_of_forks
 from lango.store.waits.waits import IS_OPEN
 from lango.waits import InboxItem
 
@@ -38,9 +38,8 @@ def read_inbox(
         session = row_to_session(columns, first_words=shorten_title(first_words))
         sessions[session.key] = session
         found.append((session.key, row))
-    for session in (yield from with_lineage(list(sessions.values()))):
-        named = (yield from with_first_words(session)) if session.forked_from or session.rewinds else session
-        sessions[session.key] = named
+    known = yield from with_lineage(list(sessions.values()))
+    sessions = {session.key: session for session in (yield from with_first_words_of_forks(known))}
     items: list[InboxItem] = []
     for key, row in found:
         wait = row_to_wait(sessions[key].name.id, row[1:_COLUMNS_BEFORE_SESSION]).wait

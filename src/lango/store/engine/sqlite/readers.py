@@ -9,7 +9,7 @@ from typing import TypeVar
 import apsw
 
 from lango.store.engine.database import Operation
-from lango.store.engine.sqlite_connection import execute_on, read_snapshot
+from lango.store.engine.sqlite.connection import execute_on, read_snapshot
 from lango.threads import UserShares
 
 T = TypeVar("T")

@@ -22,9 +22,9 @@ from lango.errors import (
 from lango.store.engine.changes import Subscription, Subscriptions
 from lango.store.engine.database import Dialect, Operation, RollBack, SingleStatementWrite
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
-from lango.store.engine.postgres_notify import Notifications, channel_name
-from lango.store.engine.postgres_schema import connected, migrate, read_applied
-from lango.store.engine.postgres_writes import (
+from lango.store.engine.postgres.notifications import Notifications, channel_name
+from lango.store.engine.postgres.upgrade import connected, migrate, read_applied
+from lango.store.engine.postgres.writes import (
     DELETE_OLD_SLOTS,
     ExactlyOnceWrite,
     Slot,

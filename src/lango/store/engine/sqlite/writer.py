@@ -7,8 +7,8 @@ from typing import Any
 import apsw
 
 from lango.store.engine.database import SingleStatement, SingleStatementWrite
-from lango.store.engine.sqlite_connection import WriteJob, execute_on, run_group, translate_error
-from lango.store.engine.sqlite_file import OpenedFiles
+from lango.store.engine.sqlite.connection import WriteJob, execute_on, run_group, translate_error
+from lango.store.engine.sqlite.files import OpenedFiles
 
 _FAST_COMMIT_S = 0.001  # an event loop can wait for this long; waking a thread takes about half of it
 _FAST_COMMITS_NEEDED = 5  # after so many in a row the disk counts as fast

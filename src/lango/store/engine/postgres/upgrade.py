@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from lango.errors import StoreUnavailable
-from lango.store.engine.postgres_writes import remove_transaction_timeout
+from lango.store.engine.postgres.writes import remove_transaction_timeout
 from lango.store.engine.schema import APPLIED, CREATE_TABLE, Applied, Migration, Migrations
 
 _log = logging.getLogger("lango.store")

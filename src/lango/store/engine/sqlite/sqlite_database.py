@@ -27,7 +27,7 @@ from lango.store.engine.database import (
 )
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
 from lango.store.engine.schema import Applied, Migrations, load_migrations
-from lango.store.engine.sqlite_connection import (
+from lango.store.engine.sqlite.connection import (
     TooLarge,
     WriteJob,
     connect_read_only,
@@ -43,7 +43,7 @@ from lango.store.engine.sqlite_connection import (
     translated_errors,
     upgrade_file,
 )
-from lango.store.engine.sqlite_file import (
+from lango.store.engine.sqlite.files import (
     OpenedFiles,
     check_log_size,
     check_not_overwritten,
@@ -51,8 +51,8 @@ from lango.store.engine.sqlite_file import (
     create_private_file,
     is_read_only,
 )
-from lango.store.engine.sqlite_readers import SqliteReaders
-from lango.store.engine.sqlite_writer import SqliteWriter
+from lango.store.engine.sqlite.readers import SqliteReaders
+from lango.store.engine.sqlite.writer import SqliteWriter
 
 T = TypeVar("T")
 

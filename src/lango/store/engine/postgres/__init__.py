@@ -1,0 +1,1 @@
+"""Run operations on PostgreSQL: each transaction exactly once, notifications, upgrades under load."""

@@ -1,0 +1,1 @@
+"""Run operations on a SQLite file: one writer, and readers beside it."""
