@@ -130,7 +130,7 @@ async def test_a_turn_waits_for_room_on_the_disk(
         await disk.fill(store_of(runtime))
         gate.may_end.set()
         with caplog.at_level(logging.WARNING, "lango"):
-            await until(lambda: "no room" in caplog.text or "is full" in caplog.text)
+            await until(lambda: "is full" in caplog.text or "is out of space" in caplog.text)
             for _ in range(3):
                 leaps.leap(FULL_FOR_S / 3)
                 await messages(runtime)  # reads continue
