@@ -1,7 +1,8 @@
 """Define test cases: conversations as they are expected, and how they are checked."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +11,12 @@ from msgspec import Struct, ValidationError, field
 from lango.errors import UsageError
 from lango.json_values import convert
 from lango.messages import Attachment
+from lango.waits import ApprovalWait, Approve, InputWait, LongRunningWait, Refuse, Result, Value, Wait
+
+_ID_CHARACTERS = 40
+
+EVAL_USER = re.compile(r"eval-[0-9a-f]{8}")
+"""The users that cases run as, unless they name one."""
 
 Order = Literal["exact", "in_order", "any_order"]
 
@@ -42,18 +49,52 @@ class AnswerCheck(Struct, frozen=True, forbid_unknown_fields=True):
     """Of `judge`: what must be true of the answer; empty: it means the same as the expected one."""
 
 
+class Reply(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a person answered to something that a turn waited for."""
+
+    answer: Approve | Refuse | Value | Result
+    to: str = ""
+    """The tool that waited; empty: a workflow that needed a value."""
+
+    def fits(self, wait: Wait) -> bool:
+        """Whether it answers a wait."""
+        match wait:
+            case ApprovalWait():
+                return isinstance(self.answer, Approve | Refuse) and self.to == wait.tool
+            case LongRunningWait():
+                return isinstance(self.answer, Result) and self.to == wait.tool
+            case InputWait():
+                return isinstance(self.answer, Value)
+            case _:
+                return False
+
+
 class CaseChecks(Struct, frozen=True, forbid_unknown_fields=True):
-    """The checks of one case, its field `lango`: they replace those of the set."""
+    """The field `lango` of a case: its checks, which replace those of the set, and the replies of a person."""
 
     tools: Order | Literal["any"] | None = None
     """`any`: tool calls are not checked."""
     ignore_args: bool = False
     answers: AnswerCheck | list[AnswerCheck] | None = None
     """One check for all answers, or one for each message."""
+    replies: list[list[Reply]] = []
+    """For each message, what a person answers to the approvals and inputs that its turn waits for, in order."""
 
     def answer(self, at: int) -> AnswerCheck | None:
         """Return the check of the answer to a message."""
         return self.answers[at] if isinstance(self.answers, list) else self.answers
+
+
+def readable_id(text: str, taken: Collection[str] = ()) -> str:
+    """Return an id for a case after a text, such as `where-is-my-order`, that none of the others has."""
+    words = re.findall(r"[^\W_]+", text.lower())
+    base = ""
+    for word in words:
+        if base and len(base) + len(word) >= _ID_CHARACTERS:
+            break
+        base = f"{base}-{word}" if base else word[:_ID_CHARACTERS]
+    base = base or "case"
+    return next(id_ for number in count(1) if (id_ := base if number == 1 else f"{base}-{number}") not in taken)
 
 
 class Case(Struct, frozen=True):

@@ -32,6 +32,11 @@ async def test_state_is_set_before_the_first_message_edited_and_deleted(page: Pa
     await panel.get_by_role("button", name="Delete city").click()
     await expect(panel.get_by_label("city", exact=True)).to_have_count(0)
     await expect(panel.get_by_role("listitem").first).to_contain_text('city "Bern" → deleted')
+    await page.get_by_role("button", name="Actions for this conversation").click()
+    box = await page.get_by_role("menu").bounding_box()
+    assert box
+    assert box["width"] < 300, "as wide as its longest item"
+    await page.keyboard.press("Escape")
     await page.get_by_role("button", name="New conversation").click()
     await page.get_by_role("button", name="Details of this conversation").click()
     await expect(panel.get_by_text("No values.")).to_be_visible()

@@ -4,6 +4,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,8 @@ from lango.evaluation.judge import ModelJudge
 from lango.events import TurnDone, Usage
 from lango.runtime.runtime import Runtime
 from lango.sessions import SessionId
-from lango.test_cases import Case, Exchange
-from lango.waits import ApprovalWait, Approve
+from lango.test_cases import Case, Exchange, Reply
+from lango.waits import Answer, ApprovalWait, Approve, Wait
 
 if TYPE_CHECKING:
     from lango.runtime import RunningTurn
@@ -68,6 +69,8 @@ class CaseRunner(Struct, frozen=True):
     """Returns the criteria of a file."""
     approved: Sequence[str] = ()
     """The tools that may run without the approval they need; `all`: each."""
+    as_named_users: bool = True
+    """Whether a case may run as the user that it names: not where real users have their sessions."""
 
     def check(self, cases: Sequence[Case]) -> None:
         """Raise an error before anything runs if a judge is needed and cannot be asked."""
@@ -79,33 +82,33 @@ class CaseRunner(Struct, frozen=True):
                 self.judge.check(criterion)
 
     async def run(
-        self, cases: Sequence[Case], parallel: int, report: Callable[[int, int], None] = lambda done, total: None
+        self, cases: Sequence[Case], parallel: int, report: Callable[[CaseResult], None] = lambda result: None
     ) -> list[CaseResult]:
-        """Run cases, at most `parallel` at a time; the results are in the order of the cases."""
-        slots, done = asyncio.Semaphore(parallel), 0
+        """Run cases, at most `parallel` at a time, and report each result; they are in the order of the cases."""
+        slots = asyncio.Semaphore(parallel)
 
         async def run_one(case: Case) -> CaseResult:
-            nonlocal done
             async with slots:
                 result = await self._run_case(case)
-            done += 1
-            report(done, len(cases))
+            report(result)
             return result
 
-        report(0, len(cases))
-        return list(await asyncio.gather(*map(run_one, cases)))
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(run_one(case)) for case in cases]
+        return [task.result() for task in running]
 
     async def _run_case(self, case: Case) -> CaseResult:
         began, tag = time.monotonic(), uuid.uuid4().hex[:8]
-        user_id = case.user_id if case.user_id not in ("", _ANY_USER) else f"eval-{tag}"
-        name = SessionId(self.runtime.app_name, user_id, case.session_id or f"eval-{tag}")
+        named = self.as_named_users and case.user_id not in ("", _ANY_USER)
+        user_id = case.user_id if named else f"eval-{tag}"
+        name = SessionId(self.runtime.app_name, user_id, (self.as_named_users and case.session_id) or f"eval-{tag}")
         usage = Usage()
         metrics, error = list[Metric](), ""
         exchanges: Sequence[Exchange] = ()
         try:
             await self.runtime.sessions.create(name.id, user_id=user_id, state=case.state)
-            for exchange in case.exchanges:
-                async for done in self._send(name, exchange):
+            for exchange, replies in zip_longest(case.exchanges, case.checks.replies[: len(case.exchanges)]):
+                async for done in self._send(name, exchange, [*(replies or ())]):
                     usage += done.usage
             exchanges = await self.runtime.sessions.exchanges(name.id, user_id=user_id)
             if len(exchanges) != len(case.exchanges):
@@ -121,21 +124,33 @@ class CaseRunner(Struct, frozen=True):
         tokens = usage.input_tokens + usage.output_tokens
         return CaseResult(case, name.id, user_id, metrics, exchanges, error, duration_s, tokens, usage.cost_usd)
 
-    async def _send(self, name: SessionId, exchange: Exchange) -> AsyncIterator[TurnDone]:
-        """Send a message and yield the end of its turn; answer the approvals that are allowed."""
+    async def _send(self, name: SessionId, exchange: Exchange, replies: list[Reply]) -> AsyncIterator[TurnDone]:
+        """Send a message and yield the end of its turn; give the recorded replies and the allowed approvals."""
         turn = await self.runtime.submit(name.id, exchange.text, user_id=name.user_id, attachments=exchange.files)
         yield (done := await _follow(turn))
-        while approvals := [wait for wait in done.waits if isinstance(wait, ApprovalWait)]:
-            wait = approvals[0]
-            if wait.tool not in self.approved and "all" not in self.approved:
-                raise UsageError(f"{wait.tool} needs an approval: allow it with --approve {wait.tool}")
-            turn = await self.runtime.answer(name.id, wait.id, Approve(), user_id=name.user_id)
+        while done.waits:
+            wait, answer = self._answer(done.waits, replies)
+            turn = await self.runtime.answer(name.id, wait.id, answer, user_id=name.user_id)
             yield (done := await _follow(turn))
-        if done.waits:
-            kind = done.waits[0].kind.replace("_", " ")
-            raise UsageError(f"the turn waits for an answer of a person ({kind}), which an evaluation cannot give")
         if done.status != "done":
             raise UsageError(f"the turn ended {done.status}")
+
+    def _answer(self, waits: Sequence[Wait], replies: list[Reply]) -> tuple[Wait, Answer]:
+        """Return what can be answered, and its answer; a reply is given once. Raise `UsageError` for anything else."""
+        for wait in waits:
+            for reply in replies:
+                if reply.fits(wait):
+                    replies.remove(reply)
+                    return wait, reply.answer
+        approvals = [wait for wait in waits if isinstance(wait, ApprovalWait)]
+        for wait in approvals:
+            if wait.tool in self.approved or "all" in self.approved:
+                return wait, Approve()
+        if approvals:
+            tool = approvals[0].tool
+            raise UsageError(f"{tool} needs an approval: allow it with --approve {tool}, or record one in `replies`")
+        kind = waits[0].kind.replace("_", " ")
+        raise UsageError(f"the turn waits for an answer of a person ({kind}): record it in the `replies` of the case")
 
 
 async def _follow(turn: "RunningTurn") -> TurnDone:

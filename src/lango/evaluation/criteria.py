@@ -10,7 +10,7 @@ from msgspec import Struct
 from lango.errors import UsageError
 from lango.test_cases import Order
 
-CONFIG_NAME = "test_config.json"
+_CONFIG_NAME = "test_config.json"
 _SUPPORTED = "tool_trajectory_avg_score, response_match_score and final_response_match_v2"
 _DEFAULT_JUDGE = "gemini-2.5-flash"
 _DEFAULT_SAMPLES = 5
@@ -43,6 +43,12 @@ class Criteria(Struct, frozen=True):
 
 DEFAULT_CRITERIA = Criteria(ToolCriterion(), 0.8)
 """Those that ADK uses without a configuration."""
+
+
+def criteria_beside(file: Path) -> Criteria:
+    """Return the criteria of the configuration beside a file with cases, or ADK's own. Raise `UsageError`."""
+    beside = file.with_name(_CONFIG_NAME)
+    return read_criteria(beside) if beside.exists() else DEFAULT_CRITERIA
 
 
 def read_criteria(path: Path) -> Criteria:

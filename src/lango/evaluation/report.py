@@ -2,20 +2,24 @@
 
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 from lango.evaluation.case_runner import CaseResult
 from lango.evaluation.checks import Metric
 from lango.test_cases import Call, Exchange
 
+Regressions = Collection[tuple[Path, str]]
+"""The files and ids of cases that fail now, and passed in the run before."""
 
-def report_rows(results: Sequence[CaseResult]) -> list[dict[str, Any]]:
+
+def report_rows(results: Sequence[CaseResult], regressions: Regressions = ()) -> list[dict[str, Any]]:
     """Return a row for each case."""
     return [
         {
             "case": result.case.id,
-            "result": _verdict(result),
+            "result": "failed, passed before" if _key(result) in regressions else _verdict(result),
             "messages": len(result.case.exchanges),
             "seconds": result.duration_s,
             "tokens": result.tokens,
@@ -25,24 +29,31 @@ def report_rows(results: Sequence[CaseResult]) -> list[dict[str, Any]]:
     ]
 
 
-def summary(results: Sequence[CaseResult]) -> str:
-    """Say how many cases passed."""
+def summary(results: Sequence[CaseResult], regressions: Regressions = ()) -> str:
+    """Say how many cases passed, and how many of the others passed in the run before."""
     passed = sum(result.passed for result in results)
     cases = f"{len(results)} case{'' if len(results) == 1 else 's'}"
-    return f"all {cases} passed" if passed == len(results) > 1 else f"{passed} of {cases} passed"
+    worse = sum(_key(result) in regressions for result in results)
+    said = f"; {worse} passed in the run before" if worse else ""
+    return f"all {cases} passed" if passed == len(results) > 1 else f"{passed} of {cases} passed{said}"
 
 
-def report_json(results: Sequence[CaseResult]) -> dict[str, Any]:
+def report_json(results: Sequence[CaseResult], regressions: Regressions = ()) -> dict[str, Any]:
     """Return the whole report."""
     passed = sum(result.passed for result in results)
     return {
         "passed": passed,
         "failed": len(results) - passed,
-        "cases": [_case_json(result) for result in results],
+        "cases": [case_json(result) | {"regression": _key(result) in regressions} for result in results],
     }
 
 
-def _case_json(result: CaseResult) -> dict[str, Any]:
+def _key(result: CaseResult) -> tuple[Path, str]:
+    return result.case.file, result.case.id
+
+
+def case_json(result: CaseResult) -> dict[str, Any]:
+    """Return what a report says about one case."""
     return {
         "file": str(result.case.file),
         "id": result.case.id,

@@ -54,7 +54,7 @@ class Runtime:
 
     def __init__(self, settings: Settings, store: Store, engine: AdkEngine, *, every_session: bool = True) -> None:
         """`every_session`: see `open_runtime`."""
-        self._settings = settings
+        self.settings = settings
         self._store = store
         self._engine = engine
         self._expiry = WaitExpiry(store)
@@ -144,7 +144,7 @@ class Runtime:
 
     async def suggestions(self) -> list[str]:
         """Return what a user may say first: the suggestions of the settings, or how the agent's test cases begin."""
-        return await run_in_thread(suggestions_for, self._settings)
+        return await run_in_thread(suggestions_for, self.settings)
 
     async def call_tool_by_hand(self, call: CallByHand, *, user_id: str = "user") -> CallResult:
         """Run one tool as its developer asks, apart from all sessions: nothing that it saves is kept.
@@ -347,7 +347,7 @@ class Runtime:
 
     async def close(self) -> None:
         """Hand over the running turns, within `server.drain_s`, and wait until that is stored."""
-        limit_s = self._settings.server.drain_s
+        limit_s = self.settings.server.drain_s
         await self._acceptance.close(limit_s)
         await self._supervisor.close(limit_s)
         await self._engine.close()

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from lango.config import Settings
 from lango.errors import UsageError
-from lango.runtime.sessions.eval_sets import read_cases
+from lango.runtime.sessions.eval_sets import case_files, read_cases
 
 _MOST = 4
 _MAX_CHARACTERS = 200
-_EVAL_SETS = ("*.evalset.json", "*/*.evalset.json")
 
 
 def suggestions_for(settings: Settings) -> list[str]:
@@ -21,10 +20,7 @@ def suggestions_for(settings: Settings) -> list[str]:
     agent = settings.agent
     if agent.suggestions or not agent.module:
         return agent.suggestions
-    place = Path(agent.module)
-    folder = place if place.is_dir() else place.parent
-    files = sorted(file for pattern in _EVAL_SETS for file in folder.glob(pattern))
-    return list(islice(dict.fromkeys(_first_messages(files)), _MOST))
+    return list(islice(dict.fromkeys(_first_messages(case_files(settings))), _MOST))
 
 
 def _first_messages(files: list[Path]) -> Iterator[str]:

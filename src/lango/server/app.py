@@ -39,7 +39,7 @@ from lango.server.openapi import complete_openapi
 from lango.server.schemas import ErrorBody
 from lango.server.security.middleware import RequestGuard
 from lango.server.struct_views import struct_components
-from lango.server.web import model_routes, page_routes
+from lango.server.web import eval_routes, model_routes, page_routes
 from lango.telemetry.traces import end_span, is_tracing, tracer, traces_endpoint
 
 _DESCRIPTION = """\
@@ -53,6 +53,7 @@ any request names the agent; without it, that of the session, else the first one
 """
 
 _ROUTERS = (
+    eval_routes.router,
     model_routes.router,
     page_routes.router,
     health_routes.router,

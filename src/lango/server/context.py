@@ -10,6 +10,8 @@ from starlette.requests import HTTPConnection
 
 from lango.config import Settings
 from lango.errors import SessionNotFound, Stopping
+from lango.evaluation.case_folder import CaseFolder
+from lango.evaluation.eval_runs import EvalRuns
 from lango.messages import ArtifactFile, Attachment
 from lango.runtime.opening import OpenedAgents
 from lango.runtime.runtime import Runtime
@@ -21,6 +23,7 @@ from lango.server.streaming.sse import EventStreamResponse, encode_turn_error, e
 from lango.server.streaming.turn_streams import TurnRef, TurnStreams
 from lango.sessions import SessionInfo
 from lango.submissions import Submission
+from lango.test_cases import EVAL_USER
 from lango.waits import Wait
 
 _MENDED_POLL_S = 1.0
@@ -40,6 +43,8 @@ class ServerContext:
         self.authenticator = agents.authenticator
         self.named_model = ""
         """The model that an operator named on the page since the server started."""
+        self.evals = EvalRuns(settings, runtime)
+        self.cases = CaseFolder(runtime.settings)
 
     def event_response(self, events: LiveEvents) -> EventStreamResponse:
         """Return a response that streams events."""
@@ -50,10 +55,11 @@ class ServerContext:
 class AgentUser:
     """The caller of a request and the agent that it is for: what routes do for one user."""
 
-    def __init__(self, context: ServerContext, caller: Caller) -> None:
+    def __init__(self, context: ServerContext, caller: Caller, user_id: str = "") -> None:
         self.context = context
         self.caller = caller
-        self.id = caller.user_id
+        self.id = user_id or caller.user_id
+        """Whose data it is: of the caller, or of a user that test cases ran as."""
         self.runtime = context.runtime
         self.sessions = context.sessions
         self.settings = context.settings
@@ -67,9 +73,8 @@ class AgentUser:
 
     async def of_session(self, session_id: str) -> "AgentUser":
         """Return the user of the agent that has a session of the caller; of this one if no agent has it."""
-        return AgentUser(
-            await self.context.agents.of_session(self.caller, session_id, preferred=self.context), self.caller
-        )
+        context = await self.context.agents.of_session(self.id, session_id, preferred=self.context)
+        return AgentUser(context, self.caller, self.id)
 
     def require_operator(self, action: str, why: str) -> None:
         """Raise `ApiError` for a user who is not an operator."""
@@ -174,18 +179,14 @@ class ServedAgents:
     def _names(self) -> str:
         return ", ".join(map(repr, self.contexts))
 
-    async def of_session(
-        self, caller: Caller, session_id: str, preferred: ServerContext | None = None
-    ) -> ServerContext:
-        """Return the agent of a session of the caller; the preferred or first one if no agent has it.
+    async def of_session(self, user_id: str, session_id: str, preferred: ServerContext | None = None) -> ServerContext:
+        """Return the agent of a session of a user; the preferred or first one if no agent has it.
 
         Raise `ApiError` if several agents have a session of that id, and none of them is the preferred one.
         """
         if not self.are_several:
             return self.default
-        found = await self.default.sessions.find_apps(
-            session_id, [*self.contexts, *self.broken], user_id=caller.user_id
-        )
+        found = await self.default.sessions.find_apps(session_id, [*self.contexts, *self.broken], user_id=user_id)
         if preferred is not None and (not found or preferred.runtime.app_name in found):
             return preferred
         if len(found) > 1:
@@ -197,6 +198,7 @@ class ServedAgents:
 
     async def drain(self, limit_s: float) -> None:
         """Refuse new messages, let the steps under way end, hand the turns over, and end every stream."""
+        await asyncio.gather(*(context.evals.stop() for context in self.contexts.values()))
         await asyncio.gather(*(context.turns.drain(limit_s) for context in self.contexts.values()))
 
 
@@ -212,16 +214,22 @@ async def get_context(connection: HTTPConnection) -> ServerContext:
         agents.check_runs(app)
         return agents.contexts.get(app, agents.default)
     if session_id is not None and caller is not None:
-        return await agents.of_session(caller, session_id)
+        return await agents.of_session(caller.user_id, session_id)
     return agents.default
 
 
 Context = Annotated[ServerContext, Depends(get_context)]
 
 
-async def get_user(caller: CurrentCaller, context: Context) -> AgentUser:
-    """Return the caller of a request, with the agent that it is for."""
-    return AgentUser(context, caller)
+async def get_user(caller: CurrentCaller, context: Context, connection: HTTPConnection) -> AgentUser:
+    """Return the caller of a request, with the agent that it is for; an operator may act as users of test cases."""
+    user_id = connection.query_params.get("as", "")
+    if not user_id:
+        return AgentUser(context, caller)
+    AgentUser(context, caller).require_operator("read it", "a session of a test case is its developer's")
+    if not EVAL_USER.fullmatch(user_id):
+        raise ApiError(403, "NotAnEvaluation", f"{user_id!r} is not a user that test cases run as")
+    return AgentUser(context, caller, user_id)
 
 
 CurrentUser = Annotated[AgentUser, Depends(get_user)]

@@ -49,7 +49,7 @@ def test_a_session_is_saved_run_again_and_compared(tmp_path: Path) -> None:
     assert (tools["name"], tools["score"]) == ("tool_trajectory_avg_score", 0.5)
     assert tools["messages"][0]["why"] == "expected note(text='plums'), called note(text='figs')"
     assert answers["messages"][1]["why"] == "the answer does not match '<b>'"
-    assert report["cases"][2]["error"] == "wipe needs an approval: allow it with --approve wipe"
+    assert report["cases"][2]["error"].startswith("wipe needs an approval: allow it with --approve wipe")
     page = (tmp_path / "report.html").read_text()
     assert "1 of 3 cases passed" in page
     assert "does not match &#x27;&lt;b&gt;&#x27;" in page, "what a model says is text, not markup"
@@ -65,3 +65,21 @@ def test_a_session_is_saved_run_again_and_compared(tmp_path: Path) -> None:
     (tmp_path / "test_config.json").unlink()
     assert "there is no tool wype" in lango_eval(tmp_path, "cases.evalset.json", "--approve", "wype", code=2).stderr
     assert "missing.json cannot be read" in lango_eval(tmp_path, "missing.json", code=2).stderr
+
+
+def test_a_run_names_what_passed_before(tmp_path: Path) -> None:
+    configure(tmp_path)
+    run_lango("run", "-r", "pears", "note pears", cwd=tmp_path)
+    saved = lango_eval(tmp_path, "save", "pears", "--to", "cases.evalset.json")
+    assert saved.stdout == "saved note-pears to cases.evalset.json, which has 1 case now\n"
+    again = lango_eval(tmp_path, "save", "pears", "--to", "cases.evalset.json")
+    assert again.stdout == "saved note-pears-2 to cases.evalset.json, which has 2 cases now\n"
+    lango_eval(tmp_path, "cases.evalset.json")
+    file = tmp_path / "cases.evalset.json"
+    document: Any = json.loads(file.read_text())
+    document["eval_cases"][1]["lango"] = {"answers": {"match": "regex", "pattern": "plums"}}
+    file.write_text(json.dumps(document))
+    lines = lango_eval(tmp_path, "cases.evalset.json", code=1).stdout.splitlines()
+    assert "failed, passed before" in lines[2]
+    assert lines[-1] == "1 of 2 cases passed; 1 passed in the run before"
+    assert "passed in the run before" not in lango_eval(tmp_path, "cases.evalset.json", code=1).stdout

@@ -2,23 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from google.adk.evaluation.eval_case import EvalCase, Invocation, InvocationEvent, InvocationEvents, SessionInput
 from google.adk.events import Event
 from google.genai.types import Content, Part
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from lango.adk.evaluation.eval_set import add_case, is_request, new_eval_set, set_id, text_of, tool_calls
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.errors import SessionNotFound, UsageError
-from lango.sessions import SessionId, SessionInfo
+from lango.sessions import CONFIRMATION_CALL, INPUT_CALL, SessionId, SessionInfo
 from lango.store import Store
 from lango.store.sessions.lineage import is_live, live_ranges
 from lango.store.sessions.state import read_state_at
 from lango.store.sessions.window import read_session_events
-from lango.test_cases import Exchange
+from lango.test_cases import Exchange, Reply
 from lango.threads import run_in_thread
+from lango.waits import REFUSAL_REASON, Approve, Refuse, Result, Value
 
 
 class _Turn(Struct, frozen=True):
@@ -26,6 +27,8 @@ class _Turn(Struct, frozen=True):
 
     message: Event
     events: list[Event]
+    answers: list[Event]
+    """What the user answered to requests."""
 
     @property
     def final(self) -> Event | None:
@@ -43,14 +46,16 @@ async def session_case(store: Store, name: SessionId, case_id: str) -> EvalCase:
     if not turns:
         raise UsageError(f"session {name.id!r} has no message yet: there is nothing to save")
     first_state = await store.read(read_state_at, info.key, 0)
+    replies = [[_reply_json(reply) for reply in _replies(turn)] for turn in turns]
     start = SessionInput(app_name=name.app_name, user_id=name.user_id, state=first_state)
+    recorded = {"lango": {"replies": replies}} if any(replies) else {}
     return await run_in_thread(
         lambda: EvalCase(
             eval_id=case_id,
             conversation=[_to_invocation(turn) for turn in turns],
             session_input=start,
             creation_timestamp=info.updated_at,
-        )
+        ).model_copy(update=recorded)
     )
 
 
@@ -88,11 +93,34 @@ def _split_turns(events: Sequence[Event]) -> Iterator[_Turn]:
         if event.author == "user" and event.content and not event.get_function_responses():
             if turn:
                 yield turn
-            turn = _Turn(event, [])
-        elif turn and event.author != "user":
-            turn.events.append(event)
+            turn = _Turn(event, [], [])
+        elif turn:
+            (turn.answers if event.author == "user" else turn.events).append(event)
     if turn:
         yield turn
+
+
+def _replies(turn: _Turn) -> Iterator[Reply]:
+    """Yield what the user answered to approvals, inputs and long-running tools; no credentials."""
+    asked = {call.id: call for event in turn.events for call in event.get_function_calls()}
+    for response in (response for event in turn.answers for response in event.get_function_responses()):
+        call = asked.get(response.id)
+        given: dict[str, Any] = response.response or {}
+        if response.name == INPUT_CALL:
+            yield Reply(Value(given.get("result", given)))
+        elif response.name == CONFIRMATION_CALL:
+            original: dict[str, Any] = ((call.args if call else None) or {}).get("originalFunctionCall") or {}
+            tool, payload = str(original.get("name") or ""), given.get("payload")
+            reason = cast("dict[str, Any]", payload).get(REFUSAL_REASON, "") if isinstance(payload, dict) else ""
+            yield Reply(Approve(payload=payload) if given.get("confirmed") else Refuse(str(reason)), tool)
+        elif call is not None and not is_request(response.name):
+            yield Reply(Result(given), response.name or "")
+
+
+def _reply_json(reply: Reply) -> dict[str, Any]:
+    fields: dict[str, Any] = to_builtins(reply)
+    answer = {name: value for name, value in fields["answer"].items() if value is not None or name == "value"}
+    return fields | {"answer": answer}
 
 
 def _to_exchange(turn: _Turn) -> Exchange:

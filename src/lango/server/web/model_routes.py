@@ -120,13 +120,14 @@ def _named_elsewhere() -> ApiError:
 
 
 @router.get("/about")
-async def read_about(_: CurrentCaller, context: Context) -> dict[str, Any]:
+async def read_about(caller: CurrentCaller, context: Context) -> dict[str, Any]:
     """Return the agents with their models, the version and the limits on attachments."""
     settings = context.settings
     return {
         "agents": [await _describe_agent(one) for one in context.agents.contexts.values()],
         "broken": [{"name": name, "error": error} for name, error in context.agents.broken.items()],
         "version": __version__,
+        "is_operator": context.authenticator.is_operator(caller),
         "max_attachment_bytes": settings.server.limits.max_attachment_bytes,
         "max_attachments": settings.server.limits.max_attachments,
     }

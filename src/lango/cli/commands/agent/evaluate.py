@@ -1,6 +1,8 @@
 """Run `lango eval`: run test cases against the agent, and save sessions as cases."""
 
+import itertools
 import json
+import sys
 import tempfile
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from lango.cli.progress import Progress, progress_bar
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import printable
 from lango.errors import UsageError
+from lango.test_cases import readable_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from lango.config import Settings
     from lango.evaluation.case_runner import CaseResult
     from lango.evaluation.criteria import Criteria
+    from lango.runtime.stored_data import AppData
+    from lango.sessions import SessionInfo
     from lango.test_cases import Case
 
 
@@ -95,7 +100,10 @@ def run(
         if temporary:  # nothing of an evaluation reaches the sessions, the memory and the artifacts of users
             url = f"sqlite:///{temporary}/eval.db"
             settings = settings.model_copy(update={"store": settings.store.model_copy(update={"url": url})})
-        results = run_async(_evaluate(settings, files, case or (), criteria, judge, parallel, approved, advance))
+        results, model_name = run_async(
+            _evaluate(settings, files, case or (), criteria, judge, parallel, approved, advance)
+        )
+    _keep(results, model_name)
     _print_report(results, output_format, page)
     raise typer.Exit(0 if all(result.passed for result in results) else 1)
 
@@ -109,7 +117,7 @@ async def _evaluate(
     parallel: int,
     approved: "Sequence[str]",
     advance: Progress,
-) -> "list[CaseResult]":
+) -> "tuple[list[CaseResult], str]":
     with fast_imports():
         from lango.evaluation.case_runner import CaseRunner
         from lango.evaluation.judge import ModelJudge
@@ -124,7 +132,10 @@ async def _evaluate(
             await check_tool_names(runtime, {*approved} - {"all"})
             runner = CaseRunner(runtime, judge, find_criteria, approved)
             runner.check(cases)
-            return await runner.run(cases, parallel, advance)
+            done = itertools.count(1)
+            advance(0, len(cases))
+            results = await runner.run(cases, parallel, lambda result: advance(next(done), len(cases)))
+            return results, runtime.model_name
     finally:
         await judge.close()
 
@@ -142,22 +153,38 @@ def _read_cases(files: "Sequence[Path]", wanted: "Sequence[str]") -> "list[Case]
 
 
 def _find_criteria(given: Path | None, file: Path) -> "Criteria":
-    from lango.evaluation.criteria import CONFIG_NAME, DEFAULT_CRITERIA, read_criteria
+    from lango.evaluation.criteria import criteria_beside, read_criteria
 
-    if given is not None:
-        return read_criteria(given)
-    beside = file.with_name(CONFIG_NAME)
-    return read_criteria(beside) if beside.exists() else DEFAULT_CRITERIA
+    return criteria_beside(file) if given is None else read_criteria(given)
+
+
+def _keep(results: "Sequence[CaseResult]", model: str) -> None:
+    """Add the results to the history beside the files, where that can be written."""
+    from lango.evaluation.run_history import add_to_history
+
+    try:
+        add_to_history(results, model)
+    except OSError as error:
+        print(f"lango: the results are not added to the history: {error.strerror}", file=sys.stderr)
+
+
+def _regressions(results: "Sequence[CaseResult]") -> "set[tuple[Path, str]]":
+    """Return the failed cases whose run before passed."""
+    from lango.evaluation.run_history import is_regression, read_history
+
+    histories = {file: read_history(file) for file in {result.case.file for result in results}}
+    return {(file, id_) for file, every in histories.items() for id_, one in every.items() if is_regression(one)}
 
 
 def _print_report(results: "Sequence[CaseResult]", output_format: str, page: Path | None) -> None:
     from lango.evaluation.report import report_json, report_page, report_rows, summary
 
     if output_format == "json":
-        print(json.dumps(report_json(results), ensure_ascii=False, default=str))
+        print(json.dumps(report_json(results, _regressions(results)), ensure_ascii=False, default=str))
     else:
-        print_table(report_rows(results), empty="", cut=("why",))
-        print(summary(results))
+        regressions = _regressions(results)
+        print_table(report_rows(results, regressions), empty="", cut=("why",))
+        print(summary(results, regressions))
     if page is not None:
         try:
             page.write_text(report_page(results), "utf-8")
@@ -171,16 +198,22 @@ def save(
     chosen: SessionOptions,
     session_id: SessionIdArgument,
     to: Annotated[Path, typer.Option("--to", metavar="FILE", help="The file; the case is added if it exists.")],
-    case_id: Annotated[str | None, typer.Option("--id", help="The case's id; else the session's.")] = None,
+    case_id: Annotated[
+        str | None, typer.Option("--id", help="The case's id; else one after the session's title.")
+    ] = None,
 ) -> None:
     """Save a session as a test case: its messages, tool calls, answers and first state."""
+
+    async def write(app: "AppData", record: "SessionInfo") -> "tuple[str, int]":
+        from lango.runtime.sessions.eval_sets import read_cases
+
+        taken = [case.id for case in read_cases(to)] if case_id is None and to.exists() else []
+        read = await app.sessions.read(record.name.id, user_id=record.name.user_id)
+        id_ = case_id or readable_id(read.display_title, taken)
+        return id_, await app.sessions.save_case(record.name.id, to, id_, user_id=record.name.user_id)
+
     try:
-        count = chosen.run_on(
-            session_id,
-            lambda app, record: app.sessions.save_case(
-                record.name.id, to, case_id or record.name.id, user_id=record.name.user_id
-            ),
-        )
+        saved, count = chosen.run_on(session_id, write)
     except OSError as error:
         raise UsageError(f"{to} cannot be written: {error.strerror}") from error
-    print(printable(f"saved {case_id or session_id} to {to}, which has {count} case{'' if count == 1 else 's'} now"))
+    print(printable(f"saved {saved} to {to}, which has {count} case{'' if count == 1 else 's'} now"))

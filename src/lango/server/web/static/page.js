@@ -1,12 +1,13 @@
 /** Set up the page: address, scrolling, theme, drawer, keyboard. */
 
 import * as actions from "./conversation/actions.js";
-import { api, ApiError, chosenAgent, hasKey, openAgent, sessionPath, setKeyPrompt } from "./base/api.js";
+import { actingAs, api, ApiError, chosenAgent, hasKey, openAgent, sessionPath, setKeyPrompt } from "./base/api.js";
 import { setDraft, restoreDraft, setUpComposer } from "./conversation/composer.js";
 import { Conversation } from "./conversation/conversation.js";
 import { askKey, isDialogOpen, showHelp } from "./base/dialogs.js";
 import { byId, el, icon } from "./base/dom.js";
 import { demonstrationNotice } from "./demonstration.js";
+import { setUpEvals } from "./evals/evals.js";
 import { setUpInbox } from "./inbox.js";
 import { isPanelOpen, openPanel, setUpPanel, showAgent } from "./panel/panel.js";
 import { findSession, readTitle, refresh, setUpSessionList, titleOf } from "./session-list.js";
@@ -67,6 +68,8 @@ async function showAbout() {
   const current = agents.find((agent) => agent.name === chosenAgent) ?? agents[0];
   state.about = { ...about, ...current };
   const shown = [agents.length > 1 ? "" : current.name, current.models.length ? "" : current.model];
+  if (actingAs) shown.push("a run of a test case");
+  byId("evals").hidden = !about.is_operator || actingAs !== null;
   byId("model").textContent = shown.filter(Boolean).join(" · ");
   document.querySelector(".welcome")?.replaceWith(welcome());
 }
@@ -244,6 +247,7 @@ function setUp() {
   setUpPanel();
   setUpSessionList(startNewConversation);
   setUpInbox();
+  setUpEvals();
   setUpComposer({ send: (text, files) => actions.send(conversation, text, files), stop: () => void actions.stop(), editLast });
   byId("help").prepend(icon("help"));
   byId("help").addEventListener("click", openHelp);

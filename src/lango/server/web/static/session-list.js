@@ -116,7 +116,7 @@ function openMenu(button, id) {
       { label: "Markdown", shape: "file", onClick: () => save(id, "/export?format=markdown", ".md") },
     ]) },
     { label: "Export", shape: "save", onClick: () => save(id, "/export", ".jsonl") },
-    { label: "Save as test case", shape: "check", onClick: () => save(id, "/evalset", ".evalset.json") },
+    { label: "Save as test case", shape: "check", onClick: () => (state.about.is_operator ? saveCase(id) : save(id, "/evalset", ".evalset.json")) },
     ...(origin ? [{ label: "Compare with the original", shape: /** @type {const} */ ("trace"), onClick: () => compare(id, origin) }] : []),
     { label: "Delete", shape: "trash", danger: true, onClick: () => deleteSession(id) },
   ]);
@@ -131,6 +131,11 @@ async function rename(id) {
     await api(sessionPath(id), { method: "PATCH", body: { title } });
     await refresh();
   });
+}
+
+/** Add a conversation to a set of test cases on the server. @param {string} id */
+async function saveCase(id) {
+  await withErrorToast(async () => (await import("./evals/save-case.js")).saveCase(id, findSession(id)?.title ?? state.title, () => save(id, "/evalset", ".evalset.json")));
 }
 
 /** @param {string} id @param {string} path @param {string} extension */

@@ -28,9 +28,13 @@ export function hasKey() {
 /** The agent that the page's address names; null: the server's first one. */
 export const chosenAgent = new URLSearchParams(location.search).get("agent");
 
-/** Name the chosen agent in the address of a request. @param {string} path */
+/** The user of a test case whose conversation the page shows to the developer of the agent; null: the caller's own. */
+export const actingAs = new URLSearchParams(location.search).get("as");
+
+/** Name the chosen agent and user in the address of a request. @param {string} path */
 function withAgent(path) {
-  return chosenAgent === null ? path : `${path}${path.includes("?") ? "&" : "?"}agent=${encodeURIComponent(chosenAgent)}`;
+  const named = [["agent", chosenAgent], ["as", actingAs]].filter(([, value]) => value !== null);
+  return named.reduce((all, [name, value]) => `${all}${all.includes("?") ? "&" : "?"}${name}=${encodeURIComponent(String(value))}`, path);
 }
 
 /** Show another agent: its conversations, and a new conversation with it. @param {string} name */
