@@ -3,11 +3,11 @@
  * same request starts with it, wherever it is shown; it is forgotten when the request is answered or closed, and with the page.
  */
 
-/** @typedef {{values: (string | boolean)[], focus: {control: number, start: number | null, end: number | null} | null}} Typed */
+/** @typedef {{values: (string | boolean)[], json: string | null, focus: {control: number, start: number | null, end: number | null} | null}} Typed */
 
 /** @type {Map<string, Typed>} */
 const drafts = new Map();
-const CONTROLS = "input, select, textarea";
+const CONTROLS = "input, select, textarea:not(.raw-json)";
 
 export class Draft {
   #key;
@@ -24,13 +24,20 @@ export class Draft {
 
   /** Fill a form with what was typed before, and remember what is typed into it. @param {HTMLElement} form */
   attach(form) {
-    const controls = /** @type {any[]} */ ([...form.querySelectorAll(CONTROLS)]);
     const typed = drafts.get(this.#key);
+    const json = /** @type {HTMLTextAreaElement | null} */ (form.querySelector(".raw-json"));
+    if (json && typed?.json) {
+      json.value = typed.json;
+      json.dispatchEvent(new Event("input")); // makes the rows of lists
+    }
+    const controlsNow = () => /** @type {any[]} */ ([...form.querySelectorAll(CONTROLS)]);
+    const controls = controlsNow();
     typed?.values.forEach((value, index) => controls[index] && (controls[index][property(controls[index])] = value));
     const remember = (/** @type {Event} */ event) => {
       const { target } = /** @type {any} */ (event);
       const { selectionStart: start = null, selectionEnd: end = null } = target;
-      drafts.set(this.#key, { values: controls.map((control) => control[property(control)]), focus: { control: controls.indexOf(target), start, end } });
+      const controls = controlsNow();
+      drafts.set(this.#key, { json: json?.value ?? null, values: controls.map((control) => control[property(control)]), focus: { control: controls.indexOf(target), start, end } });
     };
     const leave = () => setTimeout(() => {
       const left = drafts.get(this.#key);

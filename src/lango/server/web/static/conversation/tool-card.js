@@ -9,12 +9,13 @@ const STATUS_LABELS = {
   running: "running", done: "done", failed: "failed", awaiting_approval: "waits for you", awaiting_client: "waits for the client", awaiting_result: "waits for its result", refused: "refused", expired: "not run",
 };
 
-/** @typedef {{id: string, name: string, input?: any, output?: any, duration_s?: number | null, approved?: boolean | null, approved_by?: string | null, grant_id?: number | null, for_client?: boolean}} Call */
+/** @typedef {{id: string, name: string, input?: any, output?: any, duration_s?: number | null, approved?: boolean | null, approved_by?: string | null, refusal?: string, grant_id?: number | null, for_client?: boolean}} Call */
 
 export class ToolCard {
   #line = el("span", { class: "tool-args" });
   #status = el("span", { class: "tool-status" });
   #body = el("div", { class: "tool-body" });
+  #reason = el("p", { class: "tool-reason" });
 
   /** @param {string} id @param {string} name */
   constructor(id, name) {
@@ -25,6 +26,7 @@ export class ToolCard {
     /** @type {any} */ this.output = undefined;
     /** @type {number | null} */ this.duration_s = null;
     /** @type {boolean | null} */ this.approved = null;
+    /** why a person refused the call */ this.refusal = "";
     /** @type {string | null} */ this.approvedBy = null;
     /** @type {number | null} */ this.grantId = null;
     /** @type {string | number | null} */ this.startedAt = null;
@@ -32,7 +34,7 @@ export class ToolCard {
     /** what the call waits for: an approval or a result @type {import("./wait-card.js").WaitCard | null} */ this.wait = null;
     this.box = el("details", { class: "tool" },
       el("summary", {}, icon("tool"), el("span", { class: "tool-name", text: name }), this.#line, this.#status), this.#body);
-    this.element = el("div", { class: "tool-card" }, this.box);
+    this.element = el("div", { class: "tool-card" }, this.box, this.#reason);
     this.draw();
   }
 
@@ -67,6 +69,7 @@ export class ToolCard {
     this.duration_s = call.duration_s ?? this.duration_s;
     this.approved = call.approved ?? this.approved;
     this.approvedBy = call.approved_by ?? this.approvedBy;
+    this.refusal = call.refusal ?? this.refusal;
     this.grantId = call.grant_id ?? this.grantId;
     if (call.for_client) this.handOverToClient();
     if (this.approved === false && this.status !== "awaiting_approval") this.status = "refused";
@@ -118,6 +121,7 @@ export class ToolCard {
   draw() {
     this.element.dataset.status = this.status;
     this.element.dataset.call = this.id;
+    this.#reason.textContent = this.status === "refused" ? this.refusal : "";
     this.#line.textContent = this.status === "awaiting_approval" ? "" : summarize(this.input);
     this.#status.textContent = [STATUS_LABELS[this.status], formatDuration(this.duration_s)].filter(Boolean).join(" · ");
     const place = this.failure && shortPlace(this.failure);

@@ -212,7 +212,7 @@ export class Transcript {
   /** Apply the user's answer to an approval request. @param {Call} call */
   #confirmationAnswered(call) {
     const card = this.toolCards.get(this.#confirmations.get(call.id));
-    card?.update({ id: card.id, name: card.name, approved: call.output?.confirmed === true, approved_by: card.approvedBy ?? "you" });
+    card?.update({ id: card.id, name: card.name, approved: call.output?.confirmed === true, approved_by: card.approvedBy ?? "you", refusal: call.output?.payload?.reason });
   }
 
   /** @param {Message} message */

@@ -63,7 +63,7 @@ export class TurnView {
 
   /** @param {Wait} wait @param {import("./wait-card.js").Answer} given @param {import("./tool-card.js").ToolCard | null} tool */
   async #send(wait, given, tool) {
-    if (tool && wait.kind === "approval") tool.approved = given.type === "approve";
+    if (tool && wait.kind === "approval") [tool.approved, tool.refusal] = [given.type === "approve", given.reason ?? ""];
     const problem = await this.actions.answer(wait, given);
     if (tool && wait.kind !== "approval" && !problem) tool.endAwait();
     return problem;

@@ -3,7 +3,8 @@
 import { api, capitalize, sessionPath } from "../base/api.js";
 import { askPatterns, askText, showMenu } from "../base/dialogs.js";
 import { el } from "../base/dom.js";
-import { fieldFor } from "./value-fields.js";
+import { schemaOf } from "../base/schemas.js";
+import { formFor } from "./value-form.js";
 
 /**
  * @typedef {import("./wait-card.js").Wait} Wait
@@ -63,7 +64,12 @@ export function formOf(wait, skip) {
 function approvalForm(wait) {
   const input = wait.arguments ?? {};
   const exactly = Object.fromEntries(Object.entries(input).map(([key, value]) => [key, { equals: value }]));
-  const approve = (/** @type {any} */ grant) => ({ type: "approve", ...(grant && { grant }) });
+  const payload = wait.payload ?? null;
+  const edited = payload === null ? null : formFor(schemaOf(payload), "Payload", payload);
+  const approve = (/** @type {any} */ grant) => {
+    const given = edited?.value();
+    return edited?.problem() || { type: "approve", ...(grant && { grant }), ...(edited && JSON.stringify(given) !== JSON.stringify(payload) && { payload: given }) };
+  };
   const refuse = (/** @type {string | null} */ reason) => reason === null ? null : { type: "refuse", reason };
   const always = (/** @type {Element} */ button) => new Promise((/** @type {(read: Read) => void} */ resolve) => showMenu(button, [
     { label: `Always for ${wait.tool} in this conversation`, shape: "check", onClick: () => resolve(approve({})) },
@@ -80,8 +86,7 @@ function approvalForm(wait) {
       el("p", {}, "May ", el("strong", { text: wait.tool }), " run with exactly these arguments?"),
       wait.hint ? el("p", { class: "approval-hint", text: wait.hint }) : null,
       changes, ...argumentBlocks(input),
-      ...((wait.payload ?? null) === null ? [] : [el("p", { class: "tool-label", text: "The tool adds" }),
-        el("pre", { tabindex: "0", "aria-label": "Payload" }, JSON.stringify(wait.payload, null, 2))]),
+      edited && el("fieldset", {}, el("legend", { text: "The tool asks for this, which you may change" }), edited.element),
     ],
     buttons: [
       { text: "Approve", shape: "check", primary: true, read: () => approve(null) },
@@ -121,7 +126,7 @@ function diffBlock(diff) {
 function valueForm(wait, skip) {
   const isQuestion = wait.kind === "tool_question";
   const agrees = isQuestion && !wait.schema; // nothing to fill in: the user does what the message says
-  const field = agrees ? { element: null, value: () => ({}), problem: () => "" } : fieldFor(wait.schema, wait.message ?? "");
+  const field = agrees ? { element: null, value: () => ({}), problem: () => "" } : formFor(wait.schema, wait.message ?? "", askedPayload(wait));
   return {
     body: [field.element],
     buttons: [
@@ -129,6 +134,11 @@ function valueForm(wait, skip) {
       isQuestion ? { text: "Decline", shape: "cross", read: () => ({ type: "decline" }) } : { text: "Skip", shape: "cross", read: skip },
     ],
   };
+}
+
+/** Return what a node that asks for confirmation begins with: its payload may be changed. @param {Wait} wait */
+function askedPayload({ schema, payload }) {
+  return schema?.properties?.confirmed && payload?.confirmation_payload !== undefined ? { payload: payload.confirmation_payload } : undefined;
 }
 
 /** Say which MCP server asks, with the address that it wants to be opened. @param {any} payload */
