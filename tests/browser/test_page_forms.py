@@ -68,7 +68,15 @@ def confirm(node_input: Any) -> str:
 
 asked, confirmed = node(ask), node(confirm)
 SHOP = Workflow(name="shop", edges=[(START, asked), (asked, confirmed)])
-DEFAULTS: dict[str, Any] = {"size": "small", "urgent": False, "tags": [], "extras": {}, "pay": "card", "sizes": [], "shelf": 3}
+DEFAULTS: dict[str, Any] = {
+    "size": "small",
+    "urgent": False,
+    "tags": [],
+    "extras": {},
+    "pay": "card",
+    "sizes": [],
+    "shelf": 3,
+}
 
 
 async def test_a_form_of_a_pydantic_model_is_filled_in_by_its_fields_and_as_json(
