@@ -3,7 +3,7 @@
 from multiprocessing.connection import Connection
 from typing import Any
 
-from lango.store.engine import postgres
+from lango.store.engine.postgres import postgres_database
 from tests.support.turn_worker import run_a_turn
 
 
@@ -13,5 +13,5 @@ def run_a_held_turn(pipe: Connection, *args: Any) -> None:
     A hold stops the event loop, sometimes in a transaction of the other tool: the processes beside it would wait for
     its locks for ten or thirty seconds.
     """
-    postgres._IDLE_IN_TRANSACTION_S = postgres._TRANSACTION_S = 1.0  # pyright: ignore[reportPrivateUsage] - of this process
+    postgres_database._IDLE_IN_TRANSACTION_S = postgres_database._TRANSACTION_S = 1.0  # pyright: ignore[reportPrivateUsage] - of this process
     run_a_turn(pipe, *args)

@@ -25,7 +25,7 @@ from lango.errors import LangoError
 from lango.messages import Message, ToolCall
 from lango.sessions import SessionId
 from lango.store import NewEvent, Store
-from lango.store.engine import sqlite_writer
+from lango.store.engine.sqlite import writer as sqlite_writer
 from lango.store.sessions.sessions import find_session
 from tests.support.fork_server import context
 

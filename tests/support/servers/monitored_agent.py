@@ -29,7 +29,7 @@ from lango.json_values import read_counted
 from lango.memory.notes.note_format import OBSERVE_PROMPT
 from lango.providers import Request
 from lango.providers.protocol import CallDelta, Delta, Finish, TextDelta, UsageDelta
-from lango.store.engine import sqlite_writer
+from lango.store.engine.sqlite import writer as sqlite_writer
 from lango.tools import Tool
 
 _LEAST_DELAY_S = 0.005
