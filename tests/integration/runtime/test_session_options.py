@@ -111,7 +111,7 @@ async def test_an_agent_that_cannot_be_changed_is_known_at_the_start(
     own = LlmAgent(name="own", model="gemini-flash-latest")
     workflow = Workflow(name="steps", edges=[("START", LlmAgent(name="one", model="openai/small"))])
     for settings, root, sentence in (
-        (settings_for(sqlite_url, models=["openai/large"]), own, "the model of own is a model object of its own"),
+        (settings_for(sqlite_url, models=["openai/large"]), own, "the model of own is a custom model object"),
         (settings_for(sqlite_url, session_instruction=True), workflow, "steps is a workflow"),
     ):
         with pytest.raises(ConfigError, match=sentence):
