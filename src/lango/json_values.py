@@ -150,11 +150,13 @@ _preparing = Lock()
 
 
 @overload
-def convert(value: Any, kind: type[T]) -> T: ...
+def convert(value: Any, kind: type[T], *, from_attributes: bool = False) -> T: ...
 @overload
-def convert(value: Any, kind: Any) -> Any: ...
-def convert(value: Any, kind: Any) -> Any:
-    """Return a plain value as one of a type. Raise msgspec's `ValidationError` if it does not fit the type.
+def convert(value: Any, kind: Any, *, from_attributes: bool = False) -> Any: ...
+def convert(value: Any, kind: Any, *, from_attributes: bool = False) -> Any:
+    """Return a plain value, or an object by its attributes, as one of a type.
+
+    Raise msgspec's `ValidationError` if it does not fit the type.
 
     msgspec prepares a type when it is first used, and shares the preparation with other threads before it is complete:
     two threads that convert to the same new type at once crash the process (msgspec 0.22). So a type is prepared by one
@@ -164,4 +166,4 @@ def convert(value: Any, kind: Any) -> Any:
         with _preparing:
             msgspec.json.Decoder(kind)
             _prepared.add(kind)
-    return msgspec.convert(value, kind)  # noqa: TID251 - the only call
+    return msgspec.convert(value, kind, from_attributes=from_attributes)  # noqa: TID251 - the only call

@@ -82,7 +82,7 @@ async def test_the_turn_goes_on_after_the_callback_in_another_tab(page: Page, si
     async with page.context.expect_page() as opened:
         await link.click()
     tab = await opened.value
-    await expect(tab.get_by_role("heading")).to_have_text("The access is allowed")
+    await expect(tab.get_by_role("heading")).to_have_text("Access granted")
     await expect(answer(page)).to_contain_text("it got alice")
     await wait_until_finished(page)
     await expect(link).to_have_count(0)
@@ -104,7 +104,7 @@ async def test_an_access_that_is_not_allowed_closes_the_request(page: Page, site
     try:
         async with page.context.expect_page() as opened:
             await answer(page).get_by_role("link", name="Allow the access at ").click()
-        await expect((await opened.value).get_by_role("heading")).to_have_text("The access was not allowed")
+        await expect((await opened.value).get_by_role("heading")).to_have_text("Access denied")
     finally:
         oauth.denies = False
     await page.reload()
@@ -193,7 +193,7 @@ async def test_the_inbox_has_the_address_and_the_form(page: Page, site: Site) ->
     assert KEY not in await kept_by(page)
     async with page.context.expect_page() as opened:
         await inbox.get_by_role("link", name="Allow the access at ").click()
-    await expect((await opened.value).get_by_role("heading")).to_have_text("The access is allowed")
+    await expect((await opened.value).get_by_role("heading")).to_have_text("Access granted")
     await expect(inbox).to_contain_text("Nothing is waiting for you.")
     await page.goto(f"{site.url}/#/s/inbox-account")
     await expect(answer(page)).to_contain_text("it got alice")

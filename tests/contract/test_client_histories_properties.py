@@ -69,8 +69,9 @@ class Chat:
 
     async def _follow(self) -> None:
         messages: list[dict[str, Any]] = [{"role": role, "content": text} for role, text in self.messages]
-        parsed = ChatRequest.model_validate({"messages": messages})
-        turn = await submit_carried_history(AgentUser(self.here, Caller()), parsed, TurnRequest(client_tools=()))
+        user = AgentUser(self.here, Caller())
+        sent = ChatRequest.model_validate({"messages": messages}).read_conversation(user.settings.server.limits)
+        turn = await submit_carried_history(user, sent, TurnRequest(client_tools=()))
         async for _ in self.here.turns.follow(turn):
             pass
 

@@ -3,25 +3,23 @@
 import importlib
 import json
 import pkgutil
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
 
+import msgspec
 from fastapi.routing import APIRoute
 from msgspec import Struct
 from pydantic import BaseModel
 
 import lango.server
-from lango import grants, waits
+from lango import waits
 from lango.config import Settings
-from lango.runtime.sessions import session_state
-from lango.runtime.trace import steps
-from lango.server.api import health_routes
-from lango.server.api.sessions import session_routes, state_routes, trace_routes
-from lango.server.api.turns import credential_routes, wait_routes, wait_schemas, websocket
+from lango.server.api.turns import websocket
 from lango.server.app import create_app
 from lango.server.compat.adk import adk_routes
 from lango.server.openapi import BODY_ERRORS, GUARD_ERRORS
 from lango.server.schemas import COMMON_ERRORS
+from lango.server.struct_views import described
 from tests.reference.source import cell, docstring_of, fields_of, first_paragraph, heading, to_page
 
 _SECTIONS = {
@@ -150,20 +148,23 @@ def _models() -> Iterator[type]:
         for one in vars(module).values():
             if isinstance(one, type) and issubclass(one, BaseModel) and one.__module__ == module.__name__:
                 yield one
-    for module in (
-        waits,
-        grants,
-        wait_schemas,
-        session_routes,
-        state_routes,
-        session_state,
-        wait_routes,
-        credential_routes,
-        steps,
-        trace_routes,
-        health_routes,
-    ):
-        yield from (one for one in vars(module).values() if isinstance(one, type) and issubclass(one, Struct))
+    yield from _structs([*described, *get_args(waits.Answer)])
+
+
+def _structs(kinds: Iterable[type]) -> Iterator[type[Struct]]:
+    """Yield the structs that routes refer to, and those in their fields."""
+    pending: list[Any] = list(msgspec.inspect.multi_type_info(kinds))
+    seen = set[int]()
+    while pending:
+        found = pending.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        if isinstance(found, msgspec.inspect.StructType):
+            yield found.cls
+            pending += [field.type for field in found.fields]
+        pending += getattr(found, "types", ())
+        pending += [getattr(found, name) for name in ("item_type", "value_type") if hasattr(found, name)]
 
 
 def _model(name: str) -> type | None:

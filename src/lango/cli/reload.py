@@ -39,7 +39,7 @@ def run_with_reload(
         now = watch()
         changed = [path for path in {**seen, **now} if seen.get(path) != now.get(path)]
         if changed:
-            print(f"lango: {printable(str(changed[0]))} changed: the server restarts", file=sys.stderr, flush=True)
+            print(f"lango: {printable(str(changed[0]))} changed: restarting the server", file=sys.stderr, flush=True)
             _stop(process, stop_s)
             seen, process, restarted = now, start(), True
     return _stop(process, stop_s)

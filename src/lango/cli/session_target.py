@@ -58,5 +58,5 @@ async def session_by_prefix(runtime: "Runtime", wanted: str) -> SessionTarget:
             return SessionTarget(found[0])
         if found:
             some = ", ".join(found[:_LISTED_MATCHES]) + (" ..." if len(found) > _LISTED_MATCHES else "")
-            raise UsageError(f"{len(found)} sessions begin with {wanted!r}: {some}; give more of the id")
+            raise UsageError(f"{len(found)} sessions begin with {wanted!r}: {some}; type more of the id")
     return SessionTarget(wanted, new=True)

@@ -133,7 +133,7 @@ class CaseRunner(Struct, frozen=True):
             turn = await self.runtime.answer(name.id, wait.id, answer, user_id=name.user_id)
             yield (done := await _follow(turn))
         if done.status != "done":
-            raise UsageError(f"the turn ended {done.status}")
+            raise UsageError(f"the turn ended with the status {done.status!r}")
 
     def _answer(self, waits: Sequence[Wait], replies: list[Reply]) -> tuple[Wait, Answer]:
         """Return what can be answered, and its answer; a reply is given once. Raise `UsageError` for anything else."""
@@ -150,7 +150,7 @@ class CaseRunner(Struct, frozen=True):
             tool = approvals[0].tool
             raise UsageError(f"{tool} needs an approval: allow it with --approve {tool}, or record one in `replies`")
         kind = waits[0].kind.replace("_", " ")
-        raise UsageError(f"the turn waits for an answer of a person ({kind}): record it in the `replies` of the case")
+        raise UsageError(f"the turn is waiting for a person's answer ({kind}): record it in the `replies` of the case")
 
 
 async def _follow(turn: "RunningTurn") -> TurnDone:

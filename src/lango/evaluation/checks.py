@@ -133,4 +133,6 @@ def _score_similarity(wanted: Exchange, done: Exchange, threshold: float) -> Sco
     if not wanted.answer:
         return Score(None)
     score = similarity(done.answer, wanted.answer)
-    return Score(score, "" if score >= threshold else f"the answer is similar by {score:.2f}, less than {threshold:g}")
+    return Score(
+        score, "" if score >= threshold else f"the similarity of the answer is {score:.2f}, below {threshold:g}"
+    )

@@ -88,7 +88,7 @@ def _with_criterion(criteria: Criteria, name: str, value: Any) -> Criteria:
                 f"this criterion is not supported; supported are {_SUPPORTED}. `adk eval` checks the others"
             )
     if options:
-        raise UsageError(f"there is no option {', '.join(sorted(options))}")
+        raise UsageError(f"unknown option: {', '.join(sorted(options))}")
     return criteria
 
 
@@ -99,7 +99,7 @@ def _tool_criterion(threshold: float, options: dict[str, Any]) -> ToolCriterion:
         names |= {name: name for name in names.values()}
         wanted = wanted.strip().lower().replace("-", "_").replace(" ", "_")
     if wanted not in names:
-        raise UsageError("match_type is EXACT, IN_ORDER or ANY_ORDER")
+        raise UsageError("match_type must be EXACT, IN_ORDER or ANY_ORDER")
     return ToolCriterion(names[wanted], bool(options.pop("ignore_args", False)), float(threshold))
 
 

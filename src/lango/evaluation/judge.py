@@ -45,7 +45,7 @@ class ModelJudge:
         text = await self._models.ask(self._name(criterion), prompt, system=_SYSTEM)
         found = _VERDICT.search(text)
         if found is None:
-            return False, f"no verdict, but {text.strip()[:200]!r}"
+            return False, f"the judge gave no verdict: {text.strip()[:200]!r}"
         return found[1].lower() == "pass", _reason(text)
 
     def _name(self, criterion: JudgeCriterion) -> str:

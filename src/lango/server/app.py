@@ -43,7 +43,7 @@ from lango.server.web import eval_routes, model_routes, page_routes
 from lango.telemetry.traces import end_span, is_tracing, tracer, traces_endpoint
 
 _DESCRIPTION = """\
-A durable agent over HTTP. A message is stored before it is answered. Its turn runs on when the client leaves, and its
+A durable agent over HTTP. A message is stored before it is answered. Its turn continues when the client leaves, and its
 events can be read again from any process on the same store: those of a session's newest 50 turns from any point,
 exactly as they were sent. Of an older turn, each text is one event; resuming in the middle of such a text is answered
 with 410.

@@ -172,7 +172,7 @@ class ServedAgents:
             return otherwise
         self.check_runs(model)
         if model not in self.contexts:
-            raise ApiError(404, "model_not_found", f"model: there is no {model!r}; the models are {self._names}")
+            raise ApiError(404, "model_not_found", f"model: there is no model {model!r}; the models are {self._names}")
         return self.contexts[model]
 
     @property

@@ -23,9 +23,9 @@ from lango.threads import run_in_thread
 _LEVELS = 6
 _SENT_AT_ONCE = 1_000_000
 _READ_AT_ONCE = 100_000
-_IN_MEMORY = 1_000_000
-"""How much of a body that is not complete is held in memory."""
 """In bytes: a larger body is read in a thread. The worst one of this size takes 10 ms, the worst one allowed 200 ms."""
+_IN_MEMORY = 1_000_000
+"""How much of an unfinished body is held in memory."""
 
 
 class JsonResponse(JSONResponse):

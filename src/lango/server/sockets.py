@@ -30,7 +30,7 @@ def read_message(text: str) -> Any:
     except TooManyValues as error:
         raise ApiError(413, "TooLarge", str(error)) from error
     except (ValueError, RecursionError) as error:
-        raise bad_request("send JSON as text") from error
+        raise bad_request("send JSON in a text message") from error
 
 
 class SocketConnection(ABC):

@@ -59,7 +59,9 @@ def bind_port(settings: ServerSettings) -> socket.socket:
 async def check_exposure(settings: ServerSettings, keys: ApiKeys) -> None:
     """Raise `ConfigError` for a server that other machines could use without a key or token."""
     if "*" in settings.allowed_origins and settings.auth == "none":
-        raise ConfigError('every origin may call only with server.auth = "keys": name the origins that may call')
+        raise ConfigError(
+            'server.allowed_origins = ["*"] needs server.auth = "keys" or "oidc": without it, list the origins'
+        )
     if settings.adk_ui and settings.auth != "none":
         raise ConfigError('ADK\'s dev UI sends no keys: it is served with server.auth = "none" only')
     if settings.oidc:
@@ -76,7 +78,7 @@ async def check_exposure(settings: ServerSettings, keys: ApiKeys) -> None:
         )
     if not any(key.revoked_at is None for key in await keys.list()):
         raise ConfigError(
-            f"other machines reach {settings.host}, and there is no API key yet: create one with `lango keys add`"
+            f"other machines can reach {settings.host}, but there is no API key yet: create one with `lango keys add`"
         )
 
 

@@ -11,19 +11,20 @@ from lango.json_values import to_client_json
 from lango.sessions import as_datetime
 
 _COMPONENTS = "#/components/schemas/{name}"
-_described: list[type[Struct]] = []
+described: list[type[Struct]] = []
+"""The bodies of responses that are structs."""
 
 
 def reference_to(schema: type[Struct]) -> dict[int | str, dict[str, Any]]:
     """Describe a response whose body is a struct."""
-    _described.append(schema)
+    described.append(schema)
     body = {"schema": {"$ref": _COMPONENTS.format(name=schema.__name__)}}
     return {200: {"description": "Successful Response", "content": {"application/json": body}}}
 
 
 def struct_components() -> dict[str, Any]:
     """Return the schemas of all structs that `reference_to` named, by their names."""
-    _, found = msgspec.json.schema_components(_described, ref_template=_COMPONENTS)
+    _, found = msgspec.json.schema_components(described, ref_template=_COMPONENTS)
     for schema in found.values():
         for name, field in schema.get("properties", {}).items():
             choices: list[Any] = field.get("anyOf", [field])

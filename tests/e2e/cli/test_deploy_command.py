@@ -86,7 +86,7 @@ async def test_a_turn_whose_node_is_gone_is_found_before_the_deploy_and_is_run_a
     write(agent, "ask")
     with serving_shop(agent, store_url) as server:
         again = lango("turns", "retry", "s", cwd=agent.parent)
-        assert (again.returncode, again.stdout) == (0, "turn 2 of s is run again\n"), again.stderr
+        assert (again.returncode, again.stdout) == (0, "turn 2 of s will run again\n"), again.stderr
         async with server.client() as client:
             events = await resume(client, "s")
             assert events[-1].type == "done"

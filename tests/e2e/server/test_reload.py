@@ -36,7 +36,7 @@ async def test_a_turn_goes_on_after_a_restart_with_the_changed_agent(tmp_path: P
         started.process.terminate()
         assert started.process.wait(TIMEOUT_S) == 0
     text = log.read_text()
-    assert "agents/anna/agent.py changed: the server restarts" in text
+    assert "agents/anna/agent.py changed: restarting the server" in text
     assert "agent.py, line 1" in text
     assert "Traceback" not in text
 

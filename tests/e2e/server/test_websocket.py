@@ -125,7 +125,7 @@ async def test_nothing_to_resume_or_cancel_is_an_error_event(
         await client.post("/v1/sessions", json={"id": session})
     await send_command(socket, type="resume", session=session)
     nothing = {"type": "turn_error", "error": "NothingToResume", "fatal": False, "session": session}
-    message = f"there was no turn in session '{session}', and nothing runs"
+    message = f"there was no turn in session '{session}', and no turn is running"
     assert await receive_events(socket) == [nothing | {"message": message}]
     await send_command(socket, type="cancel", session=session)
     [idle] = await receive_events(socket)
@@ -134,7 +134,7 @@ async def test_nothing_to_resume_or_cancel_is_an_error_event(
     await send_command(socket, type="message", session=session, text="hello")
     events = await receive_events(socket)
     await send_command(socket, type="resume", session=session, after=events[-1]["id"])
-    message = f"nothing comes after event {events[-1]['id']} in session '{session}', and nothing runs"
+    message = f"there is no event after {events[-1]['id']} in session '{session}', and no turn is running"
     assert await receive_events(socket) == [nothing | {"message": message}]
     await send_command(socket, type="cancel", session=session)
     assert [event["error"] for event in await receive_events(socket)] == ["NothingRuns"], "the turn has ended"

@@ -110,7 +110,7 @@ async def test_a_failure_is_one_last_event_and_the_socket_goes_on(client: AsyncO
 @pytest.mark.parametrize(
     ("sent", "message"),
     [
-        ("{", "send JSON as text"),
+        ("{", "send JSON in a text message"),
         ("[]", 'send an object with "type": "response.create"'),
         ('{"input": "hello"}', "type: None is not supported"),
         ('{"type": "response.steer", "input": "x"}', "type: 'response.steer' is not supported"),

@@ -109,7 +109,9 @@ async def test_what_differs_fails_with_its_reason(tmp_path: Path) -> None:
     [result], _ = await evaluate(tmp_path, cases, ["It snows."])
     assert not result.passed
     assert result.user_id == "ada", "a user that the case names"
-    assert result.why == ("expected weather(city='Oslo'), called no tool; the answer is similar by 0.00, less than 0.8")
+    assert result.why == (
+        "expected weather(city='Oslo'), called no tool; the similarity of the answer is 0.00, below 0.8"
+    )
     [result], _ = await evaluate(tmp_path / "..", cases, [RuntimeError("boom")])
     assert "boom" in result.error
     assert not result.passed

@@ -47,7 +47,7 @@ async def test_the_callback_goes_on_with_the_turn_once(
     assert (listed["id"], listed["auth_url"]) == (request.id, request.auth_url)
     address = await oauth.allow(request.auth_url)
     page = await client.get(address)
-    assert (page.status_code, "The access is allowed" in page.text) == (200, True)
+    assert (page.status_code, "Access granted" in page.text) == (200, True)
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
     await until_idle(runtime)
     messages = (await client.get("/v1/sessions/s/messages")).text

@@ -80,7 +80,7 @@ async def test_the_checks_of_a_case_replace_those_of_the_set() -> None:
     assert asked == [("4", "Is it four?")]
     metrics = await check_case(expected, actual, CaseChecks(), Criteria(None, 0.8, JudgeCriterion("m")), judge)
     assert [[score.value for score in metric.scores] for metric in metrics] == [[1, None, 0, 0], [1, None, 1, 1]]
-    assert "similar by 0.00, less than 0.8" in metrics[0].scores[2].why
+    assert "similarity of the answer is 0.00, below 0.8" in metrics[0].scores[2].why
 
 
 def config(folder: Path, criteria: Any) -> Path:
@@ -108,8 +108,8 @@ def test_criteria_of_adk_are_read_in_both_spellings(tmp_path: Path) -> None:
     [
         ({"safety_v1": 0.8}, "safety_v1: this criterion is not supported"),
         ({"response_match_score": "high"}, "the threshold must be a number"),
-        ({"response_match_score": {"threshold": 1, "stemmer": 1}}, "there is no option stemmer"),
-        ({"tool_trajectory_avg_score": {"threshold": 1, "match_type": "some"}}, "match_type is EXACT"),
+        ({"response_match_score": {"threshold": 1, "stemmer": 1}}, "unknown option: stemmer"),
+        ({"tool_trajectory_avg_score": {"threshold": 1, "match_type": "some"}}, "match_type must be EXACT"),
         (None, "the object `criteria` is missing"),
     ],
 )

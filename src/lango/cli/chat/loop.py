@@ -99,7 +99,7 @@ async def _read_messages(chat: ChatSession) -> None:
     if not chat.target.new:
         try:
             await chat.resume(chat.target)
-        except LangoError as error:  # for example an approval that was has been answered elsewhere
+        except LangoError as error:  # for example an approval that was answered elsewhere
             chat.screen.print_line(str(error), "red")
     await _show_unusable_tools(chat)
     hinted = False

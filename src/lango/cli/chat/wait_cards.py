@@ -36,7 +36,7 @@ HOW_TO_ANSWER: Mapping[type[Wait], str] = {
     ApprovalWait: "",
     InputWait: "your next message is the answer; /skip closes the request",
     CredentialWait: "/answer asks for it, and does not show what you type; /skip closes the request",
-    ClientResultWait: "the client that runs the tool brings it",
+    ClientResultWait: "the client that runs the tool sends it",
     LongRunningWait: "/answer ID VALUE gives it, /update ID VALUE reports progress; you can write in between",
     QuestionWait: "the tool waits for your answer: /skip declines, Ctrl-C stops the turn",
 }

@@ -28,7 +28,17 @@ from lango.store.memory.observations import SessionMemory, read_spent, read_wind
 from lango.store.sessions.lineage import live_ranges
 from lango.store.sessions.sessions import get_session
 from lango.store.sessions.window import read_window
-from lango.store.turns.turn_usage import NEWEST_TURN, TurnUsage, read_live, read_totals, read_turns
+from lango.store.turns.turn_usage import (
+    NEWEST_TURN,
+    ModelCall,
+    Resumption,
+    TurnUsage,
+    read_live,
+    read_totals,
+    read_turns,
+)
+
+__all__ = ["DEFAULT_TURNS", "ModelCall", "Resumption", "SessionUsage", "TurnUsage", "Window", "window_rules_for"]
 
 DEFAULT_TURNS = 100
 

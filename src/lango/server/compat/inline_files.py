@@ -2,13 +2,16 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from lango.config import ServerLimits
+from lango.errors import AttachmentRefused
 from lango.json_values import convert
 from lango.messages import Attachment, Media, Message, content_hash, make_attachment
 from lango.server.errors import ApiError, bad_request
+from lango.submissions import check_attachments
 
 _BASE64_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
 _MAX_URL_HEAD = 1000
@@ -35,14 +38,22 @@ def read_data_url(number: int, name: str | None, url: str) -> Attachment:
     return read_base64_file(number, name, head[1], url[head.end() :])
 
 
-def read_user_message(text: str, read_files: Callable[[], list[Attachment]], file_count: int, *, last: bool) -> Message:
-    """Return a user's message with its files. Raise `ApiError` for an unreadable file in the last message."""
+def read_user_message(
+    text: str, readers: Sequence[Callable[[int], Attachment]], *, last: bool, limits: ServerLimits | None = None
+) -> Message:
+    """Return a user's message with its files, each read with its number.
+
+    Raise `ApiError` for files of the last message that are unreadable, or beyond the limits of OpenAI's API.
+    """
+    files, note = list[Attachment](), ""
     try:
-        files, note = read_files(), ""
-    except ApiError:
-        if last:
-            raise
-        files, note = list[Attachment](), _UNREADABLE_FILE * file_count
+        files = [read(number) for number, read in enumerate(readers, 1)]
+        if limits is not None:
+            check_attachments(files, limits)
+    except (ApiError, AttachmentRefused) as error:
+        if last:  # OpenAI's API has no other status for an invalid part
+            raise error if isinstance(error, ApiError) else ApiError(400, type(error).__name__, str(error)) from error
+        files, note = [], _UNREADABLE_FILE * len(readers)
     return Message("user", text + note, media=tuple(Media(file.mime_type, file.data, name=file.name) for file in files))
 
 

@@ -9,11 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.config import ServerSettings
-from lango.messages import Message
+from lango.messages import Message, ToolCall
 from lango.server.compat.client_view import visible_stored, visible_user_message
 from lango.server.compat.edited_history import COMPARED_MESSAGES, ends_with
 from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
@@ -22,41 +21,68 @@ from lango.server.errors import ApiError, bad_request
 from lango.server.streaming.turn_streams import TurnRef
 from lango.sessions import SessionInfo
 from lango.submissions import SubmittedMessage, SubmittedResults, TurnRequest
+from lango.threads import run_in_thread
 
 Results = Mapping[str, Mapping[str, Any]]
 FILE_LEFT_OUT = "[file omitted: only text is kept from tool results]"
 """Shown to the model instead of a file in a result."""
 _RECENT_MESSAGES = 50  # a call that waits, or was just answered, is one of the newest
 
-MAX_NEW_MESSAGES = 100
+_MAX_NEW_MESSAGES = 100
 """How many messages of the user may follow the last answer in one request."""
 
 
-class CallsInMessage(Struct, frozen=True):
-    """The client tool calls that a message makes, or the one that it answers."""
-
-    call_ids: tuple[str, ...] = ()
-    answered_call_id: str | None = None
-    result: Mapping[str, Any] = {}
+def result_message(call_id: str, result: Mapping[str, Any]) -> Message:
+    """Return the result of a client's tool as a message; the name of the tool is in its call."""
+    return Message("tool", tool_calls=(ToolCall(call_id, "", output=result),))
 
 
-def collect_results(messages: Iterable[CallsInMessage]) -> dict[str, Mapping[str, Any]]:
+def check_last(messages: Sequence[Message]) -> None:
+    """Raise `ApiError` unless a conversation ends with a message of the user, or with the result of a client's tool."""
+    last = messages[-1] if messages else Message("assistant")
+    if last.role != "tool" and (last.role != "user" or not (last.content or last.media)):
+        raise bad_request(
+            "messages: the last message must be the user's, with a text or a file, or the result of a client's tool"
+        )
+
+
+def results_of(messages: Iterable[Message]) -> dict[str, Mapping[str, Any]]:
     """Return the results of client tools by call id; of a repeated id, that of the newest call."""
     found: dict[str, Mapping[str, Any]] = {}
     for message in messages:
-        if message.answered_call_id is not None:
-            found[message.answered_call_id] = message.result
-        for call_id in message.call_ids:
-            found.pop(call_id, None)
+        for call in message.tool_calls:
+            if message.role == "tool":
+                found[call.id] = call.output or {}
+            else:
+                found.pop(call.id, None)
     return found
 
 
-def calls_answered_at_end(messages: Sequence[CallsInMessage]) -> set[str]:
-    """Return the ids of the calls whose results end the conversation."""
-    return {
-        message.answered_call_id or ""
-        for message in takewhile(lambda message: message.answered_call_id is not None, reversed(messages))
-    }
+async def submit_end(
+    user: AgentUser,
+    session_id: str,
+    messages: Sequence[Message],
+    request: TurnRequest,
+    attempt: str,
+    *,
+    require_all: bool = False,
+    state_delta: Mapping[str, Any] | None = None,
+) -> TurnRef:
+    """Submit the end of a conversation: results of client tools, or the user's messages that the session lacks.
+
+    Results of calls that still wait are used wherever they are. `attempt` tells a retry of failed results from the
+    request before.
+    """
+    results = await run_in_thread(results_of, messages)  # there may be thousands
+    last = messages[-1]
+    if last.role == "tool":
+        at_end = takewhile(lambda message: message.role == "tool", reversed(messages))
+        new = {call.id for message in at_end for call in message.tool_calls}
+        return await submit_results(user, session_id, results, new, request, attempt, require_all=require_all)
+    history = await _unstored_messages(user, session_id, messages)
+    files = attachments_of_message(last)
+    message = SubmittedMessage(last.content, files, state_delta or {}, results, history, request)
+    return await user.submit(session_id, message)
 
 
 async def submit_results(
@@ -126,35 +152,25 @@ async def _event_of_calls(context: ServerContext, session: SessionInfo, calls: C
     return ""
 
 
-async def submit_user_messages(
-    user: AgentUser,
-    session_id: str,
-    user_messages: Sequence[Message],
-    newest: int,
-    results: Results,
-    request: TurnRequest,
-    state_delta: Mapping[str, Any] | None = None,
-) -> TurnRef:
-    """Submit the user's last message as a turn, after those that the session does not hold yet."""
-    last = user_messages[-1]
-    history = await _unstored_messages(user, session_id, user_messages, newest)
-    files = attachments_of_message(last)
-    message = SubmittedMessage(last.content, files, state_delta or {}, results, history, request)
-    return await user.submit(session_id, message)
+def content_texts(messages: Iterable[Message]) -> list[str]:
+    """Return texts that are the same for the same messages. Only the hashes of files are in them."""
+    messages = list(messages)
+    files = [file_fingerprint(file) for message in messages for file in attachments_of_message(message)]
+    return [*(repr(replace(message, media=())) for message in messages), *files]
 
 
-async def _unstored_messages(
-    user: AgentUser, session_id: str, user_messages: Sequence[Message], newest: int
-) -> Sequence[Message]:
+async def _unstored_messages(user: AgentUser, session_id: str, messages: Sequence[Message]) -> Sequence[Message]:
     """Return the user's messages before the last one that the session does not hold yet.
 
-    `user_messages` are all messages of the user in the request; the last `newest` follow the last answer. Some of these
-    may be stored: their turn failed, is running or queued, or its answer did not reach the client.
+    Some of those after the last answer may be stored: their turn failed, is running or queued, or its answer did not
+    reach the client.
     """
+    newest = sum(1 for _ in takewhile(lambda message: message.role == "user", reversed(messages)))
     if newest < 2:
         return ()
-    if newest > MAX_NEW_MESSAGES:
-        raise bad_request(f"messages: at most {MAX_NEW_MESSAGES} new user messages are accepted at once, not {newest}")
+    if newest > _MAX_NEW_MESSAGES:
+        raise bad_request(f"messages: at most {_MAX_NEW_MESSAGES} new user messages are accepted at once, not {newest}")
+    user_messages = [message for message in messages if message.role == "user"]
     first = len(user_messages) - newest
     session = await user.find_session(session_id)
     if session is None:

@@ -174,9 +174,9 @@ class _UnfinishedBodies:
     def add(self, user_id: str, size: int) -> None:
         """Count a piece of a body. Raise `HTTPException` if it is too much: 429 for its user, 503 for the server."""
         if self._by_user[user_id] + size > self._max_of_user:
-            self._refuse(429, f"your requests that are not complete have more than {self._max_of_user} bytes")
+            self._refuse(429, f"your unfinished requests hold more than {self._max_of_user} bytes")
         if self._by_user.total() + size > self._max_bytes:
-            self._refuse(503, f"the requests that are not complete have more than {self._max_bytes} bytes")
+            self._refuse(503, f"unfinished requests hold more than {self._max_bytes} bytes")
         self._by_user[user_id] += size
 
     def release(self, user_id: str, size: int) -> None:

@@ -54,7 +54,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Pass a whole message to the app, or close the connection if its text is not UTF-8."""
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames):
             self.frames = []
-            self.conn.fail(CloseCode.INVALID_DATA, "a text message is UTF-8")
+            self.conn.fail(CloseCode.INVALID_DATA, "text messages must be UTF-8")
             self.handle_parser_exception()
             return
         super().send_receive_event_to_app()

@@ -77,7 +77,7 @@ class EventStreamResponse(Response):
                 await self._write_error(send, recheck.result())
             else:
                 await self._write(send, _RETRY_SOON)
-                await self._write_error(send, Stopping("this server is shutting down, and another one continues"))
+                await self._write_error(send, Stopping("this server is shutting down; another one continues the turn"))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_all(self, send: Send) -> None:

@@ -148,7 +148,7 @@ def _read_cases(files: "Sequence[Path]", wanted: "Sequence[str]") -> "list[Case]
         raise UsageError(f"--case: there is no case {', '.join(sorted(unknown))} in these files")
     chosen = [case for case in cases if not wanted or case.id in wanted]
     if not chosen:
-        raise UsageError("there is no case in these files")
+        raise UsageError("these files contain no cases")
     return chosen
 
 

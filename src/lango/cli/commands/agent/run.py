@@ -297,7 +297,7 @@ def _describe_waiting(printer: _Printer, id_: str) -> Iterator[str]:
         "approval": f"answer with `{chat}`, or allow it with --approve",
         "input": f'answer with `{printer.options.command("run", "-r", id_)} "..."`',
         "credential": f"answer with /answer in `{chat}`",
-        "client_result": "the client that runs the tool brings the result, over HTTP",
+        "client_result": "the client that runs the tool sends the result, over HTTP",
         "long_running_result": f"give the result with /answer in `{chat}`, or over HTTP",
     }
     waits = printer.done.waits if printer.done else ()

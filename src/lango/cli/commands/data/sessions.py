@@ -71,9 +71,10 @@ def usage(
         load_settings(chosen.config),
     )
     if as_json:
-        from lango.server.api.sessions.usage_routes import UsageReport
+        from lango.server.api.sessions.usage_routes import to_report
+        from lango.server.struct_views import shown
 
-        print(UsageReport.from_usage(found).model_dump_json())
+        print(json.dumps(shown(to_report(found))))
         return
     print_table([turn_row(turn) for turn in found.turns], empty="no turns", cut=["tools"])
     print(*summary_lines(found), sep="\n")

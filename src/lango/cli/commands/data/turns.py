@@ -107,4 +107,4 @@ def retry(chosen: SessionOptions, session_id: SessionIdArgument, turn: TurnNumbe
     async def run(data: "StoredData") -> int:
         return await data.turns.retry(await chosen.session(data, session_id), turn)
 
-    print(f"turn {chosen.run(run)} of {session_id} is run again")
+    print(f"turn {chosen.run(run)} of {session_id} will run again")

@@ -130,7 +130,7 @@ async def edit_note(session_id: SessionIdPath, note_id: NoteId, edit: MemoryEdit
 
 @router.delete("/sessions/{session_id}/memory/{note_id}")
 async def forget_note(session_id: SessionIdPath, note_id: NoteId, user: CurrentUser) -> ForgetResult:
-    """Delete an observation of a session, and recall its messages no more."""
+    """Delete an observation of a session, and stop recalling its messages."""
     await user.get_session(session_id)
     forgotten = await user.runtime.memory.forget_note(session_id, note_id, user_id=user.id)
     return ForgetResult(forgotten=forgotten)

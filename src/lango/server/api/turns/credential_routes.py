@@ -89,14 +89,14 @@ async def finish_authorization(
     name, wait_id = found
     if error or not code:
         await context.runtime.credentials.decline(name.id, wait_id, user_id=name.user_id)
-        return _page("The access was not allowed", "You can close this page. The agent continues without it.", 200)
+        return _page("Access denied", "You can close this page. The agent continues without it.", 200)
     try:
         answer = SubmittedAnswer(wait_id, Credential({"code": code, "state": state}))
         await AgentUser(context, Caller(name.user_id)).submit(name.id, answer)
     except LangoError as failure:
-        return _page("The access could not be stored", str(failure), 409)
+        return _page("The access could not be saved", str(failure), 409)
     whose = f"the agent {name.app_name} may use it for the user {name.user_id}"
-    return _page("The access is allowed", f"You can close this page: {whose}, and continues now.", 200)
+    return _page("Access granted", f"You can close this page: {whose}, and continues now.", 200)
 
 
 def _page(title: str, text: str, status: int) -> HTMLResponse:

@@ -137,7 +137,9 @@ class _TurnSocket(SocketConnection):
             case Cancel(session=session_id):
                 await user.get_session(session_id)
                 if not await user.runtime.cancel(session_id, user_id=user.id):
-                    raise ApiError(409, "NothingRuns", f"no turn runs in session {session_id!r}: nothing to cancel")
+                    raise ApiError(
+                        409, "NothingRuns", f"no turn is running in session {session_id!r}: there is nothing to cancel"
+                    )
 
     async def _resumed_events(
         self, turns: TurnStreams, session: SessionInfo, after: int | None
@@ -149,8 +151,8 @@ class _TurnSocket(SocketConnection):
                 any_event = any_event or event is not None
                 yield event
         if not any_event:
-            what = "there was no turn" if after is None else f"nothing comes after event {after}"
-            raise ApiError(409, "NothingToResume", f"{what} in session {session.name.id!r}, and nothing runs")
+            what = "there was no turn" if after is None else f"there is no event after {after}"
+            raise ApiError(409, "NothingToResume", f"{what} in session {session.name.id!r}, and no turn is running")
 
     def _start_stream(self, session_id: str, events: AsyncGenerator[LoggedEvent | None, None]) -> None:
         task = asyncio.create_task(self._send_events(session_id, events))

@@ -239,7 +239,9 @@ async def refuse_agent_identity() -> None:
 async def refuse_live(socket: WebSocket) -> None:
     """Refuse ADK's Live mode."""
     await socket.accept()  # a reason can only be given to an open socket
-    await socket.close(1003, "Live (audio and video both ways) is not supported: use /run_sse, or `adk web` for Live")
+    await socket.close(
+        1003, "Live (bidirectional audio and video) is not supported: use /run_sse, or `adk web` for Live"
+    )
 
 
 # -- turns --------------------------------------------------------------------------------------------------------

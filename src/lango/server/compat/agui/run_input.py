@@ -5,7 +5,7 @@ results of the client's tools. Some clients do not start a run for each result, 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count, takewhile
+from functools import partial
 from typing import Any, assert_never, cast
 
 import msgspec
@@ -18,8 +18,7 @@ from lango.errors import GrantRefused
 from lango.grants import NewGrant
 from lango.history.pairing import parse_result_text
 from lango.json_values import convert
-from lango.messages import Attachment
-from lango.messages import Message as LangoMessage
+from lango.messages import Attachment, Message, ToolCall
 from lango.server.compat.agui.run_state import changed_keys, read_client_state, store_state
 from lango.server.compat.edited_history import apply_edit
 from lango.server.compat.inline_files import (
@@ -31,14 +30,14 @@ from lango.server.compat.inline_files import (
 )
 from lango.server.compat.resent_history import (
     FILE_LEFT_OUT,
-    CallsInMessage,
     Results,
-    calls_answered_at_end,
+    check_last,
     client_instruction,
-    collect_results,
     idempotency_key,
+    result_message,
+    results_of,
+    submit_end,
     submit_results,
-    submit_user_messages,
 )
 from lango.server.context import AgentUser
 from lango.server.errors import ApiError, bad_request
@@ -116,14 +115,18 @@ async def submit_run(user: AgentUser, run_input: agui.RunAgentInput) -> tuple[li
     return await _submit(user, run_input, run, session, state_delta, history), state_delta
 
 
+_Sent = agui.UserMessage | agui.AssistantMessage | agui.ToolMessage
+"""What is part of a conversation: others are instructions, or only for the client."""
+
+
 class _Run(Struct, frozen=True):
     """What a run brings."""
 
-    messages: Sequence[agui.Message]
+    messages: Sequence[Message]
     """The conversation: messages of the user and the agent, and results."""
     request: TurnRequest
-    new: LangoMessage | None = None
-    """The new message of the user, or None if the run brings answers or results."""
+    has_new_message: bool = False
+    """Whether the last message is a new one of the user; otherwise the run brings answers or results."""
     key_prefix: str = ""
     """How the idempotency keys of all runs begin whose new message has the same id."""
 
@@ -134,24 +137,20 @@ class _Run(Struct, frozen=True):
         instruction = client_instruction(_instructions(run_input), user.settings.server)
         options = ModelOptions(instruction=instruction) if instruction else None
         request = TurnRequest(client_tools=tools, options=options)
-        messages = [
-            message
-            for message in run_input.messages
-            if isinstance(message, agui.UserMessage | agui.AssistantMessage | agui.ToolMessage)
-        ]
-        last = messages[-1] if messages else None
-        if run_input.resume or isinstance(last, agui.ToolMessage):
+        sent = [message for message in run_input.messages if isinstance(message, _Sent)]
+        messages = await run_in_thread(_read_messages, sent)
+        if run_input.resume:
             return cls(messages, request)
-        new = _to_user_message(last, last=True) if isinstance(last, agui.UserMessage) else LangoMessage("user")
-        if not isinstance(last, agui.UserMessage) or not (new.content or new.media):
-            raise bad_request(
-                "messages: the last message must be the user's, with a text or a file, or a client tool's result"
-            )
+        check_last(messages)
+        new = messages[-1]
+        if new.role == "tool":
+            return cls(messages, request)
         # a repeated run with the same content is the same turn
-        prefix = idempotency_key("agui", last.id)[:_KEY_PREFIX_LENGTH]
+        id_ = sent[-1].id
+        prefix = idempotency_key("agui", id_)[:_KEY_PREFIX_LENGTH]
         files = map(file_fingerprint, attachments_of_message(new))
-        key = idempotency_key(prefix, run_input.run_id, last.id, new.content, *files)
-        return cls(messages, replace(request, idempotency_key=key), new, prefix)
+        key = idempotency_key(prefix, run_input.run_id, id_, new.content, *files)
+        return cls(messages, replace(request, idempotency_key=key), has_new_message=True, key_prefix=prefix)
 
     async def find(self, user: AgentUser, session: SessionInfo | None) -> TurnRef | None:
         """Return the turn of the same run, if it was submitted before."""
@@ -159,14 +158,13 @@ class _Run(Struct, frozen=True):
         known = await user.runtime.turns.find_by_key(session, key) if session and key else None
         return TurnRef(session, known.turn) if session and known else None
 
-    async def apply_edit(self, user: AgentUser, session: SessionInfo | None) -> Sequence[LangoMessage] | None:
+    async def apply_edit(self, user: AgentUser, session: SessionInfo | None) -> Sequence[Message] | None:
         """Rewind the session if the client edited its conversation; see `lango.server.compat.edited_history`."""
-        if session is None or self.new is None:
+        if session is None or not self.has_new_message:
             return None
         sent_before = await user.runtime.turns.message_of_key(session, self.key_prefix)
-        earlier = await run_in_thread(lambda: [_to_carried(message) for message in self.messages[:-1]])
-        sent = [*(message for message in earlier if message is not None), self.new]
-        return await apply_edit(user, session, sent, sent_before)
+        texts = [replace(one, tool_calls=()) for one in self.messages if one.role == "user" or one.content]
+        return await apply_edit(user, session, texts, sent_before)
 
 
 async def _submit(
@@ -175,28 +173,20 @@ async def _submit(
     run: _Run,
     session: SessionInfo | None,
     state_delta: Mapping[str, Any],
-    edited: Sequence[LangoMessage] | None,
+    edited: Sequence[Message] | None,
 ) -> list[TurnRef]:
     """Submit the last message of a run, or its answers to interrupts of an earlier run."""
-    # in a thread: there may be thousands of results
-    calls = await run_in_thread(lambda: [_calls_in(message) for message in run.messages])
-    results = collect_results(calls)
+    if not run.has_new_message:
+        await store_state(user, session, state_delta)
     if run_input.resume:
-        await store_state(user, session, state_delta)
-        return await _submit_answers(user, run_input, run.request, results)
-    thread_id = run_input.thread_id
-    if run.new is None:
-        new = calls_answered_at_end(calls)
-        await store_state(user, session, state_delta)
-        return [await submit_results(user, thread_id, results, new, run.request, run_input.run_id)]
+        return await _submit_answers(user, run_input, run.request, results_of(run.messages))
+    thread_id, new = run_input.thread_id, run.messages[-1]
     if edited is not None:
-        files = attachments_of_message(run.new)
-        message = SubmittedMessage(run.new.content, files, state_delta, {}, edited, run.request)
+        files = attachments_of_message(new)
+        message = SubmittedMessage(new.content, files, state_delta, {}, edited, run.request)
         return [await user.submit(thread_id, message)]
-    newest = sum(1 for _ in takewhile(lambda message: isinstance(message, agui.UserMessage), reversed(run.messages)))
-    users = [message for message in run.messages[:-1] if newest > 1 and isinstance(message, agui.UserMessage)]
-    read = [*map(_to_user_message, users), run.new]
-    return [await submit_user_messages(user, thread_id, read, newest, results, run.request, state_delta)]
+    attempt = run_input.run_id
+    return [await submit_end(user, thread_id, run.messages, run.request, attempt, state_delta=state_delta)]
 
 
 def _instructions(run_input: agui.RunAgentInput) -> Iterator[str]:
@@ -209,15 +199,26 @@ def _instructions(run_input: agui.RunAgentInput) -> Iterator[str]:
             yield f"{item.description}:\n{item.value}" if item.description.strip() else item.value
 
 
-def _to_carried(message: agui.Message) -> LangoMessage | None:
-    """Return a message as it is carried to another place of a session: a text, and the user's files; else None."""
+def _read_messages(sent: Sequence[_Sent]) -> list[Message]:
+    """Return the messages of a conversation. Raise `ApiError` for an unreadable file in the last one."""
+    return [_read_message(message, last=message is sent[-1]) for message in sent]
+
+
+def _read_message(message: _Sent, *, last: bool) -> Message:
     match message:
-        case agui.UserMessage():
-            return _to_user_message(message)
-        case agui.AssistantMessage() if message.content:
-            return LangoMessage("assistant", message.content)
-        case _:
-            return None
+        case agui.UserMessage(content=content):
+            parts = [agui.TextPart(text=content)] if isinstance(content, str) else content
+            text = "".join(part.text for part in parts if isinstance(part, agui.TextPart))
+            readers = [partial(_read_file, part) for part in parts if not isinstance(part, agui.TextPart)]
+            return read_user_message(text, readers, last=last)
+        case agui.AssistantMessage(content=text, tool_calls=calls):
+            return Message(
+                "assistant", text or "", tuple(ToolCall(call.id, call.function.name) for call in calls or ())
+            )
+        case agui.ToolMessage():
+            return result_message(message.tool_call_id, _result(message))
+        case _ as unexpected:
+            assert_never(unexpected)
 
 
 async def _submit_answers(
@@ -269,16 +270,6 @@ def _read_answer(wait: Wait | None, entry: agui.ResumeEntry) -> Answer:
             assert_never(wait)
 
 
-def _calls_in(message: agui.Message) -> CallsInMessage:
-    match message:
-        case agui.ToolMessage():
-            return CallsInMessage(answered_call_id=message.tool_call_id, result=_result(message))
-        case agui.AssistantMessage():
-            return CallsInMessage(call_ids=tuple(call.id for call in message.tool_calls or ()))
-        case _:
-            return CallsInMessage()
-
-
 def _result(message: agui.ToolMessage) -> dict[str, Any]:
     """Return the result of a client's tool, with its error if it failed."""
     content = message.content
@@ -306,16 +297,7 @@ def _is_approved(payload: Any) -> bool:
             return False
 
 
-def _to_user_message(message: agui.UserMessage, *, last: bool = False) -> LangoMessage:
-    """Return a user's message. Raise `ApiError` for an unreadable file in the last one."""
-    if isinstance(message.content, str):
-        return LangoMessage("user", message.content)
-    text = "".join(part.text for part in message.content if isinstance(part, agui.TextPart))
-    media = [part for part in message.content if not isinstance(part, agui.TextPart)]
-    return read_user_message(text, lambda: list(map(_file, count(1), media)), len(media), last=last)
-
-
-def _file(number: int, part: agui.ImagePart | agui.AudioPart | agui.VideoPart | agui.DocumentPart) -> Attachment:
+def _read_file(part: agui.ImagePart | agui.AudioPart | agui.VideoPart | agui.DocumentPart, number: int) -> Attachment:
     match part.metadata:
         case {"filename": str(name)}:
             pass

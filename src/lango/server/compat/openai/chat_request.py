@@ -6,14 +6,14 @@ from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from lango.config import ServerLimits, ServerSettings
-from lango.errors import AttachmentRefused
 from lango.history.pairing import parse_result_text
-from lango.messages import Attachment, Message
+from lango.messages import Attachment, Message, ToolCall
 from lango.server.compat.inline_files import read_data_url, read_user_message
+from lango.server.compat.openai.carried_history import parse_arguments
 from lango.server.compat.openai.chat_options import ChatOptions
-from lango.server.compat.resent_history import FILE_LEFT_OUT, CallsInMessage, client_instruction
-from lango.server.errors import ApiError, bad_request
-from lango.submissions import ModelOptions, check_attachments
+from lango.server.compat.resent_history import FILE_LEFT_OUT, check_last, client_instruction, result_message
+from lango.server.errors import bad_request
+from lango.submissions import ModelOptions
 from lango.tools import Tool
 from lango.tools.client_tool_definitions import read_client_tools
 
@@ -66,6 +66,11 @@ class ChatCall(BaseModel):
     id: str
     function: ChatCallFunction | None = None
 
+    def to_call(self) -> ToolCall:
+        """Return the call."""
+        function = self.function or ChatCallFunction()
+        return ToolCall(self.id, function.name, parse_arguments(function.arguments))
+
 
 class ChatMessage(BaseModel):
     """A message of the conversation."""
@@ -99,33 +104,20 @@ class ChatMessage(BaseModel):
         """The parts that are not text, in order."""
         return [part for part in self.content if part.type != "text"] if isinstance(self.content, list) else []
 
-    @property
-    def call_ids(self) -> tuple[str, ...]:
-        """The ids of the client tool calls in this message."""
-        return tuple(call.id for call in self.tool_calls or ())
+    def to_message(self, limits: ServerLimits, *, last: bool) -> Message:
+        """Return the message, without what only its author's server knows.
 
-    @property
-    def calls(self) -> CallsInMessage:
-        """The calls that this message makes or answers."""
-        if self.role == "tool":
-            return CallsInMessage(
-                answered_call_id=self.tool_call_id,
-                result=parse_result_text(self.text + FILE_LEFT_OUT * len(self.file_parts)),
-            )
-        return CallsInMessage(call_ids=self.call_ids)
-
-    def to_user_message(self, limits: ServerLimits, *, last: bool) -> Message:
-        """Return a message of the user. Raise `ApiError` for an unreadable file in the last one."""
-        return read_user_message(self.text, lambda: self._read_files(limits), len(self.file_parts), last=last)
-
-    def _read_files(self, limits: ServerLimits) -> list[Attachment]:
-        """Return the files of this message; raise `ApiError` for files that are unreadable, too large or too many."""
-        files = [part.read_file(number) for number, part in enumerate(self.file_parts, 1)]
-        try:
-            check_attachments(files, limits)
-        except AttachmentRefused as error:  # OpenAI's API has no other status for an invalid part
-            raise ApiError(400, type(error).__name__, str(error)) from error
-        return files
+        Raise `ApiError` for an unreadable file in the last message of the user.
+        """
+        match self.role:
+            case "tool":
+                text = self.text + FILE_LEFT_OUT * len(self.file_parts)
+                return result_message(self.tool_call_id or "", parse_result_text(text))
+            case "assistant":
+                return Message("assistant", self.text, tuple(call.to_call() for call in self.tool_calls or ()))
+            case _:
+                readers = [part.read_file for part in self.file_parts]
+                return read_user_message(self.text, readers, last=last, limits=limits)
 
 
 class ChatFunction(BaseModel):
@@ -176,15 +168,15 @@ class ChatRequest(ChatOptions):
     """The user of the client: together with a conversation id it names a session; see `session_selection`."""
     metadata: dict[str, Any] | None = None
 
-    @property
-    def conversation(self) -> list[ChatMessage]:
-        """The messages without the client's instructions."""
-        return [message for message in self.messages if not message.is_instruction]
+    def read_conversation(self, limits: ServerLimits) -> list[Message]:
+        """Return the messages without the client's instructions. Call it in a thread: there may be thousands.
 
-    @property
-    def ends_with_results(self) -> bool:
-        """Whether the last message is the result of a client's tool."""
-        return self.conversation[-1].role == "tool"
+        Raise `ApiError` unless the last one is a readable message of the user, or a result.
+        """
+        sent = [message for message in self.messages if not message.is_instruction]
+        messages = [message.to_message(limits, last=message is sent[-1]) for message in sent]
+        check_last(messages)
+        return messages
 
     async def read_turn(self, settings: ServerSettings) -> tuple[list[Tool], ModelOptions]:
         """Return the client's tools and the options of the turn.
@@ -209,8 +201,3 @@ class ChatRequest(ChatOptions):
             raise bad_request("functions: not supported; send tools, tool_calls and tool messages instead")
         if any(message.role == "tool" and not message.tool_call_id for message in self.messages):
             raise bad_request("messages: a tool message needs the tool_call_id of the call that it answers")
-        last = next((message for message in reversed(self.messages) if not message.is_instruction), None)
-        if last is None or (last.role != "tool" and (last.role != "user" or not (last.text or last.file_parts))):
-            raise bad_request(
-                "messages: the last message must be the user's, with a text or a file, or the result of a client's tool"
-            )

@@ -23,6 +23,7 @@ from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, SESSION_ID, Idempote
 from lango.server.security.auth import AuthenticatedRouter, route_with_error_body
 from lango.server.streaming.sse import EventStreamResponse
 from lango.submissions import TurnRequest
+from lango.threads import run_in_thread
 
 _OpenAiRoute = route_with_error_body(openai_error_body)
 _ERRORS = error_responses(COMMON_ERROR_DESCRIPTIONS, OpenAiErrorBody)
@@ -92,15 +93,16 @@ async def create_completion(
     tools, options = await request_body.read_turn(user.settings.server)
     turn_request = TurnRequest(key, tools, options)
     await user.check_token_quota()
+    messages = await run_in_thread(request_body.read_conversation, user.settings.server.limits)
     if session_id is not None:
-        turn = await submit_to_named_session(user, session_id, request_body, turn_request)
+        turn = await submit_to_named_session(user, session_id, messages, turn_request)
     else:
         conversation = named_conversation(request_body, request.headers)
         if conversation and not conversation.has_several_sessions:
             session_id = conversation.session_id
-            turn = await submit_to_named_session(user, session_id, request_body, turn_request)
+            turn = await submit_to_named_session(user, session_id, messages, turn_request)
         else:
-            turn = await submit_carried_history(user, request_body, turn_request, conversation)
+            turn = await submit_carried_history(user, messages, turn_request, conversation)
     headers = turn_headers(turn.session.name.id)
     completion = Completion(user, turn, {tool.name for tool in tools}, only_json=options.shapes_answer)
     if request_body.stream:

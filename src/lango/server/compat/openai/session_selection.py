@@ -12,7 +12,6 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import Any, Self
 
 from msgspec import Struct
@@ -27,17 +26,15 @@ from lango.server.compat.client_view import (
     visible_session,
     visible_stored,
 )
-from lango.server.compat.inline_files import attachments_of_message, file_fingerprint
-from lango.server.compat.openai.carried_history import read_history
+from lango.server.compat.inline_files import attachments_of_message
+from lango.server.compat.openai.carried_history import to_history
 from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.resent_history import (
-    calls_answered_at_end,
     check_all_answered,
-    collect_results,
+    content_texts,
     idempotency_key,
     results_key,
-    submit_results,
-    submit_user_messages,
+    submit_end,
 )
 from lango.server.context import AgentUser, ServerContext
 from lango.server.errors import bad_request
@@ -105,27 +102,17 @@ class _MatchingSession(Struct, frozen=True):
     message_count: int
 
 
-async def submit_to_named_session(user: AgentUser, session_id: str, chat: ChatRequest, request: TurnRequest) -> TurnRef:
-    """Submit a turn to a session that the client names. Only new parts of the resent history are read.
-
-    These are the user's messages at the end, and results of calls that still wait, anywhere in the history.
-    """
-    # in a thread: there may be thousands of results
-    calls = await run_in_thread(lambda: [message.calls for message in chat.conversation])
-    results = collect_results(calls)
-    if chat.ends_with_results:
-        new, attempt = calls_answered_at_end(calls), request.idempotency_key or uuid.uuid4().hex
-        return await submit_results(user, session_id, results, new, request, attempt, require_all=True)
-    sent = chat.conversation
-    newest = sum(1 for _ in takewhile(lambda message: message.role == "user", reversed(sent)))
-    users = [message for message in (sent if newest > 1 else sent[-1:]) if message.role == "user"]
-    read = [message.to_user_message(user.settings.server.limits, last=message is sent[-1]) for message in users]
-    return await submit_user_messages(user, session_id, read, newest, results, request)
+async def submit_to_named_session(
+    user: AgentUser, session_id: str, sent: Sequence[Message], request: TurnRequest
+) -> TurnRef:
+    """Submit a turn to a session that the client names. Only new parts of the resent history are read."""
+    attempt = request.idempotency_key or uuid.uuid4().hex
+    return await submit_end(user, session_id, sent, request, attempt, require_all=True)
 
 
 async def submit_carried_history(
     user: AgentUser,
-    chat: ChatRequest,
+    sent: Sequence[Message],
     request: TurnRequest,
     conversation: NamedConversation | None = None,
     new_session_id: str | None = None,
@@ -135,8 +122,8 @@ async def submit_carried_history(
 
     `preferred_key` is the session that the client has the history from: it comes first, if it holds that history.
     """
-    messages = await run_in_thread(read_history, chat.conversation, user.settings.server.limits)
-    if chat.ends_with_results:
+    messages = await run_in_thread(to_history, sent)
+    if sent[-1].role == "tool":
         _check_all_results(messages)
     once = None if request.idempotency_key is None else await run_in_thread(_OneTime.of, request, messages)
     if once:
@@ -200,12 +187,10 @@ class _OneTime(Struct, frozen=True):
     def of(cls, request: TurnRequest, messages: Sequence[Message]) -> Self:
         """Return the request of a client's idempotency key."""
         key = request.idempotency_key or ""
-        files = [file_fingerprint(file) for message in messages for file in attachments_of_message(message)]
-        said = [repr(replace(message, media=())) for message in messages]
         offered = [repr((tool.name, tool.description, tool.parameters)) for tool in request.client_tools or ()]
         return cls(
             f"history {hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}",
-            idempotency_key("history", *said, *files, *offered, repr(request.options)),
+            idempotency_key("history", *content_texts(messages), *offered, repr(request.options)),
         )
 
     async def find(self, user: AgentUser) -> TurnRef | None:

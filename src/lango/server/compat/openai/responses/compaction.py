@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from lango.errors import UsageError
-from lango.server.compat.openai.carried_history import read_history
+from lango.server.compat.openai.carried_history import to_history
 from lango.server.compat.openai.responses.input_items import (
     MAX_ITEMS,
     InputItem,
@@ -46,12 +46,12 @@ async def compact(user: AgentUser, body: CompactRequest) -> dict[str, Any]:
     previous = await find_previous(user, body.previous_response_id)
     stored = await _stored_items(user.context, previous) if previous else []
     items = [*stored, *body.input]
-    read = await read_input(items, lambda item_id: load_item(user, item_id))
+    read = await read_input(items, lambda item_id: load_item(user, item_id), user.settings.server.limits)
     if read.approvals:
         raise bad_request("input: answer approval requests with POST /v1/responses, and compact after that")
     if not read.messages:
         raise bad_request("input: there is nothing to compact; send a history or a previous_response_id")
-    messages = await run_in_thread(read_history, read.messages, user.settings.server.limits)
+    messages = await run_in_thread(to_history, read.messages)
     instructions = "\n\n".join([*filter(None, [body.instructions]), *read.instructions])
     try:
         summary, usage = await user.runtime.summarize(messages, instructions)

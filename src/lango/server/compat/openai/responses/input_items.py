@@ -10,17 +10,16 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
-from lango.server.compat.openai.chat_request import (
-    ChatCall,
-    ChatCallFunction,
-    ChatMessage,
-    ContentPart,
-    FileData,
-    ImageUrl,
-)
+from lango.config import ServerLimits
+from lango.history.pairing import parse_result_text
+from lango.messages import Attachment, Message, ToolCall
+from lango.server.compat.inline_files import read_data_url, read_user_message
+from lango.server.compat.openai.carried_history import parse_arguments
 from lango.server.compat.openai.responses.response_ids import read_approval_request_id, response_of_item
+from lango.server.compat.resent_history import FILE_LEFT_OUT, result_message
 from lango.server.errors import ApiError, bad_request
 from lango.threads import run_in_thread
 
@@ -51,22 +50,10 @@ class InputPart(BaseModel):
         """Return the part as the client sent it."""
         return self.model_dump(exclude_unset=True) | ({"detail": "auto"} if self.type == "input_image" else {})
 
-    def to_chat_part(self) -> ContentPart:
-        """Return the part as chat completions have it; raise `ApiError` for what has no place there."""
-        match self.type:
-            case "input_text" | "output_text" | "text":
-                return ContentPart(type="text", text=self.text)
-            case "refusal":
-                return ContentPart(type="text", text=self.refusal)
-            case "input_image" if self.image_url:
-                return ContentPart(type="image_url", image_url=ImageUrl(url=self.image_url))
-            case "input_file" if self.file_data or self.file_url:
-                data = self.file_data or self.file_url
-                return ContentPart(type="file", file=FileData(filename=self.filename, file_data=data))
-            case "input_image" | "input_file":
-                raise _bad_request("file_id is not supported; send the file itself as a data: URL")
-            case _:
-                raise _bad_request(f"parts of type {self.type!r} are not supported; send text, images and files")
+    def read_file(self, number: int) -> Attachment:
+        """Return the image or file of this part."""
+        name = self.filename if self.type == "input_file" else None
+        return read_data_url(number, name, self.image_url or self.file_data or self.file_url or "")
 
 
 class InputItem(BaseModel):
@@ -100,7 +87,7 @@ class Approval(Struct, frozen=True):
 class ReadInput(Struct, frozen=True):
     """The input of a request."""
 
-    messages: list[ChatMessage]
+    messages: list[Message]
     """Without system and developer messages."""
     instructions: list[str]
     """The texts of system and developer messages."""
@@ -110,47 +97,43 @@ class ReadInput(Struct, frozen=True):
     response_ids: list[str]
     """The responses whose items are resent, in order."""
 
-    @property
-    def ends_with_results(self) -> bool:
-        """Whether the last message is the output of a client's function."""
-        return bool(self.messages) and self.messages[-1].role == "tool"
 
-
-async def read_input(given: Sequence[InputItem], load_item: LoadItem) -> ReadInput:
+async def read_input(given: Sequence[InputItem], load_item: LoadItem, limits: ServerLimits) -> ReadInput:
     """Read the input of a request. Raise `ApiError` for items that are not supported."""
     items = [
         InputItem.model_validate(await load_item(item.id or "")) if _is_reference(item) else item for item in given
     ]
-    return await run_in_thread(_read_items, items)  # there may be thousands
+    return await run_in_thread(_read_items, items, limits)  # there may be thousands
 
 
 def _is_reference(item: InputItem) -> bool:
     return item.type == "item_reference" or item.model_fields_set == {"id"}
 
 
-def _read_items(items: Sequence[InputItem]) -> ReadInput:
+def _read_items(items: Sequence[InputItem], limits: ServerLimits) -> ReadInput:
     read = ReadInput([], [], [], [], [])
     for item in items:
         if item.id and (response_id := response_of_item(item.id)):
             read.response_ids.append(response_id)
         count = len(read.messages)
-        _add_item(read, item)
+        _add_item(read, item, limits, last=item is items[-1])
         if len(read.messages) > count:
             read.earlier_approvals.extend(read.approvals)
             read.approvals.clear()
     return read
 
 
-def _add_item(read: ReadInput, item: InputItem) -> None:
+def _add_item(read: ReadInput, item: InputItem, limits: ServerLimits, *, last: bool) -> None:
     match item.type:
         case "message":
-            _add_message(read, item)
+            _add_message(read, item, limits, last=last)
         case "function_call":
             _add_call(read, item)
         case "function_call_output":
             if not item.call_id:
                 raise _bad_request("a function_call_output needs the call_id of the call that it answers")
-            read.messages.append(ChatMessage(role="tool", tool_call_id=item.call_id, content=_content(item.output)))
+            text, files = _split(item.output)
+            read.messages.append(result_message(item.call_id, parse_result_text(text + FILE_LEFT_OUT * len(files))))
         case "mcp_approval_response":
             about = read_approval_request_id(item.approval_request_id or "")
             if about is None or item.approve is None:
@@ -159,7 +142,7 @@ def _add_item(read: ReadInput, item: InputItem) -> None:
                 )
             read.approvals.append(Approval(*about, item.approve, "" if item.approve else item.reason or ""))
         case "compaction":
-            read.messages.append(ChatMessage(role="user", content=read_compaction(item.encrypted_content or "")))
+            read.messages.append(Message("user", read_compaction(item.encrypted_content or "")))
         case kind if kind in _AGENTS_OWN:
             pass
         case kind:
@@ -168,13 +151,18 @@ def _add_item(read: ReadInput, item: InputItem) -> None:
             )
 
 
-def _add_message(read: ReadInput, item: InputItem) -> None:
-    content = _content(item.content)
+def _add_message(read: ReadInput, item: InputItem, limits: ServerLimits, *, last: bool) -> None:
+    text, files = _split(item.content)
     match item.role:
-        case "user" | "assistant":
-            read.messages.append(ChatMessage(role=item.role, content=content))
+        case "user":
+            readers = [part.read_file for part in files]
+            read.messages.append(read_user_message(text, readers, last=last, limits=limits))
+        case "assistant":
+            read.messages.append(Message("assistant", text))
         case "system" | "developer":
-            read.instructions.append(ChatMessage(role="system", content=content).to_instruction())
+            if files:
+                raise _bad_request("system and developer messages are text only; send files in user messages")
+            read.instructions.append(text)
         case _:
             raise _bad_request(f"the role of a message must be one of {', '.join(_ROLES)}")
 
@@ -183,18 +171,35 @@ def _add_call(read: ReadInput, item: InputItem) -> None:
     """Add a call to the assistant's message before it: parallel calls are one message."""
     if not (item.call_id and item.name):
         raise _bad_request("a function_call needs a call_id and a name")
-    call = ChatCall(id=item.call_id, function=ChatCallFunction(name=item.name, arguments=item.arguments))
-    last = read.messages[-1] if read.messages else None
-    if last is None or last.role != "assistant":
-        last = ChatMessage(role="assistant")
-        read.messages.append(last)
-    last.tool_calls = [*(last.tool_calls or ()), call]
+    call = ToolCall(item.call_id, item.name, parse_arguments(item.arguments))
+    is_joined = bool(read.messages) and read.messages[-1].role == "assistant"
+    last = read.messages.pop() if is_joined else Message("assistant")
+    read.messages.append(replace(last, tool_calls=(*last.tool_calls, call)))
 
 
-def _content(given: str | list[InputPart] | None) -> str | list[ContentPart]:
-    if given is None:
+def _split(content: str | list[InputPart] | None) -> tuple[str, list[InputPart]]:
+    """Return the text of a message or an output, and its files. Raise `ApiError` for parts that are not supported."""
+    if content is None:
         raise _bad_request("a message needs content, and a function_call_output needs output")
-    return given if isinstance(given, str) else [part.to_chat_part() for part in given]
+    if isinstance(content, str):
+        return content, []
+    texts: list[str] = []
+    files: list[InputPart] = []
+    for part in content:
+        match part.type:
+            case "input_text" | "output_text" | "text":
+                texts.append(part.text)
+            case "refusal":
+                texts.append(part.refusal)
+            case "input_image" if part.image_url:
+                files.append(part)
+            case "input_file" if part.file_data or part.file_url:
+                files.append(part)
+            case "input_image" | "input_file":
+                raise _bad_request("file_id is not supported; send the file itself as a data: URL")
+            case kind:
+                raise _bad_request(f"parts of type {kind!r} are not supported; send text, images and files")
+    return "".join(texts), files
 
 
 def compaction_content(summary: str) -> str:

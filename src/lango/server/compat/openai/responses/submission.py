@@ -14,13 +14,11 @@ from typing import Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from lango.config import ServerLimits
 from lango.errors import SessionExists, StaleSession, WaitNotOpen
 from lango.messages import Message
 from lango.server.compat.client_view import wait_id_of_approval
 from lango.server.compat.inline_files import attachments_of_message
-from lango.server.compat.openai.carried_history import read_history
-from lango.server.compat.openai.chat_request import ChatMessage, ChatRequest
+from lango.server.compat.openai.carried_history import to_history
 from lango.server.compat.openai.responses.input_items import Approval, ReadInput, read_input
 from lango.server.compat.openai.responses.response_ids import (
     APPROVAL,
@@ -32,7 +30,14 @@ from lango.server.compat.openai.responses.response_ids import (
 from lango.server.compat.openai.responses.response_request import ResponseRequest
 from lango.server.compat.openai.responses.response_view import ResponseView
 from lango.server.compat.openai.session_selection import submit_carried_history, submit_to_named_session
-from lango.server.compat.resent_history import Results, check_all_answered, client_instruction, idempotency_key
+from lango.server.compat.resent_history import (
+    Results,
+    check_all_answered,
+    check_last,
+    client_instruction,
+    content_texts,
+    idempotency_key,
+)
 from lango.server.context import AgentUser
 from lango.server.errors import ApiError, bad_request, not_found
 from lango.server.streaming.turn_streams import TurnRef
@@ -66,7 +71,7 @@ async def _submit(
     user: AgentUser, body: ResponseRequest, session_id: str | None, key: str | None, unstored_id: str | None
 ) -> TurnRef:
     previous = await find_previous(user, body.previous_response_id, unstored_id)
-    read = await read_input(body.input, lambda item_id: load_item(user, item_id))
+    read = await read_input(body.input, lambda item_id: load_item(user, item_id), user.settings.server.limits)
     earlier = previous.parameters.get("_developer_messages", ()) if previous else ()
     developer_messages = [*earlier, *read.instructions]
     parameters = body.parameters() | ({"_developer_messages": developer_messages} if developer_messages else {})
@@ -83,12 +88,12 @@ async def _submit(
     if body.conversation_id is not None:
         session_id = body.conversation_id
         await user.get_session(session_id)
-    chat = _as_chat_request(read.messages)
+    _check_answerable(read.messages)
     if session_id is not None:
-        return await submit_to_named_session(user, session_id, chat, request)
+        return await submit_to_named_session(user, session_id, read.messages, request)
     preferred_key = session_key_of_response(read.response_ids[-1]) if read.response_ids else None
     return await submit_carried_history(
-        user, chat, request, new_session_id=_new_session_id(request), preferred_key=preferred_key
+        user, read.messages, request, new_session_id=_new_session_id(request), preferred_key=preferred_key
     )
 
 
@@ -162,12 +167,10 @@ def _new_session_id(request: TurnRequest) -> str:
     return f"resp-{hashlib.sha256(request.idempotency_key.encode()).hexdigest()[:32]}"
 
 
-def _as_chat_request(messages: list[ChatMessage]) -> ChatRequest:
+def _check_answerable(messages: Sequence[Message]) -> None:
     if not messages:
         raise bad_request("input: there is nothing to answer: send a message or a function_call_output")
-    chat = ChatRequest(messages=messages)
-    chat.check_supported()
-    return chat
+    check_last(messages)
 
 
 async def _fork(user: AgentUser, previous: StoredResponse, request: TurnRequest) -> SessionInfo:
@@ -186,14 +189,14 @@ async def _submit_new(
     """Submit input that is all new to a session; a repeated request returns its turn."""
     request = replace(request, at_revision=at_revision)
     if (key := request.idempotency_key) is not None:
-        digest = idempotency_key("input", *map(repr, read.messages))
+        digest = idempotency_key("input", *await run_in_thread(content_texts, read.messages))
         request = replace(request, digest=digest)
         known = await user.runtime.turns.find_by_key(session, key)
         if known is not None:
             known.check(digest)
             return TurnRef(session, known.turn)
     open_calls = await user.runtime.turns.client_calls(session)
-    new = await run_in_thread(_new_input, read.messages, open_calls, user.settings.server.limits)
+    new = await run_in_thread(_new_input, read.messages, open_calls)
     if not new.messages:
         submission = SubmittedResults(new.results, request=request)
     else:
@@ -210,34 +213,30 @@ class _NewInput(Struct, frozen=True):
     messages: list[Message]
 
 
-def _new_input(sent: list[ChatMessage], open_calls: set[str], limits: ServerLimits) -> _NewInput:
+def _new_input(sent: Sequence[Message], open_calls: set[str]) -> _NewInput:
     """Read input that is all new. Raise `ApiError` unless it ends with a message of the user, or is all results."""
     results = {
-        message.tool_call_id or "": message.calls.result
+        call.id: call.output or {}
         for message in sent
-        if message.role == "tool" and message.tool_call_id in open_calls
+        for call in message.tool_calls
+        if message.role == "tool" and call.id in open_calls
     }
     others = [message for message in sent if not _is_about(message, open_calls)]
     if results and not others:
         check_all_answered(open_calls, results)
         return _NewInput(results, [])
-    _check_results_have_calls(others)
-    _as_chat_request(others)
-    messages = read_history(others, limits)
+    made = {call.id for message in others for call in message.tool_calls if message.role != "tool"}
+    for message in others:
+        if message.role == "tool" and (call_id := message.tool_calls[0].id) not in made:
+            raise bad_request(f"input: no call {call_id!r} is waiting for an output")
+    _check_answerable(others)
+    messages = to_history(others)
     if messages[-1].role != "user":
         raise bad_request("input: function outputs must come before messages, or alone")
     return _NewInput(results, messages)
 
 
-def _is_about(message: ChatMessage, open_calls: set[str]) -> bool:
+def _is_about(message: Message, open_calls: set[str]) -> bool:
     """Whether a message answers, or only repeats, calls that wait in the session."""
-    if message.role == "tool":
-        return message.tool_call_id in open_calls
-    return bool(message.call_ids) and set(message.call_ids) <= open_calls and not message.text
-
-
-def _check_results_have_calls(messages: Sequence[ChatMessage]) -> None:
-    made = {call_id for message in messages for call_id in message.call_ids}
-    for message in messages:
-        if message.role == "tool" and message.tool_call_id not in made:
-            raise bad_request(f"input: no call {message.tool_call_id!r} is waiting for an output")
+    ids = {call.id for call in message.tool_calls}
+    return bool(ids) and ids <= open_calls and not message.content
