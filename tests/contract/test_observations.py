@@ -126,7 +126,7 @@ async def test_o2_a_rewind_invalidates_observations_and_their_live_messages_are_
     await observe(store, 5, 15)  # 5, 6 and 14, 15: what is between was taken back
     assert await texts(store) == ["noted 1-4", "noted 5-15"]
     standings = [batch.standing for batch in await store.read(read_all_batches, await now(store))]
-    assert standings == ["current", "taken_back", "current"]
+    assert standings == ["current", "rewound", "current"]
 
 
 async def test_o2_a_rewind_into_a_reflection_makes_its_sources_current_again(store: Store) -> None:

@@ -260,7 +260,7 @@ async def test_rewound_messages_leave_the_window_and_their_cost_still_counts(sto
         await talk.runtime.sessions.rewind("s", before=3)
         await talk.say("four")
         usage = await talk.usage()
-        assert [turn.taken_back for turn in usage.turns] == [False, True, True, False]
+        assert [turn.is_rewound for turn in usage.turns] == [False, True, True, False]
         assert usage.total.input_tokens == 40
         assert (usage.window.messages, usage.window.left_out_messages, usage.window.left_out_tokens) == (4, 0, 0)
         assert usage.window.tokens == usage.turns[0].tokens + usage.turns[3].tokens

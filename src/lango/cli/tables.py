@@ -138,7 +138,7 @@ def turn_row(turn: "TurnUsage") -> dict[str, Any]:
     names = [tool.name if tool.status == "finished" else f"{tool.name} ({tool.status})" for tool in turn.tools]
     return {
         "turn": turn.turn,
-        "status": ("rewound" if turn.taken_back else turn.status) + (", resumed" if turn.resumptions else ""),
+        "status": ("rewound" if turn.is_rewound else turn.status) + (", resumed" if turn.resumptions else ""),
         "started": format_time(turn.started_at),
         "tokens": turn.tokens,
         "in": turn.usage.input_tokens,

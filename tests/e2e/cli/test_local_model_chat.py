@@ -37,8 +37,8 @@ def test_one_answer_and_a_chat_in_the_same_session(tmp_path: Path) -> None:
     assert "tiny demonstration model" in chat.stdout, "the small model is labelled as what it is"
     assert "/model local/qwen2.5-coder-1.5b downloads one that calls tools" in chat.stdout
     listed = [json.loads(line) for line in lango("sessions", "list", "--json", cwd=tmp_path).stdout.splitlines()]
-    assert [(one["id"], one["messages"]) for one in listed] == [(report["session"], 4)], "both in one session"
-    shown = lango("sessions", "show", report["session"], cwd=tmp_path).stdout.splitlines()
+    assert [(one["id"], one["messages"]) for one in listed] == [(report["session_id"], 4)], "both in one session"
+    shown = lango("sessions", "show", report["session_id"], cwd=tmp_path).stdout.splitlines()
     assert "user: Hi" in shown[0]
     assert any("user: Hello" in line for line in shown)
 

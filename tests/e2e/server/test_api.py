@@ -77,7 +77,7 @@ async def test_the_usage_of_a_session(server: Server, session: str) -> None:
         assert noted["tools"][0]["status"] == "finished"
         assert len(noted["model_calls"]) == noted["usage"]["model_calls"] == 2
         assert noted["model_calls"][0]["model"] == "obedient"
-        assert (again["status"], again["taken_back"], again["usage"]["input_tokens"]) == ("done", False, 10)
+        assert (again["status"], again["is_rewound"], again["usage"]["input_tokens"]) == ("done", False, 10)
         assert usage["total"]["turns"] == 3
         shown = (await client.get(f"/v1/sessions/{session}")).json()
         assert usage["window"] == {

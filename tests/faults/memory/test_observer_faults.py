@@ -249,7 +249,7 @@ async def test_o2_a_rewind_during_observation_discards_the_notes(sqlite_url: str
         may_end.set()
         await runtime.memory.settle()
         assert (await runtime.memory.show("s")).batches == ()
-        assert [batch.standing for batch in await runtime.memory.history("s")] == ["taken_back"]
+        assert [batch.standing for batch in await runtime.memory.history("s")] == ["rewound"]
         assert await runtime.memory.facts() == [], "nor is anything learned from what was taken back"
         await runtime.run("s", "and now?")
     assert "secret" not in quoted(roles.agent[-1])

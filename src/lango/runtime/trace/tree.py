@@ -72,7 +72,7 @@ def turn_trace(
         duration_s=None if row.ended_at is None else max(0.0, row.ended_at - row.started_at),
         first_seq=row.first_seq,
         last_seq=row.last_seq,
-        is_rewound=row.taken_back,
+        is_rewound=row.is_rewound,
         error=f"{error.type}: {error.message}" if error else "",
         usage=row.usage,
         resumptions=row.resumptions,

@@ -22,7 +22,7 @@ from lango.store.sessions.lineage import Range, all_row_ranges, live_ranges, rea
 
 Priority = Literal["pinned", "high", "medium", "low"]
 """Pinned: a user asked to remember it. It is never condensed."""
-BatchStatus = Literal["current", "condensed", "taken_back"]
+BatchStatus = Literal["current", "condensed", "rewound"]
 
 MAX_BATCH_MESSAGES = 400
 _RECENT_ROWS = 200
@@ -235,7 +235,7 @@ def _covered_ranges(batch: Batch, rewinds: Sequence[Range]) -> list[Range]:
 def _batch_status(batch: Batch, current: set[int], rewinds: Sequence[Range]) -> BatchStatus:
     if batch.batch in current:
         return "current"
-    return "condensed" if _is_valid(batch, rewinds) else "taken_back"
+    return "condensed" if _is_valid(batch, rewinds) else "rewound"
 
 
 def _with_observations(key: int, batches: Sequence[Batch]) -> Operation[list[Batch]]:

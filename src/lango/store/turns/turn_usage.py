@@ -89,7 +89,7 @@ class TurnUsage(Struct, frozen=True):
     tokens: int
     """Tokens of the turn's own messages."""
     usage: Usage
-    taken_back: bool
+    is_rewound: bool
     """Its messages were removed by a rewind; its cost still counts."""
     result: TurnResult = TurnResult()
     tools: Sequence[ToolUse] = ()
@@ -138,7 +138,7 @@ def _row_to_turn(
         last_seq=next_seq - 1 if known else None,
         tokens=next_total - before_tokens if known else 0,
         usage=Usage(*spent),
-        taken_back=known and not is_live(first_seq, live),
+        is_rewound=known and not is_live(first_seq, live),
         result=TurnResult.decode(extra),
         tools=used.get(epoch, ()),
         resumptions=convert(loads(resumptions), list[Resumption]) if resumptions else (),

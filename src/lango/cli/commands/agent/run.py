@@ -211,7 +211,6 @@ class _Printer(Struct):
             "text": StreamedText(self.events).text,
             "texts": [{"agent": agent, "text": text} for agent, text in StreamedText(self.events).by_author],
             "session_id": self.session_id,
-            "session": self.session_id,
             "turn": self.turn,
             "status": status,
             "usage": asdict(self.usage) if self.usage else {},

@@ -153,7 +153,7 @@ def _print_notes(notes: list[dict[str, Any]]) -> None:
 def _batch_heading(note: dict[str, Any]) -> str:
     """Describe a batch of notes and its cost."""
     origin = f"condensed from {', '.join(map(str, note['sources']))}" if note["sources"] else "observed"
-    standing = "" if note["standing"] == "current" else f", {note['standing'].replace('_', ' ')}"
+    standing = "" if note["standing"] == "current" else f", {note['standing']}"
     cost = f"{note['model']}, {note['input_tokens']} tokens in, {note['output_tokens']} out"
     batch = f"batch {note['batch']} (generation {note['generation']}, {origin}{standing})"
     return f"{batch} {format_time(note['created_at'])} {cost}"

@@ -26,7 +26,7 @@ class Observation(BaseModel):
     """Observations of one model reply share a batch and its token counts."""
     generation: int
     """0: made from messages; more: condensed from observations."""
-    standing: Literal["current", "condensed", "taken_back"]
+    standing: Literal["current", "condensed", "rewound"]
     first_seq: int
     last_seq: int
     priority: Literal["pinned", "high", "medium", "low"]

@@ -40,7 +40,7 @@ class ReportedTurn(Struct, frozen=True):
     first_seq: int | None
     last_seq: int | None
     tokens: int
-    taken_back: bool
+    is_rewound: bool
     usage: Usage
     model_calls: list[ModelCall]
     tools: list[ToolRun]

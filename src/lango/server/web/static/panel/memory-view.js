@@ -11,7 +11,7 @@ import { el, formatTime, iconButton, loadStylesheet, toast, withErrorToast } fro
  *   model: string, created_at: string, pinned: boolean}} Fact
  */
 
-const STANDING_LABELS = /** @type {Record<string, string>} */ ({ condensed: "condensed into a later note", taken_back: "removed by a rewind" });
+const STANDING_LABELS = /** @type {Record<string, string>} */ ({ condensed: "condensed into a later note", rewound: "removed by a rewind" });
 
 let newestRequest = 0;
 let showsInactive = false;

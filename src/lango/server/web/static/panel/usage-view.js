@@ -9,7 +9,7 @@ import { legend, Plot, formatShort } from "./plots.js";
  * @typedef {{model: string, agent: string, started_at: string, duration_s: number, input_tokens: number, output_tokens: number}} Call
  * @typedef {{call_id: string, name: string, status: string, started_at: string | null, duration_s: number | null, approved_by?: string | null}} Tool
  * @typedef {{turn: number, status: string, started_at: string, ended_at: string | null, first_seq: number | null,
- *   last_seq: number | null, tokens: number, taken_back: boolean, usage: TokenUsage, model_calls: Call[], tools: Tool[],
+ *   last_seq: number | null, tokens: number, is_rewound: boolean, usage: TokenUsage, model_calls: Call[], tools: Tool[],
  *   resumptions?: {at: string, reason: string}[]}} Turn
  * @typedef {{budget_tokens: number, max_messages: number | null, window: {first_seq: number | null, messages: number, tokens: number,
  *   left_out_messages: number, left_out_tokens: number, observed_seq: number, memory_tokens: number, reason: string}, turns: Turn[], before: number | null, total: {turns: number, usage: TokenUsage}, memory: TokenUsage}} Usage
@@ -124,9 +124,9 @@ function tokenChart({ window, budget_tokens }, turns) {
   const largest = turns.map((turn) => Math.max(0, ...turn.model_calls.map((call) => call.input_tokens)) || null);
   const far = Math.max(...largest.map((tokens) => tokens ?? 0), ...turns.map((turn) => turn.tokens)) < budget_tokens / 4;
   return chart("Tokens per turn", turns, [
-    { label: "its messages, kept", values: only((turn) => !turn.taken_back && isKept(turn)), color: "accent", kind: "bars" },
-    { label: "its messages, left out", values: only((turn) => !turn.taken_back && !isKept(turn)), color: "edge", kind: "bars" },
-    { label: "rewound", values: only((turn) => turn.taken_back), color: "warn", kind: "bars" },
+    { label: "its messages, kept", values: only((turn) => !turn.is_rewound && isKept(turn)), color: "accent", kind: "bars" },
+    { label: "its messages, left out", values: only((turn) => !turn.is_rewound && !isKept(turn)), color: "edge", kind: "bars" },
+    { label: "rewound", values: only((turn) => turn.is_rewound), color: "warn", kind: "bars" },
     { label: "largest request", values: largest, color: "link", kind: "line" },
     { label: "budget", values: turns.map(() => budget_tokens), color: "bad", kind: "bound" },
   ], formatShort, far ? `The budget of ${budget_tokens.toLocaleString()} is far above these values.` : "A request also contains the system prompt and the tools: the budget covers messages only.");
@@ -162,7 +162,7 @@ function turnTable(turns, select) {
       type: "button", class: "quiet", "aria-pressed": String(turn.turn === selectedTurn(turns).turn), "aria-label": `Turn ${turn.turn}: show its calls`,
       click: () => select(turn.turn),
     }, String(turn.turn))),
-    el("td", { text: `${turn.taken_back ? "rewound" : turn.status}${turn.resumptions?.length ? ", resumed" : ""}` }),
+    el("td", { text: `${turn.is_rewound ? "rewound" : turn.status}${turn.resumptions?.length ? ", resumed" : ""}` }),
     ...[turn.tokens, turn.usage.input_tokens, turn.usage.output_tokens].map((number) => el("td", { class: "number", text: number.toLocaleString() })),
     el("td", { class: "number", text: turn.usage.cost_usd === null ? "–" : formatCost(turn.usage.cost_usd) }),
     el("td", { class: "number", text: formatDuration(modelTime(turn) || null) || "–" }),
