@@ -58,7 +58,7 @@ LangoError
 │   ├── TurnCancelled          the user stopped it
 │   ├── TurnReleased           its process stopped: the turn continues in another one
 │   ├── TurnAbandoned          its process died each time it was run, as often as allowed
-│   ├── TurnDiverged           this version of the app has not the nodes that it has reached
+│   ├── TurnDiverged           this version of the app does not have the nodes that the turn has reached
 │   ├── NodeOutcomeUnknown     a workflow's node that must run once had started when its process died
 │   └── EmptyAnswer            the model returned no text, or its provider blocked it
 ├── ToolError                  a tool call failed: a result for the model

@@ -52,7 +52,7 @@ class InputWait(WaitBase, frozen=True, kw_only=True, tag="input"):
 
     message: str = ""
     schema: Mapping[str, Any] | None = None
-    """The JSON schema of the value; None: any value."""
+    """The JSON schema of the value, or None if any value fits."""
     payload: Any = None
     """What the workflow shows besides the message."""
     author: str = ""
@@ -98,7 +98,7 @@ class QuestionWait(WaitBase, frozen=True, kw_only=True, tag="tool_question"):
 
     message: str = ""
     schema: Mapping[str, Any] | None = None
-    """The JSON schema of the value; None: any value."""
+    """The JSON schema of the value, or None if any value fits."""
     payload: Any = None
     call_id: str = ""
     """The tool call that asks."""
@@ -127,7 +127,7 @@ class InboxItem(Struct, frozen=True):
     title: str
     """The title of the session."""
     place: tuple[float, int, str]
-    """Where it stands in the inbox, for the next page."""
+    """Its position in the inbox, from which the next page continues."""
 
     @property
     def id(self) -> str:
@@ -186,7 +186,7 @@ class Result(AnswerBase, frozen=True, tag="result"):
 
     result: Mapping[str, Any]
     will_continue: bool | None = False
-    """It is an update of a long-running tool, and more results follow; None: they may."""
+    """It is an update of a long-running tool, and more results follow, or may follow if it is None."""
 
 
 Answer = Approve | Refuse | Value | Decline | Credential | Result

@@ -121,7 +121,9 @@ class Artifacts:
             )
         kind, shown_type = ("text", "text/plain") if isinstance(data, str) else ("bytes", mime_type)
         if not content and shown_type == REMOVED_TYPE:
-            raise Unstorable(f"an empty {REMOVED_TYPE} is what ADK puts in place of a removed artifact: name its type")
+            raise Unstorable(
+                f"ADK marks a removed artifact with an empty {REMOVED_TYPE}: give the artifact another type"
+            )
         new = NewArtifact(name, kind, shown_type, content, metadata=metadata or {})
         scope, _ = await self._scope(session_id, user_id, name)
         return await self._store.write_long(artifacts.save_artifact, scope, new, time.time(), needs_session=True)

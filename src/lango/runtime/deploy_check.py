@@ -48,7 +48,7 @@ class DeployReport(Struct, frozen=True):
 async def check_deploy(settings: Settings, sessions: int, *, migrations: Migrations | None = None) -> DeployReport:
     """Judge every open turn and wait of an app, and the newest turn of its newest sessions.
 
-    Raise `SchemaError` if the store has not the schema of this version, or not these `migrations`.
+    Raise `SchemaError` if the store does not have the schema of this version, or lacks some of the `migrations`.
     """
     settings, root_agent = load_named_agent(settings, None)
     app = build_agent_app(settings, root_agent)

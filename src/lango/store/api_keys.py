@@ -54,7 +54,7 @@ def add_key(
     """Store the hash of a user's key."""
     check_id("user_id", user_id)
     if not user_id:
-        raise Unstorable("a key needs a user")
+        raise Unstorable("an API key needs a user: its id is empty")
     hash_ = _hash(secret)
     yield _INSERT, (hash_[:8], hash_, user_id, now, requests_per_minute, tokens_per_day)
     return ApiKey(hash_[:8], user_id, now, None, requests_per_minute, tokens_per_day)

@@ -66,8 +66,8 @@ class Store:
         """Raise `SchemaError` if opening the store would change its schema, without opening it."""
         if due := await self.due_migrations():
             raise SchemaError(
-                f"the store has not the schema of this version ({', '.join(step.file_name for step in due)}), and is "
-                "not changed here: run `lango db upgrade` first; older versions continue to work on the store"
+                f"the store does not have the schema of this version ({', '.join(step.file_name for step in due)}) and "
+                "is not changed here: run `lango db upgrade` first; older versions continue to work on the store"
             )
 
     async def close(self) -> None:

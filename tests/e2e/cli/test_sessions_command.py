@@ -158,7 +158,7 @@ async def test_check_reports_problems_and_their_place(folder: Path) -> None:
     stray, total, *_ = [json.loads(line) for line in every.stdout.splitlines()]
     assert stray == {"problem": "4 messages belong to no session"}
     assert (total["session"], total["seq"]) == ("first", 2)
-    assert "recorded as 99" in total["problem"]
+    assert "is 99" in total["problem"]
 
 
 def test_check_reports_a_damaged_file(folder: Path) -> None:

@@ -44,7 +44,7 @@ class WaitExpiry:
             try:
                 wait_s = await self._expire_due()
             except StoreError as error:
-                self._store.outages.warn(f"what turns wait for could not be checked for expiry: {error}")
+                self._store.outages.warn(f"expired waits could not be closed yet: {error}")
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._wake.wait()

@@ -43,7 +43,9 @@ class AllowedOptions:
                     "the instruction cannot be changed: set agent.session_instruction = true to allow it"
                 )
             if not instruction.strip() or len(instruction) > _MAX_INSTRUCTION:
-                raise SessionOptionsRefused(f"an instruction has 1 to {_MAX_INSTRUCTION} characters; null removes it")
+                raise SessionOptionsRefused(
+                    f"an instruction must have 1 to {_MAX_INSTRUCTION} characters; use null to remove it"
+                )
         return await self._store.write(change_options, SessionId(self._app_name, user_id, session_id), changes)
 
     def _check_model(self, model: str) -> None:

@@ -60,7 +60,7 @@ def check_reference(uri: str, app_name: str, user_id: str, session_id: str | Non
     """Parse a reference that is used in a session, or by a user. Raise `ReferenceRefused` if it leads elsewhere."""
     target = parse_reference(uri)
     if target is None:
-        raise ReferenceRefused("this is not the URI of an artifact: artifact://apps/APP/users/USER/...")
+        raise ReferenceRefused("not the URI of an artifact: use artifact://apps/APP/users/USER/...")
     if (target.app_name, target.user_id) != (app_name, user_id) or target.session_id not in (None, session_id):
         raise ReferenceRefused("a reference to an artifact must stay within its session and its user")
     return target
@@ -85,7 +85,9 @@ def resolve_version(scope: SessionId, session_id: str | None, artifact: Artifact
         place = scope_of(scope.app_name, scope.user_id, target.session_id, target.name)
         found = yield from read_version(place, target.name, target.version)
     if found is not None and reference_of(found) is not None:
-        raise ReferenceRefused(f"the references from artifact {artifact.name!r} are circular, or too long")
+        raise ReferenceRefused(
+            f"the references from artifact {artifact.name!r} form a circle, or a chain of more than {_MAX_REFERENCES}"
+        )
     return found
 
 

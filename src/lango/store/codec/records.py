@@ -19,7 +19,7 @@ class ClientResult(Struct, frozen=True):
     full_text: str | None = None
     """The full text of a result that is clipped in `output`."""
     will_continue: bool | None = False
-    """Of a long-running tool: more results follow; None: they may."""
+    """Of a long-running tool: more results follow, or may follow if it is None."""
 
 
 class RequestSecret(Struct, frozen=True):

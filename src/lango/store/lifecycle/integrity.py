@@ -117,7 +117,7 @@ def check_database(dialect: Dialect) -> Operation[list[Problem]]:
     if orphaned:
         problems.append(Problem(f"{orphaned} messages belong to no session"))
     problems += [
-        Problem(f"file {hash_} is recorded as used {noted} times; it is used {uses} times")
+        Problem(f"file {hash_} has a use count of {noted}, but {uses} rows use it")
         for hash_, noted, uses in (yield _WRONG_USES, ())
     ]
     problems += [
@@ -135,7 +135,9 @@ def _check_message(seen: _Progress, row: Row) -> None:
     seen.user_seq = seq if role == "user" else seen.user_seq
     try:
         if total != seen.total_tokens + tokens:
-            seen.add(f"the tokens up to here are recorded as {total}; they are {seen.total_tokens + tokens}", seq)
+            seen.add(
+                f"the stored total of tokens up to here is {total}; the messages have {seen.total_tokens + tokens}", seq
+            )
         seen.total_tokens = total  # report an error once, not for all messages that follow
         row_to_event(row)
         _check_call_order(seen, seq, role, calls, row[-1])
@@ -154,7 +156,7 @@ def _check_call_order(seen: _Progress, seq: int, role: str, calls: str | None, c
             seen.calls[key] = seq
             seen.made.add((key, seq))
     if call_seq is None and answered and min(answered) != seq - 1:
-        seen.add(f"it does not say that its call stands in message {min(answered)}", seq)
+        seen.add(f"it does not name the message of its call, {min(answered)}", seq)
 
 
 def _missing(first: int, last: int) -> str:
@@ -167,9 +169,11 @@ def _check_end(seen: _Progress, session: SessionInfo, newest: int) -> None:
     if seen.next_seq <= session.last_seq:
         seen.add(_missing(seen.next_seq, session.last_seq))
     elif seen.total_tokens != session.total_tokens:
-        seen.add(f"the session records {session.total_tokens} tokens; its messages have {seen.total_tokens}")
+        seen.add(
+            f"the stored total of the session is {session.total_tokens} tokens; its messages have {seen.total_tokens}"
+        )
     if seen.user_seq != session.user_seq:
-        seen.add(f"the user's newest message is recorded as {session.user_seq}; it is {seen.user_seq}")
+        seen.add(f"the user's newest message is stored as {session.user_seq}, but is {seen.user_seq}")
     for at, first in session.rewinds:
         if not 1 <= first < at <= session.last_seq:
             seen.add(f"a rewind at message {at} goes back to message {first}")
@@ -181,11 +185,11 @@ def _check_calls(seen: _Progress, session: SessionInfo) -> Operation[None]:
     noted: dict[str, int] = {row[0]: row[1] for row in rows}
     for call_id, seq in noted.items():
         if (call_id, seq) not in seen.made:
-            seen.add(f"call {call_id!r} is recorded as open; the message makes no such call", seq)
+            seen.add(f"call {call_id!r} is stored as open, but the message has no such call", seq)
     if not seen.results_without_ids:
         for call_id, seq in seen.calls.items():
             if call_id not in noted:
-                seen.add(f"call {call_id!r} has no result, and is not recorded as open", seq)
+                seen.add(f"call {call_id!r} has no result, and is not stored as open", seq)
 
 
 def _check_state(seen: _Progress, session: SessionInfo) -> Operation[None]:
@@ -193,7 +197,7 @@ def _check_state(seen: _Progress, session: SessionInfo) -> Operation[None]:
         try:
             row_to_state_event(row)
         except Exception as error:  # noqa: BLE001 - whatever stands there
-            seen.add(f"a change of state after it cannot be read ({type(error).__name__})", row[0])
+            seen.add(f"a change of the state after this message cannot be read ({type(error).__name__})", row[0])
     try:
         stored = yield from state.read_session_state(session.key)
         journaled = yield from state.read_state_at(session.key, session.last_seq)
@@ -204,4 +208,4 @@ def _check_state(seen: _Progress, session: SessionInfo) -> Operation[None]:
         name for name in sorted({*stored, *journaled}) if dumps(stored.get(name)) != dumps(journaled.get(name))
     ]
     if differing:
-        seen.add(f"the session's state is not what its events made it: {', '.join(differing)}")
+        seen.add(f"the session's state differs from what its events set: {', '.join(differing)}")

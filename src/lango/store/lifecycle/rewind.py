@@ -30,7 +30,7 @@ def rewind_session(name: SessionId, before: int, now: float) -> Operation[Sessio
     """
     session = yield from sessions.lock_named_session(name)
     if (yield from read_open_turns(session.key)):
-        raise TurnRunning(f"session {name.id!r} is busy: wait for the answer, or cancel it, then rewind")
+        raise TurnRunning(f"session {name.id!r} is busy: wait for the answer, or cancel the turn, then rewind")
     invocation_id = yield from _invocation_of_message(session, before)
     own, _, _ = split_scopes(session.state)
     target = yield from read_state_before(session.key, invocation_id)

@@ -70,7 +70,7 @@ def add_facts(app_name: str, user_id: str, session_key: int, facts: Sequence[Fac
             known.add(name)
             kept.append(fact)
         else:
-            _log.warning("a fact was not stored: user %r already has %d; delete some", user_id, MOST_FACTS)
+            _log.warning("a fact was not stored: user %r already has %d facts; delete some", user_id, MOST_FACTS)
     [[number]] = yield _NEXT, (app_name, user_id)
     for at, fact in enumerate(kept, number):
         learned = session_key, fact.first_seq, fact.last_seq, fact.day, storable_text(fact.model), now

@@ -50,7 +50,7 @@ class Memory(Struct, frozen=True):
     seq: int = 0
     """The message in its session; 0: it is no message."""
     content: str | None = None
-    """JSON of the content of a memory that was added; None: it is the text."""
+    """JSON of the content of a memory that was added, or None if the content is the text."""
     metadata: str | None = None
 
 

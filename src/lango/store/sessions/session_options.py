@@ -16,7 +16,7 @@ SELECT CAST($1 AS BIGINT), model, instruction FROM session_options WHERE session
 
 
 class SessionOptions(Struct, frozen=True):
-    """What a user chose for a session; None: as configured."""
+    """What a user chose for a session, or None for what is configured."""
 
     model: str | None = None
     instruction: str | None = None

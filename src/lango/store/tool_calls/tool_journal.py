@@ -93,7 +93,7 @@ class JournalEntry(Struct, frozen=True):
     """None: no approval was needed."""
     approved_by: str | None
     grant_id: int | None
-    """The grant that approved it; None: a person did, or the settings."""
+    """The grant that approved it, or None if a person or the settings did."""
     result: Any = None
     actions: Mapping[str, Any] = {}
     """What the tool did besides its result: state, transfers, artifacts."""

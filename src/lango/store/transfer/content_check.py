@@ -47,18 +47,18 @@ class ContentCheck:
         """Note that a message or an artifact uses a content. Raise `InvalidExport` if it did not come before."""
         self._end()
         if self.sizes.get(hash_) != size:
-            raise InvalidExport("hash: the export has no such content, or it has another size")
+            raise InvalidExport("hash: the export has no content with this hash and size before this line")
         self._used.add(hash_)
 
     def finish(self) -> None:
         """Check that every content is used."""
         self._end()
         if self._used != self.sizes.keys():
-            raise InvalidExport("a content is used by no message and no artifact")
+            raise InvalidExport("no message and no artifact uses one of the contents")
 
     def _end(self) -> None:
         if self._hash is not None and self._digest.hexdigest() != self._hash:
-            raise InvalidExport("hash: the content before this line has another one")
+            raise InvalidExport("hash: the content before this line does not match its hash")
         self._hash = None
 
 
@@ -67,7 +67,7 @@ def piece_of(line: ContentLine) -> bytes:
     try:
         data = binascii.a2b_base64(line.data, strict_mode=True)
     except binascii.Error as error:
-        raise InvalidExport("data: this is not base64") from error
+        raise InvalidExport("data: not valid base64") from error
     if len(data) > CHUNK_BYTES:
         raise InvalidExport(f"data: a piece has at most {CHUNK_BYTES} bytes")
     return data

@@ -48,7 +48,7 @@ class EarlierCall(Struct, frozen=True):
     author: str
     """The agent that made it; empty: an agent inside a tool."""
     result: object
-    """What the journal has; None: the call had started, and its outcome is unknown."""
+    """The result in the journal, or None if the call had started and its outcome is unknown."""
 
 
 _EARLIER_CALLS = """

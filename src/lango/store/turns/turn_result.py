@@ -74,5 +74,5 @@ def _default_failure(row_status: str, *, has_run: bool) -> TurnFailure:
         return TurnFailure("TurnCancelled", message)
     if row_status == "cancelled":
         return TurnFailure("TurnCancelled", "the turn was stopped")
-    message = "the process that ran this turn is gone: what is stored stays; send it again"
+    message = "the process that ran this turn is gone; what was stored is kept: send the message again"
     return TurnFailure("TurnFailed", message)

@@ -62,7 +62,7 @@ class StoredTurn(Struct, frozen=True):
     request: Mapping[str, Any] = {}
     """What came with its input."""
     epoch: int | None = None
-    """None: it has not started."""
+    """None if it has not started."""
     first_seq: int | None = None
     """The message that started it."""
     attempts: int = 0
@@ -72,7 +72,7 @@ class StoredTurn(Struct, frozen=True):
     version: str = ""
     """The version of the app that ran it last."""
     continued_seq: int | None = None
-    """The message from which it continued after an update of the app; None: its record begins at `first_seq`."""
+    """The message from which it continued after an update of the app, or None if its record begins at `first_seq`."""
     record_epoch: int | None = None
     """The epoch under which the tool journal keeps its steps since then."""
 

@@ -11,7 +11,7 @@ from lango.store.waits.waits import IS_OPEN
 from lango.waits import InboxItem
 
 Place = tuple[float, int, str]
-"""Where an item stands in the inbox: since when it waits, the key of its session, and its id."""
+"""The position of an item in the inbox: since when it waits, the key of its session, and its id."""
 
 _FIRST_PLACE: Place = (float("inf"), 0, "")
 _PAGE = f"""
