@@ -13,6 +13,14 @@ from lango.tools import Tool
 from lango.waits import Answer
 
 
+class AgentOptions(Struct, frozen=True, omit_defaults=True):
+    """What an agent gets instead of its own in one turn; empty: its own."""
+
+    system: str = ""
+    """The whole system text of its requests."""
+    model: str = ""
+
+
 class ModelOptions(Struct, frozen=True, omit_defaults=True):
     """What a request sets for the model calls of its turn; a field that it does not set is as configured."""
 
@@ -33,6 +41,8 @@ class ModelOptions(Struct, frozen=True, omit_defaults=True):
     """Used instead of the root agent's model, by every agent that shares it."""
     session_instruction: str = ""
     """Used instead of the instruction of the root agent."""
+    agents: Mapping[str, AgentOptions] = {}
+    """What agents get instead of their own, by their names: a developer tries it."""
     client_request: Mapping[str, Any] | None = None
     """The parameters of the request, which no model reads: the API that took it shows them again."""
     parallel_tool_calls: bool = True

@@ -143,8 +143,8 @@ async def test_a_fork_is_compared_with_its_original(open_page: OpenPage, site: S
     await expect(page.get_by_text("No problem.")).to_be_visible()
     await page.get_by_role("button", name="Actions for this conversation").click()
     await page.get_by_role("menuitem", name="Compare with the original").click()
-    rows = page.get_by_role("dialog", name="Compare two runs").locator("tbody tr")
-    await expect(rows).to_have_count(8)
+    rows = page.get_by_role("dialog", name="Compare runs").locator("tbody tr")
+    await expect(rows).to_have_count(10)
     texts = [await row.locator("td").all_inner_texts() for row in await rows.all()]
     assert texts[0] == [f"Thank you {_MARKUP}", "Thanks a lot"]
     assert texts[1] == [MODEL, MODEL]

@@ -20,6 +20,7 @@ from lango.runtime.api_keys import ApiKeys
 from lango.runtime.artifacts import Artifacts
 from lango.runtime.execution.replicas import ListedReplica
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
+from lango.runtime.playground import Playground
 from lango.runtime.requests.credentials import Credentials
 from lango.runtime.requests.expiry import WaitExpiry
 from lango.runtime.requests.grants import Grants
@@ -75,6 +76,10 @@ class Runtime:
             engine.failures,
         )
         """The sessions of this agent: list, read, trace, rename, fork, rewind, delete."""
+        self.playground = Playground(
+            store, engine, self._supervisor, self._acceptance.accept, lambda: engine.app.credential_names
+        )
+        """Runs turns on from their steps with something changed, as forks."""
         self.artifacts = Artifacts(store, engine.app.name, settings.store.max_artifact_bytes)
         """The artifacts of sessions and users: list, load, save, delete."""
         self.inbox = Inbox(store, engine.app.name)

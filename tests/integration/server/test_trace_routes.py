@@ -36,7 +36,7 @@ def _client(settings: Settings, runtime: Runtime) -> httpx.AsyncClient:
 @pytest.fixture
 async def served(sqlite_url: str) -> AsyncIterator[tuple[Runtime, httpx.AsyncClient]]:
     settings = Settings(store=StoreSettings(url=sqlite_url), trace=TraceSettings(requests=True))
-    provider = ScriptedProvider([ToolCall("c1", "look", {}), "seen"])
+    provider = ScriptedProvider([ToolCall("c1", "look", {}), "seen", "seen x"])
     async with (
         open_runtime(settings, tools=[LOOK], provider=provider) as runtime,
         _client(settings, runtime) as client,
@@ -76,6 +76,12 @@ async def test_a_trace_leads_to_events_and_requests(served: tuple[Runtime, httpx
         answer = await client.get(f"/v1/sessions/s/{path}")
         assert (answer.status_code, answer.json()["error"]["type"]) == expected
     assert (await client.get("/v1/sessions/none/trace")).status_code == 404
+    changes = {"results": {"c1": {"seen": "x"}}, "agents": {"lango": {"system": "Be brief."}}}
+    fork = await client.post("/v1/sessions/s/run-on", json={"turn": 1, "before": 3, "id": "f", **changes})
+    assert (fork.status_code, fork.json()["forked_from"]) == (201, {"id": "s", "seq": 2})
+    assert '"text": "seen x"' in (await client.get("/v1/sessions/f/stream")).text.replace('":"', '": "')
+    for wanted, status in [({"turn": 9}, 404), ({"turn": 1, "before": 9}, 409), ({"turn": 1, "agents": {"a": 1}}, 400)]:
+        assert (await client.post("/v1/sessions/s/run-on", json=wanted)).status_code == status
 
 
 async def test_state_is_read_and_set(served: tuple[Runtime, httpx.AsyncClient]) -> None:
@@ -101,7 +107,7 @@ async def test_users_read_neither_requests_nor_the_state_of_the_app(sqlite_url: 
         trace=TraceSettings(requests=True),
         server=ServerSettings(auth="keys", operators=["boss"]),
     )
-    provider = ScriptedProvider(["one", "two"])
+    provider = ScriptedProvider(["one", "tried", "two"])
     async with open_runtime(settings, provider=provider) as runtime, _client(settings, runtime) as client:
         keys = {user: new_secret() for user in ("boss", "alice")}
         for user, secret in keys.items():
@@ -116,6 +122,8 @@ async def test_users_read_neither_requests_nor_the_state_of_the_app(sqlite_url: 
             assert (trace["keeps_requests"], attempt["request_id"] is None) == (user == "boss", user != "boss")
             stored = await runtime.sessions.trace("s", user_id=user)
             found[user] = stored.turns[0].steps[0].steps[0].attempts[0].request_id or ""
+            tried = await client.post("/v1/sessions/s/run-on", json={"message": "hi", "id": f"of-{user}"})
+            assert tried.status_code == (201 if user == "boss" else 403)
             for path in (found[user], f"{found[user]}/raw"):
                 answer = await client.get(f"/v1/sessions/s/trace/requests/{path}")
                 assert answer.status_code == (200 if user == "boss" else 403)

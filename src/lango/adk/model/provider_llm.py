@@ -7,6 +7,7 @@ response. Whatever the history, the request is valid and fits the budget.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextvars import ContextVar
 from itertools import takewhile
 from typing import Any
 
@@ -38,7 +39,7 @@ from lango.adk.model.responses import (
 from lango.adk.turn.left_out_log import warn_left_out
 from lango.adk.turn.output import TextSink
 from lango.adk.turn.step import current_step
-from lango.adk.turn.turn_run import current_turn
+from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.errors import BudgetTooSmall, ProviderProtocolError
 from lango.history import (
     DEFAULT_BUDGET_TOKENS,
@@ -79,6 +80,10 @@ def _is_not_about_usage(record: logging.LogRecord) -> bool:
 
 # ADK warns at every model call without token counts: many servers send none, and our usage shows that
 logging.getLogger("google_adk.google.adk.telemetry._metrics").addFilter(_is_not_about_usage)
+
+
+tried_model: ContextVar["ProviderLlm | None"] = ContextVar("lango_tried_model", default=None)
+"""The model that answers the next call instead of the agent's own; None: its own."""
 
 
 class ProviderLlm(BaseLlm):
@@ -143,12 +148,19 @@ class ProviderLlm(BaseLlm):
         """What ADK may request. Not every model accepts a schema together with tools; ADK's workaround suits all."""
         return LlmCapabilities(output_schema_and_tools=False)
 
+    def _replacement(self, turn: TurnRun | None) -> "ProviderLlm | None":
+        """Return the model that answers this call instead, or None."""
+        chosen = tried_model.get()
+        if chosen is None and turn is not None and turn.replaced_model is self:
+            chosen = turn.chosen_model
+        return None if chosen is self else chosen
+
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         """Answer a request: with `stream`, yield a partial response per delta; always yield one final response last."""
         turn = current_turn.get()
-        if turn is not None and turn.replaced_model is self and (chosen := turn.chosen_model) is not None:
+        if (chosen := self._replacement(turn)) is not None:
             llm_request.model = chosen.model
             async for response in chosen.generate_content_async(llm_request, stream):
                 yield response

@@ -262,6 +262,9 @@ class AdkEngine:
             ),
             replaced_model=getattr(self.app.root, "model", None),
             chosen_model=(model and self.app.models.get(model)) or None,
+            tried_models={
+                name: self.app.models.get(one.model) for name, one in turn_input.options.agents.items() if one.model
+            },
         )
 
 

@@ -27,6 +27,7 @@ from lango.adk.model.content import unwrap_signatures
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.model.quoted_memory import insert_memory
 from lango.adk.model.turn_options import append_client_instruction, apply_options, keep_first_call
+from lango.adk.run.agent_options import set_agent_options
 from lango.adk.run.input.user_message import prepare_user_message
 from lango.adk.run.pauses.approval_gate import check_approved_arguments, journal_intent, refusal_reason
 from lango.adk.run.recall import insert_recalled
@@ -221,6 +222,7 @@ async def _prepare_model_call(turn: TurnRun, context: CallbackContext, request: 
     await require_used_up(turn, f"a model call of agent {agent_name!r}", branch)
     call = await turn.begin_model_call(context, request.model or "", step)
     _offer_tools(turn, context, request)
+    set_agent_options(turn, context, request)
     insert_memory(context, request)
     if not in_agent_tool:
         await insert_recalled(turn, context, request)

@@ -83,6 +83,8 @@ class TurnRun(Struct, eq=False, frozen=True, kw_only=True):
     """The root agent's model, which `chosen_model` replaces in this turn."""
     chosen_model: Any = None
     """The model that was chosen for the session, or None for the agent's own."""
+    tried_models: Mapping[str, Any] = {}
+    """The models of `ModelOptions.agents`, by the agents."""
     _failed_servers: dict[str, ConfigError] = field(default_factory=dict[str, ConfigError])
 
     @property

@@ -256,6 +256,15 @@ class TurnSupervisor:
             callback(running)
         return task
 
+    async def continue_turn(self, session: SessionInfo, turn: Turn) -> RunningTurn:
+        """Run a turn on that was stored as if a process had left it in the middle, and is leased to this one."""
+        log = await read_log(self._store, turn, self._event_log.note_event)
+        running = RunningTurn(session, turn, log, taken_over_s=0.0)
+        if self._take_over_loop.stopping:
+            running.stop(_process_stops())
+        self._run_in_task(running, self._run_turn(running, None))
+        return running
+
     async def _run_later(self, running: RunningTurn, delay_s: float) -> None:
         with self._leases.held():
             await asyncio.sleep(delay_s)

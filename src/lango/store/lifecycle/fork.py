@@ -6,6 +6,7 @@ closed in the same transaction, so that the history of the fork is valid.
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from lango.errors import MessageNotFound
@@ -14,6 +15,7 @@ from lango.store.artifacts.session_artifacts import copy_to_fork
 from lango.store.codec.ids import call_key, wait_id
 from lango.store.codec.json_text import dumps
 from lango.store.codec.rows import calls_from_json, long_running_call_ids
+from lango.store.contents import use_again
 from lango.store.engine.database import Operation, Row
 from lango.store.memory import observations
 from lango.store.sessions import sessions
@@ -74,6 +76,20 @@ SELECT seq, tool_calls, extra FROM messages
 WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND tool_calls IS NOT NULL
     AND role NOT IN ('tool', 'function')
 """
+_MESSAGE = """
+seq, role, author, content, tool_calls, tokens, total_tokens, created_at, event_id, invocation_id, call_seq,
+    state_delta, extra"""
+_COPY_MESSAGES = f"""
+INSERT INTO messages (session_key, {_MESSAGE})
+SELECT CAST($1 AS BIGINT), {_MESSAGE} FROM messages WHERE session_key = $2 AND seq >= $3 AND seq <= $4
+"""  # noqa: S608 - constants
+_CONTENTS = "SELECT seq, hash FROM message_contents WHERE session_key = $1 AND seq >= $2 AND seq <= $3"
+_ADD_CONTENT = "INSERT INTO message_contents (session_key, seq, hash) VALUES ($1, $2, $3)"
+_COPY_STATES = """
+INSERT INTO state_events (session_key, seq, revision, event_id, created_at, state_delta, extra)
+SELECT CAST($1 AS BIGINT), seq, revision, event_id, created_at, state_delta, extra FROM state_events
+WHERE session_key = $2 AND seq >= $3 AND seq <= $4
+"""
 _FORK_SUFFIX = re.compile(r" \(fork(?: (\d{1,6}))?\)$")
 
 
@@ -86,16 +102,29 @@ def fork_session(
     point = session.last_seq if at is None else at
     if not 0 <= point <= session.last_seq:
         raise MessageNotFound(f"session {source.id!r} has no message {point}: it has {session.last_seq}")
+    key = yield from copy_session(session, new, point, point, title, now)
+    yield from close_open_calls(key, new, session.revision, now, forked=True)
+    return (yield from with_first_words((yield from sessions.get_session(new))))
+
+
+def copy_session(
+    session: SessionInfo, new: SessionId, point: int, shared: int, title: str | None, now: float
+) -> Operation[int]:
+    """Create a session that is as another one was at message `point`, and return its key.
+
+    It shares the messages up to `shared`, and has copies of the others, which the session itself must have.
+    """
     key = yield from sessions.insert(new, now)
-    yield from _insert_lineage(key, (yield from _shared_ranges(session, point)))
+    yield from _insert_lineage(key, (yield from _shared_ranges(session, shared)))
+    if shared < point:
+        yield from _copy_messages(key, session, shared + 1, point)
     yield from _copy_state(key, session, point)
     yield from copy_options(key, session.key)
     yield from _set_session(key, session, point, clean_title(title) or (yield from _title(session, point)))
     yield from _reopen_calls(key, session, point, now)
-    yield from observations.copy_to_fork(key, session.key, point)
+    yield from observations.copy_to_fork(key, session.key, shared)
     yield from copy_to_fork(new, session, point)
-    yield from close_open_calls(key, new, session.revision, now, forked=True)
-    return (yield from with_first_words((yield from sessions.get_session(new))))
+    return key
 
 
 def _shared_ranges(session: SessionInfo, point: int) -> Operation[list[SharedRange]]:
@@ -158,6 +187,17 @@ def _title(session: SessionInfo, point: int) -> Operation[str | None]:
     mark = f" (fork {int(again[1] or 1) + 1})" if again else " (fork)"
     stem = named[: again.start()] if again else named
     return stem[: MAX_TITLE - len(mark)] + mark
+
+
+def _copy_messages(key: int, session: SessionInfo, first: int, last: int) -> Operation[None]:
+    """Copy messages that the session itself has, with what changed the state between them."""
+    yield _COPY_MESSAGES, (key, session.key, first, last)
+    yield _COPY_STATES, (key, session.key, first, last)
+    contents = yield _CONTENTS, (session.key, first, last)
+    for seq, hash_ in contents:
+        yield _ADD_CONTENT, (key, seq, hash_)
+    for hash_, uses in sorted(Counter(str(hash_) for _, hash_ in contents).items()):
+        yield from use_again(hash_, uses)
 
 
 # -- calls that were open at the fork point ------------------------------------------------------------------------

@@ -1,15 +1,15 @@
 /** Show one step of a trace: its facts, its requests to the model, and its event as it is stored. */
 
 import { api, sessionPath } from "../base/api.js";
-import { el, formatBytes, formatDuration } from "../base/dom.js";
+import { el, formatBytes, formatDuration, withErrorToast } from "../base/dom.js";
 import { failureSlot } from "../base/failures.js";
 import { emit } from "../base/state.js";
 import { jsonBlock, opener, requestViews, valueBlock } from "./request-view.js";
 
 /** @typedef {import("./trace-view.js").Step} Step */
 
-/** @param {string} session @param {Step} step @param {number} start when the turn began */
-export function details(session, step, start) {
+/** @param {string} session @param {import("./trace-view.js").Turn} turn @param {Step} step @param {number} start when the turn began */
+export function details(session, turn, step, start) {
   const facts = [
     ["Agent", step.agent], ["Branch", step.branch], ["Model", step.model], ["Call", step.call_id],
     ["Started", `${((Date.parse(step.started_at) - start) / 1000).toFixed(3)} s after the turn began${step.is_estimated ? ", estimated" : ""}`],
@@ -28,12 +28,20 @@ export function details(session, step, start) {
     ...[["Input", step.input], ["Output", step.output], ["Error", step.error || null]].flatMap(([name, value]) => (value === null ? [] : valueBlock(name, value))),
     step.attempts.length > 0 && el("ol", { class: "trace-attempts", "aria-label": "Requests to the model" },
       ...step.attempts.map((attempt) => attemptItem(session, attempt))),
+    canRunOn(turn, step) && el("button", {
+      type: "button", class: "quiet small", click: () => withErrorToast(async () => (await import("./playground.js")).openPlayground(session, turn, step)),
+    }, isTool ? "Change the result and run on" : "Change and run on from here"),
     step.seq !== null && el("button", {
       type: "button", class: "quiet small", click: () => emit("reveal", { call_id: isTool ? step.call_id : "", seq: step.seq }),
     }, "Show in the conversation"),
     isTool && step.seq !== null && opener("Arguments and result", () => argumentsAndResult(session, step)),
     event(step.seq, isTool ? `Message ${step.seq}, with the call, as stored` : `Message ${step.seq} as stored`),
     isTool && event(step.result_seq, `Message ${step.result_seq}, with the result, as stored`));
+}
+
+/** Whether a fork can begin at a step: it is no part of a tool. @param {import("./trace-view.js").Turn} turn @param {Step} step */
+function canRunOn(turn, step) {
+  return (step.kind === "model_call" && step.seq !== null) || (step.kind === "tool" && step.result_seq !== null && turn.first_seq !== null);
 }
 
 /** @param {string} session @param {Step} step */

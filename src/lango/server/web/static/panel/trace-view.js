@@ -1,7 +1,7 @@
 /** Show what happened in each turn as a waterfall: agents, their model calls, and the tools that these called. */
 
 import { api, sessionPath } from "../base/api.js";
-import { describeResumption, el, formatDuration, formatTime, loadStylesheet } from "../base/dom.js";
+import { describeResumption, el, formatDuration, formatTime, loadStylesheet, withErrorToast } from "../base/dom.js";
 import { failureSlot } from "../base/failures.js";
 import { state } from "../base/state.js";
 import { details } from "./trace-details.js";
@@ -151,7 +151,19 @@ function turnBody(host, turn) {
     turn.error && el("p", { class: "trace-error", text: turn.error }),
     turn.status === "failed" && failureSlot(view.session ?? "", (failure) => failure.turn === turn.turn && failure.step === ""),
     rows.length ? list : el("p", { class: "note", text: "No steps yet." }), more,
+    turn.status !== "running" && turn.status !== "queued" && turn.first_seq !== null && turnActions(turn),
   ].filter(Boolean);
+}
+
+/** @param {Turn} turn */
+function turnActions(turn) {
+  const session = view.session ?? "";
+  const button = (/** @type {string} */ text, /** @type {() => Promise<any>} */ act) => el("button", { type: "button", class: "quiet small", click: () => withErrorToast(act) }, text);
+  const play = async (/** @type {number | null} */ before) => (await import("./playground.js")).openPlayground(session, turn, null, before);
+  return el("p", { class: "trace-actions" },
+    button("Run it again with changes", () => play(null)),
+    turn.status === "failed" && turn.last_seq !== null && button("Run on after its last step", () => play((turn.last_seq ?? 0) + 1)),
+    button("Compare with another run", async () => (await import("./compare.js")).chooseAndCompare({ title: `Turn ${turn.turn}`, session, turn: turn.turn })));
 }
 
 /** Yield each step before those below it. @param {Step[]} steps @param {number} depth @returns {Generator<{step: Step, depth: number}>} */
@@ -186,7 +198,7 @@ function stepRow(turn, step, depth, start, end) {
   const toggle = () => {
     const isOpen = view.open.has(key);
     item.querySelector(".trace-details")?.remove();
-    if (isOpen) item.append(details(view.session ?? "", step, start));
+    if (isOpen) item.append(details(view.session ?? "", turn, step, start));
     button.setAttribute("aria-expanded", String(isOpen));
   };
   button.addEventListener("click", () => {

@@ -1,0 +1,137 @@
+"""Fork a session inside a turn, so that the turn runs on from one of its steps, with other results and another state.
+
+The fork shares the messages before the turn, and has copies of the turn's own: its message, and what its steps stored
+before the one that is run again. That is what a turn whose process died leaves, so it is resumed like one.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lango.errors import Conflict, TraceNotFound
+from lango.sessions import SessionId
+from lango.store.codec.ids import call_key
+from lango.store.codec.json_text import dumps, loads
+from lango.store.codec.records import NewEvent, Turn
+from lango.store.engine.database import Operation
+from lango.store.lifecycle.fork import copy_session
+from lango.store.sessions.append import append
+from lango.store.sessions.sessions import get_session, lock_named_session
+from lango.store.turns.event_log import begin_log
+from lango.store.turns.submit import NEW_EPOCH
+
+_TURN = """
+SELECT t.first_seq, t.invocation_id, t.request, t.first_epoch, t.begun_version, t.version, t.continued_seq, m.role,
+    (SELECT MIN(n.first_seq) FROM turns n WHERE n.session_key = t.session_key AND n.turn > t.turn)
+FROM turns t LEFT JOIN messages m ON m.session_key = t.session_key AND m.seq = t.first_seq
+WHERE t.session_key = $1 AND t.turn = $2
+"""
+_CREATED_AT = "SELECT created_at FROM messages WHERE session_key = $1 AND seq = $2"
+# a node that failed runs again: its code may be another one now
+_COPY_JOURNAL = """
+INSERT INTO tool_journal (session_key, call_id, epoch, name, effect, status, arguments, intended_at, started_at,
+    finished_at, result, whole, approved, approved_by, approved_at, actions)
+SELECT CAST($1 AS BIGINT), call_id, CAST($2 AS BIGINT), name, effect, status, arguments, intended_at, started_at,
+    finished_at, result, whole, approved, approved_by, approved_at, actions FROM tool_journal
+WHERE session_key = $3 AND epoch = $4 AND status = 'finished' AND finished_at <= $5
+    AND COALESCE(result, '') NOT LIKE '{"failure":{"module":%'
+"""
+_SET_RESULT = """
+UPDATE tool_journal SET result = $1, whole = NULL WHERE session_key = $2 AND call_id = $3 AND epoch = $4
+RETURNING call_id
+"""
+# what the turn's steps did to the state is done again when they are replayed
+_DELTAS = (
+    (
+        "SELECT seq, state_delta FROM messages WHERE session_key = $1 AND state_delta IS NOT NULL",
+        "UPDATE messages SET state_delta = $1 WHERE session_key = $2 AND seq = $3",
+    ),
+    (
+        "SELECT event_id, state_delta FROM state_events WHERE session_key = $1",
+        "UPDATE state_events SET state_delta = $1 WHERE session_key = $2 AND event_id = $3",
+    ),
+)
+_ACTIONS = "SELECT call_id, actions FROM tool_journal WHERE session_key = $1 AND actions IS NOT NULL"
+_SET_ACTIONS = "UPDATE tool_journal SET actions = $1 WHERE session_key = $2 AND call_id = $3"
+_INSERT_TURN = """
+INSERT INTO turns (session_key, turn, status, owner, created_at, invocation_id, first_seq, epoch, first_epoch,
+    started_at, begun_version, version, request, quota_id)
+VALUES ($1, 1, 'running', $2, $3, $4, $5, $6, $6, $3, $7, $8, $9, $10)
+"""
+
+
+def run_on(
+    source: SessionId,
+    new: SessionId,
+    turn: int,
+    before: int | None,
+    results: Mapping[str, Mapping[str, Any]],
+    state: NewEvent | None,
+    request: Mapping[str, Any],
+    owner: str,
+    title: str | None,
+    now: float,
+) -> Operation[Turn]:
+    """Create a fork that runs a turn on from message `before`, or from its start; return the turn of the fork.
+
+    `results` replaces those of tool calls that message `before` has, `state` changes the state, and `request` is what
+    came with the turn, whose options are added to those that it had. Raise `TraceNotFound` if there is no such turn, or
+    `Conflict` if it cannot be run on so.
+    """
+    new.check_new()
+    session = yield from lock_named_session(source)
+    rows = yield _TURN, (session.key, turn)
+    if not rows or rows[0][0] is None:
+        raise TraceNotFound(f"session {source.id!r} has no turn {turn}")
+    first_seq, invocation_id, stored, source_epoch, begun_version, version, continued_seq, role, next_seq = rows[0]
+    earlier: dict[str, Any] = loads(stored) if stored else {}
+    if role != "user" or continued_seq is not None or {"answer", "retry_of"} & earlier.keys():
+        raise Conflict(f"turn {turn} continues an earlier one: run on from a turn that began with a message")
+    at = first_seq if before is None else before - 1
+    if before is not None and not first_seq < before <= (next_seq or session.last_seq + 1):
+        raise Conflict(f"message {before} is no step of turn {turn}: choose one from {first_seq + 1} on")
+    key = yield from copy_session(session, new, at, first_seq - 1, title, now)
+    [[epoch, revision]] = yield NEW_EPOCH, (key,)
+    if before is not None:
+        rows = yield _CREATED_AT, (session.key, before)
+        ended_at = rows[0][0] if rows else now
+        yield _COPY_JOURNAL, (key, epoch, session.key, source_epoch, ended_at)
+    for call_id, result in results.items():
+        if not (yield _SET_RESULT, (dumps(result), key, call_key(call_id), epoch)):
+            raise Conflict(f"call {call_id} had no result before message {before}: change the result of another one")
+    if state is not None:
+        yield from _change_deltas(key, state.state_delta or {})
+        yield from append(key, new, revision, state)
+    about = {**earlier, **request, "options": {**earlier.get("options", {}), **request["options"]}, "trace": None}
+    kept = dumps({name: value for name, value in about.items() if value})
+    versions = begun_version, version
+    yield _INSERT_TURN, (key, owner, now, invocation_id, first_seq, epoch, *versions, kept, request["quota"])
+    started = Turn(key, 1, epoch, first_epoch=epoch)
+    yield from begin_log(started, invocation_id)
+    return started
+
+
+def read_message_of_turn(name: SessionId, turn: int) -> Operation[int]:
+    """Return the message that started a turn. Raise `TraceNotFound` if there is no such turn."""
+    session = yield from get_session(name)
+    for row in (yield _TURN, (session.key, turn)):
+        if row[0] is not None:
+            return row[0]
+    raise TraceNotFound(f"session {name.id!r} has no turn {turn}")
+
+
+def _change_deltas(key: int, delta: Mapping[str, Any]) -> Operation[None]:
+    """Let the steps that are replayed set the changed values instead of their own."""
+
+    def changed(text: str) -> str | None:
+        members: dict[str, Any] = loads(text)
+        own = {name: value for name, value in delta.items() if name in members}
+        return dumps(members | own) if own else None
+
+    for read, write in _DELTAS:
+        for place, text in (yield read, (key,)):
+            if (again := changed(text)) is not None:
+                yield write, (again, key, place)
+    for call_id, text in (yield _ACTIONS, (key,)):
+        actions: dict[str, Any] = loads(text)
+        if again := changed(dumps(actions.get("state_delta") or {})):
+            yield _SET_ACTIONS, (dumps(actions | {"state_delta": loads(again)}), key, call_id)

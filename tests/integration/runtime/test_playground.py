@@ -1,0 +1,164 @@
+"""A turn runs on from one of its steps with something changed, as a fork; the original stays."""
+
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.tools import ToolContext
+from google.adk.workflow import START, Workflow
+
+from lango import open_runtime
+from lango.adk import ProviderLlm
+from lango.errors import AgentFailed, ConfigError, Conflict, StateRefused, TraceNotFound
+from lango.messages import ToolCall
+from lango.runtime.playground import Changes
+from lango.runtime.runtime import Runtime
+from lango.submissions import AgentOptions
+from lango.testing import Entry, ScriptedProvider
+from tests.agents.parts import settings_for
+
+RUNS: list[str] = []
+
+
+def look(place: str, tool_context: ToolContext) -> dict[str, Any]:
+    """Look at a place."""
+    RUNS.append(place)
+    tool_context.state["place"] = place
+    return {"seen": f"nothing in {place}"}
+
+
+def helper(provider: ScriptedProvider) -> LlmAgent:
+    return LlmAgent(name="helper", model=ProviderLlm(provider, "m"), instruction="Be kind in {place?}.", tools=[look])
+
+
+async def texts(runtime: Runtime, session_id: str) -> list[str]:
+    messages = await runtime.sessions.messages(session_id)
+    return [event.message.content for event in messages if event.message and event.message.role != "tool"]
+
+
+async def test_a_turn_runs_on_from_a_tool_with_another_result(store_url: str) -> None:
+    RUNS.clear()
+    script: list[Entry] = ["Hello.", [ToolCall("c1", "look", {"place": "drawer"})], "Nothing.", "A key!", "Still here."]
+    provider = ScriptedProvider(script)
+    async with open_runtime(settings_for(store_url), root_agent=helper(provider)) as runtime:
+        await runtime.run("s", "hi")
+        await runtime.run("s", "look")
+        before = await runtime.sessions.messages("s")
+        changes = Changes(results={"c1": {"seen": "a key"}}, state={"place": "attic", "mood": 1})
+        fork, turn = await runtime.playground.run_on("s", 2, changes, before=5, new_id="f")
+        assert await turn.collect_answer() == "A key!"
+        assert await texts(runtime, "f") == ["hi", "Hello.", "look", "", "A key!"]
+        assert RUNS == ["drawer"], "the tool did not run again"
+        assert provider.requests[-1].messages[-1].tool_calls[0].output == {"seen": "a key"}
+        assert "Be kind in attic." in provider.requests[-1].system
+        assert (fork.name.id, fork.forked_from and fork.forked_from.id) == ("f", "s")
+        state = await runtime.sessions.state("f")
+        assert state.session == {"place": "attic", "mood": 1}
+        assert await runtime.sessions.messages("s") == before, "the original stays"
+        assert (await runtime.sessions.state("s")).session == {"place": "drawer"}
+        [traced] = (await runtime.sessions.trace("f")).turns
+        assert [(step.kind, step.status) for step in traced.steps[0].steps] == [("model_call", "done")] * 2
+        assert not await runtime.sessions.check("f")
+        assert await runtime.run("f", "more") == "Still here."
+
+
+async def test_a_turn_runs_again_with_another_prompt_and_model_of_a_sub_agent(sqlite_url: str) -> None:
+    transfer = ToolCall("t1", "transfer_to_agent", {"agent_name": "helper"})
+    provider = ScriptedProvider([[transfer], "Kindly.", "Rudely.", [transfer], "Again."])
+    root = LlmAgent(name="desk", model=ProviderLlm(provider, "m"), sub_agents=[helper(provider)])
+    async with open_runtime(settings_for(sqlite_url), root_agent=root) as runtime:
+        await runtime.run("s", "help me")
+        [traced] = (await runtime.sessions.trace("s")).turns
+        step = next(one for group in traced.steps if group.name == "helper" for one in group.steps)
+        changes = Changes(agents={"helper": AgentOptions(system="Be rude.")})
+        _, turn = await runtime.playground.run_on("s", 1, changes, before=step.seq, new_id="rude")
+        assert await turn.collect_answer() == "Rudely."
+        assert (provider.requests[-1].system, len(provider.requests)) == ("Be rude.", 3), "desk was not asked again"
+        _, turn = await runtime.playground.run_on("s", 1, Changes(), new_id="again")
+        assert await turn.collect_answer() == "Again."
+        other = Changes(agents={"helper": AgentOptions(model="nowhere/x")})
+        with pytest.raises(ConfigError, match="nowhere"):
+            await runtime.playground.run_on("s", 1, other, new_id="unknown")
+        assert await runtime.sessions.find("unknown") is None
+
+
+async def test_a_workflow_runs_on_from_its_agent_without_its_first_node(sqlite_url: str) -> None:
+    ran: list[str] = []
+
+    def prepare(node_input: Any) -> str:
+        ran.append("prepare")
+        return "prepared"
+
+    def close(node_input: Any) -> str:
+        ran.append("close")
+        return f"closed after {node_input}"
+
+    provider = ScriptedProvider(["one", "two"])
+    writer = LlmAgent(name="writer", model=ProviderLlm(provider, "m"), instruction="Write.")
+    flow = Workflow(name="flow", edges=[(START, prepare, writer, close)])
+    async with open_runtime(settings_for(sqlite_url), root_agent=flow) as runtime:
+        assert await runtime.run("s", "go") == "closed after one"
+        [traced] = (await runtime.sessions.trace("s")).turns
+        group = next(group for group in traced.steps if group.name == "writer")
+        changes = Changes(agents={"writer": AgentOptions(system="Write well.")})
+        _, turn = await runtime.playground.run_on("s", 1, changes, before=group.steps[0].seq, new_id="f")
+        assert await turn.collect_answer() == "closed after two"
+        assert ran == ["prepare", "close", "close"]
+        assert provider.requests[-1].system == "Write well."
+
+
+async def test_one_message_is_sent_to_several_forks(sqlite_url: str) -> None:
+    provider = ScriptedProvider(["Hello.", "Fine.", "In German: gut."])
+    async with open_runtime(settings_for(sqlite_url), root_agent=helper(provider)) as runtime:
+        await runtime.run("s", "hi")
+        german = Changes("How are you?", {"helper": AgentOptions(system="Be German.")}, state={"place": "Bern"})
+        answers: list[str] = []
+        for changes in (Changes("How are you?"), german):
+            _, turn = await runtime.playground.run_on("s", None, changes)
+            answers.append(await turn.collect_answer())
+        assert answers == ["Fine.", "In German: gut."]
+        assert [request.system for request in provider.requests[1:]][1] == "Be German."
+        assert len(await runtime.sessions.messages("s")) == 2
+
+
+async def test_what_cannot_be_run_on_is_refused_and_leaves_no_fork(sqlite_url: str) -> None:
+    provider = ScriptedProvider([[ToolCall("c1", "look", {"place": "drawer"})], "Nothing."])
+    async with open_runtime(settings_for(sqlite_url), root_agent=helper(provider)) as runtime:
+        await runtime.run("s", "look")
+        refused: list[tuple[int | None, Changes, int | None, type[Exception], str]] = [
+            (9, Changes(), None, TraceNotFound, "no turn 9"),
+            (9, Changes("again"), None, TraceNotFound, "no turn 9"),
+            (1, Changes(), 1, Conflict, "choose one from 2 on"),
+            (1, Changes(), 6, Conflict, "no step of turn 1"),
+            (1, Changes(results={"c2": {}}), 3, Conflict, "call c2 had no result"),
+            (1, Changes(results={"c1": {}}), 2, Conflict, "call c1 had no result"),
+            (1, Changes(results={"c1": {}}), None, Conflict, "name the message"),
+            (1, Changes("again"), 3, Conflict, "leave out `before`"),
+            (None, Changes(), None, Conflict, "name the turn"),
+            (1, Changes(state={"user:x": 1}), None, StateRefused, "shared with the original"),
+        ]
+        for turn, changes, before, error, why in refused:
+            with pytest.raises(error, match=why):
+                await runtime.playground.run_on("s", turn, changes, before=before, new_id="f")
+            assert await runtime.sessions.find("f") is None
+
+
+async def test_a_failed_turn_runs_on_once_its_code_is_mended(sqlite_url: str) -> None:
+    broken = [True]
+
+    def store(node_input: Any) -> str:
+        if broken:
+            raise LookupError("no shelf")
+        return f"stored {node_input}"
+
+    provider = ScriptedProvider(["a book"])
+    writer = LlmAgent(name="writer", model=ProviderLlm(provider, "m"), instruction="Write.")
+    flow = Workflow(name="flow", edges=[(START, writer, store)])
+    async with open_runtime(settings_for(sqlite_url), root_agent=flow) as runtime:
+        with pytest.raises(AgentFailed, match="no shelf"):
+            await runtime.run("s", "go")
+        broken.clear()
+        session = await runtime.sessions.read("s")
+        _, turn = await runtime.playground.run_on("s", 1, Changes(), before=session.last_seq + 1)
+        assert await turn.collect_answer() == "stored a book"
+        assert len(provider.requests) == 1, "the model is not asked again"
