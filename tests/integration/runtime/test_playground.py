@@ -107,17 +107,21 @@ async def test_a_workflow_runs_on_from_its_agent_without_its_first_node(sqlite_u
         assert provider.requests[-1].system == "Write well."
 
 
-async def test_one_message_is_sent_to_several_forks(sqlite_url: str) -> None:
+async def test_one_message_is_sent_to_several_forks_with_other_models(sqlite_url: str) -> None:
     provider = ScriptedProvider(["Hello.", "Fine.", "In German: gut."])
-    async with open_runtime(settings_for(sqlite_url), root_agent=helper(provider)) as runtime:
+    root = LlmAgent(name="helper", model="openai/x", instruction="Be kind.")
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
         await runtime.run("s", "hi")
-        german = Changes("How are you?", {"helper": AgentOptions(system="Be German.")}, state={"place": "Bern"})
-        answers: list[str] = []
-        for changes in (Changes("How are you?"), german):
-            _, turn = await runtime.playground.run_on("s", None, changes)
-            answers.append(await turn.collect_answer())
-        assert answers == ["Fine.", "In German: gut."]
-        assert [request.system for request in provider.requests[1:]][1] == "Be German."
+        options = AgentOptions(system="Be German.", model="openai/y")
+        for agents in ({}, {"helper": options}):
+            _, turn = await runtime.playground.run_on("s", None, Changes("How are you?", agents, state={"a": 1}))
+            await turn.wait()
+        assert [(request.model, request.system.splitlines()[0]) for request in provider.requests] == [
+            ("x", "Be kind."),
+            ("x", "Be kind."),
+            ("y", "Be German."),
+        ]
+        assert (await runtime.sessions.state(turn.session.name.id)).session == {"a": 1}
         assert len(await runtime.sessions.messages("s")) == 2
 
 

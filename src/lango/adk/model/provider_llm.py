@@ -7,7 +7,6 @@ response. Whatever the history, the request is valid and fits the budget.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextvars import ContextVar
 from itertools import takewhile
 from typing import Any
 
@@ -82,10 +81,6 @@ def _is_not_about_usage(record: logging.LogRecord) -> bool:
 logging.getLogger("google_adk.google.adk.telemetry._metrics").addFilter(_is_not_about_usage)
 
 
-tried_model: ContextVar["ProviderLlm | None"] = ContextVar("lango_tried_model", default=None)
-"""The model that answers the next call instead of the agent's own; None: its own."""
-
-
 class ProviderLlm(BaseLlm):
     """An ADK model that is answered by a Lango provider.
 
@@ -150,7 +145,7 @@ class ProviderLlm(BaseLlm):
 
     def _replacement(self, turn: TurnRun | None) -> "ProviderLlm | None":
         """Return the model that answers this call instead, or None."""
-        chosen = tried_model.get()
+        chosen = current_step().model
         if chosen is None and turn is not None and turn.replaced_model is self:
             chosen = turn.chosen_model
         return None if chosen is self else chosen

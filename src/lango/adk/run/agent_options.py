@@ -3,7 +3,8 @@
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.models.llm_request import LlmRequest
 
-from lango.adk.model.provider_llm import ProviderLlm, tried_model
+from lango.adk.model.provider_llm import ProviderLlm
+from lango.adk.turn.step import note_model
 from lango.adk.turn.turn_run import TurnRun
 from lango.errors import ModelOptionsRefused
 
@@ -15,7 +16,7 @@ def set_agent_options(turn: TurnRun, context: CallbackContext, request: LlmReque
     """
     options = turn.input.options.agents.get(context.agent_name)
     chosen = turn.tried_models.get(context.agent_name)
-    tried_model.set(chosen)  # the model call follows in this task
+    note_model(chosen)  # the model call follows in this task
     if options is not None and options.system:
         request.config.system_instruction = options.system
     agent = context.get_invocation_context().agent

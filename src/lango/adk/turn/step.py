@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from google.adk.tools import ToolContext
 from msgspec import Struct
@@ -40,6 +40,8 @@ class Step(Struct, frozen=True):
     """The load of the current request's session."""
     tool_context: ToolContext | None = None
     """ADK's context of the tool of ours that runs."""
+    model: Any = None
+    """The model that answers the next call instead of the agent's own; None: its own."""
 
     def inner_id(self, step_id: str) -> str:
         """Return the id of a step, after the ids of the calls that it runs inside of."""
@@ -73,6 +75,12 @@ def enter_call(call_id: str) -> None:
 def note_load(load: LoadSummary) -> None:
     """Note what the load of the current request's session left out."""
     _step.set(replace(_step.get(), load=load))
+
+
+def note_model(model: Any) -> None:
+    """Note which model answers the call that follows, or None for the agent's own."""
+    if _step.get().model is not model:
+        _step.set(replace(_step.get(), model=model))
 
 
 @contextmanager
