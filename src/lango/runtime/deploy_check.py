@@ -15,7 +15,7 @@ from lango.config import Settings
 from lango.runtime.opening import build_agent_app, load_named_agent
 from lango.store import Store, Turn
 from lango.store.engine.schema import Migrations
-from lango.store.sessions.sessions import find_session, list_sessions
+from lango.store.sessions.sessions import find_session, list_sessions, list_users
 from lango.store.turns import queue
 from lango.store.turns.turns import read_turn
 from lango.store.turns.unfinished import UnfinishedTurn, list_unfinished
@@ -63,9 +63,15 @@ async def check_deploy(settings: Settings, sessions: int, *, migrations: Migrati
 
 
 async def judge_turns(store: Store, app: AgentApp, sessions: int) -> list[TurnVerdict]:
-    """Judge every open turn and wait of an app, and the newest turn of its newest sessions."""
+    """Judge every open turn and wait of an app, and the newest turn of its newest sessions.
+
+    An app without sessions may be one that was renamed: no turn of another app continues in it.
+    """
     updates = Updates(store, app.root, lambda: app.version)
-    unfinished = [one for one in await store.read(list_unfinished) if one.session.app_name == app.name]
+    found = await store.read(list_unfinished)
+    if app.name not in {name for name, _ in await store.read(list_users)}:
+        return [_judge_renamed(one, app.name) for one in found]
+    unfinished = [one for one in found if one.session.app_name == app.name]
     verdicts = [await _judge_open(store, updates, one) for one in unfinished]
     busy = {one.session for one in unfinished}
     newest = (await store.read(list_sessions, app.name, None))[-sessions:] if sessions else []
@@ -76,6 +82,11 @@ async def judge_turns(store: Store, app: AgentApp, sessions: int) -> list[TurnVe
                 await _judge_ended(store, updates, session.name.id, session.name.user_id, session.key, turn)
             )
     return verdicts
+
+
+def _judge_renamed(one: UnfinishedTurn, name: str) -> TurnVerdict:
+    why = f"it belongs to the app {one.session.app_name!r}, and this one is {name!r}: keep the name of the app"
+    return TurnVerdict(one.session.id, one.session.user_id, one.turn, one.status, "cannot continue", why)
 
 
 async def _judge_open(store: Store, updates: Updates, one: UnfinishedTurn) -> TurnVerdict:

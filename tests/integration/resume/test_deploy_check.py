@@ -22,7 +22,7 @@ from google.adk.agents import LlmAgent
 def {tool}(x: str) -> str:
     return x
 
-root_agent = LlmAgent(name="app", model="gemini-2.5-flash", tools=[{tool}])
+root_agent = LlmAgent(name="{name}", model="gemini-2.5-flash", tools=[{tool}])
 """
 
 
@@ -41,6 +41,8 @@ async def test_a_turn_whose_node_is_gone_ends_and_is_retried_once_it_is_back(sto
     async with open_runtime(settings, root_agent=old_graph(world)) as runtime:
         await runtime.retry("s", 2)
         await until_idle(runtime)
+        [_, retried] = (await runtime.sessions.trace("s")).turns
+        assert retried.version == runtime.version != retried.begun_version
         with pytest.raises(Conflict, match="did not end because of an update"):
             await runtime.retry("s", 2)
     assert world.effects["s"] == {"one": 1, "pay 1": 1, "pay 2": 1, "two": 1}
@@ -55,13 +57,20 @@ async def test_open_turns_are_judged_without_running_anything(tmp_path: Path) ->
         for session in ("approval", "ended"):
             await collect((await runtime.submit(session, "go")).follow())
     before = dict(world.effects)
-    path = tmp_path / "agent.py"
-    path.write_text(AGENT.format(tool="pay"), "utf-8")
+    path = tmp_path / "shop" / "agent.py"
+    path.parent.mkdir()
+    path.write_text(AGENT.format(name="app", tool="pay"), "utf-8")
     report = await check_deploy(settings_for(url).with_agent(str(path)), 5)
     verdicts = {one.session: (one.state, one.verdict) for one in report.turns}
     assert verdicts["approval"] == ("paused", "continues at the next model call"), "buy is gone"
     assert verdicts["ended"] == ("ended", "same")
     assert (report.lost, world.effects) == (0, before)
+    path = tmp_path / "store" / "agent.py"
+    path.parent.mkdir()
+    path.write_text(AGENT.format(name="store", tool="pay"), "utf-8")
+    renamed = await check_deploy(settings_for(url, name=None).with_agent(str(path)), 5)
+    assert [(one.session, one.verdict) for one in renamed.turns] == [("approval", "cannot continue")]
+    assert "belongs to the app 'app', and this one is 'store'" in renamed.turns[0].why
 
 
 async def test_a_store_of_an_older_schema_is_refused_and_not_changed(store_url: str, tmp_path: Path) -> None:
@@ -71,7 +80,7 @@ async def test_a_store_of_an_older_schema_is_refused_and_not_changed(store_url: 
         await collect((await runtime.submit("s", "go")).follow())
     before = await contents(store_url)
     path = tmp_path / "agent.py"
-    path.write_text(AGENT.format(tool="pay"), "utf-8")
+    path.write_text(AGENT.format(name="app", tool="pay"), "utf-8")
     settings = settings_for(store_url).with_agent(str(path))
     own = load_migrations()
     added = Migration(own.newest + 1, "expand_label", ("ALTER TABLE turns ADD COLUMN label TEXT",))
@@ -84,7 +93,7 @@ async def test_a_store_of_an_older_schema_is_refused_and_not_changed(store_url: 
 
 
 async def test_a_check_creates_no_store(tmp_path: Path) -> None:
-    (tmp_path / "agent.py").write_text(AGENT.format(tool="pay"), "utf-8")
+    (tmp_path / "agent.py").write_text(AGENT.format(name="app", tool="pay"), "utf-8")
     settings = settings_for(f"sqlite:///{tmp_path}/new.db").with_agent(str(tmp_path / "agent.py"))
     with pytest.raises(SchemaError, match=r"0001_schema\.sql"):
         await check_deploy(settings, 5)

@@ -5,9 +5,18 @@ import inspect
 import pytest
 
 from lango import errors
-from lango.errors import LangoError, ProviderAuthError, ProviderRejected, ProviderUnavailable, UnknownModel
+from lango.errors import (
+    LangoError,
+    ProviderAuthError,
+    ProviderRejected,
+    ProviderUnavailable,
+    Stopping,
+    StoreUnavailable,
+    UnknownModel,
+)
 from lango.events import TurnError
 from lango.server.errors import status_of, to_api_error, turn_api_error
+from lango.server.streaming.sse import encode_turn_error
 
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, LangoError)]
 
@@ -30,3 +39,8 @@ def test_an_error_that_is_not_in_the_tree_fails_as_a_turn_does() -> None:
     error = turn_api_error(TurnError(1, "SomethingNewer", "why"))
     assert (error.status, error.type) == (500, "SomethingNewer")
     assert turn_api_error(TurnError(1, "inspect", "why")).status == 500
+
+
+def test_a_stream_that_ends_because_its_server_stops_is_resumed_soon() -> None:
+    frames = [encode_turn_error(to_api_error(error)) for error in (Stopping("why"), StoreUnavailable("why"))]
+    assert ["retry: 500" in frame.splitlines() for frame in frames] == [True, False]

@@ -83,6 +83,10 @@ class TurnTrace(Struct, kw_only=True):
     error: str
     usage: Usage
     resumptions: Sequence[Resumption]
+    begun_version: str
+    """The version of the app that began it."""
+    version: str
+    """The version of the app that ran it last."""
     steps: list[Step]
 
 

@@ -76,6 +76,8 @@ def turn_trace(
         error=f"{error.type}: {error.message}" if error else "",
         usage=row.usage,
         resumptions=row.resumptions,
+        begun_version=row.begun_version,
+        version=row.version,
         steps=tree.grouped(),
     )
 

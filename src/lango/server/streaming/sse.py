@@ -23,7 +23,7 @@ RECHECK_CALLER_S = 4.0
 VERIFY_CALLER = "verify_caller"
 """Key in the state of a request: the check of its caller, which an open stream repeats."""
 _HEARTBEAT = b": still here\n\n"
-_RETRY_SOON = b"retry: 500\n"
+_RETRY_SOON = "retry: 500\n"
 """How soon a browser's EventSource reconnects, in milliseconds; by itself it waits for seconds."""
 # JSON may hold these, and many clients split lines at them
 _LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
@@ -76,7 +76,6 @@ class EventStreamResponse(Response):
             if reconnect.cancelled():
                 await self._write_error(send, recheck.result())
             else:
-                await self._write(send, _RETRY_SOON)
                 await self._write_error(send, Stopping("this server is shutting down; another one continues the turn"))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -117,11 +116,12 @@ async def event_frames(events: LiveEvents) -> AsyncGenerator[str | None, None]:
 
 
 def encode_turn_error(error: ApiError) -> str:
-    """Encode the error that ends a stream of events."""
+    """Encode the error that ends a stream of events; where this server stops, the client reconnects soon."""
+    retry = _RETRY_SOON if error.type == "Stopping" else ""
     can_resume = error.type not in ("EventsGone", "SessionNotFound")
     message = f"{error}; reconnect with Last-Event-ID" if can_resume else str(error)
     fields = {"type": "turn_error", "error": error.type, "message": message, "fatal": True, "call_id": None}
-    return f"event: turn_error\ndata: {json.dumps(fields)}\n\n"
+    return f"{retry}event: turn_error\ndata: {json.dumps(fields)}\n\n"
 
 
 async def wait_until_refused(check: Callable[[], Awaitable[object]] | None) -> ApiError:

@@ -18,7 +18,7 @@ from lango.store.turns.turn_result import TurnResult
 _TURNS = """
 SELECT t.turn, t.status, t.first_epoch, COALESCE(t.started_at, t.created_at), t.ended_at, t.first_seq,
     m.total_tokens - m.tokens, t.input_tokens, t.output_tokens, t.cached_tokens, t.model_calls, t.cost_usd, t.extra,
-    t.resumptions
+    t.resumptions, COALESCE(t.begun_version, ''), COALESCE(t.version, '')
 FROM turns t LEFT JOIN messages m ON m.session_key = t.session_key AND m.seq = t.first_seq
 WHERE t.session_key = $1 AND t.turn < $2 ORDER BY t.turn DESC LIMIT $3
 """
@@ -94,6 +94,10 @@ class TurnUsage(Struct, frozen=True):
     result: TurnResult = TurnResult()
     tools: Sequence[ToolUse] = ()
     resumptions: Sequence[Resumption] = ()
+    begun_version: str = ""
+    """The version of the app that began it."""
+    version: str = ""
+    """The version of the app that ran it last."""
 
     @property
     def model_calls(self) -> list[ModelCall]:
@@ -127,7 +131,8 @@ def read_turns(session: SessionInfo, before: int, limit: int) -> Operation[list[
 def _row_to_turn(
     row: Row, next_seq: int, next_total: int, live: list[tuple[int, int]], used: Mapping[int, list[ToolUse]]
 ) -> TurnUsage:
-    turn, status, epoch, started_at, ended_at, first_seq, before_tokens, *spent, extra, resumptions = row
+    turn, status, epoch, started_at, ended_at, first_seq, before_tokens, *rest = row
+    *spent, extra, resumptions, begun_version, version = rest
     known = before_tokens is not None
     return TurnUsage(
         turn=turn,
@@ -142,6 +147,8 @@ def _row_to_turn(
         result=TurnResult.decode(extra),
         tools=used.get(epoch, ()),
         resumptions=convert(loads(resumptions), list[Resumption]) if resumptions else (),
+        begun_version=begun_version,
+        version=version,
     )
 
 

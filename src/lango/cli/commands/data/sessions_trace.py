@@ -114,6 +114,8 @@ def print_turn(turn: "TurnTrace") -> None:
     print(one_line(" · ".join(part for part in parts if part)))
     for one in turn.resumptions:
         print(printable(f"  resumed {format_time(one.at)}: {describe_resumption(one.reason)}"))
+    if turn.version != turn.begun_version:
+        print(printable(f"  begun by version {turn.begun_version} of the app, run last by version {turn.version}"))
     if turn.error:
         print(f"  {one_line(turn.error)}")
     end = max([turn.started_at + (turn.duration_s or 0.0), *(step.ended_at for _, step in _walk(turn.steps))])

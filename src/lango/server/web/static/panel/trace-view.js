@@ -14,7 +14,7 @@ import { details } from "./trace-details.js";
  *   model: string, input: any, output: any, error: string, usage: {input_tokens: number, output_tokens: number, cached_tokens: number, cost_usd: number | null}, attempts: Attempt[], steps: Step[]}} Step
  * @typedef {{turn: number, status: string, started_at: string, duration_s: number | null, first_seq: number | null, last_seq: number | null,
  *   is_rewound: boolean, error: string, usage: {input_tokens: number, output_tokens: number, cached_tokens: number, model_calls: number, cost_usd: number | null},
- *   resumptions: {at: string, reason: string}[], steps: Step[]}} Turn
+ *   resumptions: {at: string, reason: string}[], begun_version: string, version: string, steps: Step[]}} Turn
  * @typedef {{turns: Turn[], before: number | null, keeps_requests: boolean}} Trace
  */
 
@@ -148,6 +148,8 @@ function turnBody(host, turn) {
   }, `Show ${Math.min(rows.length - shown, 5 * ROWS_AT_ONCE).toLocaleString()} more of ${rows.length.toLocaleString()} steps`);
   return [
     ...turn.resumptions.map(({ at, reason }) => el("p", { class: "note", text: describeResumption(at, reason) })),
+    turn.version !== turn.begun_version
+      && el("p", { class: "note", text: `Begun by version ${turn.begun_version} of the app, run last by version ${turn.version}.` }),
     turn.error && el("p", { class: "trace-error", text: turn.error }),
     turn.status === "failed" && failureSlot(view.session ?? "", (failure) => failure.turn === turn.turn && failure.step === ""),
     rows.length ? list : el("p", { class: "note", text: "No steps yet." }), more,
