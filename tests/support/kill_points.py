@@ -137,7 +137,8 @@ async def copy_after_each_commit(runtime: Runtime, folder: Path, run: Callable[[
         async with copying:
             copy = folder / f"after-{next(numbers):03d}.db"
             await asyncio.to_thread(copy_store, folder / "first.db", copy)
-            copies.append(copy)  # complete: the task may be cancelled meanwhile, with the end of its turn
+            if _has_a_turn(copy):  # the process may have announced itself first
+                copies.append(copy)  # complete: the task may be cancelled meanwhile, with the end of its turn
         return result
 
     database.write = write_and_copy
@@ -146,6 +147,14 @@ async def copy_after_each_commit(runtime: Runtime, folder: Path, run: Callable[[
     finally:
         database.write = write
     return copies
+
+
+def _has_a_turn(copy: Path) -> bool:
+    connection: Any = apsw.Connection(str(copy))
+    try:
+        return bool(connection.execute("SELECT 1 FROM turns LIMIT 1").fetchall())
+    finally:
+        connection.close()
 
 
 async def go_on(make: MakeAgent, copy: Path) -> Run:
