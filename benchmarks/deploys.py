@@ -148,6 +148,7 @@ class Replicas:
         folder = agent.parent
         if not (folder / "lango.toml").exists():
             config = {"agent": {"module": str(agent), "max_turns": 2 * CALLS}, "store": {"url": self._store_url}}
+            config |= {"trace": {"requests": False}}  # as a server with keys
             lines = [
                 f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
                 for name, values in config.items()

@@ -244,6 +244,7 @@ def crowd(folder: Path) -> None:
     address = f"http://127.0.0.1:{int(model.stdout.readline())}/v1"
     config = folder / "crowd.toml"
     config.write_text(
+        "[trace]\nrequests = false\n"
         f'[agent]\nmodel = "openai/m"\n[providers.openai]\nbase_url = "{address}"\napi = "chat"\napi_key_env = "PATH"\n'
     )
     (folder / "lango.db").unlink(missing_ok=True)
@@ -387,9 +388,10 @@ def main() -> None:
             (folder / agent / "__init__.py").write_text("from . import agent\n")
             (folder / agent / "agent.py").write_text(textwrap.dedent(code))
         config = folder / "lango.toml"
-        config.write_text(f"[agent]\nmodule = {json.dumps(str(folder / 'agents/plain'))}\n")
+        keep_nothing = "[trace]\nrequests = false\n"  # as a server with keys
+        config.write_text(f"{keep_nothing}[agent]\nmodule = {json.dumps(str(folder / 'agents/plain'))}\n")
         starts(folder)
-        config.write_text(f"[agent]\nmodule = {json.dumps(str(folder / 'ticking'))}\n")
+        config.write_text(f"{keep_nothing}[agent]\nmodule = {json.dumps(str(folder / 'ticking'))}\n")
         command = [str(BIN / "lango"), "serve", "--config", str(config)]
         with started(command, folder, "/readyz") as (url, pid, _):
             streams(url, pid)

@@ -57,7 +57,8 @@ def main() -> None:
         (folder / "ticking" / "__init__.py").write_text("from . import agent\n")
         (folder / "ticking" / "agent.py").write_text(textwrap.dedent(AGENT))
         config = folder / "lango.toml"
-        config.write_text(f"[agent]\nmodule = {json.dumps(str(folder / 'ticking'))}\n")
+        # as a server with keys, which keeps no requests
+        config.write_text(f"[trace]\nrequests = false\n[agent]\nmodule = {json.dumps(str(folder / 'ticking'))}\n")
         command = [str(BIN / "lango"), "serve", "--config", str(config)]
         with started(command, folder, "/readyz") as (url, pid, _):
             soak(url, pid, turns_wanted())

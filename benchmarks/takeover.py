@@ -100,6 +100,7 @@ class Place:
         (agent.parent / "__init__.py").write_text("from . import agent\n")
         agent.write_text(AGENT)
         config = f"[agent]\nmodule = {json.dumps(str(agent.parent))}\n[store]\nurl = {json.dumps(store_url)}\n"
+        config += "[trace]\nrequests = false\n"  # as a server with keys
         (folder / "lango.toml").write_text(config)
         self._environment = {"STEPS": str(self._log), "HEARTBEAT_ONLY": "1" if heartbeat_only else ""}
 

@@ -336,6 +336,9 @@ async def test_every_example_of_the_openapi_page_runs(tmp_path: Path, sqlite_url
                 ("/v1/oauth/callback", "get"),
                 ("/v1/sessions/{session_id}/grants/{grant_id}", "delete"),  # needs a grant: test_inbox.py
                 ("/v1/sessions/{session_id}/evalset", "get"),  # needs an answer: test_session_changes.py
+                # need the name of an agent: test_agent_routes.py
+                ("/v1/agents/{name}", "get"),
+                ("/v1/agents/{name}/tool-calls", "post"),
                 # need a request: test_trace_routes.py
                 ("/v1/sessions/{session_id}/trace/requests/{request_id}", "get"),
                 ("/v1/sessions/{session_id}/trace/requests/{request_id}/raw", "get"),
