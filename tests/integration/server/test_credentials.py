@@ -74,7 +74,7 @@ async def test_a_denied_access_closes_the_request(served: tuple[Any, httpx.Async
     runtime, client = served
     oauth.denies = True
     request = await ask(runtime)
-    assert "not allowed" in (await client.get(await oauth.allow(request.auth_url))).text
+    assert "Access denied" in (await client.get(await oauth.allow(request.auth_url))).text
     assert await open_credentials(runtime, "s") == []
 
 
