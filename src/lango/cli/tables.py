@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from lango.events import Usage
-    from lango.runtime.requests.grants import Grant
+    from lango.runtime.access import Grant
     from lango.runtime.sessions.session_usage import SessionUsage, TurnUsage
 
 T = TypeVar("T")

@@ -17,8 +17,7 @@ from lango.store import Store, Turn
 from lango.store.engine.schema import Migrations
 from lango.store.sessions.sessions import find_session, list_sessions, list_users
 from lango.store.turns import queue
-from lango.store.turns.turns import read_turn
-from lango.store.turns.unfinished import UnfinishedTurn, list_unfinished
+from lango.store.turns.turns import UnfinishedTurn, list_unfinished, read_turn
 
 
 class TurnVerdict(Struct, frozen=True):

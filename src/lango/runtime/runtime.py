@@ -16,21 +16,18 @@ from lango.events import TurnEvent, Usage
 from lango.messages import Attachment, Message
 from lango.providers.catalog import using_key
 from lango.runtime.acceptance import TurnAcceptance
-from lango.runtime.api_keys import ApiKeys
+from lango.runtime.access import ApiKeys, Credentials, Grants
 from lango.runtime.artifacts import Artifacts
 from lango.runtime.execution.replicas import ListedReplica
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.playground import Playground
-from lango.runtime.requests.credentials import Credentials
-from lango.runtime.requests.expiry import WaitExpiry
-from lango.runtime.requests.grants import Grants
-from lango.runtime.requests.inbox import Inbox
 from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.session_watch import SessionWatch
 from lango.runtime.sessions.sessions import Sessions
 from lango.runtime.submissions import Submissions
 from lango.runtime.suggestions import suggestions_for
 from lango.runtime.turns import Turns
+from lango.runtime.waits import Inbox, WaitExpiry
 from lango.sessions import SessionId
 from lango.store import Store, Turn
 from lango.store.sessions.sessions import find_session, get_session

@@ -6,15 +6,14 @@ from contextlib import asynccontextmanager
 from lango.config import Settings
 from lango.history import WindowRules
 from lango.memory import Memory
-from lango.runtime.api_keys import ApiKeys
+from lango.runtime.access import ApiKeys, Credentials
 from lango.runtime.artifacts import Artifacts
 from lango.runtime.execution.replicas import ListedReplica, list_replicas
-from lango.runtime.requests.credentials import Credentials
-from lango.runtime.requests.inbox import Inbox
 from lango.runtime.sessions.session_transfer import import_session
 from lango.runtime.sessions.session_usage import window_rules_for
 from lango.runtime.sessions.sessions import Sessions
 from lango.runtime.turns import UnfinishedTurns
+from lango.runtime.waits import Inbox
 from lango.sessions import SessionId, SessionInfo
 from lango.store import Store
 from lango.store.credentials import credentials

@@ -11,9 +11,9 @@ from lango.config import Settings
 from lango.errors import InvalidAnswer, WaitNotOpen
 from lango.events import to_plain_values
 from lango.history import load_tokenizer
+from lango.runtime.access import limit_grant
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
-from lango.runtime.requests.expiry import WaitExpiry
-from lango.runtime.requests.grants import limit_grant
+from lango.runtime.waits import WaitExpiry
 from lango.sessions import SessionId, SessionInfo, check_client_state
 from lango.store import Store, Turn
 from lango.store.codec.json_text import dumps

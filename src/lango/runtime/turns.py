@@ -21,8 +21,7 @@ from lango.store.turns.event_log import LoggedEvent, LogPage
 from lango.store.turns.lease import count_open_turns
 from lango.store.turns.queue import QueuedMessage
 from lango.store.turns.recovery import stop_waiting
-from lango.store.turns.turns import StoredTurn, read_turn, request_cancel
-from lango.store.turns.unfinished import UnfinishedTurn, list_unfinished
+from lango.store.turns.turns import StoredTurn, UnfinishedTurn, list_unfinished, read_turn, request_cancel
 from lango.store.waits.waits import read_waits
 from lango.turns.liveness import place_of_owner, standing_of_owner
 from lango.turns.running_turn import RunningTurn

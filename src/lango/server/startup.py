@@ -12,7 +12,7 @@ from typing import Any
 
 from lango.config import ServerSettings, Settings
 from lango.errors import ConfigError
-from lango.runtime.api_keys import ApiKeys
+from lango.runtime.access import ApiKeys
 from lango.runtime.stored_data import open_store
 from lango.safe_text import printable, printable_line, redact_secrets
 from lango.server.security.hosts import is_loopback

@@ -11,7 +11,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from lango.config import ServerLimits, ServerSettings
-from lango.runtime.api_keys import ApiKeys
+from lango.runtime.access import ApiKeys
 from lango.server.errors import ApiError
 from lango.server.security import auth
 from lango.server.security.auth import Authenticator

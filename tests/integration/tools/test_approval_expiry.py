@@ -11,8 +11,8 @@ from lango import open_runtime
 from lango.errors import WaitNotOpen
 from lango.events import ToolEnd, TurnDone
 from lango.messages import ToolCall
-from lango.runtime.requests.expiry import WaitExpiry
 from lango.runtime.runtime import Runtime
+from lango.runtime.waits import WaitExpiry
 from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.sessions.sessions import find_session

@@ -19,7 +19,7 @@ from lango.waits import ApprovalWait, ClientResultWait, LongRunningWait
 
 if TYPE_CHECKING:
     from lango.failures import Failure
-    from lango.runtime.requests.grants import Grant
+    from lango.runtime.access import Grant
 
 CommandFunction = Callable[[ChatSession, str], Awaitable[None]]
 

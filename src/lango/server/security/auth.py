@@ -25,7 +25,7 @@ from starlette.types import Receive
 from typing_extensions import override
 
 from lango.config import ServerSettings
-from lango.runtime.api_keys import ApiKeys
+from lango.runtime.access import ApiKeys
 from lango.server.errors import ApiError, log_server_fault, to_api_error
 from lango.server.json_body import JsonRequest, JsonResponse
 from lango.threads import use_share_of

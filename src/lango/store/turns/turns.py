@@ -1,20 +1,21 @@
-"""Read and cancel turns.
+"""Read, list and cancel turns.
 
 One turn of a session runs at a time, the others are queued in order, and an epoch fences the writes of each. A turn is
 stored with its input before it runs. Its owner is the process that runs it, or will (`lango.store.turns.lease`).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
-from lango.sessions import Status, StoredEvent
+from lango.sessions import SessionId, Status, StoredEvent
 from lango.store.codec.json_text import loads
 from lango.store.codec.records import Turn
 from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, row_to_event, row_to_state_event
 from lango.store.engine.database import LARGEST, Operation
 from lango.store.turns.turn_result import TurnResult
+from lango.store.waits.waits import IS_OPEN
 
 _REQUEST_OF_INVOCATION = """
 SELECT request FROM turns WHERE session_key = $1 AND invocation_id = $2 ORDER BY turn DESC LIMIT 1
@@ -46,6 +47,19 @@ UPDATE turns SET cancel_requested = 1 WHERE session_key = $1 AND status = 'runni
 RETURNING turn
 """
 _RESUMED = "SELECT first_seq, resumptions FROM turns WHERE session_key = $1 AND resumptions IS NOT NULL"
+
+_UNFINISHED = """
+SELECT s.app_name, s.user_id, s.id, t.turn, t.status, t.created_at, t.owner, t.attempts
+FROM turns t JOIN sessions s ON s.session_key = t.session_key
+WHERE t.status IN ('queued', 'running')
+"""
+# a question of a running tool does not pause its turn
+_PAUSED = f"""
+SELECT w.app_name, w.user_id, s.id, w.turn, 'paused', MIN(w.opened_at), NULL, 0
+FROM waits w JOIN sessions s ON s.session_key = w.session_key
+WHERE w.user_id IS NOT NULL AND w.epoch IS NULL AND {IS_OPEN}
+GROUP BY w.app_name, w.user_id, s.id, w.turn
+"""  # noqa: S608 - constants
 
 
 class StoredTurn(Struct, frozen=True):
@@ -95,6 +109,21 @@ class OpenTurn(Struct, frozen=True):
     status: Status
     owner: str
     heartbeat: int = -1
+
+
+class UnfinishedTurn(Struct, frozen=True):
+    """A turn that has not ended."""
+
+    session: SessionId
+    turn: int | None
+    """None: a turn of the session that this one was forked from."""
+    status: Literal["queued", "running", "paused"]
+    since: float
+    """When its input was stored; of a paused one, when it asked."""
+    owner: str = ""
+    """The process that runs it; empty: it was released, or is paused."""
+    attempts: int = 0
+    """How often it was run again after a crash or a failure."""
 
 
 def read_request(key: int, invocation_id: str) -> Operation[Mapping[str, Any]]:
@@ -159,3 +188,13 @@ def request_cancel(key: int, before: int | None = None, *, only: int | None = No
     """
     first, end = (0, LARGEST if before is None else before) if only is None else (only, only + 1)
     return bool((yield _CANCEL, (key, first, end)))
+
+
+def list_unfinished() -> Operation[list[UnfinishedTurn]]:
+    """Return the unfinished turns of all apps, the oldest first."""
+    rows = [*(yield _UNFINISHED, ()), *(yield _PAUSED, ())]
+    found = [
+        UnfinishedTurn(SessionId(app, user, id_), turn, status, since, owner or "", attempts)
+        for app, user, id_, turn, status, since, owner, attempts in rows
+    ]
+    return sorted(found, key=lambda one: one.since)

@@ -10,7 +10,7 @@ from lango.cli.terminal_text import format_time
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
-    from lango.runtime.api_keys import ApiKey
+    from lango.runtime.access import ApiKey
 
 app = typer.Typer(help="API keys of the server: add, list, revoke.", no_args_is_help=True)
 

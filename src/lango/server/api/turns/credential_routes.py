@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse
 
 from lango.errors import LangoError
-from lango.runtime.requests.credentials import StoredCredential
+from lango.runtime.access import StoredCredential
 from lango.server.context import AgentUser, Context, CurrentUser
 from lango.server.errors import not_found
 from lango.server.json_body import JsonResponse

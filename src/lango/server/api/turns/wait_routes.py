@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Body, Path
 from msgspec import Struct
 
-from lango.runtime.requests.grants import Grant
+from lango.runtime.access import Grant
 from lango.server.api.paging import InboxCursor, PageSize, decode_inbox_cursor, encode_cursor
 from lango.server.api.turns.turn_routes import STREAM_RESPONSES
 from lango.server.api.turns.wait_schemas import (

@@ -1,20 +1,59 @@
-"""Expire waits when their time is over."""
+"""List what waits for a person across a user's sessions, and expire waits when their time is over.
+
+`runtime.answer` answers each of them.
+"""
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
-from lango.errors import StoreError
+from lango.errors import StoreError, UsageError
 from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.sessions.sessions import find_session
 from lango.store.waits import waits
+from lango.store.waits.inbox import read_inbox
+from lango.waits import InboxItem
 
+_PAGE = 200
 _MAX_WAIT_S = 60.0
 """Waits of other processes expire, too, and those processes may be gone by then."""
 _MIN_WAIT_S = 0.05
 _BUSY_SESSION_WAIT_S = 2.0
 """When to try again in a session in which a turn runs."""
+
+
+class Inbox:
+    """What waits for the users of one app."""
+
+    def __init__(self, store: Store, app_name: str) -> None:
+        self._store = store
+        self._app_name = app_name
+
+    async def list(
+        self, *, user_id: str = "user", after: tuple[float, int, str] | None = None, limit: int = 50
+    ) -> Sequence[InboxItem]:
+        """Read what waits for a user, the newest first, or what follows a `place`; not what has expired."""
+        return await self._store.read(read_inbox, self._app_name, user_id, after=after, limit=limit)
+
+    async def every(self, *, user_id: str = "user") -> Sequence[InboxItem]:
+        """Read everything that waits for a user, the newest first."""
+        found: list[InboxItem] = []
+        page = await self.list(user_id=user_id, limit=_PAGE)
+        while page:
+            found += page
+            page = await self.list(user_id=user_id, after=page[-1].place, limit=_PAGE)
+        return found
+
+    async def find(self, item_id: str, *, user_id: str = "user") -> InboxItem:
+        """Find an item by its id, or by its first characters. Raise `UsageError` if none or several have it."""
+        every = await self.every(user_id=user_id)
+        found = [item for item in every if item_id and item.id.startswith(item_id)]
+        if len(found) != 1:
+            several = f"{len(found)} items begin with" if found else "nothing waits with the id"
+            raise UsageError(f"{several} {item_id!r}: see `lango inbox`")
+        return found[0]
 
 
 class WaitExpiry:

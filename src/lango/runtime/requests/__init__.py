@@ -1,1 +1,0 @@
-"""Answer, list and expire what turns wait for: approvals, input, credentials, results of tools."""
