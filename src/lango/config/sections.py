@@ -40,6 +40,17 @@ class SubAgentSettings(Section):
     """Names of its tools; all tools by default."""
 
 
+class PriceSettings(Section):
+    """`[agent.prices."model"]`: what a model costs, in US dollars per million tokens."""
+
+    input: Annotated[float, Field(ge=0)] = 0.0
+    """Of the tokens that the model reads."""
+    output: Annotated[float, Field(ge=0)] = 0.0
+    """Of the tokens that the model writes."""
+    cached: Annotated[float, Field(ge=0)] | None = None
+    """Of input tokens that the provider had cached; by default as other input."""
+
+
 class AgentSettings(Section):
     """`[agent]`: the agent and its model."""
 
@@ -81,6 +92,8 @@ class AgentSettings(Section):
     """The delay before the second of these attempts; it doubles with each further one."""
     module: str | None = None
     """A file or package with an ADK `root_agent` or `app`, used instead of the settings above."""
+    prices: dict[str, PriceSettings] = {}
+    """Tables of prices by model, with or without its provider; by default those that vendors publish."""
     suggestions: list[str] = []
     """What the page suggests as a first message; by default how the test cases beside `module` begin."""
     sub_agents: dict[Identifier, SubAgentSettings] = {}

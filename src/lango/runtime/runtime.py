@@ -71,6 +71,7 @@ class Runtime:
             lambda: engine.app.credential_names,
             self._supervisor.model_calls_of,
             engine.failures,
+            settings.agent.prices,
         )
         """The sessions of this agent: list, read, trace, rename, fork, rewind, delete."""
         self.playground = Playground(

@@ -33,7 +33,9 @@ class AppData:
         self._store = store
         self._app_name = app_name
         self._rules = window_rules_for(settings) if settings else WindowRules()
-        self.sessions = Sessions(store, app_name, lambda: self._rules)
+        self.sessions = Sessions(
+            store, app_name, lambda: self._rules, prices=settings.agent.prices if settings else None
+        )
         self.artifacts = Artifacts(store, app_name, settings.store.max_artifact_bytes if settings else None)
         self.credentials = Credentials(store, app_name)
         self.inbox = Inbox(store, app_name)

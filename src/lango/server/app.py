@@ -69,6 +69,7 @@ _ROUTERS = (
     option_routes.router,
     playground_routes.router,
     usage_routes.router,
+    usage_routes.all_sessions_router,
     trace_routes.router,
     state_routes.router,
     memory_routes.router,

@@ -71,6 +71,11 @@ class AgentUser:
         """Return the user of the agent that OpenAI's `model` names."""
         return AgentUser(self.context.agents.of_model(model, self.context), self.caller)
 
+    def runtimes(self, all_agents: bool) -> list[Runtime]:
+        """Return the runtime of the agent, or of all agents, this one first."""
+        others = [context.runtime for context in self.context.agents.contexts.values() if context is not self.context]
+        return [self.runtime, *(others if all_agents else ())]
+
     async def of_session(self, session_id: str) -> "AgentUser":
         """Return the user of the agent that has a session of the caller; of this one if no agent has it."""
         context = await self.context.agents.of_session(self.id, session_id, preferred=self.context)

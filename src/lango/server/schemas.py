@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
-from fastapi import Header, Path
+from fastapi import Header, Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
 from lango import messages
@@ -20,6 +20,7 @@ EXAMPLE_ID = "demo"
 MAX_INTEGER = 2**53 - 1
 """The largest integer that every JSON parser reads exactly."""
 
+AllAgents = Annotated[bool, Query(description="Of all agents of the server, not of one.")]
 SessionIdPath = Annotated[str, Path(pattern=SESSION_ID, examples=[EXAMPLE_ID])]
 
 IdempotencyKeyText = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x20-\x7e]+$")]

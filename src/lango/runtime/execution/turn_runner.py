@@ -182,7 +182,9 @@ class TurnRunner:
             status="waiting" if turn.waits.kinds else "done",
             finish_reason=output.finish_reason,
             output=output.value,
-            usage=await turn_usage(output.usage_by_model, turn.limits.model_calls + output.summaries),
+            usage=await turn_usage(
+                output.usage_by_model, turn.limits.model_calls + output.summaries, self._agent.prices
+            ),
             calls=running.model_calls,
             invocations=output.invocation_ids,
         )

@@ -15,12 +15,14 @@ from lango.events import NodeProgress
 from lango.failures import Failure, KeptFailures
 from lango.history import WindowRules
 from lango.messages import StoredBytes
+from lango.runtime.prices import Prices
 from lango.runtime.sessions.eval_sets import session_cases
 from lango.runtime.sessions.session_document import DocumentFormat, session_document
 from lango.runtime.sessions.session_messages import MessagePage, read_messages
 from lango.runtime.sessions.session_state import SessionState, change_state, session_state
 from lango.runtime.sessions.session_transfer import export_session, import_session
 from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage, read_usage
+from lango.runtime.sessions.usage_by_day import UsageByDay, usage_by_day
 from lango.runtime.trace.readable_request import ReadableRequest, readable_request
 from lango.runtime.trace.session_trace import DEFAULT_TURNS as DEFAULT_TRACED_TURNS
 from lango.runtime.trace.session_trace import (
@@ -72,11 +74,13 @@ class Sessions:
         credential_names: Callable[[], Collection[str]] = frozenset,
         running_calls: RunningCalls = no_running_calls,
         failures: KeptFailures | None = None,
+        prices: Prices | None = None,
     ) -> None:
         """`rules` returns the limits of the agent's next request, `credential_names` what no client may write."""
         self._credential_names = credential_names
         self._running_calls = running_calls
         self._failures = failures or KeptFailures()
+        self._prices = prices or {}
         self._store = store
         self._app_name = app_name
         self._rules = rules
@@ -168,6 +172,10 @@ class Sessions:
         name = self._session_id(session_id, user_id)
         return await self._store.read(read_usage, name, self._rules(), before=before, limit=limit)
 
+    async def usage_by_day(self, since: float, *, user_id: str | None = "user") -> UsageByDay:
+        """Read what the turns since a time used, in all sessions of a user, or of all users: by day and model."""
+        return await usage_by_day(self._store, self._app_name, user_id, since, self._prices)
+
     async def failures(self, session_id: str, *, user_id: str = "user") -> Sequence[Failure]:
         """Return the newest failures of the user's own code that this process has seen, the oldest first.
 
@@ -190,7 +198,9 @@ class Sessions:
         It may be called while a turn runs. Raise `SessionNotFound`, or `TraceNotFound` if there is no such turn.
         """
         name, calls = SessionId(self._app_name, user_id, session_id), self._running_calls
-        return await session_trace(self._store, name, turn=turn, before=before, limit=limit, running_calls=calls)
+        return await session_trace(
+            self._store, name, turn=turn, before=before, limit=limit, running_calls=calls, prices=self._prices
+        )
 
     async def traced_request(self, session_id: str, request_id: str, *, user_id: str = "user") -> ModelRequest:
         """Read a request to a model and its response, as they went over the wire. Raise `TraceNotFound`.

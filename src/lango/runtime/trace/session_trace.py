@@ -9,7 +9,7 @@ from msgspec import Struct
 from lango.errors import MessageNotFound, TraceNotFound
 from lango.events import NodeProgress, Usage
 from lango.messages import Message, StoredBytes
-from lango.runtime.prices import cost_usd
+from lango.runtime.prices import Prices, cost_usd
 from lango.runtime.trace.steps import TurnTrace
 from lango.runtime.trace.tree import turn_trace
 from lango.sessions import SessionId, StoredEvent
@@ -58,6 +58,7 @@ async def session_trace(
     before: int | None = None,
     limit: int = DEFAULT_TURNS,
     running_calls: RunningCalls = no_running_calls,
+    prices: Prices,
 ) -> SessionTrace:
     """Read the trace of the newest turns, of those before a turn, or of one turn.
 
@@ -67,7 +68,7 @@ async def session_trace(
     if turn is not None and not rows:
         raise TraceNotFound(f"session {name.id!r} has no turn {turn}")
     running = [running_calls(of_turn.session_key, of_turn.turn.turn) for of_turn in rows]
-    turns = await run_in_thread(_build, rows, running)
+    turns = await run_in_thread(_build, rows, running, prices)
     return SessionTrace(turns, earlier)
 
 
@@ -96,10 +97,12 @@ def _read(
     return found, page[0].turn if page and turn is None and len(rows) > limit else None
 
 
-def _build(rows: Sequence[_TurnRows], running: Sequence[Sequence[Mapping[str, Any]]]) -> list[TurnTrace]:
+def _build(
+    rows: Sequence[_TurnRows], running: Sequence[Sequence[Mapping[str, Any]]], prices: Prices
+) -> list[TurnTrace]:
     @cache
     def price(model: str, input_tokens: int, output_tokens: int, cached_tokens: int) -> float | None:
-        return cost_usd({model: Usage(input_tokens, output_tokens, cached_tokens)}) if model else None
+        return cost_usd({model: Usage(input_tokens, output_tokens, cached_tokens)}, prices) if model else None
 
     return [
         turn_trace(of_turn.turn, of_turn.messages, of_turn.requests, calls, price, of_turn.nodes)

@@ -37,6 +37,10 @@ _TOTALS = """
 SELECT COUNT(*), SUM(input_tokens), SUM(output_tokens), SUM(cached_tokens), SUM(model_calls), SUM(cost_usd)
 FROM turns WHERE session_key = $1
 """
+_TURNS_SINCE = """
+SELECT t.status, t.created_at, t.extra FROM sessions s JOIN turns t ON t.session_key = s.session_key
+WHERE s.app_name = $1 AND s.updated_at >= $2 AND t.created_at >= $2 {of_user} ORDER BY t.created_at DESC LIMIT $3
+"""
 NEWEST_TURN = LARGEST
 
 
@@ -149,6 +153,14 @@ def _row_to_turn(
         resumptions=convert(loads(resumptions), list[Resumption]) if resumptions else (),
         begun_version=begun_version,
         version=version,
+    )
+
+
+def read_turns_since(app_name: str, user_id: str | None, since: float, limit: int) -> Operation[list[Row]]:
+    """Read status, time and result of the newest turns since a time, in the sessions of a user, or of all users."""
+    of_user = "" if user_id is None else "AND s.user_id = $4"
+    return (
+        yield _TURNS_SINCE.format(of_user=of_user), (app_name, since, limit, *(() if user_id is None else (user_id,)))
     )
 
 

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from itertools import zip_longest
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import Body, Query, Request, Response
 from msgspec import Struct
+from msgspec.structs import asdict
 from starlette.responses import StreamingResponse
 
 from lango.errors import SessionNotFound, UsageError
@@ -20,6 +22,7 @@ from lango.server.schemas import (
     COMMON_ERRORS,
     CONFLICT,
     SESSION_ID,
+    AllAgents,
     NewFork,
     NewSession,
     NewTitle,
@@ -71,10 +74,16 @@ NewSessionId = Annotated[str | None, Query(pattern=SESSION_ID)]
 SearchQuery = Annotated[str, Query(max_length=1000, examples=["hello"])]
 
 
+class FoundMessage(SearchHit, frozen=True, kw_only=True):
+    """A message or a title that was found, and the agent of its session."""
+
+    agent: str
+
+
 class SearchHits(Struct, frozen=True):
     """The results of a search, the best first."""
 
-    hits: Sequence[SearchHit]
+    hits: Sequence[FoundMessage]
 
 
 @router.post("/sessions", status_code=201, responses=CONFLICT, response_model=SessionWithState)
@@ -115,9 +124,18 @@ async def session_response(record: SessionInfo, status: int = 200) -> Response:
 
 
 @router.get("/search", responses=reference_to(SearchHits))
-async def search(user: CurrentUser, q: SearchQuery, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> JsonResponse:
+async def search(
+    user: CurrentUser, q: SearchQuery, limit: Annotated[int, Query(ge=1, le=100)] = 20, all_agents: AllAgents = False
+) -> JsonResponse:
     """Find messages and titles that contain every word; the last word may be a prefix."""
-    return JsonResponse(shown(SearchHits(await user.sessions.search(q, user_id=user.id, limit=limit))))
+    found = [
+        [FoundMessage(**asdict(hit), agent=runtime.app_name) for hit in hits]
+        for runtime in user.runtimes(all_agents)
+        for hits in [await runtime.sessions.search(q, user_id=user.id, limit=limit)]
+    ]
+    # the best of each agent first: their scores cannot be compared
+    mixed = [hit for of_rank in zip_longest(*found) for hit in of_rank if hit is not None]
+    return JsonResponse(shown(SearchHits(mixed[:limit])))
 
 
 @router.patch("/sessions/{session_id}")

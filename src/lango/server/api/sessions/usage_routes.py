@@ -1,21 +1,26 @@
 """Report the tokens, cost and timing of a session's turns."""
 
+import time
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import Query, Response
 from msgspec import Struct
 
 from lango.events import Usage
 from lango.json_values import convert
 from lango.runtime.sessions.session_usage import DEFAULT_TURNS, ModelCall, Resumption, SessionUsage, Window
+from lango.runtime.sessions.usage_by_day import UsageByDay
 from lango.server.context import CurrentUser
-from lango.server.json_body import JsonResponse
+from lango.server.json_body import JsonResponse, large_response
 from lango.server.schemas import COMMON_ERRORS, MAX_INTEGER, SessionIdPath
 from lango.server.security.auth import AuthenticatedRouter
 from lango.server.struct_views import reference_to, shown
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
+all_sessions_router = AuthenticatedRouter("/v1", tags=["sessions"], responses=COMMON_ERRORS)
+
+_DAY_S = 86_400.0
 
 
 class ToolRun(Struct, frozen=True):
@@ -87,3 +92,21 @@ async def read_usage(
     """Read the usage of the newest turns, or of those before a turn, and the window of the next request."""
     usage = await user.runtime.sessions.usage(session_id, user_id=user.id, before=before, limit=limit)
     return JsonResponse(shown(to_report(usage)))
+
+
+@all_sessions_router.get("/usage", responses=reference_to(UsageByDay))
+async def read_usage_by_day(user: CurrentUser, days: Annotated[int, Query(ge=1, le=366)] = 30) -> Response:
+    """Read cost, tokens, time and errors over all sessions and agents, by agent, model and day.
+
+    Callers in the setting `server.operators` read the sums of all users, others their own.
+    """
+    since = time.time() - days * _DAY_S
+    of = None if user.is_operator else user.id
+    every = user.context.agents.contexts.values()
+    found = [await context.sessions.usage_by_day(since, user_id=of) for context in every]
+    whole = UsageByDay(
+        [row for one in found for row in one.models],
+        [row for one in found for row in one.turns],
+        all(one.complete for one in found),
+    )
+    return await large_response(lambda: shown(whole))

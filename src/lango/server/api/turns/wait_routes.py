@@ -23,6 +23,7 @@ from lango.server.schemas import (
     COMMON_ERRORS,
     CONFLICT,
     MAX_INTEGER,
+    AllAgents,
     IdempotencyKey,
     SessionIdPath,
     error_responses,
@@ -51,12 +52,20 @@ class GrantList(Struct, frozen=True):
 
 
 @router.get("/inbox", responses=reference_to(InboxPage))
-async def list_inbox(user: CurrentUser, cursor: InboxCursor = None, limit: PageSize = 50) -> JsonResponse:
+async def list_inbox(
+    user: CurrentUser, cursor: InboxCursor = None, limit: PageSize = 50, all_agents: AllAgents = False
+) -> JsonResponse:
     """List what waits for the caller in all sessions, the newest first."""
     after = None if cursor is None else decode_inbox_cursor(cursor)
-    found = await user.runtime.inbox.list(user_id=user.id, after=after, limit=limit + 1)
-    more = encode_cursor(*found[limit - 1].place) if len(found) > limit else None
-    return JsonResponse(shown_json(InboxPage([InboxEntry(item.wait, item.title) for item in found[:limit]], more)))
+    found = [
+        (item, runtime.app_name)
+        for runtime in user.runtimes(all_agents)
+        for item in await runtime.inbox.list(user_id=user.id, after=after, limit=limit + 1)
+    ]
+    found.sort(key=lambda one: one[0].place, reverse=True)
+    more = encode_cursor(*found[limit - 1][0].place) if len(found) > limit else None
+    entries = [InboxEntry(item.wait, item.title, agent) for item, agent in found[:limit]]
+    return JsonResponse(shown_json(InboxPage(entries, more)))
 
 
 @router.get("/sessions/{session_id}/waits", responses=reference_to(SessionWaits))

@@ -42,6 +42,8 @@ class InboxEntry(Struct, frozen=True):
 
     wait: Wait
     title: str
+    agent: str
+    """The agent whose session waits: name it in `?agent=` to answer."""
 
 
 class InboxPage(Struct, frozen=True):

@@ -1,15 +1,16 @@
 /** Show what waits for the user in any conversation: a badge with its number, and a dialog to answer it. */
 
-import { api, ApiError, describeError, request, sessionHash, sessionPath } from "./base/api.js";
+import { addressOf, api, ApiError, describeError, request, sessionPath } from "./base/api.js";
 import { WaitCard } from "./conversation/wait-card.js";
 import { byId, el, icon, formatTime, toast } from "./base/dom.js";
 import { Draft } from "./base/drafts.js";
-import { on } from "./base/state.js";
+import { on, state } from "./base/state.js";
 
-/** @typedef {{title: string, wait: import("./conversation/wait-card.js").Wait & {opened_at: string}}} Item */
+/** @typedef {{title: string, agent: string, wait: import("./conversation/wait-card.js").Wait & {opened_at: string}}} Item */
 
 const MAX_SHOWN = 100;
 const RETRY_MS = 2_000;
+const OTHERS_POLL_MS = 15_000; // the live stream reports only the chosen agent
 const NOTHING = "Nothing is waiting for you.";
 
 let dialog = /** @type {any} */ (null);
@@ -21,7 +22,7 @@ async function refresh() {
   reading?.abort();
   const { signal } = (reading = new AbortController());
   try {
-    const page = await api(`/v1/inbox?limit=${MAX_SHOWN}`, { signal });
+    const page = await api(`/v1/inbox?limit=${MAX_SHOWN}&all_agents=true`, { signal });
     const waiting = new Set(page.items.map(keyOf));
     if (!page.next_cursor) for (const item of items) if (!waiting.has(keyOf(item))) new Draft(item.wait.session_id, item.wait.id).drop();
     items = page.items;
@@ -73,25 +74,26 @@ function drawItems() {
 }
 
 /** Identify an item. @param {Item} item */
-function keyOf({ wait }) {
-  return JSON.stringify([wait.session_id, wait.id]);
+function keyOf({ agent, wait }) {
+  return JSON.stringify([agent, wait.session_id, wait.id]);
 }
 
 /** @param {Item} item */
-function itemCard({ title, wait }) {
-  const card = new WaitCard(wait);
-  card.open((answer) => send({ title, wait }, answer), () => void skip(wait));
+function itemCard({ title, agent, wait }) {
+  const card = new WaitCard({ ...wait, agent });
+  card.open((answer) => send({ title, agent, wait }, answer), () => void skip(agent, wait));
   card.element.toggleAttribute("open", true);
   return el("li", { class: "inbox-item", "data-kind": wait.kind },
     el("p", { class: "inbox-head" },
-      el("a", { href: sessionHash(wait.session_id), click: () => dialog?.close() }, title || "Untitled conversation"),
+      el("a", { href: addressOf(agent, wait.session_id), click: () => dialog?.close() }, title || "Untitled conversation"),
+      state.about.agents?.length > 1 && el("span", { class: "note", text: agent }),
       el("span", { class: "note", text: `since ${formatTime(wait.opened_at)}` })),
     card.element);
 }
 
-/** Close the waits of a conversation without an answer. @param {Item["wait"]} wait */
-async function skip(wait) {
-  await api(sessionPath(wait.session_id, "/cancel"), { method: "POST" }).catch((error) => toast(describeError(error), "error"));
+/** Close the waits of a conversation without an answer. @param {string} agent @param {Item["wait"]} wait */
+async function skip(agent, wait) {
+  await api(sessionPath(wait.session_id, `/cancel?agent=${encodeURIComponent(agent)}`), { method: "POST" }).catch((error) => toast(describeError(error), "error"));
   await refresh();
 }
 
@@ -99,7 +101,7 @@ async function skip(wait) {
 async function send(item, body) {
   const { session_id, id } = item.wait;
   try {
-    const response = await request(sessionPath(session_id, `/waits/${encodeURIComponent(id)}`), { method: "POST", body });
+    const response = await request(sessionPath(session_id, `/waits/${encodeURIComponent(id)}?agent=${encodeURIComponent(item.agent)}`), { method: "POST", body });
     await response.body?.cancel();
     cards.get(keyOf(item))?.remove();
     cards.delete(keyOf(item)); // a long-running tool may wait for another result
@@ -120,4 +122,5 @@ export function setUpInbox() {
     clearTimeout(timer);
     timer = setTimeout(refresh, 100);
   });
+  setInterval(() => state.about.agents?.length > 1 && !document.hidden && void refresh(), OTHERS_POLL_MS);
 }

@@ -9,6 +9,7 @@ import { byId, el, icon } from "./base/dom.js";
 import { demonstrationNotice } from "./demonstration.js";
 import { setUpEvals } from "./evals/evals.js";
 import { setUpInbox } from "./inbox.js";
+import { setUpOverview } from "./overview/overview.js";
 import { isPanelOpen, openPanel, setUpPanel, showAgent } from "./panel/panel.js";
 import { findSession, readTitle, refresh, setUpSessionList, titleOf } from "./session-list.js";
 import { setUpSessionOptions } from "./session-options.js";
@@ -248,6 +249,7 @@ function setUp() {
   setUpSessionList(startNewConversation);
   setUpInbox();
   setUpEvals();
+  setUpOverview();
   setUpComposer({ send: (text, files) => actions.send(conversation, text, files), stop: () => void actions.stop(), editLast });
   byId("help").prepend(icon("help"));
   byId("help").addEventListener("click", openHelp);

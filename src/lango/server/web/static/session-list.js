@@ -1,6 +1,6 @@
 /** Show the list of conversations, search it, and rename, fork, export, save as a test case or delete a conversation. */
 
-import { api, ApiError, describeError, request, sessionHash, sessionPath } from "./base/api.js";
+import { addressOf, api, ApiError, describeError, request, sessionHash, sessionPath } from "./base/api.js";
 import { fork } from "./conversation/actions.js";
 import { askText, confirm, download, showMenu } from "./base/dialogs.js";
 import { byId, el, icon, iconButton, formatTime, toast, withErrorToast } from "./base/dom.js";
@@ -179,7 +179,7 @@ async function search() {
   reading?.abort();
   const { signal } = (reading = new AbortController());
   try {
-    const { hits } = await api(`/v1/search?q=${encodeURIComponent(query)}&limit=30`, { signal });
+    const { hits } = await api(`/v1/search?q=${encodeURIComponent(query)}&limit=30&all_agents=true`, { signal });
     const list = byId("list");
     if (!hits.length) return list.replaceChildren(el("p", { class: "note", role: "status", text: `Nothing found for “${query}”.` }));
     list.replaceChildren(
@@ -190,12 +190,12 @@ async function search() {
   }
 }
 
-/** @param {{session_id: string, title: string, seq: number, role: string, created_at: string, text: string, marks: [number, number][]}} hit */
+/** @param {{session_id: string, agent: string, title: string, seq: number, role: string, created_at: string, text: string, marks: [number, number][]}} hit */
 function hitRow(hit) {
-  return el("li", { class: "hit" }, el("a", { href: sessionHash(hit.session_id, hit.seq) },
+  return el("li", { class: "hit" }, el("a", { href: addressOf(hit.agent, hit.session_id, hit.seq) },
     el("strong", { text: hit.title || "Untitled conversation" }),
     el("span", { class: "hit-text" }, ...highlightMarks([...hit.text], hit.marks)),
-    el("small", { text: `${hit.role === "user" ? "you" : hit.role} · ${formatTime(hit.created_at)}` })));
+    el("small", { text: [hit.role === "user" ? "you" : hit.role, state.about.agents?.length > 1 && hit.agent, formatTime(hit.created_at)].filter(Boolean).join(" · ") })));
 }
 
 /** @param {string[]} characters the text by code points, as the server counts @param {[number, number][]} marks */

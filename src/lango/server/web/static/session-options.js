@@ -34,9 +34,16 @@ export async function storePendingOptions(id) {
 }
 
 async function editInstruction() {
+  const own = await readOwnInstruction();
   const text = await askLongText("Instruction of this conversation",
-    "It replaces the agent's own instruction. Empty: the agent's own.", current.instruction ?? "");
-  if (text !== null) await change({ instruction: text || null });
+    `It replaces the agent's own instruction${own ? ", and begins with its text" : ""}. Empty: the agent's own.`, current.instruction ?? own);
+  if (text !== null) await change({ instruction: text === own ? null : text || null });
+}
+
+/** Return the agent's instruction: its developer may read it, if it is a text and not code. @returns {Promise<string>} */
+async function readOwnInstruction() {
+  const card = await api(`/v1/agents/${encodeURIComponent(state.about.name)}`).catch(() => null);
+  return (card?.instruction ?? "").trim();
 }
 
 /** @param {{model: string, models: string[], may_set_instruction: boolean}} agent */

@@ -1,5 +1,7 @@
 /** Call the HTTP API and turn failures into errors. The API key, where the server needs one, is kept for this tab only. */
 
+import { state } from "./state.js";
+
 const STORAGE_KEY = "lango-key";
 
 /** A response that is not a success, or no response at all (status 0). */
@@ -33,7 +35,8 @@ export const actingAs = new URLSearchParams(location.search).get("as");
 
 /** Name the chosen agent and user in the address of a request. @param {string} path */
 function withAgent(path) {
-  const named = [["agent", chosenAgent], ["as", actingAs]].filter(([, value]) => value !== null);
+  const isNamed = path.includes("agent="); // another agent's conversation, in the inbox
+  const named = [["agent", isNamed ? null : chosenAgent], ["as", actingAs]].filter(([, value]) => value !== null);
   return named.reduce((all, [name, value]) => `${all}${all.includes("?") ? "&" : "?"}${name}=${encodeURIComponent(String(value))}`, path);
 }
 
@@ -45,6 +48,12 @@ export function openAgent(name, hash = "#/") {
 /** @param {string} id */
 export function sessionPath(id, rest = "") {
   return `/v1/sessions/${encodeURIComponent(id)}${rest}`;
+}
+
+/** The address of a conversation that may be another agent's. @param {string} agent @param {string} id @param {number | null} [seq] */
+export function addressOf(agent, id, seq = null) {
+  const isOther = agent !== state.about.name && state.about.agents?.length > 1;
+  return `${isOther ? `?agent=${encodeURIComponent(agent)}` : ""}${sessionHash(id, seq)}`;
 }
 
 /** The part of the page's address that shows a session, scrolled to a message. @param {string} id @param {number | null} [seq] */

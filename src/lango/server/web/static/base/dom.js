@@ -26,6 +26,7 @@ const ICON_PATHS = {
   pin: "M9 4.5h6l-1 6 3 3H7l3-3zM12 13.5v6",
   trash: "M5 7h14M10 7V4.5h4V7M7 7l.8 12.5h8.4L17 7M10.5 10.5v6M13.5 10.5v6",
   panel: "M4 5h16v14H4zM14.5 5v14",
+  chart: "M4 20h16M7 20v-6M12 20V6M17 20v-9",
   trace: "M4 6h7M8 12h8M12 18h8",
   tool: "M13 3.5L5.5 13.5H11L10 20.5l8-10.5h-6z",
   theme: "M12 4a8 8 0 1 0 0 16zM12 4a8 8 0 0 1 0 16",

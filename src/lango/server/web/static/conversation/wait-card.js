@@ -7,7 +7,7 @@ import { describeWait, formOf, labelOf } from "./wait-forms.js";
 
 /**
  * What a turn waits for, as the server sends it; the members after `expires_at` depend on the kind.
- * @typedef {{kind: string, id: string, session_id: string, expires_at?: string | null, call_id?: string, tool?: string, arguments?: any, hint?: string, payload?: any, diff?: string,
+ * @typedef {{kind: string, id: string, session_id: string, agent?: string, expires_at?: string | null, call_id?: string, tool?: string, arguments?: any, hint?: string, payload?: any, diff?: string,
  *   message?: string, schema?: any, auth_url?: string, scopes?: string[], scheme_type?: string, scheme?: string}} Wait
  * @typedef {{type: string, [member: string]: any}} Answer the body of the request that answers
  */

@@ -109,9 +109,9 @@ function argumentBlocks(input) {
 }
 
 /** Return what the call would change in a file; an event of a turn does not say. @param {Wait} wait @returns {Promise<string>} */
-async function loadDiff({ session_id, id, diff }) {
+async function loadDiff({ session_id, id, diff, agent }) {
   if (diff !== undefined) return diff;
-  const { waits } = await api(sessionPath(session_id, "/waits")).catch(() => ({ waits: [] }));
+  const { waits } = await api(sessionPath(session_id, `/waits${agent ? `?agent=${encodeURIComponent(agent)}` : ""}`)).catch(() => ({ waits: [] }));
   return waits.find((/** @type {Wait} */ wait) => wait.id === id)?.diff ?? "";
 }
 

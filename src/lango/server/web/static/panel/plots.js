@@ -1,4 +1,4 @@
-/** Plot values over turns: stacked bars, lines, and a line for a limit. */
+/** Plot values over turns or days: stacked bars, lines, and a line for a limit. */
 
 import { el } from "../base/dom.js";
 import uPlot from "../vendor/uplot.js";
@@ -20,9 +20,10 @@ export function formatShort(number) {
 export class Plot {
   /**
    * @param {string} name the description for screen readers
-   * @param {number[]} turns @param {Series[]} series @param {(number: number) => string} format
+   * @param {number[]} turns @param {Series[]} series @param {(number: number) => string} format @param {string[]} [labels] of the turns; else their numbers
    */
-  constructor(name, turns, series, format) {
+  constructor(name, turns, series, format, labels) {
+    this.labels = labels;
     this.turns = turns;
     this.series = series;
     this.format = format;
@@ -77,7 +78,7 @@ export class Plot {
       width, height: 150, legend: { show: false }, cursor: { show: false }, padding: [8, 8, 0, 0],
       scales: { x: { time: false, range: () => [this.turns[0] - 0.6, this.turns[this.turns.length - 1] + 0.6] }, y: { range: () => [0, this.#top()] } },
       axes: [
-        { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] },
+        { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], ...(this.labels && { values: (/** @type {any} */ _, /** @type {number[]} */ marks) => marks.map((mark) => this.labels?.[mark - 1] ?? "") }) },
         { ...axis, size: 46, values: (/** @type {any} */ _, /** @type {number[]} */ marks) => marks.map((mark) => this.format(mark)) },
       ],
       series: [
