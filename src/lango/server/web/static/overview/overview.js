@@ -60,7 +60,7 @@ function draw(usage) {
     choices, totals(models, turns),
     chart("Cost per day", days, split(models, days, (row) => row.cost_usd), (dollars) => `$${+dollars.toPrecision(3)}`),
     chart("Tokens per day", days, split(models, days, (row) => row.input_tokens + row.output_tokens), formatShort),
-    chart("Time per model call", days, latency(models, days), (seconds) => `${formatShort(seconds)} s`),
+    chart("Time per model call", days, latency(models, days), (seconds) => (seconds ? formatDuration(seconds) : "0")),
     chart("Turns per day", days, outcome(turns, days), formatShort),
     table(models, turns),
     usage.complete ? "" : el("p", { class: "note", text: "There are more turns than are summed: the oldest are left out." }),
@@ -90,12 +90,14 @@ const sum = (rows, value) => rows.reduce((all, row) => all + (value(row) ?? 0), 
 function totals(models, turns) {
   const failed = sum(turns, (row) => row.failed);
   const calls = sum(models, (row) => row.calls);
-  const unknown = models.some((row) => row.cost_usd === null && row.input_tokens);
+  const used = models.filter((row) => row.input_tokens || row.output_tokens);
+  const known = used.filter((row) => row.cost_usd !== null);
+  const dollars = `$${sum(known, (row) => row.cost_usd).toFixed(2)}`;
   const pairs = [
     ["Turns", sum(turns, (row) => row.turns).toLocaleString()], ["Failed", failed.toLocaleString()], ["Model calls", calls.toLocaleString()],
     ["Tokens read", formatShort(sum(models, (row) => row.input_tokens))], ["Tokens written", formatShort(sum(models, (row) => row.output_tokens))],
     ["Time per call", formatDuration(calls ? sum(models, (row) => row.duration_s) / calls : null) || "–"],
-    ["Cost", `${unknown ? "at least " : ""}$${sum(models, (row) => row.cost_usd).toFixed(2)}`],
+    ["Cost", known.length === used.length ? dollars : known.length ? `${dollars} or more` : "not known"],
   ];
   return el("dl", { class: "totals" }, ...pairs.map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value }))));
 }
@@ -162,4 +164,8 @@ function table(models, turns) {
 export function setUpOverview() {
   byId("overview").prepend(icon("chart"));
   byId("overview").addEventListener("click", open);
+  // a canvas does not follow a change of theme
+  const recolour = () => plots.forEach((plot) => plot.draw());
+  new MutationObserver(recolour).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolour);
 }

@@ -75,7 +75,7 @@ export class Plot {
     const lines = this.series.filter((series) => series.kind !== "bars");
     const points = this.turns.length < 2 ? { show: true, size: 6 } : { show: false };
     return {
-      width, height: 150, legend: { show: false }, cursor: { show: false }, padding: [8, 8, 0, 0],
+      width, height: 150, legend: { show: false }, cursor: { show: false }, padding: [8, this.labels ? 22 : 8, 0, 0],
       scales: { x: { time: false, range: () => [this.turns[0] - 0.6, this.turns[this.turns.length - 1] + 0.6] }, y: { range: () => [0, this.#top()] } },
       axes: [
         { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000], ...(this.labels && { values: (/** @type {any} */ _, /** @type {number[]} */ marks) => marks.map((mark) => this.labels?.[mark - 1] ?? "") }) },
