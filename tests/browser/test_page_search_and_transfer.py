@@ -53,6 +53,7 @@ async def test_an_export_can_be_imported(page: Page, site: Site, tmp_path: Path)
     assert "An answer to keep." in saved.read_text()
     async with page.expect_download() as download:
         await choose_action(page, "Save as test case")
+        await page.get_by_role("button", name="Download the file instead").click()
     await (await download.value).save_as(tmp_path / "one.evalset.json")
     [case] = json.loads((tmp_path / "one.evalset.json").read_text())["eval_cases"]
     assert case["conversation"][0]["final_response"]["parts"] == [{"text": f"An answer to keep. {EVIL}"}]
