@@ -35,6 +35,7 @@ _HOWTOS = {
     "responses": "See [OpenAI's responses](../howto/openai-responses.md), also over a WebSocket at `/v1/responses`.",
     "agui": "See [AG-UI](../howto/serve.md#other-protocols): state, files, client tools, edits.",
 }
+_ADK_HOWTO = "../howto/adk-web.md#adks-rest-api-on-langos-own-server"
 _KINDS = {"string": "text", "integer": "number", "number": "number", "boolean": "true or false", "object": "object"}
 
 Json = Mapping[str, Any]
@@ -66,7 +67,7 @@ def page() -> str:
         for path, method, one in sorted(groups[tag], key=lambda route: (route[0], route[1])):
             lines += _route(path, method, one, described, common)
     lines += ["## WebSocket", "", *docstring_of(websocket).splitlines(), ""]
-    lines += ["## ADK's own REST", "", *docstring_of(adk_routes).splitlines(), "", *_adk()]
+    lines += ["## ADK's own REST", "", f"See [what differs]({_ADK_HOWTO}) from ADK's own server.", "", *_adk()]
     lines += ["## Schemas", ""]
     for name, schema in sorted(described["components"]["schemas"].items(), key=lambda one: _short(one[0]).lower()):
         lines += _schema(name, schema)

@@ -1,14 +1,6 @@
 """Serve ADK's REST API: a client of `adk api_server` only has to change the address.
 
-`/list-apps`, `/apps/{app}/users/{user}/sessions...`, `/run` and `/run_sse`, as ADK documents them. Each agent is
-an app. With keys, the user in a path or body must be the user of the key: any other gets 404. Without keys, any name is
-a user.
-
-Differences to ADK: turns of a session run one at a time, and continue when their client leaves; a client cannot add
-events; messages are text, files as `inlineData`, answers to `adk_request_confirmation` and `adk_request_input`, or
-results of calls; the model reads a refusal's `payload` `{"reason": ...}`; every session is memory without being added;
-evaluation is answered with 501, and Live is closed with a sentence. An error is in `detail`, and with its type in
-`error`.
+Each agent is an app. docs/howto/adk-web.md lists what differs from ADK's own server.
 """
 
 import json
