@@ -218,7 +218,7 @@ async def test_a_client_that_does_not_read_slows_no_other(tmp_path: Path, sqlite
                 *(send(client, f"{session}-{number}", "words 10 0.02") for number in range(5))
             )
             assert all(is_whole(events) for events in others)
-            while "was disconnected" not in server.log.read_text():
+            while "disconnected a client" not in server.log.read_text():
                 await asyncio.sleep(0.05)
             assert len(text_of(await resume(client, session))) == 10_000_000
 
