@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from lango.adk.run.agent_app import AgentApp
-from lango.adk.run.record.verdict import VerdictKind
+from lango.adk.run.record.verdict import SAME, VerdictKind
 from lango.adk.run.updates import Updates
 from lango.config import Settings
 from lango.runtime.opening import build_agent_app, load_named_agent
@@ -91,12 +91,12 @@ def _judge_renamed(one: UnfinishedTurn, name: str) -> TurnVerdict:
 async def _judge_open(store: Store, updates: Updates, one: UnfinishedTurn) -> TurnVerdict:
     session = await store.read(find_session, one.session)
     row = await store.read(read_turn, session.key, one.turn) if session and one.turn is not None else None
-    place = one.session.id, one.session.user_id, one.turn, one.status
-    if session is None or row is None or one.turn is None or one.status == "queued":
-        return TurnVerdict(*place, "same")
-    turn = Turn(session.key, one.turn, first_epoch=row.record_epoch)
-    verdict = await (updates.judge_pause(turn, row) if one.status == "paused" else updates.judge(turn, row))
-    return TurnVerdict(*place, verdict.kind, verdict.why)
+    verdict = SAME
+    if session is not None and one.status == "paused":
+        verdict = await updates.judge_pause(session.key)
+    elif session is not None and row is not None and one.turn is not None and one.status == "running":
+        verdict = await updates.judge(Turn(session.key, one.turn, first_epoch=row.record_epoch), row)
+    return TurnVerdict(one.session.id, one.session.user_id, one.turn, one.status, verdict.kind, verdict.why)
 
 
 async def _judge_ended(store: Store, updates: Updates, id_: str, user: str, key: int, number: int) -> TurnVerdict:

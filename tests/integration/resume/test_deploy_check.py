@@ -11,8 +11,8 @@ from lango.runtime.deploy_check import check_deploy
 from lango.store import Store
 from lango.store.engine.schema import Migration, load_migrations
 from tests.agents.parts import collect, last_error, rows, settings_for
-from tests.integration.resume.test_update_table import answer_to
-from tests.support.changed_agents import World, agent, asking, function, graph, node_agent, old_graph
+from tests.integration.resume.test_update_table import answer_to, checked_verdicts
+from tests.support.changed_agents import Change, World, agent, asking, function, graph, node_agent, old_graph
 from tests.support.kill_points import until_idle
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ADK: it still has these agents
@@ -32,7 +32,10 @@ async def test_a_turn_whose_node_is_gone_ends_and_is_retried_once_it_is_back(sto
     async with open_runtime(settings, root_agent=old_graph(world)) as runtime:
         await runtime.sessions.create("s")
         await collect((await runtime.submit("s", "go")).follow())
+        await runtime.sessions.fork("s", new_id="fork")
     other = graph(world, function(world, "one"), node_agent(world), asking("question"), function(world, "two"))
+    verdicts = await checked_verdicts(store_url, Change("graph", lambda _: other))
+    assert verdicts == {"s": "cannot continue", "fork": "cannot continue"}
     async with open_runtime(settings, root_agent=other) as runtime:
         [wait] = await runtime.waits("s")
         failed = await collect((await runtime.answer("s", wait.id, answer_to(wait))).follow())

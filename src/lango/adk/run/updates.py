@@ -20,8 +20,9 @@ from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.run.record.verdict import DIVERGED, SAME, Verdict, judge, judge_answer, judge_nodes
 from lango.adk.turn.turn_run import ContinuedHistory
 from lango.errors import TurnDiverged
-from lango.sessions import SessionId
+from lango.sessions import SessionId, StoredEvent
 from lango.store import Store, Turn
+from lango.store.engine.database import LARGEST
 from lango.store.sessions.open_calls import message_at, message_of_calls
 from lango.store.tool_calls.tool_journal import read_turn_entries
 from lango.store.turns.continuing import continue_from_history, read_waiting_messages, set_version
@@ -62,26 +63,28 @@ class Updates:
 
     async def _judge_answer(self, turn: Turn, row: StoredTurn) -> Verdict:
         """Return how this version continues with what the turn brings to an invocation that paused."""
-        shape = self.version.shape
         brought = await self._store.read(message_at, turn.session_key, row.first_seq or 0)
         if brought is None or brought.message is None or brought.message.role not in ("tool", "function"):
             return SAME
-        nodes = await self._store.read(read_earlier_nodes, turn, row.invocation_id)
-        if nodes and (verdict := judge_nodes(nodes, shape)) is not SAME:
-            return verdict
         asked_by = await self._store.read(message_of_calls, turn.session_key, brought.seq)
-        return SAME if asked_by is None or asked_by.message is None else judge_answer(asked_by, shape)
+        return await self._judge_request(turn, row.invocation_id, asked_by)
 
-    async def judge_pause(self, turn: Turn, row: StoredTurn) -> Verdict:
-        """Return how this version continues a turn that has paused, once what it waits for comes."""
-        shape = self.version.shape
-        nodes = await self._store.read(read_earlier_nodes, Turn(turn.session_key, turn.turn + 1), row.invocation_id)
-        if nodes and (verdict := judge_nodes(nodes, shape)) is not SAME:
-            return verdict
-        for asked_by in await self._store.read(read_waiting_messages, turn.session_key):
-            if asked_by.message is not None and (verdict := judge_answer(asked_by, shape)) is not SAME:
+    async def judge_pause(self, session_key: int) -> Verdict:
+        """Return how this version continues a session that has paused, once what it waits for comes."""
+        after_all = Turn(session_key, LARGEST)
+        for asked_by in await self._store.read(read_waiting_messages, session_key):
+            verdict = await self._judge_request(after_all, asked_by.invocation_id, asked_by)
+            if verdict is not SAME:
                 return verdict
         return SAME
+
+    async def _judge_request(self, turn: Turn, invocation_id: str, asked_by: StoredEvent | None) -> Verdict:
+        """Return how this version continues with the answer that a turn brings, to a message and its invocation."""
+        shape = self.version.shape
+        nodes = await self._store.read(read_earlier_nodes, turn, invocation_id)
+        if nodes and (verdict := judge_nodes(nodes, shape)) is not SAME:
+            return verdict
+        return SAME if asked_by is None or asked_by.message is None else judge_answer(asked_by, shape)
 
     async def prepare(self, name: SessionId, turn: Turn, row: StoredTurn, *, has_diverged: bool) -> bool:
         """Prepare a turn that is about to be run again; return whether it continues from its history from now on.
