@@ -42,7 +42,7 @@ async def test_a_change_of_a_file_is_shown_and_refused_with_a_reason(page: Page,
             await expect(answer(page).locator(".tool-card")).to_have_attribute("data-status", "refused")
             await expect(answer(page).locator(".tool-reason")).to_have_text("we need bread")
             await page.reload()
-        assert results(site)[-1]["error"].endswith("refused this call, and says: we need bread")
+        assert results(site)[-1]["error"].endswith("refused this call. Their reason: we need bread")
         await page.goto("about:blank")  # before the server stops: the page would reconnect
 
 

@@ -21,6 +21,7 @@ from lango.store.turns.lease import (
     release_turn,
     take_over,
 )
+from lango.store.turns.stored_request import StoredRequest
 from lango.store.turns.submit import SubmitOptions
 from lango.store.turns.turn_result import TurnResult
 from lango.store.turns.turns import read_turn, request_cancel
@@ -89,7 +90,9 @@ async def test_a_turn_is_taken_over_from_the_owner_that_was_seen_and_once(store:
 async def test_the_process_that_ends_a_turn_counts_its_tokens_once_against_the_quota_of_its_request(
     store: Store, session: SessionInfo
 ) -> None:
-    turn = await store.submit_turn(session, user_message("first"), "gone", SubmitOptions(request={"quota": "key1"}))
+    turn = await store.submit_turn(
+        session, user_message("first"), "gone", SubmitOptions(request=StoredRequest(quota="key1"))
+    )
     taken = await store.write(take_over, session.key, gone(turn), "me", "crash", time.time())
     assert taken is not None
     usage = TurnResult(usage=Usage(30, 12, model_calls=1))

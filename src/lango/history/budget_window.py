@@ -120,7 +120,7 @@ def _user_positions(messages: Sequence[Message]) -> list[int]:
 
 
 def current_user_message(messages: Sequence[Message]) -> int | None:
-    """Return the index of the user's last message, which the model is to answer; None if there is none."""
+    """Return the index of the user's last message, which the model has to answer, or None if there is none."""
     users = _user_positions(messages) or [at for at, message in enumerate(messages) if message.role == "user"]
     return users[-1] if users else None
 

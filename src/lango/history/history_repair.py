@@ -103,7 +103,7 @@ def _repaired_messages(
 
 def _without_calls(message: Message) -> list[Message]:
     """Return the message without calls, or nothing if it would be empty."""
-    # thoughts alone are no message: most providers do not accept them back
+    # thoughts alone are not a message: most providers do not accept them back
     if not message.content and not message.media:
         return []
     return [replace(message, tool_calls=()) if message.tool_calls else message]

@@ -61,7 +61,7 @@ def clean_json(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _jsonable(value: Any, depth: int) -> Any:
     if depth > _MAX_DEPTH:  # a cycle, or deeper than any provider accepts
-        return "[nested too deep]"
+        return "[nested too deeply]"
     match value:
         case None | bool() | int():
             return value

@@ -260,7 +260,7 @@ def _tool_results(message: Message) -> list[ToolCall]:
 
 
 def parse_result_text(text: str) -> dict[str, Any]:
-    """Parse a result that is JSON in a text; a text that is no object, or too long to be parsed, is the result."""
+    """Parse a result that is JSON in a text; a text that is not an object, or too long to be parsed, is the result."""
     if len(text) > _MAX_PARSED_CHARACTERS:
         return {"result": text}
     try:

@@ -367,7 +367,6 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
     @staticmethod
     @override
     def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
-        """Translate an error of the anthropic SDK; return None for other exceptions."""
         import anthropic
 
         if error := exchange.generated_sdk_error(anthropic, exc):

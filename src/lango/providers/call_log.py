@@ -46,8 +46,15 @@ class Exchange(Struct, eq=False):
     response: bytearray = field(default_factory=bytearray)
     response_type: str = ""
     """The content type of the response."""
+    _began: float = field(default_factory=time.monotonic)
     answer: AnswerParts = field(default_factory=AnswerParts)
     """The answer, merged from what the provider streams; empty for one of ADK's own models."""
+
+    def end(self, error: str = "") -> None:
+        """Note that the attempt has ended, and why it failed."""
+        if self.duration_s is None:
+            self.duration_s = time.monotonic() - self._began
+            self.error = error
 
     def add_response(self, chunk: bytes) -> None:
         """Add a piece of the response, unless there is too much of it."""
@@ -60,12 +67,16 @@ class CallLog(Struct, eq=False):
 
     failures: list[FailedAttempt] = []
     exchanges: list[Exchange] | None = None
-    """None: requests are not kept."""
+    """The requests and responses, or None if they are not kept."""
+
+    @property
+    def open_exchange(self) -> Exchange | None:
+        """The exchange that the HTTP client of the current attempt fills, or None if none is under way."""
+        newest = self.exchanges[-1] if self.exchanges else None
+        return newest if newest is not None and newest.duration_s is None else None
 
 
 current_call_log: ContextVar[CallLog | None] = ContextVar("lango_call_log", default=None)
-current_exchange: ContextVar[Exchange | None] = ContextVar("lango_exchange", default=None)
-"""The exchange that the HTTP client of this code's provider fills."""
 
 
 def note_failure(provider: str, model: str, started_at: float, error: Exception) -> None:
@@ -82,8 +93,7 @@ def describe_error(error: Exception) -> str:
 
 async def note_request(request: Any) -> None:
     """Note the body of a request before it is sent."""
-    exchange = current_exchange.get()
-    if exchange is None:
+    if (exchange := _open_exchange()) is None:
         return
     exchange.url = f"{request.url.scheme}://{request.url.netloc.decode('ascii', 'replace')}{request.url.path}"
     exchange.request = request.content
@@ -92,12 +102,16 @@ async def note_request(request: Any) -> None:
 
 async def note_response(response: Any) -> None:
     """Note the status of a response, and its body while the SDK reads it."""
-    exchange = current_exchange.get()
-    if exchange is None:
+    if (exchange := _open_exchange()) is None:
         return
     exchange.status = response.status_code
     exchange.response_type = response.headers.get("content-type", "")
     response.stream = _copying_stream(response.stream, exchange)
+
+
+def _open_exchange() -> Exchange | None:
+    log = current_call_log.get()
+    return log.open_exchange if log is not None else None
 
 
 def _copying_stream(stream: Any, exchange: Exchange) -> Any:

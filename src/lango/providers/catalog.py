@@ -126,7 +126,7 @@ class _BuiltInProvider(Struct, frozen=True):
     vendor: Literal["anthropic", "gemini", "local", "openai"]
     """Whose API it has."""
     key_variables: tuple[str, ...] = ()
-    """Environment variables that may hold the key; none: no key is needed."""
+    """Environment variables that may hold the key; if there are none, no key is needed."""
     base_url: str = ""
 
 

@@ -269,7 +269,6 @@ class GeminiProvider(SdkProvider["tuple[Client, httpx.AsyncClient]"]):
     @staticmethod
     @override
     def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
-        """Translate an error of the google-genai SDK; return None for other exceptions."""
         from google.genai import errors
 
         match exc:

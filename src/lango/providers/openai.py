@@ -272,7 +272,6 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
     @staticmethod
     @override
     def translate(exc: Exception, exchange: VendorRequest) -> ProviderError | None:
-        """Translate an error of the openai SDK; return None for other exceptions."""
         import openai
 
         if error := exchange.generated_sdk_error(openai, exc):

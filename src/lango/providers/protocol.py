@@ -23,7 +23,7 @@ class ToolSpec(Struct, frozen=True):
 
 
 class Thinking(Struct, frozen=True):
-    """How much a model may think before it answers, as far as the vendor's API allows; None: the vendor's default."""
+    """How much a model may think before it answers, as far as the vendor's API allows; with None, as its default is."""
 
     level: Literal["minimal", "low", "medium", "high"] | None = None
     budget_tokens: int | None = None

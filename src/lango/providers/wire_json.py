@@ -77,6 +77,6 @@ def _clip(value: Any, characters: int, items: int | None) -> Any:
 
 
 def _cut_text(text: str, size: int, max_bytes: int) -> str:
-    """Return the beginning of a text that is no JSON value, as a JSON string."""
+    """Return the beginning of a text that is not JSON, as a JSON string."""
     kept = redact_secrets(text[: max(0, max_bytes // 6 - 50)])  # a control character takes six bytes
     return json.encode(f"{kept}... ({size:,} bytes in all)").decode()

@@ -4,8 +4,9 @@ import asyncio
 from typing import Literal
 from weakref import WeakValueDictionary
 
+from msgspec.structs import replace
+
 from lango.errors import OutcomeUnknown, Stopping, TurnCancelled
-from lango.runtime.execution.turn_runner import trace_of_request
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.sessions import get_or_create_session, require_session
@@ -15,6 +16,7 @@ from lango.store import Store, Turn
 from lango.store.turns.submit import SubmitOptions
 from lango.store.turns.turns import request_cancel
 from lango.submissions import Submission, TurnRequest
+from lango.telemetry.traces import current_trace_ids
 from lango.turns.lease_holder import finish_despite_cancel
 from lango.turns.running_turn import RunningTurn
 from lango.turns.synchronization import Notifier
@@ -71,8 +73,8 @@ class TurnAcceptance:
             turn_input = await self._inputs.build_input(name, submission)
             if isinstance(turn_input, RunningTurn):
                 return turn_input
-            turn_input.quota_id, turn_input.tokens_per_day = quota_id, tokens_per_day
-            session, turn = await self._store_turn(name, turn_input, submission.request)
+            turn_input = replace(turn_input, quota_id=quota_id, tokens_per_day=tokens_per_day)
+            session, turn, turn_input = await self._store_turn(name, turn_input, submission.request)
             running = self._turns.find_turn(session.key, turn.turn) if turn.repeated else None
             running = running or self._turns.start(session, turn, turn_input)
             if detached:
@@ -90,11 +92,12 @@ class TurnAcceptance:
 
     async def _store_turn(
         self, name: SessionId, turn_input: TurnInput, request: TurnRequest
-    ) -> tuple[SessionInfo, Turn]:
+    ) -> tuple[SessionInfo, Turn, TurnInput]:
+        """Store a turn. Return it with its session, and its input with what was chosen for the session."""
         key, at_revision = request.idempotency_key, request.at_revision
         async with self._locks.setdefault(name, asyncio.Lock()):  # stored in the order in which they were sent
             session = await (get_or_create_session if at_revision is None else require_session)(self._store, name)
-            await self._options.add_to(session.key, turn_input)
+            turn_input = await self._options.add_to(session.key, turn_input)
             options = SubmitOptions(
                 key,
                 turn_input.digest,
@@ -102,7 +105,7 @@ class TurnAcceptance:
                 turn_input.answer,
                 at_revision,
                 wait=self._when_busy != "refuse",
-                request=turn_input.request | trace_of_request(),
+                request=turn_input.request(current_trace_ids()),
                 version=self._turns.version,
             )
             self._check_open()
@@ -121,7 +124,7 @@ class TurnAcceptance:
                 settle_turn = self._turns.release_turn if self._is_closed else self._turns.end_unstarted_turn
                 await settle_turn(session, turn)
             raise asyncio.CancelledError
-        return session, turn
+        return session, turn, turn_input
 
     async def _stop_earlier_turns(self, newest: RunningTurn) -> None:
         """Stop the turns before a new message, in any process. Queued turns end when they would start."""

@@ -9,6 +9,7 @@ from msgspec import Struct, to_builtins
 
 from lango.adk.run.engine import AdkEngine
 from lango.errors import Conflict, StateRefused
+from lango.model_options import AgentOptions, ModelOptions
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.sessions import SessionId, SessionInfo, check_client_state
 from lango.store import NewEvent, Store
@@ -17,7 +18,7 @@ from lango.store.lifecycle.fork import fork_session
 from lango.store.lifecycle.run_on import read_message_of_turn, run_on
 from lango.store.sessions.sessions import get_session
 from lango.store.sessions.titles import with_first_words
-from lango.submissions import AgentOptions, ModelOptions, SubmittedMessage, TurnRequest
+from lango.submissions import SubmittedMessage, TurnRequest
 from lango.turns.running_turn import RunningTurn
 
 Accept = Callable[[SessionId, SubmittedMessage, str | None, int | None], Awaitable[RunningTurn]]

@@ -85,13 +85,12 @@ class Submissions:
         else:
             await self._expiry.expire_session(name)
             turn_input = await self._inputs.message_or_answer(name, text, attachments, request.idempotency_key)
-        self._inputs.add_state(turn_input, submitted.state_delta)
-        await self._inputs.apply_request(name, turn_input, request)
-        turn_input.digest = request.digest
+        turn_input = self._inputs.with_state(turn_input, submitted.state_delta)
+        turn_input = await self._inputs.with_request(name, turn_input, request, request.digest)
         if submitted.results:
-            await self._inputs.add_results(name, turn_input, submitted.results)
+            turn_input = await self._inputs.with_results(name, turn_input, submitted.results)
         if submitted.history:
-            await run_in_thread(self._inputs.add_history, turn_input, submitted.history)
+            turn_input = await run_in_thread(self._inputs.with_history, turn_input, submitted.history)
         return turn_input
 
     async def _results(self, name: SessionId, submitted: SubmittedResults) -> TurnInput:
@@ -102,17 +101,14 @@ class Submissions:
             turn_input = await self._inputs.results(
                 name, results, request.idempotency_key, will_continue=submitted.will_continue
             )
-        turn_input.digest = request.digest or request_digest("results", results)
-        await self._inputs.apply_request(name, turn_input, request)
-        return turn_input
+        digest = request.digest or request_digest("results", results)
+        return await self._inputs.with_request(name, turn_input, request, digest)
 
     async def _answer(self, name: SessionId, submitted: SubmittedAnswer) -> TurnInput | RunningTurn:
         """Build the input of an answer to a wait; or answer a question of a running tool, and return its turn."""
         wait_id, answer, request = submitted.wait_id, submitted.answer, submitted.request
         if request.idempotency_key is not None and await self._inputs.is_stored(name, request.idempotency_key):
-            turn_input = self._inputs.repeated_input()
-            turn_input.digest = _answer_digest(wait_id, answer)
-            return turn_input
+            return replace(self._inputs.repeated_input(), digest=_answer_digest(wait_id, answer))
         await self._expiry.expire_session(name)
         session = await self._store.read(find_session, name)
         if session is None:
@@ -126,9 +122,7 @@ class Submissions:
             turn_input = await self._inputs.results(name, results, will_continue=answer.will_continue)
         else:
             turn_input = self._inputs.answer(name, stored, self._checked(answer))
-        await self._inputs.apply_request(name, turn_input, request)
-        turn_input.digest = _answer_digest(wait_id, answer)
-        return turn_input
+        return await self._inputs.with_request(name, turn_input, request, _answer_digest(wait_id, answer))
 
     def _checked(self, answer: Answer) -> Answer:
         """Check what holds for answers of a type, whatever they answer, and apply the settings to it."""

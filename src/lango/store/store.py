@@ -192,7 +192,7 @@ class Store:
         options: submit.SubmitOptions = submit.SubmitOptions(),
     ) -> turns.Turn:
         """Store a turn with its input; it starts, or is queued behind the open turns; see `turns.submit`."""
-        is_large = entry.is_large or is_larger_than(options.request, LARGE_VALUE)
+        is_large = entry.is_large or is_larger_than(options.request.as_json, LARGE_VALUE)
         operation = partial(submit.submit, session.key, session.name, entry, owner, time.time(), options)
         return await self._database.write(operation, long=is_large)
 

@@ -158,7 +158,7 @@ def _span_router(settings: TelemetrySettings) -> "SpanRouter | None":
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", protocol)
     if protocol != _PROTOCOL:
         raise ConfigError(
-            f"traces are sent by {_PROTOCOL}, and OTEL_EXPORTER_OTLP_PROTOCOL is {protocol}: set "
+            f"traces can only be sent over {_PROTOCOL}, but OTEL_EXPORTER_OTLP_PROTOCOL is {protocol}: set "
             f"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL={_PROTOCOL} and the collector's HTTP port, usually 4318"
         )
     _router = SpanRouter()

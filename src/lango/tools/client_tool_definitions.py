@@ -87,5 +87,5 @@ def tools_by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
     if len(named) < len(tools):
         names = [tool.name for tool in tools]
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise ClientToolRefused(f"two tools have the name {', '.join(twice)}: names must differ")
+        raise ClientToolRefused(f"two tools are named {', '.join(twice)}: names must differ")
     return named

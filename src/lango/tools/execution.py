@@ -3,8 +3,8 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -104,7 +104,7 @@ def _outcome(value: Any, how_to_read: str, file_limits: FileLimits | None) -> To
     try:
         result = to_result(value, files)
     except NotJson as error:
-        return ToolOutcome({"error": f"the tool ran, but its result is not JSON: {error}"}, ok=False)
+        return ToolOutcome({"error": f"the tool ran, but its result has no JSON form: {error}"}, ok=False)
     clipped = clip_to_characters(result, how_to_read=how_to_read)
     return ToolOutcome(clipped.result, ok=True, whole=clipped.whole, files=tuple(files.files))
 
@@ -113,20 +113,34 @@ class _HandlerCancelled(Exception):
     """The handler was cancelled by its own code, not by the runtime."""
 
 
-async def convert_base_exceptions(work: Awaitable[T], passes: Callable[[BaseException], bool] = lambda _: False) -> T:
-    """Await a handler; raise its errors that are no `Exception` as `ToolError`.
+@contextmanager
+def base_exceptions_converted(
+    passes: Callable[[BaseException], bool] = lambda _: False, to: Callable[[str], Exception] = ToolError
+) -> Generator[None]:
+    """Raise errors of a user's code that do not derive from `Exception` as an error that does.
 
-    A `SystemExit` (of an argument parser) that leaves a task ends the event loop, and no `except Exception` catches a
-    panic of a native library. Cancellation, Ctrl-C and errors for which `passes` is true are not converted.
+    A `SystemExit` (of an argument parser) that leaves a task ends the event loop, and with it every other turn. No
+    `except Exception` catches a panic of a native library. Cancellation, Ctrl-C and errors for which `passes` is true
+    are not converted.
     """
     try:
-        return await work
+        yield
     except (Exception, asyncio.CancelledError, KeyboardInterrupt):
         raise
     except BaseException as error:
         if passes(error):
             raise
-        raise ToolError(error_text(error)) from error
+        raise to(error_text(error)) from error
+
+
+async def convert_base_exceptions(
+    work: Awaitable[T],
+    passes: Callable[[BaseException], bool] = lambda _: False,
+    to: Callable[[str], Exception] = ToolError,
+) -> T:
+    """Await a user's code; see `base_exceptions_converted`."""
+    with base_exceptions_converted(passes, to):
+        return await work
 
 
 async def _run_in_task(awaitable: Any) -> Any:
@@ -159,12 +173,9 @@ async def _run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
 
     def run() -> Any:
         try:
-            return function(*arguments)
+            with base_exceptions_converted():
+                return function(*arguments)
         except asyncio.CancelledError as error:  # a future of the handler was cancelled, not the caller
             raise _HandlerCancelled from error
-        except (Exception, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            raise ToolError(error_text(error)) from error
 
     return await run_in_own_thread(run)

@@ -80,12 +80,12 @@ class ResultFiles:
 
     def _problem(self, file: Attachment) -> str:
         if not (file.data and MIME_TYPE.fullmatch(file.mime_type)):
-            return "the file is empty, or its type is not valid"
+            return "the file is empty, or its type is invalid"
         if len(self.files) >= self._limits.max_files:
             return f"a result may have at most {self._limits.max_files} files (setting server.limits.max_attachments)"
         if self._bytes + len(file.data) > self._limits.max_bytes:
             return (
-                f"it has {len(file.data)} bytes, and the files of a result may have {self._limits.max_bytes} together "
+                f"it has {len(file.data)} bytes; all files of a result may have {self._limits.max_bytes} "
                 "(setting server.limits.max_attachment_bytes)"
             )
         return ""
@@ -117,7 +117,7 @@ def file_name(name: str, mime_type: str) -> str:
 def to_result(value: Any, files: ResultFiles | None = None) -> dict[str, Any]:
     """Convert a handler's return value to a JSON object. Raises `NotJson` if that is impossible or too large.
 
-    `files` gets the files in it; None: a file is not JSON.
+    `files` collects the files in it; with None, a file is not JSON.
     """
     plain = _to_json_value(value, "result", 0, _Conversion(files))
     return cast("dict[str, Any]", plain) if isinstance(plain, dict) else {"result": plain}

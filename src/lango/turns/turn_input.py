@@ -5,16 +5,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.store import NewEvent
+from lango.store.turns.stored_request import StoredClientTool, StoredRequest
 from lango.store.waits.waits import WaitAnswer
 from lango.submissions import ModelOptions
 from lango.tools import Tool
 
 
-class TurnInput(Struct):
+class TurnInput(Struct, frozen=True, eq=False):
     """What starts or continues a turn: a message, an answer to what a turn waits for, or results of tools."""
 
     event: Any
@@ -41,26 +42,18 @@ class TurnInput(Struct):
     tokens_per_day: int | None = None
     """The tokens that the quota allows in a day, or None if it has no limit: a turn that was queued checks it again."""
 
-    @property
-    def request(self) -> dict[str, Any]:
-        """What came with the input and is not in its message: another process needs it to run the turn."""
-        about: dict[str, Any] = {}
-        if self.client_tools:
-            about["client_tools"] = [
-                {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-                for tool in self.client_tools.values()
-            ]
-        if self.options != ModelOptions():
-            about["options"] = to_builtins(self.options)
-        if self.answer is not None:
-            about["answer"] = to_builtins(replace(self.answer, content=""))  # the row of the wait has it
-        if self.is_retry:
-            about["retry_of"] = self.event.id
-        if self.quota_id is not None:
-            about["quota"] = self.quota_id
-        if self.tokens_per_day is not None:
-            about["tokens_per_day"] = self.tokens_per_day
-        return about
+    def request(self, trace: Mapping[str, str]) -> StoredRequest:
+        """Return what the turn's row keeps of the request that brought it; `trace` has the ids of its trace."""
+        tools = self.client_tools.values()
+        return StoredRequest(
+            client_tools=[StoredClientTool(tool.name, tool.description, tool.parameters) for tool in tools],
+            options=self.options,
+            answer=self.answer and replace(self.answer, content=""),
+            retry_of=self.event.id if self.is_retry else "",
+            quota=self.quota_id,
+            tokens_per_day=self.tokens_per_day,
+            trace=trace,
+        )
 
     @property
     def continues_invocation(self) -> bool:

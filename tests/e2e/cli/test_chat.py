@@ -140,7 +140,7 @@ def test_approval_by_a_key(chat: Terminal) -> None:
     chat.type("r")
     chat.wait_for("why not? The model reads it:")
     chat.send("there is butter, too")
-    chat.wait_for(lambda: "refused this call, and says: there is butter, too" in " ".join(chat.text.split()), "it")
+    chat.wait_for(lambda: "refused this call. Their reason: there is butter, too" in " ".join(chat.text.split()), "it")
     chat.wait_prompt()
 
 

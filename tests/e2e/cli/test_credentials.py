@@ -124,7 +124,7 @@ def test_chat_takes_the_address_that_the_user_was_sent_to(folder: Path, oauth: O
         chat.send("/answer")
         chat.wait_for("the address that you were sent to:")
         chat.send("nonsense")
-        chat.wait_for("open the address of the request")
+        chat.wait_for("open the URL of the request")
         chat.wait_prompt()
         chat.send("/answer")
         chat.wait_for(lambda: chat.shown.count("the address that you were sent to:") == 2)
@@ -156,7 +156,7 @@ def test_the_inbox_shows_the_address_and_takes_the_answer(lango: Lango, oauth: O
     assert account["wait"]["auth_url"].startswith(f"{oauth.url}/authorize?")
     assert (asked["kind"], asked["scheme_type"], asked["message"]) == ("credential", "apiKey", "the weather service")
     assert "the weather service" in listed
-    assert "open the address" in lango("inbox", "answer", account["id"], "yes", code=2)
+    assert "open the URL" in lango("inbox", "answer", account["id"], "yes", code=2)
     address = asyncio.run(oauth.allow(account["wait"]["auth_url"]))
     assert lango("inbox", "answer", account["id"], address) == "it got alice\n"
     assert lango("inbox", "answer", key["id"], "-", stdin=f"{KEY}\n") == f"it got a key of {len(KEY)}\n"

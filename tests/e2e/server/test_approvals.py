@@ -54,7 +54,7 @@ async def test_open_approval_requests_are_listed_with_their_expiry(server: Serve
         wrong = await client.post(wait_path(request), json={"type": "refuse", "reason": "x" * 4001})
         assert (wrong.status_code, wrong.json()["error"]["type"]) == (422, "InvalidAnswer")
         refused = await client.post(wait_path(request), json={"type": "refuse", "reason": "not today"})
-        assert "refused this call, and says: not today" in refused.text
+        assert "refused this call. Their reason: not today" in refused.text
 
 
 HINT = "This costs \x1b[31m30 euros."

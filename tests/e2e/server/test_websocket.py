@@ -115,7 +115,7 @@ async def test_cancel_and_answers(server: Server, socket: ClientConnection, sess
     refusal = {"type": "refuse", "reason": "not today"}
     await send_command(socket, **await ask(server, socket, session), answer=refusal)
     answered = await receive_events(socket)
-    assert "and says: not today" in str(answered), "the model read it"
+    assert "Their reason: not today" in str(answered), "the model read it"
 
 
 async def test_nothing_to_resume_or_cancel_is_an_error_event(

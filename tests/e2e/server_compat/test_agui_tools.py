@@ -284,7 +284,7 @@ async def test_an_approval_and_a_result_are_answered_in_any_order(server: Server
 @pytest.mark.parametrize(
     ("tools", "says"),
     [
-        ([Tool(name="note", description="Mine.")], "note of its own"),
+        ([Tool(name="note", description="Mine.")], "a tool named note"),
         ([PICK, PICK], "two tools"),
         ([Tool(name="", description="")], "not a valid tool name"),
         ([Tool(name="odd", description="", parameters={"type": "object", "properties": {"a": {"type": 7}}})], "odd"),

@@ -18,7 +18,7 @@ from tests.support.servers.scripted_server import Answer, scripted_server
 from tests.support.servers.server_process import serving
 
 SCRIPT = Path(packages.__file__).parent / "instructed_clients.py"
-MARK = "The client that sent this request adds these instructions."
+MARK = "The client that sent this request added these instructions."
 OWN = "Help the user."
 SAID = "Speak like a pirate."
 ROME = {"name": "Rome", "inhabitants": 7}

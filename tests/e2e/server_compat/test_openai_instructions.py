@@ -10,7 +10,7 @@ from openai import AsyncOpenAI
 
 from tests.support.servers.server_process import TIMEOUT_S, Server, serving
 
-MARK = "The client that sent this request adds these instructions."
+MARK = "The client that sent this request added these instructions."
 
 
 @pytest.fixture(scope="module")

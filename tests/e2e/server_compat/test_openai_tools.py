@@ -366,8 +366,8 @@ async def test_without_tools_or_by_choice_none_is_offered(client: Client) -> Non
     ("more", "says"),
     [
         ({"tools": [function("no name")]}, "'no name' is not a valid tool name"),
-        ({"tools": [function("note")]}, "the agent has a tool note of its own"),
-        ({"tools": [PICK, PICK]}, "two tools have the name pick"),
+        ({"tools": [function("note")]}, "the agent already has a tool named note"),
+        ({"tools": [PICK, PICK]}, "two tools are named pick"),
         ({"tools": [function("pick", parameters={"type": "nothing"})]}, "tool pick: "),
         ({"tools": [{"type": "custom", "custom": {"name": "pick"}}]}, "only function tools are supported"),
         ({"tools": [], "tool_choice": "required"}, "tool_choice: only a function in tools can be forced"),

@@ -320,7 +320,7 @@ async def test_attack_16_one_bad_address_leaves_a_page_readable(server: Server) 
     server.page("/moved", status="302 Found", Location="http://[bad")
     outcome = await fetch(allowed(server), f"http://127.0.0.1:{server.port}/")
     assert outcome.result["text"] == f"One [bad](http://[bad) [good](http://127.0.0.1:{server.port}/good)"
-    assert "not an address" in (await fetch(allowed(server), f"http://127.0.0.1:{server.port}/moved")).result["error"]
+    assert "not a valid URL" in (await fetch(allowed(server), f"http://127.0.0.1:{server.port}/moved")).result["error"]
 
 
 @pytest.mark.parametrize("charset", ["punycode", "idna", "unicode_escape", "rot13", "zlib", "nothing", "utf-7"])

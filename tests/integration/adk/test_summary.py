@@ -34,7 +34,7 @@ async def test_the_model_reads_the_conversation_as_text_and_nothing_is_stored(sq
     assert (request.tools, [message.role for message in request.messages]) == ((), ["user", "assistant"] * 2 + ["user"])
     sent = [message.content for message in request.messages]
     assert sent[0] == "Where is it?\n[a file: map.png (image/png)]"
-    assert sent[1] == 'I look.\n[calls lookup with {"at":1}]'
+    assert sent[1] == 'I look.\n[called lookup with {"at":1}]'
     assert sent[2] == '[lookup returned {"place":"Rome"}]'
 
 

@@ -147,8 +147,8 @@ async def test_most_verdicts_of_the_judge_decide(tmp_path: Path) -> None:
     ("content", "says"),
     [
         ("{", "is not JSON"),
-        ('{"eval_set_id": "x"}', "is not an eval set of ADK: eval_cases: Field required"),
-        ("[{}]", "is not an eval set of ADK: KeyError"),
+        ('{"eval_set_id": "x"}', "is not an ADK eval set: eval_cases: Field required"),
+        ("[{}]", "is not an ADK eval set: KeyError"),
         (
             '{"eval_set_id": "x", "eval_cases": [{"eval_id": "a", "conversation_scenario": '
             '{"starting_prompt": "hi", "conversation_plan": "talk"}}]}',

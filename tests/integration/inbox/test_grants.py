@@ -377,4 +377,4 @@ async def test_a_grant_does_not_reach_into_an_agent_that_is_called_as_a_tool(sql
         await grant_once(runtime)
         await ask(runtime)
         assert sent.to == ["bob"]
-    assert "cannot ask for it" in str(provider.requests[-2].messages)
+    assert "cannot request" in str(provider.requests[-2].messages)

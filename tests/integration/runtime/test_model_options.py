@@ -104,7 +104,7 @@ async def test_a_turn_that_goes_on_after_a_pause_has_the_options_of_the_one_that
         assert text_of(await collect((await submit_results(runtime, "s", {"c2": {}})).follow())) == '{"city": "Rome"}'
         record = await store_of(runtime).read(read_turn, approved.turn.session_key, approved.turn.turn)
         assert record
-        assert "client_request" not in record.request["options"]
+        assert record.request.options.client_request is None
         await send(runtime, None)
     wanted = {**NOTHING, "sampling": (0.25, 0.5, 77, ("END",)), "schema": SCHEMA}
     assert [seen(request) | {"tools": ["note"]} for request in provider.requests] == [

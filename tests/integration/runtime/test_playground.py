@@ -11,9 +11,9 @@ from lango import open_runtime
 from lango.adk import ProviderLlm
 from lango.errors import AgentFailed, ConfigError, Conflict, StateRefused, TraceNotFound
 from lango.messages import ToolCall
+from lango.model_options import AgentOptions
 from lango.runtime.playground import Changes
 from lango.runtime.runtime import Runtime
-from lango.submissions import AgentOptions
 from lango.testing import Entry, ScriptedProvider
 from tests.agents.parts import settings_for
 

@@ -17,6 +17,7 @@ from lango.store import NewEvent
 from lango.store.api_keys import spend_tokens
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.turns.lease import beat
+from lango.store.turns.stored_request import StoredRequest
 from lango.store.turns.submit import SubmitOptions
 from lango.testing import ScriptedProvider
 from lango.turns import lease_holder, liveness
@@ -78,7 +79,7 @@ async def test_a_turn_that_another_process_accepted_starts_within_the_tokens_of_
     async with open_runtime(settings_for(store_url), provider=provider) as runtime, asyncio.timeout(TIMEOUT_S):
         session = await session_of(runtime)
         await store_of(runtime).write(spend_tokens, "small", 20, time.time())
-        limited = SubmitOptions(request={"quota": "small", "tokens_per_day": 20})
+        limited = SubmitOptions(request=StoredRequest(quota="small", tokens_per_day=20))
         await store_of(runtime).submit_turn(session, entry("began there"), DEAD, limited)
         await store_of(runtime).submit_turn(session, entry("waited there"), DEAD, limited)
         assert await runtime.run("s", "here") == "I see"

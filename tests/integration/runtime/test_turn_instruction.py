@@ -52,7 +52,7 @@ async def test_an_added_instruction_holds_for_its_turn_in_any_process(tmp_path: 
     assert before_last == last
     added = of_turn[0].removeprefix(last)
     assert added != of_turn[0], "after the agent's own"
-    assert added.startswith("\n\nThe client that sent this request adds these instructions."), "marked as the client's"
+    assert added.startswith("\n\nThe client that sent this request added these instructions."), "marked as the client's"
     left = set[int]()
     for copy in copies:
         provider = model()

@@ -129,5 +129,5 @@ async def test_an_agent_with_a_model_of_its_own_keeps_it(sqlite_url: str) -> Non
     agent = LlmAgent(name="own", model="gemini-2.5-flash")
     settings = Settings.model_validate({"store": {"url": sqlite_url}})
     async with open_runtime(settings, root_agent=agent) as runtime:
-        with pytest.raises(UsageError, match="the model of own is a model object of its own"):
+        with pytest.raises(UsageError, match="the model of own is a custom model object"):
             await runtime.use_model("lab/large", KEY)

@@ -323,8 +323,8 @@ async def test_a_name_of_a_toolset_is_refused_when_the_model_would_be_called(sql
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
-        ("note", None, "of its own"),
-        ("transfer_to_agent", None, "of its own"),
+        ("note", None, "already has a tool named note"),
+        ("transfer_to_agent", None, "already has a tool named transfer_to_agent"),
         ("no name", None, "not a valid tool name"),
         ("a" * 65, None, "not a valid tool name"),
         ("odd", {"type": "array"}, "of an object"),

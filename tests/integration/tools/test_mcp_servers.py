@@ -204,7 +204,7 @@ async def test_a_turn_runs_without_a_server_that_is_down_until_it_is_up(
         first = provider.requests[:2]
         attempts = asked.read_text()
         assert [{spec.name for spec in request.tools} & {"add", "subtract"} for request in first] == [{"add"}] * 2
-        assert all("MCP servers are unavailable now: late" in request.system for request in first)
+        assert all("MCP servers are currently unavailable: late" in request.system for request in first)
         [warning] = [one.getMessage() for one in caplog.records if one.name == "lango.runtime"]
         assert "[mcp.late]" in warning
         late.write_text(SERVER.replace("def add", "def subtract").replace("a + b", "a - b"))

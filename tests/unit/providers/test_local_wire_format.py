@@ -90,7 +90,7 @@ def test_consecutive_user_turns_become_one() -> None:
 
 def test_an_image_becomes_a_note() -> None:
     turns = encode_messages(request(Message("user", "Look", media=(Media("image/png", b"x"),))), as_text=False)
-    assert turns[1]["content"] == "Look\n[a file (image/png) was attached; this model cannot see it]"
+    assert turns[1]["content"] == "Look\n[a file (image/png) was attached; this model cannot read it]"
 
 
 def test_a_message_cannot_end_its_own_turn() -> None:

@@ -102,7 +102,7 @@ def _build_configured_agent(
 def _select_tools(agent: str, names: list[str] | None, tools: Mapping[str, AdkTool]) -> list[Any]:
     unknown = [name for name in names or () if name not in tools]
     if unknown:
-        there = f"there are {', '.join(tools)}" if tools else "name it in tools.enabled, too"
+        there = f"the tools are {', '.join(tools)}" if tools else "add it to tools.enabled"
         raise ConfigError(f"agent.sub_agents.{agent}.tools: there is no tool {', '.join(unknown)}; {there}")
     return [*tools.values()] if names is None else [tools[name] for name in names]
 

@@ -132,7 +132,7 @@ def _missing_for(model: Any) -> str:
         try:
             kind = LLMRegistry.resolve(model)
         except (ValueError, ImportError) as error:
-            return f"{str(error).strip().splitlines()[0].rstrip('.')}, and it is no provider/name of the settings"
+            return f"{str(error).strip().splitlines()[0].rstrip('.')}, and it is not a provider/name of the settings"
     has_key = os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KEY")
     on_cloud = any(os.environ.get(name, "").lower() in ("1", "true") for name in _GOOGLE_CLOUD)
     if kind is Gemini and not has_key and not on_cloud:

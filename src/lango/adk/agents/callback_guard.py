@@ -6,15 +6,13 @@ the process. A panic of a native library is not caught by `except Exception` eit
 
 import functools
 import inspect
-from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, cast
 
 from google.adk.agents import BaseAgent
 
 from lango.errors import AgentFailed
-from lango.tools.results import error_text
+from lango.tools.execution import base_exceptions_converted, convert_base_exceptions
 
 _GUARDED_MARK = "_lango_guarded"
 
@@ -40,27 +38,15 @@ def _guarded(callback: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(callback)
     def call(*arguments: Any, **named: Any) -> Any:
-        with _errors_converted():
+        with base_exceptions_converted(is_adk_control_flow, _callback_failed):
             result = callback(*arguments, **named)
-        return _guarded_await(result) if inspect.isawaitable(result) else result
+        if inspect.isawaitable(result):
+            return convert_base_exceptions(result, is_adk_control_flow, _callback_failed)
+        return result
 
     setattr(call, _GUARDED_MARK, True)
     return call
 
 
-async def _guarded_await(result: Awaitable[Any]) -> Any:
-    with _errors_converted():
-        return await result
-
-
-@contextmanager
-def _errors_converted() -> Generator[None]:
-    """Raise `AgentFailed` for an error that no `except Exception` catches, but for Ctrl-C and cancellation."""
-    try:
-        yield
-    except (Exception, KeyboardInterrupt, CancelledError):
-        raise
-    except BaseException as error:
-        if is_adk_control_flow(error):
-            raise
-        raise AgentFailed(f"a callback of the agent raised {error_text(error)}") from error
+def _callback_failed(text: str) -> AgentFailed:
+    return AgentFailed(f"a callback of the agent raised {text}")

@@ -44,9 +44,9 @@ def read_eval_set(path: Path) -> EvalSet:
     except ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"]))
-        raise UsageError(f"{path} is not an eval set of ADK: {place}: {problem['msg']}") from error
+        raise UsageError(f"{path} is not an ADK eval set: {place}: {problem['msg']}") from error
     except (KeyError, TypeError, AttributeError) as error:  # the older format is converted unchecked
-        raise UsageError(f"{path} is not an eval set of ADK: {error!r}") from error
+        raise UsageError(f"{path} is not an ADK eval set: {error!r}") from error
 
 
 def add_case(path: Path, case: EvalCase) -> int:
@@ -128,7 +128,7 @@ def _read_exchange(invocation: Invocation) -> Exchange:
             data = part.inline_data.data
             files.append(Attachment(name or "file", mime_type or "application/octet-stream", data))
         elif part.text is None:
-            raise UsageError("a user's message may only hold text, and files with their data")
+            raise UsageError("a user's message may contain only text, and files with their data")
     calls = tool_calls(get_all_tool_calls(invocation.intermediate_data))
     return Exchange(text_of(content), tuple(files), calls, text_of(invocation.final_response))
 

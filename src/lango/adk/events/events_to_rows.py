@@ -35,7 +35,7 @@ AGENT_ERROR = "AGENT_ERROR"
 OUTPUT_TEXT = "output_text"
 """In the `extra` of an event without content: the row's `content` is the text of its output."""
 
-# every event has these fields. An event with only these and a state delta is no message.
+# every event has these fields. An event with only these and a state delta is not a message.
 _COMMON_FIELDS = {"branch", "isolation_scope", "node_info", "partial", "turn_complete", "custom_metadata"}
 _COLUMN_FIELDS = {"id", "author", "timestamp", "invocation_id", "content", "actions", "node_info"}
 

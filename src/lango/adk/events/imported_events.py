@@ -44,7 +44,7 @@ def _check_calls(stored: StoredEvent, message: Message, event: Event) -> None:
             raise InvalidExport(f"tool_calls: the name {call.name!r} is reserved by ADK")
     shown = [made for part in _parts(event) for made in (part.function_call, part.function_response) if made]
     if len(shown) > len(message.tool_calls):
-        raise InvalidExport("extra.parts: a call or result is missing in tool_calls")
+        raise InvalidExport("extra.parts: a call or result is missing from tool_calls")
     for made, call in zip(shown, message.tool_calls, strict=False):
         value = (made.args, call.input) if isinstance(made, types.FunctionCall) else (made.response, call.output)
         if (made.name or "") != call.name or (call.id and made.id != call.id) or value[0] != value[1]:

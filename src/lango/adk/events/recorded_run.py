@@ -45,7 +45,7 @@ class _Recorded(Struct, eq=False):
     is_message: bool
     from_code: bool
     is_used: bool
-    """The run has asked for it, or it is no step that a run asks for."""
+    """The run has asked for it, or it is not a step that a run asks for."""
 
 
 class KnownResult(Struct, frozen=True):
@@ -227,8 +227,8 @@ class RecordedRun:
 
 
 WHY = (
-    "the code of the agent, or what it depends on, is not the same as when the turn began. What is stored stays: undo "
-    "that change, and continue the turn with `lango turns retry`, or send the message again"
+    "the agent's code, or something it depends on, has changed since the turn began. Nothing stored is lost: undo the "
+    "change and continue the turn with `lango turns retry`, or send the message again"
 )
 
 

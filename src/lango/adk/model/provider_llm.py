@@ -196,7 +196,7 @@ class ProviderLlm(BaseLlm):
                 return
             request = request_after_malformed_calls(request, reply, problem)
         raise ProviderProtocolError(
-            f"{request.model} made malformed calls {MAX_CORRECTIONS + 1} times in a row; the last problem: {problem}",
+            f"{request.model} made malformed calls {MAX_CORRECTIONS + 1} times in a row; the last one: {problem}",
             provider=self._provider.name,
         )
 

@@ -107,9 +107,7 @@ def request_after_malformed_calls(request: Request, reply: Reply, problem: str) 
 
 
 def _malformed_call_result(call: MalformedCall) -> ToolCall:
-    error = (
-        f"not run: {call.problem}. Call again, with arguments that are one JSON object and follow the tool's schema."
-    )
+    error = f"not run: {call.problem}. Call it again with one JSON object of arguments that matches the tool's schema."
     output = {"error": error, "arguments": call.arguments[:_MAX_QUOTED_CHARACTERS]}
     return ToolCall(call.id, call.name or "unknown", output=output)
 

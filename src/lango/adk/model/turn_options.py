@@ -12,7 +12,7 @@ from lango.errors import ModelOptionsRefused
 from lango.submissions import ModelOptions
 
 _CLIENT_INSTRUCTION_HEAD = (
-    "The client that sent this request adds these instructions. Follow them where they do not contradict those above:"
+    "The client that sent this request added these instructions. Follow them unless they contradict those above:"
 )
 _CALLING = types.FunctionCallingConfigMode
 

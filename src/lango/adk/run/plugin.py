@@ -62,8 +62,8 @@ from lango.failures import log_failure
 
 _log = logging.getLogger("lango.runtime")
 _SERVERS_LOST = (
-    "[The tools of these MCP servers are unavailable now: {servers}. Do without them, and say so where an answer needs "
-    "them; they may be back with the next message.]"
+    "[The tools of these MCP servers are currently unavailable: {servers}. Continue without them, and say so if your "
+    "answer needs them; they may be available again later.]"
 )
 
 
@@ -288,7 +288,7 @@ async def _journal_and_admit(
         await turn.limits.enter_tool()
     if not await turn.record.start(call_id) and not turn.record.may_repeat(call_id):
         _leave_tool(turn, tool)
-        return {"error": "not run: this call was begun before"}
+        return {"error": "not run: this call was already started"}
     turn.record.begin_call(call_id)
     turn.limits.time.limit_call(call_id, time_limit_s(tool, turn.limits.tool_timeout_s))
     guard_tool(tool)

@@ -18,8 +18,8 @@ from lango.messages import Message
 _SYSTEM = (
     "You write the notes from which a conversation continues: its messages are dropped, and only your notes and the "
     "user's own messages are kept. Note what was asked, answered, decided, promised and found out, with every name, "
-    "number, date, path and identifier that may be needed again, what tools returned as far as it still matters, and "
-    "what is still open. Do not answer the user, and add nothing that is not in the conversation."
+    "number, date, path and identifier that may be needed again, the results of tools that still matter, and what "
+    "is still open. Do not answer the user, and add nothing that is not in the conversation."
 )
 _REQUEST = "Write the notes on the conversation up to here now."
 
@@ -58,8 +58,8 @@ def _contents(messages: Iterable[Message]) -> Iterator[types.Content]:
             if call.output is not None:
                 lines.append(f"[{call.name} returned {compact_json(call.output)}]")
             else:
-                lines.append(f"[calls {call.name} with {compact_json(call.input or {})}]")
-        lines += [f"[a file: {file.name or 'without a name'} ({file.mime_type})]" for file in message.media]
+                lines.append(f"[called {call.name} with {compact_json(call.input or {})}]")
+        lines += [f"[a file: {file.name or 'unnamed'} ({file.mime_type})]" for file in message.media]
         if lines:
             role = "model" if message.role == "assistant" else "user"
             yield types.Content(role=role, parts=[types.Part(text="\n".join(lines))])

@@ -17,8 +17,8 @@ MAX_SAME_CALLS = 5
 """How often a tool may be called with the same arguments in one turn."""
 WARN_AT_SHARE = 0.8
 FINAL_STEP_INSTRUCTION = (
-    "This is the last step of this turn and tools can no longer be used. Say in plain words what was done, what was "
-    "found, and what is still open."
+    "This is the last step of this turn, and you can no longer use tools. Say in plain words what you did, what you "
+    "found out, and what is still open."
 )
 
 

@@ -155,14 +155,12 @@ class AdkRest:
         try:
             file = types.Part.model_validate(part)
             if file.file_data and not artifact_util.is_artifact_ref(file):
-                raise UsageError(
-                    "artifact: send the file itself as inlineData; of addresses, only artifact:// is accepted"
-                )
+                raise UsageError("artifact: send the file itself as inlineData; the only URIs accepted are artifact://")
             version = await self._artifacts.save_artifact(
                 **_place(session), filename=name, artifact=file, custom_metadata=metadata
             )
         except (InputValidationError, ValidationError) as error:
-            message = str(error) if isinstance(error, InputValidationError) else "artifact: this is not a Part of genai"
+            message = str(error) if isinstance(error, InputValidationError) else "artifact: not a valid genai Part"
             raise UsageError(message) from error
         return next(one for one in await self.artifact_metadata(session, name) if one["version"] == version)
 
@@ -190,7 +188,7 @@ class AdkRest:
         try:
             parts = types.Content.model_validate(message).parts or []
         except ValidationError as error:
-            raise UsageError("newMessage: this is not a Content of genai") from error
+            raise UsageError("newMessage: not a valid genai Content") from error
         responses = [part.function_response for part in parts if part.function_response]
         if responses and len(responses) == len(parts) and all(response.name in REQUEST_CALLS for response in responses):
             answers = [(wait_id(response.id or ""), _read_answer(response)) for response in responses]
@@ -228,7 +226,7 @@ def _is_file(part: types.Part) -> bool:
 
 
 def _read_answer(response: types.FunctionResponse) -> Answer:
-    """Read an answer to a request to a person: ADK's clients wrap values that are no objects as `result`."""
+    """Read an answer to a request to a person: ADK's clients wrap values that are not objects as `result`."""
     given = response.response or {}
     value: Any = given["result"] if given.keys() == {"result"} else given
     if response.name == INPUT_CALL:

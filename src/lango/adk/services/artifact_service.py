@@ -49,7 +49,6 @@ class SqlArtifactService(StoredService, BaseArtifactService):
         session_id: str | None = None,
         custom_metadata: dict[str, Any] | None = None,
     ) -> int:
-        """Save the next version of an artifact and return its number."""
         scope, name = _scope(app_name, user_id, session_id, filename)
         new = _part_to_artifact(scope, name, ensure_part(artifact), custom_metadata or {})
         size = 0 if new.data is None else byte_size(new.data)
@@ -72,7 +71,6 @@ class SqlArtifactService(StoredService, BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> types.Part | None:
-        """Load a version of an artifact, or the newest. Return None if there is none."""
         session_id = session_id.strip() if session_id is not None else None
         for left in range(_MAX_REFERENCES, -1, -1):
             scope, name = _scope(app_name, user_id, session_id, filename)
@@ -95,7 +93,6 @@ class SqlArtifactService(StoredService, BaseArtifactService):
 
     @override
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
-        """List the names of a user's artifacts and, with a session, of the session's, in order."""
         _check_scope(app_name, user_id, session_id)
         found = await self._store.read(artifacts.list_artifacts, app_name, user_id, session_id)
         return [artifact.name for artifact in found]
@@ -104,7 +101,6 @@ class SqlArtifactService(StoredService, BaseArtifactService):
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> None:
-        """Delete all versions of an artifact, if there is one."""
         scope, name = _scope(app_name, user_id, session_id, filename)
         await self._store.write_long(artifacts.delete_artifact, scope, name)
 
@@ -112,7 +108,6 @@ class SqlArtifactService(StoredService, BaseArtifactService):
     async def list_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[int]:
-        """List the versions of an artifact, the oldest first."""
         scope, name = _scope(app_name, user_id, session_id, filename)
         return [artifact.version for artifact in await self._store.read(artifacts.list_versions, scope, name)]
 
@@ -120,7 +115,6 @@ class SqlArtifactService(StoredService, BaseArtifactService):
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        """List the versions of an artifact with their metadata, the oldest first."""
         scope, name = _scope(app_name, user_id, session_id, filename)
         return [_metadata(scope, artifact) for artifact in await self._store.read(artifacts.list_versions, scope, name)]
 
@@ -134,7 +128,6 @@ class SqlArtifactService(StoredService, BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactVersion | None:
-        """Return the metadata of a version of an artifact, or of the newest, or None if there is none."""
         scope, name = _scope(app_name, user_id, session_id, filename)
         artifact = await self._store.read(artifacts.read_version, scope, name, version)
         return None if artifact is None else _metadata(scope, artifact)

@@ -37,7 +37,7 @@ _SHOWN_OF_OAUTH2 = {
     )
     for name in pair
 }
-"""What of OAuth is in the address that the user opens anyway, or is no secret; under ADK's two kinds of names."""
+"""What of OAuth is in the address that the user opens anyway, or is not secret; under ADK's two kinds of names."""
 _SEALED = "lango_sealed"
 _VERIFIER_STATE = "adk_oauth_credential:"  # ADK's nodes keep the PKCE verifier in the session's state
 _PASSING_STATE = (TEMP_PREFIX, _VERIFIER_STATE)

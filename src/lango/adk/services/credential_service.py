@@ -35,7 +35,6 @@ class SqlCredentialService(StoredService, BaseCredentialService):
     async def load_credential(
         self, auth_config: AuthConfig, callback_context: CallbackContext
     ) -> AuthCredential | None:
-        """Load the credential of the current user, or return None if there is none."""
         app_name, user_id, key = _name(auth_config, callback_context)
         sealed = await self._store.read(credentials.load_credential, app_name, user_id, key)
         if sealed is None:

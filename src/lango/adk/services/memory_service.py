@@ -94,7 +94,6 @@ class SqlMemoryService(StoredService, BaseMemoryService):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add memories directly."""
         found = [
             _to_memory(entry, _parse_time(entry.timestamp), "", {**(custom_metadata or {}), **entry.custom_metadata})
             for entry in memories

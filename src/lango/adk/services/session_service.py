@@ -3,9 +3,9 @@
 import asyncio
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -122,7 +122,7 @@ class SqlSessionService(StoredService, BaseSessionService):
         self._load_files = load_files
         self._warn = rules is None  # otherwise the model logs it, together with what it leaves out of the request
         self._rules = rules or SessionRules()
-        self._appending: dict[tuple[int, int], deque[asyncio.Future[None]] | None] = {}
+        self._locks: WeakValueDictionary[tuple[int, int], asyncio.Lock] = WeakValueDictionary()
 
     @override
     async def create_session(
@@ -214,12 +214,10 @@ class SqlSessionService(StoredService, BaseSessionService):
 
     @override
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete a session with all its data, if it exists."""
         await self._store.delete_session(SessionId(app_name, user_id, session_id))
 
     @override
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """Return the state of a user, without prefixes."""
         return await self._store.read(read_user_state, app_name, user_id)
 
     @override
@@ -234,11 +232,11 @@ class SqlSessionService(StoredService, BaseSessionService):
             show_event(session, event, as_event=is_message or self._budget_tokens is None)
             return event
         # tasks that share a session object append in turn: concurrent appends would make each other stale
-        lock_key = (id(asyncio.get_running_loop()), id(session))
-        if lock_key in self._appending:
-            await self._wait_to_append(lock_key)
-        else:
-            self._appending[lock_key] = None
+        lock_key = id(asyncio.get_running_loop()), id(session)
+        async with self._locks.get(lock_key) or self._locks.setdefault(lock_key, asyncio.Lock()):
+            return await self._append(session, event, turn)
+
+    async def _append(self, session: Session, event: Event, turn: TurnRun | None) -> Event:
         try:
             complete_event(event, self._root_agent_name, session.events)
             version = known_version(session) or await self._find_version(session)
@@ -259,16 +257,14 @@ class SqlSessionService(StoredService, BaseSessionService):
                 ends_turn=self._rules.ends_turn(event),
                 last_seq=version.last_seq,
             )
-            set_version(session, SessionVersion(version.key, version.name, appended.revision, appended.seq))
-            if turn is not None:
-                turn.end_model_call(event, appended.seq)
-            is_shown = appended.repeated and shows_event(session, event)
-            is_loaded = entry.message is not None or self._budget_tokens is None
-            show_event(session, event, as_event=is_loaded and not is_shown)
         except tuple(_ADK_ERRORS) as error:
             raise _ADK_ERRORS[type(error)](str(error)) from error
-        finally:
-            self._wake_next_append(lock_key)
+        set_version(session, SessionVersion(version.key, version.name, appended.revision, appended.seq))
+        if turn is not None:
+            turn.end_model_call(event, appended.seq)
+        is_shown = appended.repeated and shows_event(session, event)
+        is_loaded = entry.message is not None or self._budget_tokens is None
+        show_event(session, event, as_event=is_loaded and not is_shown)
         return event
 
     async def _to_entry_without_secrets(self, event: Event, name: SessionId, box: SecretBox) -> NewEvent:
@@ -276,28 +272,6 @@ class SqlSessionService(StoredService, BaseSessionService):
         stored, kept = without_secrets(event, name, box, kept_in_state)
         entry = event_to_entry(stored, self._rules.expires_s)
         return replace(entry, request_secrets=kept)
-
-    async def _wait_to_append(self, lock_key: tuple[int, int]) -> None:
-        """Wait until earlier appends to the same session object are done."""
-        woken = asyncio.get_running_loop().create_future()
-        if (waiters := self._appending[lock_key]) is None:
-            waiters = self._appending[lock_key] = deque()
-        waiters.append(woken)
-        try:
-            await woken
-        except asyncio.CancelledError:
-            if not woken.cancelled():  # it was woken before it was cancelled
-                self._wake_next_append(lock_key)
-            raise
-
-    def _wake_next_append(self, lock_key: tuple[int, int]) -> None:
-        waiters = self._appending[lock_key]
-        while waiters:
-            woken = waiters.popleft()
-            if not woken.done():
-                woken.set_result(None)
-                return
-        del self._appending[lock_key]
 
     async def _complete_rewind(self, key: int, session: Session, event: Event) -> None:
         """Set the state that a rewind restores: ADK computes it from the loaded events, which are not all."""

@@ -133,9 +133,8 @@ class ModelCalls(Struct, eq=False):
         if (call := self._newest.get(_caller(context))) is None:
             return None
         call.end(response.model_version, response.usage_metadata)
-        exchange = call.log.exchanges[-1] if call.log.exchanges else None
-        if exchange is not None and exchange.duration_s is None:  # of one of ADK's own models
-            exchange.duration_s = call.duration_s
+        if (exchange := call.log.open_exchange) is not None:  # of one of ADK's own models
+            exchange.end()
             exchange.add_response(response.model_dump_json(exclude_none=True).encode())
         return call
 

@@ -29,7 +29,7 @@ class MissingAgent(Struct, frozen=True):
     @property
     def error(self) -> AgentNotFound:
         """The error of a turn that ends with it."""
-        return AgentNotFound(f"there is no agent {self.name!r}; there are {', '.join(self.valid)}")
+        return AgentNotFound(f"there is no agent {self.name!r}; the agents are {', '.join(self.valid)}")
 
 
 class Output(Struct, eq=False, kw_only=True):

@@ -1,7 +1,7 @@
 """Define the prompts for notes, and parse the answers.
 
 The format is one line per note, simple enough for small models. Days come from the store and not from the model. Lines
-that are no notes are dropped, above all those that repeat the instructions.
+that are not notes are dropped, above all those that repeat the instructions.
 """
 
 import re

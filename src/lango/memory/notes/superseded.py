@@ -2,7 +2,7 @@
 
 Two notes are about the same thing if they have the same words before "is" or "are", or before a verb for what holds at
 one time only ("lives in", "costs"). No note is deleted for that: a note that only looks replaced stays behind the newer
-one, and is shown to who asks for it.
+one, and is shown to a user who asks about the past.
 """
 
 import re
@@ -44,7 +44,7 @@ class CurrentNote(Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def statement_of(text: str) -> tuple[str, str] | None:
-    """Return what a note is about and what it says of it, or None if it is no statement of one value."""
+    """Return what a note is about and what it says of it, or None if it does not state one value."""
     found = _STATEMENT.match(text)
     if found is None:
         return None
@@ -57,7 +57,7 @@ def statement_of(text: str) -> tuple[str, str] | None:
         return (" ".join([*about, *first]), value) if set(about) - _GENERIC else None
     terms = {part for term in key_terms(text) for part in words_of(term)}
     kind = [word for word in words if word not in terms and word != "now"]
-    # "runs version 3" and "runs in the park" are two things, and "works with care" is no value
+    # "runs version 3" and "runs in the park" are two things, and "works with care" states no value
     return (" ".join([*about, found["verb"], *kind]), value) if terms & set(words) else None
 
 

@@ -113,7 +113,7 @@ def _files(stored: StoredEvent) -> Iterator[str]:
         if not blob:
             continue
         data = blob.get("data") or b""
-        file = f"a file is attached: {blob.get('display_name') or 'without a name'} ({blob.get('mime_type') or ''})"
+        file = f"a file is attached: {blob.get('display_name') or 'unnamed'} ({blob.get('mime_type') or ''})"
         yield f"{file}: {data.decode('utf-8', 'replace')}" if is_text_file(blob) else file
 
 

@@ -140,7 +140,7 @@ def _run_command(command: Sequence[str], folder: Path, report_bytes: Callable[[i
 
 
 def size_of(folder: Path) -> int:
-    """Return the size of a folder; files that a tool deletes meanwhile do not count."""
+    """Return the size of a folder; files that a tool deletes during the count are left out."""
     size = 0
     for directory, _, names in os.walk(folder):
         for name in names:

@@ -129,7 +129,7 @@ def _json(value: Mapping[str, Any] | None) -> str:
 
 
 def _media_note(media: Media) -> str:
-    return media.text or f"[{media.name or 'a file'} ({media.mime_type}) was attached; this model cannot see it]"
+    return media.text or f"[{media.name or 'a file'} ({media.mime_type}) was attached; this model cannot read it]"
 
 
 class TokenUsage(Struct):

@@ -35,7 +35,7 @@ def with_answer_tool(request: Request) -> Request:
     """Return the request with a tool that takes the answer instead of a schema of the answer."""
     name = _answer_tool_name(request)
     tools = () if request.tool_choice == "none" else request.tools
-    answer = ToolSpec(name, "Gives the final answer, once nothing else is left to do.", request.response_schema or {})
+    answer = ToolSpec(name, "Give the final answer once nothing else is left to do.", request.response_schema or {})
     system = f"{request.system}\n\nGive your final answer by calling the function {name}.".strip()
     choice = "required" if tools else name
     return replace(request, system=system, tools=(*tools, answer), tool_choice=choice, response_schema=None)

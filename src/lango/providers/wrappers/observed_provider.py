@@ -1,13 +1,12 @@
 """Observe a provider: a span for each request, and its requests and responses for the trace of a session."""
 
-import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from msgspec import json, to_builtins
 
-from lango.providers.call_log import Exchange, current_call_log, current_exchange, describe_error
+from lango.providers.call_log import Exchange, current_call_log, describe_error
 from lango.providers.protocol import Closable, Delta, Finish, Provider, Request, UsageDelta, closing_stream
 from lango.telemetry.traces import end_span, tracer
 
@@ -75,8 +74,7 @@ def record_request(provider: str, request: Request) -> Generator[Callable[[Delta
     if log is None or log.exchanges is None:
         yield lambda _: None
         return
-    exchange, started, seen = Exchange(provider, request.model), time.monotonic(), list[Delta]()
-    current_exchange.set(exchange)
+    exchange, seen = Exchange(provider, request.model), list[Delta]()
     log.exchanges.append(exchange)
 
     def note(delta: Delta) -> None:
@@ -87,11 +85,10 @@ def record_request(provider: str, request: Request) -> Generator[Callable[[Delta
     try:
         yield note
     except Exception as error:
-        exchange.error = describe_error(error)
+        exchange.end(describe_error(error))
         raise
     finally:
-        exchange.duration_s = time.monotonic() - started
-        current_exchange.set(None)
+        exchange.end()
         if not exchange.url:  # a provider without HTTP: Lango's own request, and the deltas
             exchange.request = _encode(request)
             exchange.response_type = "application/json"

@@ -39,7 +39,7 @@ from lango.store.turns.ending import Outcome, list_requests_of_stopped_turn
 from lango.store.turns.event_log import LoggedEvent
 from lango.store.turns.turn_result import TurnFailure, TurnResult
 from lango.store.waits.waits import read_waits
-from lango.telemetry.traces import current_trace_ids, run_in_span
+from lango.telemetry.traces import run_in_span
 from lango.turns.lease_holder import finish_despite_cancel, retry_until_stored
 from lango.turns.running_turn import RunningTurn, answer_text, to_lango_error
 from lango.turns.time_limits import TimeLimits
@@ -262,12 +262,6 @@ def _task_is_cancelled() -> bool:
     """Whether this task itself is cancelled, and not only an operation that it waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def trace_of_request() -> dict[str, Any]:
-    """Return the trace of the request that brings an input: a process that resumes the turn continues it."""
-    ids = current_trace_ids()
-    return {"trace": ids} if ids else {}
 
 
 def run_in_turn_span(

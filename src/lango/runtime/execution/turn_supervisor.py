@@ -250,7 +250,7 @@ class TurnSupervisor:
         if taken.cancel_requested:
             running.stop(TurnCancelled("the turn was stopped"))
         delay_s = agent.retry_delay_s * 2 ** (taken.attempts - 2) if taken.attempts > 1 else 0.0
-        trace_parent = row.request.get("trace") if row else None
+        trace_parent = row.request.trace if row else None
         task = self._run_in_task(running, self._run_later(running, delay_s), trace_parent)
         for callback in self._on_resume:
             callback(running)

@@ -56,17 +56,19 @@ class AllowedOptions:
         if model not in self.models:
             raise SessionOptionsRefused(f"the model {model!r} is not one of agent.models: {', '.join(self.models)}")
 
-    async def add_to(self, session_key: int, turn_input: TurnInput) -> None:
-        """Add what was chosen for a session to the options of a turn, which are stored with it.
+    async def add_to(self, session_key: int, turn_input: TurnInput) -> TurnInput:
+        """Return the input of a turn with what was chosen for its session; it is stored with the turn.
 
         Raise `SessionOptionsRefused` if the settings no longer allow a chosen model.
         """
         if not (self.models or self.with_instruction):
-            return
+            return turn_input
         chosen = await self._store.read(read_options, session_key)
         model = chosen.model if self.models else None
         if model is not None:
             self._check_model(model)
         instruction = chosen.instruction if self.with_instruction else None
-        if model or instruction:
-            turn_input.options = replace(turn_input.options, model=model or "", session_instruction=instruction or "")
+        if not (model or instruction):
+            return turn_input
+        options = replace(turn_input.options, model=model or "", session_instruction=instruction or "")
+        return replace(turn_input, options=options)

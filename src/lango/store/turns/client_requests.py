@@ -3,16 +3,17 @@
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lango.errors import IdempotencyKeyReused
 from lango.sessions import SessionInfo, StoredEvent
-from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import CLIENT_HISTORY_KEY
 from lango.store.engine.database import Operation
 from lango.store.sessions.open_calls import is_closing_event
 from lango.store.sessions.sessions import lock_session
 from lango.store.sessions.window import read_message_page
 from lango.store.turns.queue import read_queued_messages
+from lango.store.turns.stored_request import request_to_text, text_to_request
 from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, StoredTurn, read_turn_messages
 
 _PAGE = 100
@@ -97,11 +98,10 @@ def mark_request_deleted(key: int, turn: int) -> Operation[bool]:
     yield from lock_session(key)
     everything = True
     for number, text in (yield _REQUESTS, (key,)):
-        request: dict[str, Any] = loads(text) if text else {}
-        options: dict[str, Any] = request.get("options") or {}
-        if number == turn and options.get("client_request"):
-            options["client_request"] = {"deleted": True}
-            yield _SET_REQUEST, (dumps(request), key, turn)
-        shown: dict[str, Any] = options.get("client_request") or {}
-        everything = everything and bool(shown.get("deleted"))
+        request = text_to_request(text)
+        options = request.options
+        if number == turn and options.client_request:
+            options = replace(options, client_request={"deleted": True})
+            yield _SET_REQUEST, (request_to_text(replace(request, options=options)), key, turn)
+        everything = everything and bool((options.client_request or {}).get("deleted"))
     return everything

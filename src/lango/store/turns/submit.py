@@ -1,7 +1,6 @@
 """Store a turn with its input, and start it when no other turn is ahead."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import Struct
 
@@ -16,7 +15,6 @@ from lango.errors import (
 from lango.json_values import storable_text
 from lango.sessions import SessionId
 from lango.store.codec.ids import call_key
-from lango.store.codec.json_text import dumps
 from lango.store.codec.records import ClientResult, NewEvent
 from lango.store.engine.database import Operation, RollBack
 from lango.store.sessions.append import append
@@ -25,6 +23,7 @@ from lango.store.sessions.sessions import lock_session
 from lango.store.turns.event_log import begin_log
 from lango.store.turns.queue import hold_input, input_digest, is_same_input, read_open_turns
 from lango.store.turns.recovery import close_open_calls
+from lango.store.turns.stored_request import StoredRequest, request_to_text
 from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, Turn
 from lango.store.waits import waits
 from lango.store.waits.waits import WaitAnswer
@@ -71,7 +70,7 @@ class SubmitOptions(Struct, frozen=True):
     """Raise `StaleSession` unless the session has this revision and no open turn."""
     wait: bool = True
     """Queue the turn behind the open ones. Otherwise raise `TurnRunning`, and store nothing."""
-    request: Mapping[str, Any] | None = None
+    request: StoredRequest = StoredRequest()
     """What is needed to run the turn in another process, besides its input."""
     version: str = ""
     """The version of the app that runs the turn, if it starts now."""
@@ -103,11 +102,10 @@ def submit(
     idempotency_key, digest = options.idempotency_key, options.digest
     if idempotency_key is not None and digest is None:
         digest = input_digest(options.sent or entry)
-    request = options.request or {}
     credential = answer.wait_id if answer is not None and answer.kind == "credential" else None
-    settled = request.get("quota"), credential  # at the end of the turn
+    settled = options.request.quota, credential  # at the end of the turn
     row = key, turn, idempotency_key, owner, now, entry.invocation_id, queued_input, digest
-    yield _INSERT, (*row, dumps(request) if request else None, *settled)
+    yield _INSERT, (*row, request_to_text(options.request), *settled)
     if queued_before:
         stored = Turn(key, turn, None, "queued")
     else:

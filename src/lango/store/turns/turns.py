@@ -14,6 +14,7 @@ from lango.store.codec.json_text import loads
 from lango.store.codec.records import Turn
 from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, row_to_event, row_to_state_event
 from lango.store.engine.database import LARGEST, Operation
+from lango.store.turns.stored_request import StoredRequest, text_to_request
 from lango.store.turns.turn_result import TurnResult
 from lango.store.waits.waits import IS_OPEN
 
@@ -73,7 +74,7 @@ class StoredTurn(Struct, frozen=True):
     """The owner's; -1: it has sent none."""
     resumptions: Sequence[Mapping[str, Any]] = ()
     """When and why it was resumed: `at` and `reason`."""
-    request: Mapping[str, Any] = {}
+    request: StoredRequest = StoredRequest()
     """What came with its input."""
     epoch: int | None = None
     """None if it has not started."""
@@ -98,8 +99,7 @@ class StoredTurn(Struct, frozen=True):
     @property
     def client_request(self) -> Mapping[str, Any] | None:
         """The parameters of the client's request, if its API shows them again."""
-        options: Mapping[str, Any] = self.request.get("options") or {}
-        return options.get("client_request")
+        return self.request.options.client_request
 
 
 class OpenTurn(Struct, frozen=True):
@@ -126,10 +126,10 @@ class UnfinishedTurn(Struct, frozen=True):
     """How often it was run again after a crash or a failure."""
 
 
-def read_request(key: int, invocation_id: str) -> Operation[Mapping[str, Any]]:
-    """Return what came with the input of the newest turn of an invocation; nothing: there is no such turn."""
+def read_paused_request(key: int, invocation_id: str) -> Operation[StoredRequest]:
+    """Return what came with the input of the newest turn of an invocation; an empty request if there is none."""
     rows = yield _REQUEST_OF_INVOCATION, (key, invocation_id)
-    return loads(rows[0][0]) if rows and rows[0][0] else {}
+    return text_to_request(rows[0][0] if rows else None)
 
 
 def read_turn(key: int, turn: int) -> Operation[StoredTurn | None]:
@@ -143,7 +143,7 @@ def read_turn(key: int, turn: int) -> Operation[StoredTurn | None]:
             owner,
             heartbeat,
             loads(resumptions) if resumptions else (),
-            loads(request) if request else {},
+            text_to_request(request),
             *others,
         )
     return None

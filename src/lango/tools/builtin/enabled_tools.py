@@ -81,7 +81,7 @@ def read_result_tool(read: ReadResult) -> Tool:
         """
         piece = await read(call_id, offset, limit)
         if piece is None:
-            raise ToolError(f"there is no stored result of a call {call_id!r}")
+            raise ToolError(f"there is no stored result for call {call_id!r}")
         return {"offset": offset, "characters": len(piece), "text": piece}
 
     return read_result

@@ -39,7 +39,7 @@ _NO_MORE = b"null\n"
 SKIPPED = frozenset({".git", ".hg", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache"})
 """Folders of generated files, which are searched only if named."""
 
-RelativePath = Annotated[str, Field(description="Path relative to the workspace, with /.", max_length=4096)]
+RelativePath = Annotated[str, Field(description="Path relative to the workspace, separated by /.", max_length=4096)]
 
 
 def file_tools(workspace: Workspace, *, show_changes: bool = True) -> list[Tool]:
@@ -51,7 +51,7 @@ def file_tools(workspace: Workspace, *, show_changes: bool = True) -> list[Tool]
         first_line: Annotated[int, Field(ge=1)] = 1,
         max_lines: Annotated[int, Field(ge=1, le=5000)] = 2000,
     ) -> dict[str, Any]:
-        """Read a text file of the workspace, or some lines of it.
+        """Read a text file in the workspace, or some of its lines.
 
         Args:
             first_line: The first line to read, counted from 1.
@@ -65,7 +65,7 @@ def file_tools(workspace: Workspace, *, show_changes: bool = True) -> list[Tool]
         pattern: Annotated[str, Field(max_length=200)] = "*",
         recursive: bool = False,
     ) -> dict[str, Any]:
-        """List the files and folders of a folder in the workspace.
+        """List the files and folders in a folder of the workspace.
 
         Args:
             pattern: Only list entries whose name or path matches this pattern, such as *.py.
@@ -181,7 +181,7 @@ def _whole_text(workspace: Workspace, path: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ToolError(f"{path} is not text in UTF-8") from error
+        raise ToolError(f"{path} is not UTF-8 text") from error
 
 
 def _encoded(text: str) -> bytes:
@@ -249,7 +249,7 @@ async def _search(job: dict[str, Any], texts: Iterator[list[str]]) -> dict[str, 
             f"the search was stopped because {error}: search fewer files, or use a simpler query"
         ) from error
     if "wrong" in found:
-        raise ToolError(f"the query is not a regular expression: {found['wrong']}")
+        raise ToolError(f"the query is not a valid regular expression: {found['wrong']}")
     return found
 
 
@@ -266,7 +266,7 @@ def _texts(workspace: Workspace, path: str, pattern: str) -> Iterator[list[str]]
         try:
             with workspace.open(found.path) as file:
                 data = file.read(MAX_SEARCHED_FILE_BYTES)
-        except ToolError:  # deleted meanwhile, or not readable
+        except ToolError:  # deleted in between, or not readable
             continue
         total += len(data)
         if total > MAX_SEARCHED_BYTES:

@@ -97,7 +97,6 @@ class PublicNetworkBackend(httpcore.AsyncNetworkBackend):
 
     @override
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
         await asyncio.sleep(seconds)
 
     async def resolve_public(self, host: str, port: int) -> list[str]:

@@ -19,7 +19,7 @@ from lango.errors import ToolError
 
 FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 MAX_FOLDER_DEPTH = 200
-"""The depth to which folders are walked: each of them stays open meanwhile."""
+"""The depth to which folders are walked: each of them stays open during the walk."""
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
 _BY_NUMBER = "/proc/self/fd"
 _O_PATH = getattr(os, "O_PATH", 0) if Path(_BY_NUMBER).is_dir() else 0
@@ -54,7 +54,7 @@ def _open_and_compare(name: str, within: int, check: Check) -> BinaryIO:
     file = os.fdopen(os.open(name, os.O_RDONLY | os.O_NONBLOCK | NO_LINKS, dir_fd=within), "rb")
     if not os.path.samestat(status, os.fstat(file.fileno())):
         file.close()
-        raise ToolError("it was replaced while it was opened: try again")
+        raise ToolError("it was replaced while being opened: try again")
     return file
 
 
@@ -94,7 +94,7 @@ def folders_below(descriptor: int, path: str = "", max_depth: int = MAX_FOLDER_D
     for entry in () if folder.too_deep else folder.entries:
         if entry.name in folder.skip or not entry.is_dir(follow_symlinks=False):
             continue
-        with suppress(OSError):  # not readable, or replaced meanwhile
+        with suppress(OSError):  # not readable, or replaced in between
             inner = os.open(entry.name, FOLDER, dir_fd=descriptor)
             try:
                 yield from folders_below(inner, folder.path_of(entry), max_depth - 1)
@@ -111,7 +111,7 @@ def drop_setuid(root: Path, since: float) -> None:
         if folder.too_deep:
             os.fchmod(folder.descriptor, 0o700)
         for entry in folder.entries:
-            with suppress(OSError):  # deleted meanwhile
+            with suppress(OSError):  # deleted in between
                 if _is_special(entry.stat(follow_symlinks=False), since):
                     _drop(entry.name, folder.descriptor, since)
 

@@ -53,7 +53,7 @@ def find_sandbox() -> Sandbox | str:
         version = tuple(int(number) for number in re.findall(r"\d+", version_output)[:2])
         if version < MIN_VERSION:
             return f"bubblewrap {'.'.join(map(str, version))} is too old: {_HOW_TO_INSTALL}"
-        # namespaces inside the sandbox only add attack surface; not every system allows to forbid them
+        # namespaces inside the sandbox only add attack surface; not every system can forbid them
         for hardening in (("--unshare-user", "--disable-userns"), ()):
             tried = _run([program, *hardening, *_base_options(), "--", "/bin/sh", "-c", "exit 0"])
             if tried.returncode == 0:

@@ -31,7 +31,7 @@ _GRACE_S = 2.0
 _MARK_VARIABLE = "LANGO_COMMAND"
 """The variable that identifies a command's processes, even in another group or with another parent."""
 _MAX_ROUNDS, _ROUND_S = 20, 0.01
-"""Rounds of killing, because processes may start others meanwhile, and the pause between them."""
+"""Rounds of killing, because processes may start others in between, and the pause between them."""
 
 
 class ShellLimits(Struct, frozen=True):
@@ -153,7 +153,7 @@ async def _run(argv: list[str], folder: Path, timeout_s: float, limits: ShellLim
 
 
 async def _end(transport: asyncio.SubprocessTransport, command: "_CommandProcess") -> None:
-    """Kill a command and all its processes, which would otherwise go on and hold the pipes open.
+    """Kill a command and all its processes, which would otherwise keep running and hold the pipes open.
 
     A sandbox ends with its first process. Without it, processes that left the process group are found by their
     parents or, if these are gone, by the mark in their environment.
@@ -189,7 +189,6 @@ class _CommandProcess(asyncio.SubprocessProtocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that the process has ended and its pipes are closed."""
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -198,7 +197,7 @@ _Started = tuple[asyncio.SubprocessTransport, _CommandProcess]
 
 
 def _kill_marked(mark: bytes) -> None:
-    """Kill the processes with a command's mark, and those that they start meanwhile."""
+    """Kill the processes with a command's mark, and those that they start in between."""
     for _ in range(_MAX_ROUNDS):
         found = [pid for pid, environment in _environments() if mark in environment]
         if not found:
@@ -216,7 +215,7 @@ def _kill(pid: int) -> None:
 def _environments() -> Iterator[tuple[int, bytes]]:
     """Yield the environments of this user's processes, on systems with /proc."""
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # ended meanwhile, or of another user
+        with suppress(OSError):  # ended in between, or of another user
             yield int(process.name), (process / "environ").read_bytes()
 
 
@@ -224,7 +223,7 @@ def _descendants(pid: int) -> Iterator[int]:
     """Yield the descendants of a process, each before its own children."""
     pending = [pid]
     while pending:
-        with suppress(OSError, ValueError):  # ended meanwhile
+        with suppress(OSError, ValueError):  # ended in between
             for task in Path(f"/proc/{pending.pop()}/task").iterdir():
                 children = [int(child) for child in (task / "children").read_text("ascii").split()]
                 yield from children
@@ -249,7 +248,7 @@ def _usage(pid: int, max_processes: int) -> tuple[int, int]:
     seen = memory = 0
     page = os.sysconf("SC_PAGE_SIZE")
     for current in chain([pid], _descendants(pid)):
-        with suppress(OSError, ValueError, IndexError):  # ended meanwhile
+        with suppress(OSError, ValueError, IndexError):  # ended in between
             memory += int(Path(f"/proc/{current}/statm").read_text("ascii").split()[1]) * page
             seen += len(os.listdir(f"/proc/{current}/task"))  # noqa: PTH208 - only a count
         if seen > max_processes:

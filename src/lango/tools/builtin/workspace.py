@@ -1,7 +1,7 @@
 """Open files inside the workspace without following links out of it.
 
 Every path is walked one component at a time, each opened relative to its parent and never through a symbolic link. So
-the opened file is the checked file, even if names are exchanged meanwhile.
+the opened file is the checked file, even if names are exchanged in between.
 """
 
 import errno
@@ -31,7 +31,7 @@ MAX_DEPTH = 40
 MAX_HIDDEN_SEARCH = 500_000
 """Files that are visited to find those that a command must not see."""
 _TEMPORARY_SUFFIXES = ("-wal", "-shm", "-journal")  # they are deleted, and their inode numbers reused
-_KERNEL_FOLDERS = ("/proc", "/sys", "/dev")  # their files are no files
+_KERNEL_FOLDERS = ("/proc", "/sys", "/dev")  # what they hold are not plain files
 
 
 _FileId = tuple[int, int]
@@ -59,7 +59,7 @@ class Workspace(Struct, frozen=True):
     """Their parent folders, and their names there."""
 
     def __post_init__(self) -> None:
-        """Raise `ConfigError` if the root is no folder, or the platform cannot walk a path safely."""
+        """Raise `ConfigError` if the root is not a folder, or the platform cannot walk a path safely."""
         if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
             raise ConfigError("file tools need a system that opens files relative to a folder (Linux, macOS)")
         root = Path(self.root).expanduser().resolve()
@@ -137,7 +137,7 @@ class Workspace(Struct, frozen=True):
                     if entry.name in skip or self.is_private(entry.name) or self.is_protected(place):
                         folder.skip.add(entry.name)
                         continue
-                    with suppress(OSError):  # deleted meanwhile
+                    with suppress(OSError):  # deleted in between
                         status = entry.stat(follow_symlinks=False)
                         yield WorkspaceEntry(place, _kind(status.st_mode), status.st_size)
 
@@ -190,12 +190,12 @@ class Workspace(Struct, frozen=True):
     def _refuse_home(self, within: int, name: str, path: str) -> None:
         """Raise for a protected name in its folder, even if the folder was moved."""
         if self._homes and (_id_of(os.fstat(within)), name) in self._homes:
-            raise ToolError(f"{path} is refused: it is private")
+            raise ToolError(f"access to {path} denied: it is private")
 
     def _refuse_alias(self, status: os.stat_result, path: str) -> None:
         """Raise for another name of a protected file: a hard link, a new name, or another case or Unicode form."""
         if _id_of(status) in self._note_protected() | self._known:
-            raise ToolError(f"{path} is refused: it is private")
+            raise ToolError(f"access to {path} denied: it is private")
 
     def _split(self, path: str) -> tuple[str, str]:
         parts = self._parts(path)
@@ -210,11 +210,11 @@ class Workspace(Struct, frozen=True):
         if pure.is_absolute() or path.startswith("~"):
             raise ToolError(f"{path} is not inside the workspace: give a path relative to it")
         if ".." in pure.parts:
-            raise ToolError(f"{path} is refused: a path cannot contain ..")
+            raise ToolError(f"access to {path} denied: a path cannot contain ..")
         if private := next((part for part in pure.parts if self.is_private(part)), ""):
-            raise ToolError(f"{path} is refused: {private} is private")
+            raise ToolError(f"access to {path} denied: {private} is private")
         if self.is_protected(str(pure)):
-            raise ToolError(f"{path} is refused: it is private")
+            raise ToolError(f"access to {path} denied: it is private")
         return list(pure.parts)
 
 
@@ -226,7 +226,7 @@ def _check_plain(status: os.stat_result, path: str) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise ToolError(f"{path} is a folder: list it with list_files")
     if not stat.S_ISREG(status.st_mode) or status.st_dev in _kernel_devices():
-        raise ToolError(f"{path} is refused: it is not a plain file")
+        raise ToolError(f"access to {path} denied: it is not a plain file")
 
 
 def _kernel_devices() -> set[int]:
@@ -244,7 +244,7 @@ def _mode_of(name: str, within: int, path: str) -> int | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(status.st_mode):
-        raise ToolError(f"{path} is refused: it is a {_kind(status.st_mode)}, not a plain file")
+        raise ToolError(f"access to {path} denied: it is a {_kind(status.st_mode)}, not a plain file")
     return stat.S_IMODE(status.st_mode) & 0o777
 
 
@@ -264,9 +264,9 @@ def _os_errors_as_tool_errors(path: str) -> Generator[None]:
     except OSError as error:
         match error.errno:
             case errno.ELOOP | errno.EMLINK:
-                message = f"{path} is refused: it is a symbolic link, and links are not followed"
+                message = f"access to {path} denied: it is a symbolic link, and links are not followed"
             case errno.ENOTDIR:
-                message = f"{path} is refused: a part of it is a file or a symbolic link, not a folder"
+                message = f"access to {path} denied: a part of it is a file or a symbolic link, not a folder"
             case errno.ENOENT:
                 message = f"{path} does not exist"
             case errno.EACCES | errno.EPERM:

@@ -47,7 +47,6 @@ class AdkTool(BaseTool):
 
     @override
     async def run_async(self, *, args: dict[str, Any], tool_context: AdkToolContext) -> dict[str, Any]:
-        """Run the tool and return the result that the model reads."""
         arguments = _copy_arguments(args)  # the approved arguments run, even if the caller changes its own copy
         call_id = tool_context.function_call_id or ""
         turn = current_turn.get()
@@ -119,7 +118,7 @@ def _confirm_unless_safe(
         )
         # otherwise ADK calls the model again at once, which calls the tool again
         tool_context.actions.skip_summarization = True
-        return {"error": f"not run yet: {tool.name} waits for approval"}
+        return {"error": f"not run yet: {tool.name} is waiting for approval"}
     return None if confirmation.confirmed else {"error": f"not run: {tool.name} was not approved"}
 
 

@@ -28,7 +28,7 @@ from lango.store.codec.records import ClientResult
 from lango.tools import HOW_TO_READ, Tool
 from lango.tools.results import clip_to_characters, to_result
 
-WAITS_FOR_CLIENT = "not done: other calls of this answer wait for the client; transfer after their results"
+WAITS_FOR_CLIENT = "not done: other calls of this answer are waiting for the client; transfer once they have results"
 ADK_TOOL_NAMES = frozenset({TRANSFER_TOOL, "set_model_response", "finish_task"})
 """Names of ADK's own tools, which control a run."""
 _READ_RESULT_TOOL = "read_result"
@@ -71,7 +71,7 @@ def add_client_tools(request: LlmRequest, tools: Mapping[str, Tool]) -> None:
 
 def _refuse(names: Iterable[str]) -> None:
     if refused := sorted(names):
-        raise ClientToolRefused(f"the agent has a tool {', '.join(refused)} of its own: rename the client's tool")
+        raise ClientToolRefused(f"the agent already has a tool named {', '.join(refused)}: rename the client's tool")
 
 
 def _agent_tool_names(agents: Iterable[Any]) -> set[str]:

@@ -64,7 +64,7 @@ def _refuse_reserved_names(history: Sequence[Message]) -> None:
     names = {call.name for message in history for call in message.tool_calls}
     refused = sorted(name for name in names if name in ADK_TOOL_NAMES or is_reserved_name(name))
     if refused:
-        raise ClientToolRefused(f"a client's history cannot hold calls of {', '.join(refused)}: the name is reserved")
+        raise ClientToolRefused(f"a client's history cannot contain calls with reserved names: {', '.join(refused)}")
 
 
 def _unanswered_calls(history: Sequence[Message], index: int) -> list[ToolCall]:

@@ -29,7 +29,6 @@ from lango.adk.services.credential_secrets import holds_credentials, request_pur
 from lango.adk.services.session_service import SqlSessionService
 from lango.errors import InvalidAnswer, TurnDiverged, WaitNotOpen
 from lango.events import to_plain_values
-from lango.json_values import convert
 from lango.messages import Attachment, Message, ToolCall
 from lango.sessions import CONFIRMATION_CALL, SessionId, SessionInfo
 from lango.store import Store
@@ -40,10 +39,11 @@ from lango.store.credentials.secret_box import SecretBox
 from lango.store.sessions.open_calls import find_event, message_at
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.client_requests import find_key_of_session
-from lango.store.turns.turns import StoredTurn, read_request
+from lango.store.turns.stored_request import StoredRequest
+from lango.store.turns.turns import StoredTurn, read_paused_request
 from lango.store.waits.waits import WaitAnswer, list_unclosed, list_waits, read_answer
-from lango.submissions import ModelOptions, TurnRequest
-from lango.tools import client_tool
+from lango.submissions import TurnRequest
+from lango.tools import Tool, client_tool
 from lango.tools.client_tool_definitions import tools_by_name
 from lango.turns.turn_input import TurnInput
 from lango.waits import (
@@ -85,43 +85,45 @@ class InputBuilder:
         text_parts = [types.Part(text=text)] if text or not files else []
         return self._build(types.Content(role="user", parts=text_parts + files), f"e-{uuid.uuid4()}")
 
-    def add_state(self, turn_input: TurnInput, state_delta: Mapping[str, Any]) -> None:
-        """Change the session's state when the turn starts."""
-        if state_delta:
-            turn_input.event.actions.state_delta.update(state_delta)
-            turn_input.entry = replace(turn_input.entry, state_delta=dict(turn_input.event.actions.state_delta))
+    def with_state(self, turn_input: TurnInput, state_delta: Mapping[str, Any]) -> TurnInput:
+        """Return an input that changes the session's state when its turn starts."""
+        if not state_delta:
+            return turn_input
+        turn_input.event.actions.state_delta.update(state_delta)
+        return _with_entry(turn_input, state_delta=dict(turn_input.event.actions.state_delta))
 
-    async def apply_request(self, name: SessionId, turn_input: TurnInput, request: TurnRequest) -> None:
-        """Apply the client's request to its turn: the options of the model calls, and the client's tools.
+    async def with_request(
+        self, name: SessionId, turn_input: TurnInput, request: TurnRequest, digest: str | None
+    ) -> TurnInput:
+        """Return an input with what its request sets: the options of the model calls, and the client's tools.
 
         Where the request has none, a turn that continues after a pause has those of the turn that paused, without tools
         whose names the agents have taken since. Raise `ModelOptionsRefused` if the agents cannot follow the options,
         and `ClientToolRefused` for a tool with a name that is already used or reserved.
         """
         options, client_tools = request.options, request.client_tools
-        paused: Mapping[str, Any] = {}
+        paused = StoredRequest()
         if turn_input.continues_invocation and (options is None or client_tools is None):
             session = await self._store.read(find_session, name)
             if session is not None:
-                paused = await self._store.read(read_request, session.key, turn_input.event.invocation_id)
+                paused = await self._store.read(read_paused_request, session.key, turn_input.event.invocation_id)
         if client_tools is None:
-            kept = tools_by_name([client_tool(**members) for members in paused.get("client_tools", ())])
+            kept = _client_tools(paused)
             taken = names_in_use(kept, walk_agents(self._root))
-            turn_input.client_tools = {name: tool for name, tool in kept.items() if name not in taken}
+            tools = {name: tool for name, tool in kept.items() if name not in taken}
         else:
-            turn_input.client_tools = tools_by_name(client_tools)
-            check_tool_names(turn_input.client_tools, walk_agents(self._root))
-        if options is None:
-            turn_input.options = convert(paused.get("options", {}), ModelOptions).for_next_turn
-        else:
+            tools = tools_by_name(client_tools)
+            check_tool_names(tools, walk_agents(self._root))
+        if options is not None:
             check_options(options, self._root, walk_agents(self._root))
-            turn_input.options = options
+        chosen = paused.options.for_next_turn if options is None else options
+        return replace(turn_input, client_tools=tools, options=chosen, digest=digest)
 
-    async def add_results(self, name: SessionId, turn_input: TurnInput, results: ClientResults) -> None:
-        """Add the results of open client calls to a message; results of other calls are left out."""
+    async def with_results(self, name: SessionId, turn_input: TurnInput, results: ClientResults) -> TurnInput:
+        """Return the input of a message with the results of open client calls; those of other calls are left out."""
         open_ids = [stored.call_id for stored in await self.unclosed_waits(name) if stored.wait.kind == "client_result"]
         stored = self.results_to_store({call_id: results[call_id] for call_id in open_ids if call_id in results})
-        turn_input.entry = replace(turn_input.entry, client_results=stored)
+        return _with_entry(turn_input, client_results=stored)
 
     async def results(
         self,
@@ -150,25 +152,23 @@ class InputBuilder:
                 return self.repeated_input()
             return await self.retry_results(name, results)
         if will_continue and any(stored.from_code for stored in waiting):
-            raise InvalidAnswer("a node of a workflow waits for the result itself: it takes no updates")
+            raise InvalidAnswer("a workflow node is waiting for the final result: it accepts no updates")
         of_calls = {call.id: results[call.id] for call in calls}
         to_store = results_to_store(of_calls, walk_agents(self._root), will_continue=will_continue)
         turn_input = self._answer_input(waiting[-1], results_content(calls, to_store))
-        turn_input.entry = replace(turn_input.entry, client_results=to_store)
-        return turn_input
+        return _with_entry(turn_input, client_results=to_store)
 
-    def add_history(self, turn_input: TurnInput, history: Sequence[Message]) -> None:
-        """Store a history that the client sent along before a message; see `lango.adk.run.input.client_history`."""
+    def with_history(self, turn_input: TurnInput, history: Sequence[Message]) -> TurnInput:
+        """Return the input of a message that a history of the client precedes; see `client_history`."""
         preceding = history_to_entries(history, self._root.name, [*walk_agents(self._root)])
-        turn_input.entry = replace(turn_input.entry, preceding=preceding)
+        return _with_entry(turn_input, preceding=preceding)
 
     def results_after_history(self, history: Sequence[Message], results: ClientResults) -> TurnInput:
         """Build the input that brings results of the calls at the end of a history that the client sent along."""
         preceding = history_to_entries(history, self._root.name, [*walk_agents(self._root)], leave_last_open=True)
         stored = self.results_to_store(results)
         turn_input = self._build(results_content(history[-1].tool_calls, stored), preceding[-1].invocation_id)
-        turn_input.entry = replace(turn_input.entry, client_results=stored, preceding=preceding)
-        return turn_input
+        return _with_entry(turn_input, client_results=stored, preceding=preceding)
 
     def results_to_store(self, results: ClientResults) -> dict[str, ClientResult]:
         """Convert results of client tools to plain JSON, clipped where they are long, as the model reads them."""
@@ -180,7 +180,7 @@ class InputBuilder:
         results_event = find_unanswered_results(session.events if session else (), call_ids)
         if results_event is None:
             ids = ", ".join(sorted(call_ids))
-            raise WaitNotOpen(f"session {name.id!r} has no call {ids} that waits for a result")
+            raise WaitNotOpen(f"session {name.id!r} has no call {ids} that is waiting for a result")
         return self._input_without_content(results_event.invocation_id, results_event)
 
     def repeated_input(self) -> TurnInput:
@@ -201,37 +201,41 @@ class InputBuilder:
     async def stored_input(self, session: SessionInfo, row: StoredTurn) -> TurnInput:
         """Build the input of a turn that another process accepted, from what is stored."""
         assert row.record_seq is not None
-        request = row.request
-        is_continued = row.continued_seq is not None
+        request, is_continued = row.request, row.continued_seq is not None
         if is_continued:  # what it answers belongs to its history
-            request = {name: value for name, value in request.items() if name not in ("answer", "retry_of")}
-        answer = convert(request["answer"], WaitAnswer) if "answer" in request else None
+            request = replace(request, answer=None, retry_of="")
+        answer = request.answer
         stored = await self._store.read(message_at, session.key, row.record_seq)
         if stored is None:
             raise TurnDiverged(f"the input of the turn is no longer in session {session.name.id!r}")
         await self._store.load_files([stored])
-        if "retry_of" in request:
-            results_event = await self._store.read(find_event, session.key, request["retry_of"])
+        if request.retry_of:
+            results_event = await self._store.read(find_event, session.key, request.retry_of)
             assert results_event
             await self._store.load_files([results_event])
             [event, mark] = stored_to_events([results_event, stored], self._root.name)
-            turn_input = TurnInput(as_user_content(event), event_to_entry(mark), is_retry=True)
+            event, entry = as_user_content(event), event_to_entry(mark)
         else:
             [event] = stored_to_events([stored], self._root.name)
             if answer is not None and answer.kind == "credential":
                 await self._add_credential(session, event, answer)
             if results := event.get_function_responses():
                 event = as_user_content(event)
-            turn_input = TurnInput(event, self._to_entry(event, session.name), is_continued=is_continued)
+            entry = self._to_entry(event, session.name)
             if results and answer is None:
                 given = {result.id or "": ClientResult(result.response or {}) for result in results}
-                turn_input.entry = replace(turn_input.entry, client_results=given)
-        turn_input.answer = answer
-        tools = [client_tool(**members) for members in request.get("client_tools", ())]
-        turn_input.client_tools = tools_by_name(tools)
-        turn_input.options = convert(request.get("options", {}), ModelOptions)
-        turn_input.quota_id, turn_input.tokens_per_day = request.get("quota"), request.get("tokens_per_day")
-        return turn_input
+                entry = replace(entry, client_results=given)
+        return TurnInput(
+            event,
+            entry,
+            answer=answer,
+            client_tools=_client_tools(request),
+            options=request.options,
+            is_retry=bool(request.retry_of),
+            is_continued=is_continued,
+            quota_id=request.quota,
+            tokens_per_day=request.tokens_per_day,
+        )
 
     async def unclosed_waits(self, name: SessionId) -> list[StoredWait]:
         """Return the waits of a session that are not closed, also those whose answers are queued or came too late."""
@@ -257,9 +261,7 @@ class InputBuilder:
                 return self.answer(name, stored, Credential(text))
         for stored in waits:
             if isinstance(stored.wait, InputWait):
-                turn_input = self.answer(name, stored, Value(text))
-                turn_input.sent = message.entry
-                return turn_input
+                return replace(self.answer(name, stored, Value(text)), sent=message.entry)
         return message
 
     def answer(self, name: SessionId, stored: StoredWait, answer: Answer) -> TurnInput:
@@ -281,11 +283,9 @@ class InputBuilder:
                 content = credential_content(call_id, given)
                 about = replace(about, content=self._box.seal(given, *purpose))
             case _:
-                raise InvalidAnswer(f"a wait of kind {wait.kind} is not answered with {type(answer).__name__}")
+                raise InvalidAnswer(f"a wait of kind {wait.kind} cannot be answered with {type(answer).__name__}")
         turn_input = self._answer_input(stored, content)
-        turn_input.entry = self._to_entry(turn_input.event, name)
-        turn_input.answer = about
-        return turn_input
+        return replace(turn_input, entry=self._to_entry(turn_input.event, name), answer=about)
 
     async def _add_credential(self, session: SessionInfo, event: Event, answer: WaitAnswer) -> None:
         """Add the credential that the user gave to the stored input, which does not have it."""
@@ -315,6 +315,15 @@ class InputBuilder:
         event.branch, event.isolation_scope = scope
         complete_event(event, self._root.name)
         return TurnInput(event, event_to_entry(event))
+
+
+def _with_entry(turn_input: TurnInput, **fields: Any) -> TurnInput:
+    return replace(turn_input, entry=replace(turn_input.entry, **fields))
+
+
+def _client_tools(request: StoredRequest) -> dict[str, Tool]:
+    tools = [client_tool(tool.name, tool.description, tool.parameters) for tool in request.client_tools]
+    return tools_by_name(tools)
 
 
 def _approval_content(call_id: str, wait: ApprovalWait, answer: Approve | Refuse) -> types.Content:

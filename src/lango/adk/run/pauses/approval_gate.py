@@ -19,14 +19,14 @@ from lango.waits import REFUSAL_REASON
 
 _log = logging.getLogger("lango.runtime")
 
-AWAITS_APPROVAL = "not run: it waits for a person's approval, which expires if the conversation continues without it"
+AWAITS_APPROVAL = "not run yet: waiting for a person's approval, which expires if the conversation continues without it"
 REFUSED = "not run: a person refused this call"
 DENIED = "not run: this tool is not allowed here"
 NO_APPROVER = (
-    "not run: this needs a person's approval, and an agent that is called as a tool cannot ask for it. Say so in your "
-    "answer: the agent that called you may call this tool directly"
+    "not run: this needs a person's approval, which an agent that is called as a tool cannot request. Say so in "
+    "your answer, so that the agent that called you can call this tool directly"
 )
-ARGUMENTS_CHANGED = "not run: these are not the arguments that were approved"
+ARGUMENTS_CHANGED = "not run: the arguments differ from the approved ones"
 
 
 async def journal_intent(
@@ -68,7 +68,7 @@ async def _requires_confirmation(tool: BaseTool, arguments: dict[str, Any], cont
     try:
         return await tool.check_require_confirmation(arguments, context)
     except Exception as error:  # noqa: BLE001 - the agent's own code, which fails again when the tool runs
-        _log.info("whether %s needs confirmation could not be checked: %s", tool.name, type(error).__name__)
+        _log.info("could not check whether %s needs confirmation: %s", tool.name, type(error).__name__)
         return False
 
 
@@ -91,7 +91,7 @@ def require_approval(turn: TurnRun, tool: BaseTool, context: ToolContext) -> dic
 def refusal(confirmation: ToolConfirmation) -> str:
     """Return what the model reads of a refused call, with the person's reason."""
     reason = refusal_reason(confirmation)
-    return f"{REFUSED}, and says: {reason}" if reason else REFUSED
+    return f"{REFUSED}. Their reason: {reason}" if reason else REFUSED
 
 
 def refusal_reason(confirmation: ToolConfirmation | None) -> str:

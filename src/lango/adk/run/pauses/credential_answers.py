@@ -33,7 +33,7 @@ _TYPES = {
 }
 """The types of credentials that answer a request of each kind. A service account is the operator's, never a user's."""
 _HOW_TO_OAUTH2 = (
-    "open the address of the request, and send the address that you are sent to afterwards: it has a code and a state"
+    "open the URL of the request, then send the URL that you are redirected to: it contains a code and a state"
 )
 
 
@@ -87,7 +87,7 @@ def _credential(kind: str, config: AuthConfig, value: Any, kept: Mapping[str, An
         case str(key) if kind == "apiKey" and key.strip():
             return AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key=key.strip())
         case _:
-            raise InvalidAnswer(_HOW_TO_OAUTH2 if kind in _OAUTH2 else "send the key as a text, and not empty")
+            raise InvalidAnswer(_HOW_TO_OAUTH2 if kind in _OAUTH2 else "send the key as a non-empty text")
 
 
 def _name_and_password(username: str, password: str) -> AuthCredential:
@@ -121,7 +121,7 @@ def _access_allowed(config: AuthConfig, members: dict[str, Any] | None, value: A
     given = (shaped.oauth2 if shaped is not None else None) or OAuth2Auth()
     address = given.auth_response_uri or (value.strip() if isinstance(value, str) else "")
     answer = {"code": given.auth_code, "state": given.state} | (members or {}) | _query(address)
-    _require(bool(value), "open the address of the request, allow the access, and send a text")
+    _require(bool(value), "open the URL of the request, allow access, and send any text")
     _require(not answer.get("error"), f"access was not granted: {str(answer.get('error'))[:200]}")
     if requested.state and answer.get("state"):
         _require_state(requested.state, str(answer["state"]))

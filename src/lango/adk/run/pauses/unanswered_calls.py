@@ -1,7 +1,7 @@
 """Request credentials and await calls that ADK leaves out: a tool that runs again asks, a workflow node calls.
 
 ADK requests a credential after a model's call of a tool. A tool that runs again, because it was approved or because its
-credential came, may need a credential as well: the access was denied meanwhile, or the code was used up.
+credential came, may need a credential as well: access may have been revoked, or the code used up.
 
 A node makes a call with an event that has `long_running_tool_ids`. No tool runs for such a call. Its result comes from
 outside, as that of a long-running tool, and is the node's answer.
@@ -22,32 +22,22 @@ from lango.store.sessions.open_calls import await_result
 
 
 def note_calls(turn: TurnRun, event: Event) -> None:
-    """Note the credentials that tools asked for, and the long-running calls of nodes."""
-    _note_requests(turn, event)
-    _note_node_calls(turn, event)
+    """Note the credentials that tools asked for, and the long-running calls of nodes.
 
-
-def _note_requests(turn: TurnRun, event: Event) -> None:
-    """Note the credentials that tools asked for and ADK did not request; ADK makes its requests first."""
+    Of the credentials, ADK requests some itself, and first. The journal distinguishes the calls that a tool runs for.
+    """
     if event.partial:
         return
+    awaited = event.long_running_tool_ids or () if "/" in event.node_info.path else ()
     for call in event.get_function_calls():
         if call.name == CREDENTIAL_CALL:
             arguments: Mapping[str, object] = call.args or {}
             wanted_by = str(arguments.get("functionCallId") or arguments.get("function_call_id"))
             turn.waits.note_credential_request(wanted_by, _credential_key(arguments))
+        elif call.id in awaited and not (call.name or "").startswith(REQUEST_PREFIX):
+            turn.waits.note_node_call(call.id or "")
     for call_id, config in event.actions.requested_auth_configs.items():
         turn.waits.note_wanted_credential(call_id, config, event)
-
-
-def _note_node_calls(turn: TurnRun, event: Event) -> None:
-    """Note the long-running calls of workflow nodes; the journal distinguishes those that a tool runs for."""
-    if event.partial or "/" not in event.node_info.path:
-        return
-    awaited = event.long_running_tool_ids or ()
-    for call in event.get_function_calls():
-        if call.id in awaited and not (call.name or "").startswith(REQUEST_PREFIX):
-            turn.waits.note_node_call(call.id or "")
 
 
 def request_event(missing: MissingRequest) -> Event:

@@ -35,7 +35,7 @@ def journal_code(agents: Iterable[Any]) -> None:
 
 
 def _execute_journaled(execute: Execute, context: InvocationContext, code: CodeExecutionInput) -> CodeExecutionResult:
-    """Run code, or return what it gave in an earlier run of this turn. ADK calls it in a thread."""
+    """Run code, or return what it returned in an earlier run of this turn. ADK calls it in a thread."""
     turn = current_turn.get()
     if turn is None:
         return execute(context, code)

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from typing import Any
 
 from google.adk.models.llm_request import LlmRequest
@@ -63,9 +62,7 @@ async def store_last_requests(turn: TurnRun) -> None:
     """Store the requests of a turn that ends, also those of calls that were stopped."""
     for call in turn.output.model_calls.calls:
         for exchange in call.log.exchanges or ():
-            if exchange.duration_s is None:
-                exchange.duration_s = max(0.0, time.time() - exchange.started_at)
-                exchange.error = exchange.error or "the call was stopped"
+            exchange.end("the call was stopped")
     await store_requests(turn)
 
 

@@ -26,7 +26,7 @@ from lango.store.tool_calls.tool_journal import JournalEntry
 from lango.store.turns.recovery import UNKNOWN_RESULT
 
 CALLED_BEFORE_UPDATE = (
-    "this call was made before the application was updated, and is not made again; call it again if it must be repeated"
+    "this call was made before the application was updated, and was not repeated; call it again if it must be repeated"
 )
 
 

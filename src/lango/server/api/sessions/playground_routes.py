@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from lango.model_options import AgentOptions
 from lango.runtime.playground import Changes
 from lango.server.api.sessions.session_routes import session_response
 from lango.server.context import CurrentUser
@@ -21,7 +22,6 @@ from lango.server.schemas import (
 )
 from lango.server.security.auth import AuthenticatedRouter
 from lango.sessions import MAX_TITLE
-from lango.submissions import AgentOptions
 
 router = AuthenticatedRouter("/v1/sessions", tags=["sessions"], responses=COMMON_ERRORS)
 

@@ -94,7 +94,7 @@ class LangoMcpToolset(McpToolset):
                 tools = await super().get_tools(readonly_context)
         except Exception as error:
             failure = ConfigError(
-                f"the MCP server {self.server} does not answer ({error_text(error)}): check [mcp.{self.server}]"
+                f"the MCP server {self.server} did not answer ({error_text(error)}): check [mcp.{self.server}]"
             )
             if not self._was_reported:
                 _log.warning("%s; its agents run without its tools until it answers", failure)
@@ -215,7 +215,7 @@ def _authentication(name: str, server: McpSettings, callback_url: str) -> dict[s
     if oauth is None:
         return {}
     if not server.url:
-        raise ConfigError(f"[mcp.{name}.oauth] is for a server with a url: a command gets its secrets by env")
+        raise ConfigError(f"[mcp.{name}.oauth] needs a server with a url: pass secrets to a command with env")
     flow = OAuthFlowAuthorizationCode(
         authorizationUrl=oauth.authorization_url, tokenUrl=oauth.token_url, scopes=dict.fromkeys(oauth.scopes, "")
     )
@@ -255,7 +255,7 @@ def _connection(
             url=server.url, headers=headers or None, timeout=timeout_s, sse_read_timeout=timeout_s
         )
     if server.headers:
-        raise ConfigError(f"[mcp.{name}] headers are for a server with a url: a command gets its secrets by env")
+        raise ConfigError(f"[mcp.{name}] headers need a server with a url: pass secrets to a command with env")
     # besides `env`, the mcp library passes PATH, HOME and the like to the process, and none of our keys
     parameters = StdioServerParameters(command=server.command, args=list(server.args), env=dict(server.env))
     return StdioConnectionParams(server_params=parameters, timeout=timeout_s)

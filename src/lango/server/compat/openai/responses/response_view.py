@@ -1,7 +1,7 @@
 """Build a response and its stream from the events of its turn: the same numbers each time, in every process."""
 
 import json
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -15,7 +15,6 @@ from lango.server.compat.openai.responses.output_items import OutputItems, Strea
 from lango.server.compat.openai.responses.response_ids import APPROVAL, StoredResponse, approval_request_id
 from lango.server.context import AgentUser
 from lango.server.errors import ApiError, to_api_error, turn_api_error
-from lango.submissions import ModelOptions
 
 _NAMES = {"messages": "input", "response_format": "text.format"}
 HIDDEN = "_"
@@ -32,13 +31,12 @@ class ResponseView:
         self._response = response
         self._record = response.record
         self._model = user.runtime.app_name
-        tools: list[Mapping[str, Any]] = response.record.request.get("client_tools") or []
-        options = convert(response.record.request.get("options", {}), ModelOptions)
+        request = response.record.request
         self._output = OutputItems(
             response.id,
             self._model,
-            {str(tool["name"]) for tool in tools},
-            only_last_text=options.shapes_answer and user.runtime.may_call_tools,
+            {tool.name for tool in request.client_tools},
+            only_last_text=request.options.shapes_answer and user.runtime.may_call_tools,
             approval_requests=_answered_requests(response),
         )
         self._status = "queued"

@@ -19,7 +19,7 @@ async def read_input_items(context: ServerContext, response: StoredResponse) -> 
     session, turn, record = response.session, response.turn, response.record
     if (approval := response.parameters.get(APPROVAL)) is not None:
         return [_approval_item(convert(approval, Approval), response.id)]
-    if record.request.get("answer", {}).get("kind") == "credential":
+    if record.request.answer is not None and record.request.answer.kind == "credential":
         return []
     messages = await context.runtime.turns.input_messages(session, turn, record)
     return [item for message in messages for item in message_items(message, response.session.key)]
