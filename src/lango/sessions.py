@@ -37,6 +37,10 @@ EARLIEST_TIME, LATEST_TIME = -62_135_596_800, 253_402_300_799
 """The years 1 to 9999, in seconds: what dates can show, and an import accepts."""
 MAX_ID_BYTES = 512
 """PostgreSQL cannot index longer ids; the same limit holds for SQLite."""
+CORRECTION = '[System: Agent "'
+"""How the message begins that asks the model to correct a transfer to an agent that does not exist."""
+CORRECTION_RUN = "-2"
+"""What the invocation id of a turn's run after such a message ends with."""
 KEPT_IN_STATE = {"lango_credential": "kept"}
 """What a stored state shows of a credential that a tool keeps in it; see `lango.adk.services.state_credentials`."""
 
@@ -165,6 +169,13 @@ class StoredEvent(Struct, frozen=True):
             Attachment(blob.get("display_name") or "", blob.get("mime_type") or "", blob.get("data", b""))
             for blob in blobs
         ]
+
+    @property
+    def is_correction(self) -> bool:
+        """Whether Lango made the message, to ask the model to correct a transfer."""
+        if self.message is None or self.message.role != "user" or not self.invocation_id.endswith(CORRECTION_RUN):
+            return False
+        return self.message.content.startswith(CORRECTION)
 
     @property
     def thoughts(self) -> str:

@@ -94,10 +94,13 @@ async def test_a_turn_shows_the_usage_of_its_model_calls_and_tools(store_url: st
 async def test_an_approved_tool_call_shows_who_approved_it(store_url: str) -> None:
     async with talking(store_url, [ToolCall("c1", "wipe", {"at": "5"}), "wiped"]) as talk:
         await talk.say("wipe it")
+        [turn] = (await talk.usage()).turns
+        assert (turn.status, [tool.status for tool in turn.tools]) == ("waiting", ["waiting"])
         async for _ in approve(talk.runtime, "s", "c1", approved=True):
             pass
         asked, approved = (await talk.usage()).turns
-        assert [(tool.status, tool.approved_by) for tool in asked.tools] == [("intended", "user")]
+        assert asked.status == "done"
+        assert [(tool.status, tool.approved_by) for tool in asked.tools] == [("not_run", "user")]
         assert [(tool.status, tool.approved_by) for tool in approved.tools] == [("finished", "user")]
 
 

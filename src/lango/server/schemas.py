@@ -309,6 +309,7 @@ class Message(BaseModel):
 
     seq: int
     role: Literal["system", "user", "assistant", "tool"]
+    """system: a note of Lango to the model, as after a transfer to an agent that does not exist."""
     author: str
     content: str
     tool_calls: list[ToolCallView] = []
@@ -332,7 +333,7 @@ class Message(BaseModel):
         assert message.role != "event"
         return cls(
             seq=stored.seq,
-            role=message.role,
+            role="system" if stored.is_correction else message.role,
             author=message.author,
             content=message.content,
             tool_calls=[ToolCallView.from_call(call, details) for call in message.tool_calls],

@@ -98,7 +98,7 @@ def _request(request_id: str, step: str, at: float, error: str = "") -> ModelReq
 def test_nodes_and_code_are_steps_of_their_own() -> None:
     tools = [
         ToolUse("node:flow/first@1#1", "first", "finished", 11.0, 12.0, None, 11.0),
-        ToolUse("code:a@/1", "code", "started", 13.0, None, None, 13.0),
+        ToolUse("code:a@/1", "code", "unknown", 13.0, None, None, 13.0),
     ]
     node, group = turn_trace(_row(tools, []), []).steps
     assert (node.kind, node.name, node.duration_s) == ("node", "first", 1.0)
@@ -169,7 +169,7 @@ def _turns(draw: st.DrawFn) -> tuple[TurnUsage, list[StoredEvent], list[ModelReq
         ToolUse(
             name,
             "look",
-            draw(st.sampled_from(["intended", "started", "finished", "failed", "unknown"])),
+            draw(st.sampled_from(["waiting", "not_run", "running", "finished", "failed", "unknown"])),
             draw(st.none() | _TIMES),
             draw(st.none() | _TIMES),
             None,

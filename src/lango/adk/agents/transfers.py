@@ -7,6 +7,7 @@ from typing import Any
 from google.adk.agents import LlmAgent
 
 from lango.adk.agents.tree import walk_agents
+from lango.sessions import CORRECTION
 
 TRANSFER_TOOL = "transfer_to_agent"
 
@@ -32,7 +33,7 @@ def missing_transfer_target(error: BaseException) -> str | None:
 def transfer_correction(name: str, valid: Sequence[str]) -> str:
     """Return the message that asks the model to transfer to an existing agent."""
     return (
-        f'[System: Agent "{name}" does not exist. Valid agents: {", ".join(valid)}. '
+        f'{CORRECTION}{name}" does not exist. Valid agents: {", ".join(valid)}. '
         "Please retry using one of the valid agent names listed above.]"
     )
 

@@ -20,7 +20,7 @@ from lango.adk.turn.turn_run import TurnRun, entered
 from lango.errors import LangoError, WaitNotOpen
 from lango.events import WaitClosed
 from lango.failures import log_failure
-from lango.sessions import REQUEST_CALLS
+from lango.sessions import CORRECTION_RUN, REQUEST_CALLS
 from lango.store import Store
 from lango.store.engine.database import LARGEST
 from lango.store.waits.waits import is_closed_by_answer, list_pending, read_waits
@@ -63,7 +63,7 @@ class LegRunner:
                 correction = types.Part(text=transfer_correction(missing.name, missing.valid))
                 message = types.Content(role="user", parts=[correction])
                 # a new invocation: ADK skips messages that an invocation has already processed
-                missing = await self._run_adk(turn, message, f"{invocation_id}-2")
+                missing = await self._run_adk(turn, message, f"{invocation_id}{CORRECTION_RUN}")
             if missing is not None:
                 raise missing.error
             await self._request_credentials(turn)

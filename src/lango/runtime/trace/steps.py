@@ -12,7 +12,8 @@ from lango.store.turns.turn_usage import Resumption
 StepKind = Literal["agent", "model_call", "tool", "node", "message"]
 MAX_DEPTH = 30
 """How many steps stand below each other: what reads the tree follows its levels."""
-StepStatus = Literal["running", "done", "failed", "waiting", "unknown"]
+StepStatus = Literal["running", "done", "failed", "waiting", "not_run", "unknown"]
+"""not_run: its turn ended before it ran. unknown: it had started when its turn ended."""
 
 
 class Attempt(Struct, frozen=True):
@@ -74,7 +75,7 @@ class TurnTrace(Struct, kw_only=True):
     """The steps of one turn."""
 
     turn: int
-    status: Status
+    status: Status | Literal["waiting"]
     started_at: float
     duration_s: float | None
     first_seq: int | None

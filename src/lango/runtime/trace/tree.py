@@ -34,6 +34,7 @@ Price = Callable[[str, int, int, int], float | None]
 _MODEL_STEP = re.compile(r"(?:(?P<outer>.*)/)?(?P<agent>[^/]*)@(?P<branch>[^/]*)#\d+", re.DOTALL)
 _CODE = re.compile(r"(?:.*/)?code:(?P<agent>[^/]*)@(?P<branch>[^/]*)/\d+", re.DOTALL)
 _NODE = "node:"
+_NODE_STATUS: Mapping[str, StepStatus] = {"ended": "done", "failed": "failed", "waiting": "waiting"}
 _CLOCK_TOLERANCE_S = 0.05
 
 
@@ -112,7 +113,7 @@ class _Tree:
         for call in calls:
             event = matched.get(call.get("seq"))
             if event is None and not call.get("inside") and not call.get("failed") and not call.get("running"):
-                event = left.take_first(call.get("agent", ""), call.get("branch", ""))
+                event = left.take_first(call.get("agent", ""), call.get("branch", "")) or self._take_from_code(call)
             self._add_model_call(call, event)
         numbers: dict[str, int] = {}
         for event in self._responses:
@@ -120,6 +121,17 @@ class _Tree:
             numbers[place] = numbers.get(place, 0) + 1
             if event.seq in left.seqs:
                 self._add_response(f"{place}#{numbers[place]}", event)
+
+    def _take_from_code(self, call: Mapping[str, Any]) -> StoredEvent | None:
+        """Take the response that was stored as made by code: ADK gave it another branch than its model call.
+
+        It does so to an agent after a `ParallelAgent`.
+        """
+        responses = (event for event in self._others if author_of(event) == call.get("agent") and branch_of(event))
+        event = next(responses, None)
+        if event is not None:
+            self._others.remove(event)
+        return event
 
     def _add_model_call(
         self, call: Mapping[str, Any], event: StoredEvent | None, *, is_estimated: bool = False
@@ -182,12 +194,12 @@ class _Tree:
         key = call_key(call.id)
         if key in self._tools:  # a model that repeats an id within a turn
             return
-        result = self._results.get(key)
+        result, waiting = self._results.get(key), self._row.waiting_calls
         step = Step(
             id=f"tool:{key}",
             kind="tool",
             name=call.name,
-            status="done" if result else "running" if self._is_open else "waiting",
+            status="done" if result else "running" if self._is_open else "waiting" if key in waiting else "not_run",
             started_at=parent.ended_at,
             duration_s=max(0.0, result.created_at - parent.ended_at) if result else None,
             is_estimated=True,
@@ -210,7 +222,7 @@ class _Tree:
                     self._add_nested_response(row)
                 continue
             step = self._tools.get(key) or self._new_tool(key, row)
-            step.status = self._tool_status(row)
+            step.status = "done" if row.status == "finished" else row.status
             step.approved_by = row.approved_by
             if row.started_at is not None:
                 step.is_estimated = False
@@ -221,13 +233,30 @@ class _Tree:
     def add_node_values(self, nodes: Iterable[NodeProgress]) -> None:
         """Add what the nodes of workflows got and put out."""
         steps = {step.call_id.rpartition(_NODE)[2]: step for step in self._tools.values() if step.kind == "node"}
+        agents = {step.agent for step in self.model_steps}
         for node in nodes:
-            if (step := steps.get(f"{node.path}#{node.attempt}")) is None:
+            step = steps.get(f"{node.path}#{node.attempt}")
+            if step is None and node.name in agents:
                 continue
+            if step is None:
+                step = steps[f"{node.path}#{node.attempt}"] = self._new_node(node)
             if node.status == "started":
                 step.input = node.input
-            else:
-                step.output, step.error = node.output, node.error
+                continue
+            step.output, step.error = node.output, node.error
+            if step.is_estimated or node.status == "waiting":
+                step.status = _NODE_STATUS[node.status] if self._row.status != "done" else "done"
+
+    def _new_node(self, node: NodeProgress) -> Step:
+        """Add a node that the journal does not have, as one that joins branches or is a workflow."""
+        key = f"{_NODE}{node.path}#{node.attempt}"
+        started_at = max((step.ended_at for step in self._tools.values()), default=self._row.started_at)
+        status: StepStatus = "running" if self._is_open else "done"
+        step = Step(
+            id=f"tool:{key}", kind="node", name=node.name, status=status, started_at=started_at, is_estimated=True
+        )
+        self._tools[key] = step
+        return step
 
     def _new_tool(self, key: str, row: ToolUse) -> Step:
         result = self._results.get(key)
@@ -267,19 +296,6 @@ class _Tree:
         names = outer.split("/")
         ends = ("/".join(names[at:]) for at in range(len(names)))
         return next((key for end in ends if (key := call_key(end)) in self._tools), call_key(outer))
-
-    def _tool_status(self, row: ToolUse) -> StepStatus:
-        match row.status:
-            case "finished":
-                return "done"
-            case "failed":
-                return "failed"
-            case "intended":
-                return "waiting"
-            case "started":
-                return "running" if self._is_open else "unknown"
-            case _:
-                return "unknown"
 
     # -- requests ------------------------------------------------------------------------------------------------------
 

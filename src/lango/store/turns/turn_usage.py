@@ -1,7 +1,8 @@
 """Operations that read what turns took: the newest few with their tools, and the sum of all."""
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
@@ -33,6 +34,10 @@ SELECT epoch, call_id, name,
     started_at, finished_at, CASE WHEN approved = 1 THEN approved_by END, intended_at
 FROM tool_journal WHERE session_key = $1 AND epoch >= $2 AND epoch < $3 ORDER BY epoch, intended_at, call_id
 """
+_OPEN_WAITS = """
+SELECT turn, COALESCE(about_id, id) FROM waits
+WHERE session_key = $1 AND turn IS NOT NULL AND closed IS NULL AND answered_at IS NULL
+"""
 _TOTALS = """
 SELECT COUNT(*), SUM(input_tokens), SUM(output_tokens), SUM(cached_tokens), SUM(model_calls), SUM(cost_usd)
 FROM turns WHERE session_key = $1
@@ -56,12 +61,16 @@ class ModelCall(Struct, frozen=True):
     cached_tokens: int = 0
 
 
+ToolStatus = Literal["waiting", "not_run", "running", "finished", "failed", "unknown"]
+"""waiting: for an approval, a credential or a result. not_run: its turn ended before. unknown: it had started."""
+
+
 class ToolUse(Struct, frozen=True):
-    """A tool call, as the tool journal has it. `status`: intended, started, finished, failed or unknown."""
+    """A tool call, as the tool journal has it."""
 
     call_id: str
     name: str
-    status: str
+    status: ToolStatus
     started_at: float | None
     finished_at: float | None
     approved_by: str | None
@@ -85,7 +94,8 @@ class TurnUsage(Struct, frozen=True):
     """The usage of a turn, and the range of its messages."""
 
     turn: int
-    status: Status
+    status: Status | Literal["waiting"]
+    """waiting: it ended with a request that can still be answered."""
     started_at: float
     ended_at: float | None
     first_seq: int | None
@@ -102,6 +112,8 @@ class TurnUsage(Struct, frozen=True):
     """The version of the app that began it."""
     version: str = ""
     """The version of the app that ran it last."""
+    waiting_calls: frozenset[str] = frozenset()
+    """The keys of the calls that its open waits are about."""
 
     @property
     def model_calls(self) -> list[ModelCall]:
@@ -118,29 +130,39 @@ def read_turns(session: SessionInfo, before: int, limit: int) -> Operation[list[
     after = yield _NEXT_FIRST_SEQ, (session.key, before)
     # the messages and the epochs of a turn end before the first of the next turn
     next_seq, next_total, next_epoch = after[0] if after else (session.last_seq + 1, session.total_tokens, None)
-    tools_by_epoch: dict[int, list[ToolUse]] = {}
+    rows_by_epoch: dict[int, list[Row]] = {}
     if epochs:
-        for epoch, call_id, *rest in (yield _TOOLS, (session.key, epochs[0], next_epoch or LARGEST)):
-            begun = epochs[bisect_right(epochs, epoch) - 1]
-            tools_by_epoch.setdefault(begun, []).append(ToolUse(call_id, *rest))
+        for tool in (yield _TOOLS, (session.key, epochs[0], next_epoch or LARGEST)):
+            begun = epochs[bisect_right(epochs, tool[0]) - 1]
+            rows_by_epoch.setdefault(begun, []).append(tool[1:])
+    waiting: dict[int, set[str]] = {}
+    for turn, call_id in (yield _OPEN_WAITS, (session.key,)):
+        waiting.setdefault(turn, set()).add(call_id)
     live = list(live_ranges(session.last_seq, session.rewinds))
     found: list[TurnUsage] = []
     for row in rows:
-        found.append(_row_to_turn(row, next_seq, next_total, live, tools_by_epoch))
+        tools = rows_by_epoch.get(row[2], [])
+        found.append(_row_to_turn(row, next_seq, next_total, live, tools, frozenset(waiting.get(row[0], ()))))
         if row[6] is not None:
             next_seq, next_total = row[5], row[6]
     return found[::-1]
 
 
 def _row_to_turn(
-    row: Row, next_seq: int, next_total: int, live: list[tuple[int, int]], used: Mapping[int, list[ToolUse]]
+    row: Row,
+    next_seq: int,
+    next_total: int,
+    live: list[tuple[int, int]],
+    tools: Sequence[Row],
+    waiting_calls: frozenset[str],
 ) -> TurnUsage:
-    turn, status, epoch, started_at, ended_at, first_seq, before_tokens, *rest = row
+    turn, status, _epoch, started_at, ended_at, first_seq, before_tokens, *rest = row
     *spent, extra, resumptions, begun_version, version = rest
-    known = before_tokens is not None
+    known, result = before_tokens is not None, TurnResult.decode(extra)
+    is_waiting = status == "done" and result.status == "waiting" and bool(waiting_calls)
     return TurnUsage(
         turn=turn,
-        status=status,
+        status="waiting" if is_waiting else status,
         started_at=started_at,
         ended_at=ended_at,
         first_seq=first_seq,
@@ -148,11 +170,12 @@ def _row_to_turn(
         tokens=next_total - before_tokens if known else 0,
         usage=Usage(*spent),
         is_rewound=known and not is_live(first_seq, live),
-        result=TurnResult.decode(extra),
-        tools=used.get(epoch, ()),
+        result=result,
+        tools=[_row_to_tool(tool, ended=ended_at is not None, waiting_calls=waiting_calls) for tool in tools],
         resumptions=convert(loads(resumptions), list[Resumption]) if resumptions else (),
         begun_version=begun_version,
         version=version,
+        waiting_calls=waiting_calls,
     )
 
 
@@ -162,6 +185,21 @@ def read_turns_since(app_name: str, user_id: str | None, since: float, limit: in
     return (
         yield _TURNS_SINCE.format(of_user=of_user), (app_name, since, limit, *(() if user_id is None else (user_id,)))
     )
+
+
+def _row_to_tool(row: Row, *, ended: bool, waiting_calls: frozenset[str]) -> ToolUse:
+    call_id, name, journaled, *rest = row
+    status: ToolStatus
+    match journaled:
+        case "finished" | "failed":
+            status = "waiting" if call_id in waiting_calls else journaled  # a long-running tool's result comes later
+        case "started":
+            status = "unknown" if ended else "running"
+        case "intended":
+            status = "not_run" if ended and call_id not in waiting_calls else "waiting"
+        case _:  # it asked for an approval or a credential before it did anything
+            status = "not_run" if ended and not waiting_calls else "waiting"
+    return ToolUse(call_id, name, status, *rest)
 
 
 def read_totals(key: int) -> Operation[tuple[int, Usage]]:

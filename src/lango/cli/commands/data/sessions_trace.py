@@ -153,7 +153,7 @@ _LABELS = {"agent": "", "model_call": "model ", "tool": "tool ", "node": "node "
 
 def _notes(step: "Step") -> Iterator[str]:
     if step.status != "done":
-        yield step.status
+        yield step.status.replace("_", " ")
     if step.is_replayed:
         yield "replayed"
     if step.approved_by:

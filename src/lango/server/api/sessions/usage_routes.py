@@ -24,7 +24,7 @@ _DAY_S = 86_400.0
 
 
 class ToolRun(Struct, frozen=True):
-    """One tool call: intended, started, finished, failed or unknown."""
+    """One tool call: waiting, not_run, running, finished, failed or unknown; only one that had started is unknown."""
 
     call_id: str
     name: str

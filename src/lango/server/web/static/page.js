@@ -257,9 +257,11 @@ function setUp() {
   addEventListener("hashchange", route);
   byId("session-menu").hidden = true;
   openDrawer(false);
+  const shown = showAbout();
+  state.ready = shown.catch(() => {});
   route();
   void refresh();
-  showAbout().then(setUpChoices).catch((error) => {
+  shown.then(setUpChoices).catch((error) => {
     if (chosenAgent !== null && error instanceof ApiError && error.status === 404) location.replace(location.pathname); // there is no such agent
   });
 }

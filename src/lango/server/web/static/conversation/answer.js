@@ -1,6 +1,7 @@
 /** Show an answer: thoughts, tools and text in order. */
 
 import { el, icon } from "../base/dom.js";
+import { state } from "../base/state.js";
 import { GrowingMarkdown, finishBlocks, render } from "../base/markdown.js";
 import { Elapsed } from "./elapsed.js";
 import { NodeList } from "./node-list.js";
@@ -87,12 +88,13 @@ export class Answer {
     this.#thought.append(piece);
   }
 
-  /** Say which agent speaks, once a second one does. @param {string} author */
+  /** Say which agent speaks: once a second one does, or at once if it is not the root agent. @param {string} author */
   #nameSpeaker(author) {
     if (!author || author === this.#speaker) return;
-    if (this.#speaker) {
+    const isNamed = this.body.querySelector(".speaker") !== null;
+    if (this.#speaker || isNamed || (state.about.root && author !== state.about.root)) {
       this.endBlock();
-      if (!this.body.querySelector(".speaker")) this.body.prepend(el("p", { class: "speaker", text: this.#speaker }));
+      if (this.#speaker && !isNamed) this.body.prepend(el("p", { class: "speaker", text: this.#speaker }));
       this.body.append(el("p", { class: "speaker", text: author }));
     }
     this.#speaker = author;
@@ -112,10 +114,11 @@ export class Answer {
     });
   }
 
-  /** @param {string} id @param {string} name @returns {ToolCard} */
-  toolCard(id, name) {
+  /** @param {string} id @param {string} name @param {string} [author] the agent that calls it @returns {ToolCard} */
+  toolCard(id, name, author = "") {
     let card = this.transcript.toolCards.get(id);
     if (!card || !this.body.contains(card.element)) { // some models reuse call ids in every turn
+      this.#nameSpeaker(author);
       this.endBlock();
       card = new ToolCard(id, name);
       this.transcript.toolCards.set(id, card);
@@ -173,6 +176,12 @@ export class Answer {
   /** @param {string} text */
   addNote(text) {
     this.body.append(el("p", { class: "note", text }));
+  }
+
+  /** Show what Lango told the model. @param {string} text */
+  addSystemNote(text) {
+    this.endBlock();
+    this.body.append(el("p", { class: "note system-note" }, el("strong", { text: "System: " }), text.replace(/^\[System: |\]$/g, "")));
   }
 
   /** End the answer and show its buttons. @param {...(Node | string | false | null)} buttons */

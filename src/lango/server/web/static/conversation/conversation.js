@@ -66,7 +66,7 @@ export class Conversation {
       return;
     }
     try {
-      const messages = await this.readMessages(id, null, signal);
+      const [messages] = await Promise.all([this.readMessages(id, null, signal), state.ready]);
       if (signal.aborted) return;
       this.transcript.clear(id);
       this.#show(id, messages, signal, seq);

@@ -198,7 +198,7 @@ export class SessionFollower {
       this.#lastSeq = own.at(-1)?.seq ?? this.#lastSeq;
       emit("messages", this.id);
       if (own.some((message) => message.tool_calls.length)) await this.conversation.loadWaits().catch(() => {});
-      if (this.transcript.isMissingTools(own)) void this.conversation.open(this.id); // the stream left its tools out
+      if (this.transcript.isIncomplete(own)) void this.conversation.open(this.id); // the stream left something out
     } catch {
       // actions that need a sequence number report that it is missing
     }

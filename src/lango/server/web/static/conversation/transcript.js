@@ -11,6 +11,7 @@ import { emit } from "../base/state.js";
 const CONFIRMATION = "adk_request_confirmation";
 const INPUT = "adk_request_input";
 const CREDENTIAL = "adk_request_credential";
+const TRANSFER = "transfer_to_agent"; // shown by the name of the agent that speaks next
 const ENDED = "The question is closed: it was answered elsewhere, or its time is over.";
 
 /** @typedef {import("./tool-card.js").Call} Call */
@@ -177,6 +178,7 @@ export class Transcript {
     answer.firstSeq ??= message.seq;
     answer.lastSeq = message.seq;
     if (message.thoughts) answer.addThought(message.thoughts, { id: 0, author: message.author });
+    if (message.role === "system") return answer.addSystemNote(message.content);
     if (message.role !== "tool" && message.content) answer.addWholeText(message.content, message.author);
     for (const call of message.tool_calls) this.#addCall(answer, message, call);
   }
@@ -188,6 +190,7 @@ export class Transcript {
 
   /** @param {Answer} answer @param {Message} message @param {Call} call */
   #addCall(answer, message, call) {
+    if (call.name === TRANSFER) return;
     if (call.name === CONFIRMATION) {
       if (call.input) this.#confirmations.set(call.id, call.input.originalFunctionCall?.id);
       else this.#confirmationAnswered(call);
@@ -199,7 +202,7 @@ export class Transcript {
       return;
     }
     if (message.role !== "tool") {
-      answer.toolCard(call.id, call.name).start(call.input, message.created_at);
+      answer.toolCard(call.id, call.name, message.author).start(call.input, message.created_at);
       this.toolCards.get(call.id)?.update(call);
       return;
     }
@@ -254,10 +257,13 @@ export class Transcript {
     this.element.querySelector(":scope > .welcome, :scope > .failed")?.remove();
   }
 
-  /** Return whether the newest answer is shown without some of its tools. @param {Message[]} messages */
-  isMissingTools(messages) {
-    const user = messages.findLastIndex((message) => message.role === "user");
-    return messages.slice(user + 1).some((message) => message.tool_calls.some((call) => ![CONFIRMATION, INPUT, CREDENTIAL].includes(call.name) && !this.toolCards.has(call.id)));
+  /** Return whether the newest answer is shown without some of its tools, or without a note of Lango to the model. @param {Message[]} messages */
+  isIncomplete(messages) {
+    const own = messages.slice(messages.findLastIndex((message) => message.role === "user") + 1);
+    const isUnknown = (/** @type {Call} */ call) => ![CONFIRMATION, INPUT, CREDENTIAL, TRANSFER].includes(call.name) && !this.toolCards.has(call.id);
+    const answer = this.items.at(-1);
+    const hasNote = answer instanceof Answer && answer.body.querySelector(".system-note") !== null;
+    return own.some((message) => message.tool_calls.some(isUnknown) || (message.role === "system" && !hasNote));
   }
 
   /**

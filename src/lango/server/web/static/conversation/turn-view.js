@@ -28,7 +28,7 @@ export class TurnView {
       case "thought_delta": answer.addThought(event.text, event); break;
       case "text_withdrawn": answer.withdraw(event); break;
       case "resumed": this.#turnResumed(answer, event); break;
-      case "tool_start": answer.toolCard(event.call_id, event.name).start(event.arguments, Date.now()); break;
+      case "tool_start": answer.toolCard(event.call_id, event.name, event.author).start(event.arguments, Date.now()); break;
       case "tool_progress": answer.toolCard(event.call_id, event.name).showProgress(event); break;
       case "tool_end": answer.toolCard(event.call_id, event.name).finish({ ok: event.ok, output: event.result, duration_s: event.duration_s }); this.transcript.closeQuestions(event.call_id); if (!event.ok) this.actions.failed(); break;
       case "wait_opened": this.openWait(event.wait); break;

@@ -188,7 +188,7 @@ function stepRow(turn, step, depth, start, end) {
   place.width = `${Math.max(2, percent(to - from))}%`;
   const failures = step.attempts.filter((attempt) => attempt.error).length;
   const facts = [
-    step.status === "done" ? "" : step.status, formatDuration(step.duration_s) && `${step.is_estimated ? "about " : ""}${formatDuration(step.duration_s)}`,
+    step.status === "done" ? "" : step.status.replace("_", " "), formatDuration(step.duration_s) && `${step.is_estimated ? "about " : ""}${formatDuration(step.duration_s)}`,
     step.kind === "model_call" ? formatTokens(step.usage) : "", formatCost(step.usage.cost_usd),
     failures ? `${failures} failed ${failures === 1 ? "attempt" : "attempts"}` : "", step.is_replayed ? "replayed" : "",
   ].filter(Boolean).join(" · ");

@@ -201,7 +201,7 @@ function callTable(turns) {
   const startMs = (/** @type {string | null} */ at) => Date.parse(at ?? turn.started_at);
   const calls = [
     ...turn.model_calls.map((call) => ({ kind: "model", name: call.model, start: startMs(call.started_at), duration_s: call.duration_s, details: `${call.input_tokens.toLocaleString()} in, ${call.output_tokens.toLocaleString()} out` })),
-    ...turn.tools.map((tool) => ({ kind: "tool", name: tool.name, start: startMs(tool.started_at), duration_s: tool.duration_s, details: [tool.status, tool.approved_by && `approved by ${tool.approved_by}`].filter(Boolean).join(", ") })),
+    ...turn.tools.map((tool) => ({ kind: "tool", name: tool.name, start: startMs(tool.started_at), duration_s: tool.duration_s, details: [tool.status.replace("_", " "), tool.approved_by && `approved by ${tool.approved_by}`].filter(Boolean).join(", ") })),
   ].sort((first, second) => first.start - second.start);
   if (!calls.length) return el("p", { class: "note", text: `Turn ${turn.turn} called neither model nor tool.` });
   const from = Math.min(...calls.map((call) => call.start));
