@@ -26,10 +26,16 @@ def test_a_script_is_valid_and_small_and_turns_no_text_into_markup(script: Path)
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)[a-z]", text), "loads from another host"
 
 
-def test_every_import_is_a_file_of_the_page() -> None:
+def test_every_import_is_exported_by_a_file_of_the_page() -> None:
     for script in OURS:
         for name in re.findall(r'(?:from|import\() ?"([^"]+)"', script.read_text()):
             assert (script.parent / name).is_file(), f"{script.name} imports {name}"
+        for names, path in re.findall(r'^import \{([^}]+)\} from "([^"]+)"', script.read_text(), re.MULTILINE):
+            exported = (script.parent / path).read_text()
+            for name in re.findall(r"(\w+)(?: as \w+)?,? ?", names):
+                kinds = rf"^export (?:async )?(?:function\*?|const|let|class) {name}\b|^export \{{[^}}]*\b{name}\b"
+                is_there = "vendor" in path or re.search(kinds, exported, re.MULTILINE)
+                assert is_there, f"{script.name} imports {name}, which {path} does not export"
 
 
 def test_the_grammars_of_highlight_js_are_all_there_under_each_of_their_names() -> None:

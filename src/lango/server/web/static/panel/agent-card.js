@@ -1,7 +1,7 @@
 /** Show what an agent or node is: its description, instruction, model, tools with their schemas, and what is below it. */
 
 import { el, formatDuration } from "../base/dom.js";
-import { jsonBlock } from "./trace-details.js";
+import { jsonBlock } from "./request-view.js";
 import { kindOf } from "./agent-picture.js";
 import { toolForm } from "./tool-form.js";
 

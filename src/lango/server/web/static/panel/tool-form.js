@@ -4,15 +4,15 @@ import { api, describeError } from "../base/api.js";
 import { confirm } from "../base/dialogs.js";
 import { el, formatDuration } from "../base/dom.js";
 import { failureBlock } from "../base/failures.js";
-import { fieldFor } from "../conversation/value-fields.js";
-import { jsonBlock } from "./trace-details.js";
+import { formFor } from "../conversation/value-form.js";
+import { jsonBlock } from "./request-view.js";
 
 /** @typedef {import("./agent-layout.js").Tool} Tool */
 
 /** @param {string} app @param {string} agent @param {Tool} tool */
 export function toolForm(app, agent, tool) {
   const hasArguments = Object.keys(tool.schema?.properties ?? {}).length > 0;
-  const field = hasArguments ? fieldFor(tool.schema, `Arguments of ${tool.name}`) : null;
+  const field = hasArguments ? formFor(tool.schema, `Arguments of ${tool.name}`) : null;
   const state = el("textarea", { rows: 2, placeholder: "{}", "aria-label": "State that the tool finds, as JSON", spellcheck: "false" });
   const problem = el("p", { class: "bad", role: "alert" });
   const place = el("div", { class: "tool-result", role: "status" });
