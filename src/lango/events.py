@@ -151,6 +151,14 @@ class NodeProgress(EventBase, frozen=True, tag="node"):
     """Why it failed."""
 
 
+class ArtifactSaved(EventBase, frozen=True, tag="artifact_saved"):
+    """A tool, a callback or a node of a workflow saved a version of an artifact."""
+
+    name: str
+    version: int
+    author: str = ""
+
+
 class Resumed(EventBase, frozen=True, tag="resumed"):
     """The turn continues after its process died or stopped, or after a failure: what is stored is not done again.
 
@@ -210,6 +218,7 @@ TurnEvent = (
     | WaitOpened
     | WaitClosed
     | NodeProgress
+    | ArtifactSaved
     | Resumed
     | TextWithdrawn
     | TurnError

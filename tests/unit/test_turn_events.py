@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from lango.errors import SchemaError, Unstorable
 from lango.event_text import MAX_JOINED, join_text_deltas
 from lango.events import (
+    ArtifactSaved,
     NodeProgress,
     TextDelta,
     ToolEnd,
@@ -74,6 +75,10 @@ class Model(BaseModel):
         (
             ToolProgress(1, "c", "count", 2.0, 3.0, "half"),
             '{"type":"tool_progress","id":1,"call_id":"c","name":"count","progress":2.0,"total":3.0,"message":"half"}',
+        ),
+        (
+            ArtifactSaved(1, "a.csv", 2, "clerk"),
+            '{"type":"artifact_saved","id":1,"name":"a.csv","version":2,"author":"clerk"}',
         ),
         (
             NodeProgress(1, "ask", "flow@1/ask@1", "ended", output=[1]),

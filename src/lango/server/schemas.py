@@ -297,6 +297,13 @@ class NodeView(BaseModel):
         return view
 
 
+class SavedArtifact(BaseModel):
+    """A version of an artifact that a turn saved; its file is at `.../artifacts/{name}/{version}`."""
+
+    name: str
+    version: int
+
+
 class ErrorDetail(BaseModel):
     """The type and message of an error."""
 
@@ -321,6 +328,8 @@ class Message(BaseModel):
     """Identifies its turn: the same as in the turn's `accepted` event."""
     nodes: list[NodeView] = []
     """Of the message that starts a turn: the nodes of the workflow that ran in it, in the order of their starts."""
+    artifacts: list[SavedArtifact] = []
+    """What was saved with it, or before the next message."""
     error: ErrorDetail | None = None
     """Of the message that starts a turn: why the turn ended without an answer, if it did."""
 
@@ -342,6 +351,7 @@ class Message(BaseModel):
             thoughts=stored.thoughts,
             invocation_id=stored.invocation_id,
             nodes=[NodeView.from_event(event) for event in details.nodes],
+            artifacts=[SavedArtifact(name=name, version=version) for name, version in details.artifacts],
             error=failed and ErrorDetail(type=failed.error, message=to_client_json(failed.message)),
         )
 

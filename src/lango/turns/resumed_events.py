@@ -158,6 +158,8 @@ def _step(event: events.TurnEvent) -> _Step | None:
             return type(event), event.call_id
         case events.WaitOpened() | events.WaitClosed():
             return type(event), event.wait.id
+        case events.ArtifactSaved():
+            return type(event), f"{event.name}#{event.version}"
         case events.NodeProgress():
             return type(event), f"{event.path}#{event.attempt} {event.status}"
         case _:

@@ -8,7 +8,7 @@ from lango.adk.events.events_to_rows import AGENT_ERROR, output_text
 from lango.adk.turn.output import Output
 from lango.adk.turn.turn_run import TurnRun
 from lango.errors import AgentFailed, EmptyAnswer, LangoError
-from lango.events import WaitOpened, to_plain_values
+from lango.events import ArtifactSaved, WaitOpened, to_plain_values
 from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, REQUEST_PREFIX
 from lango.store.codec.ids import wait_id
 
@@ -30,6 +30,8 @@ def emit_event(turn: TurnRun, event: Event) -> None:
         _emit_request(turn, call)
     for result in event.get_function_responses():
         _emit_result(output, event, result)
+    for name, version in event.actions.artifact_delta.items():
+        output.sink.emit(ArtifactSaved(output.sink.next_id(), name, version, event.author))
 
 
 def _is_failed_attempt(event: Event) -> bool:

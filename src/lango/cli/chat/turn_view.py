@@ -73,8 +73,8 @@ class TurnView:
                 self._add_tool_call(event)
             case events.WaitOpened() | events.WaitClosed() | events.TurnDone():
                 self._show_wait(event)
-            case events.NodeProgress():
-                self._show_workflow(event)
+            case events.NodeProgress() | events.ArtifactSaved():
+                self._show_step(event)
             case events.TurnError():
                 self._show_error(event)
             case events.Resumed() | events.TextWithdrawn():
@@ -195,8 +195,12 @@ class TurnView:
         else:
             self._line(f"resumed: {describe_resumption(event.reason)}", "yellow")
 
-    def _show_workflow(self, event: events.NodeProgress) -> None:
-        """Show that a node of a workflow ended; while it runs, it is in the tail."""
+    def _show_step(self, event: events.NodeProgress | events.ArtifactSaved) -> None:
+        """Show that an artifact was saved, or that a node of a workflow ended; while it runs, it is in the tail."""
+        if isinstance(event, events.ArtifactSaved):
+            self._end_text()
+            self._line(f"saved the artifact {one_line(event.name)}, version {event.version}", "dim")
+            return
         self._nodes.pop(event.path, None)
         if event.status == "started":
             self._nodes[event.path] = (event, time.monotonic())

@@ -7,6 +7,7 @@ from msgspec import Struct
 from lango.events import NodeProgress, TurnError
 from lango.messages import ToolCall
 from lango.sessions import REQUEST_CALLS, SessionInfo, StoredEvent
+from lango.store.artifacts.session_artifacts import read_saved_versions
 from lango.store.codec.ids import call_key, wait_id
 from lango.store.engine.database import Operation
 from lango.store.sessions.window import read_message_page
@@ -24,6 +25,8 @@ class MessageDetails(Struct, frozen=True):
     """The latest progress of each node of a workflow in its turn, in the order of their starts."""
     error: TurnError | None = None
     """Why its turn ended without an answer."""
+    artifacts: Sequence[tuple[str, int]] = ()
+    """The names and versions of the artifacts that were saved with it, or after it and before the next message."""
 
     def shown_id(self, call: ToolCall) -> str:
         """Return the id of a call as clients see it: that of a request for approval or input is safe in a URL."""
@@ -48,11 +51,14 @@ def read_messages(session: SessionInfo, before: int | None, limit: int) -> Opera
     entries = yield from read_journal_entries(session.key, page)
     nodes = yield from read_nodes(session, page[0].seq, last_seq)
     errors = yield from read_turn_errors(session, page[0].seq, last_seq)
+    saved = yield from read_saved_versions(session, page[0].seq, last_seq)
     details: list[MessageDetails] = []
-    for stored in page:
+    for at, stored in enumerate(page):
+        until = page[at + 1].seq if at + 1 < len(page) else last_seq + 1
+        artifacts = [one for seq in saved if stored.seq <= seq < until for one in saved[seq].items()]
         calls = stored.message.tool_calls if stored.message else ()
         known = {call.id: entries.get((stored.seq, call_key(call.id))) for call in calls}
         journal = {call_id: entry for call_id, entry in known.items() if entry is not None}
         latest = {event.path: event for event in nodes.get(stored.seq, ())}
-        details.append(MessageDetails(stored, journal, [*latest.values()], errors.get(stored.seq)))
+        details.append(MessageDetails(stored, journal, [*latest.values()], errors.get(stored.seq), artifacts))
     return MessagePage(details, page[0].seq if len(found) > limit else None)

@@ -5,6 +5,8 @@ Which versions belong to the session at a message follows from the message after
 """
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec.structs import astuple, replace
 
@@ -12,8 +14,10 @@ from lango.messages import StoredBytes, content_hash
 from lango.sessions import SessionId, SessionInfo
 from lango.store.artifacts.artifacts import COLUMNS, REMOVED_TYPE, Artifact, insert_version, read_all_versions
 from lango.store.artifacts.references import move_references
+from lango.store.codec.json_text import loads
 from lango.store.contents import release, use_again, use_contents
 from lango.store.engine.database import LARGEST, Operation
+from lango.store.sessions.lineage import is_live, live_ranges, row_ranges
 
 _SCOPE = "app_name = $1 AND user_id = $2 AND session_id = $3"
 _COPY = f"""
@@ -23,6 +27,10 @@ WHERE app_name = $4 AND user_id = $5 AND session_id = $6 AND after_seq < $7
 """  # noqa: S608 - constants
 _USES = f"SELECT hash, COUNT(*) FROM artifacts WHERE {_SCOPE} AND hash IS NOT NULL GROUP BY hash"  # noqa: S608
 _DELETE = f"DELETE FROM artifacts WHERE {_SCOPE} RETURNING hash"  # noqa: S608
+_SAVED = """
+SELECT seq, extra FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND extra LIKE '%"artifact_delta"%'
+ORDER BY seq
+"""
 _RENAME = """
 UPDATE artifacts SET app_name = $1, user_id = $2, session_id = $3
 WHERE app_name = $4 AND user_id = $5 AND session_id = $6
@@ -72,6 +80,18 @@ def rewind_artifacts(session: SessionInfo, first: int, now: float) -> Operation[
 def _removed(name: str) -> Artifact:
     """Return the empty version that stands for a removed artifact."""
     return Artifact(name, 0, "bytes", REMOVED_TYPE, content_hash(b""), 0, {}, {}, 0, 0.0)
+
+
+def read_saved_versions(session: SessionInfo, first: int, last: int) -> Operation[dict[int, Mapping[str, int]]]:
+    """Read which versions of artifacts the events between two messages saved, by the number of each event."""
+    live = [*live_ranges(session.last_seq, session.rewinds)]
+    saved: dict[int, Mapping[str, int]] = {}
+    for place in row_ranges(session, first, last):
+        for seq, extra in (yield _SAVED, place):
+            actions: Mapping[str, Any] = loads(extra).get("actions") or {}
+            if is_live(seq, live) and not actions.get("rewind_before_invocation_id"):
+                saved[seq] = actions.get("artifact_delta") or {}
+    return saved
 
 
 def delete_artifacts(name: SessionId) -> Operation[Counter[str]]:

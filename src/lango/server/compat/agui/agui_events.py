@@ -123,7 +123,7 @@ class RunEvents:
 
     def _to_agui(self, event: events.TurnEvent) -> Iterator[agui.BaseEvent]:
         match event:
-            case events.Queued() | events.Resumed() | events.ToolProgress():
+            case events.Queued() | events.Resumed() | events.ToolProgress() | events.ArtifactSaved():
                 yield _notice(event)
             case events.TextDelta() | events.ThoughtDelta():
                 yield from self._text(event)
@@ -240,14 +240,16 @@ class RunEvents:
         return f"{self._run_input.thread_id}-{event.id}"
 
 
-def _notice(event: events.Queued | events.Resumed | events.ToolProgress | events.WaitOpened) -> agui.BaseEvent:
+def _notice(
+    event: events.Queued | events.Resumed | events.ToolProgress | events.ArtifactSaved | events.WaitOpened,
+) -> agui.BaseEvent:
     """Return the event of what AG-UI has no event for, with the fields of ours."""
     match event:
         case events.Queued():
             return agui.CustomEvent(name="lango.queued", value={"place": event.place})
         case events.Resumed():
             return agui.CustomEvent(name="lango.resumed", value={"reason": event.reason, "attempt": event.attempt})
-        case events.ToolProgress() | events.WaitOpened():
+        case events.ToolProgress() | events.ArtifactSaved() | events.WaitOpened():
             return agui.CustomEvent(name=f"lango.{event.type}", value=events.to_json(event))
 
 

@@ -100,6 +100,7 @@ class OutputItems:
                 | events.TurnError()
                 | events.Resumed()
                 | events.NodeProgress()
+                | events.ArtifactSaved()
                 | events.ToolProgress()
                 | events.WaitClosed()
             ):

@@ -1,5 +1,6 @@
 /** Show an answer: thoughts, tools and text in order. */
 
+import { artifactCard } from "../artifacts/artifact-card.js";
 import { el, icon } from "../base/dom.js";
 import { state } from "../base/state.js";
 import { GrowingMarkdown, finishBlocks, render } from "../base/markdown.js";
@@ -154,6 +155,12 @@ export class Answer {
       this.body.append(this.#nodes.element);
     }
     return this.#nodes;
+  }
+
+  /** Show a version of an artifact that the turn saved. @param {string} name @param {number} version */
+  addArtifact(name, version) {
+    this.endBlock();
+    this.body.append(artifactCard(this.transcript.session, name, version));
   }
 
   #endText() {

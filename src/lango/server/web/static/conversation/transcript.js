@@ -18,7 +18,7 @@ const ENDED = "The question is closed: it was answered elsewhere, or its time is
 /**
  * @typedef {{seq: number, role: string, author: string, content: string, tool_calls: Call[], created_at: string,
  *   invocation_id?: string, thoughts?: string, attachments?: {index: number, name: string, mime_type: string, bytes: number}[],
- *   nodes?: import("./node-list.js").NodeProgress[], error?: {type: string, message: string} | null}} Message
+ *   artifacts?: {name: string, version: number}[], nodes?: import("./node-list.js").NodeProgress[], error?: {type: string, message: string} | null}} Message
  */
 
 /** Return whether a message starts a turn: a user's message, or the user's answer to a request for approval or input. @param {Message} message */
@@ -171,6 +171,7 @@ export class Transcript {
     if (message.role === "user") {
       this.addUserMessage({ text: message.content, seq: message.seq, at: message.created_at, files: this.#files(message) });
       this.#addNodes(message);
+      this.#addArtifacts(message);
       return;
     }
     const answer = this.currentAnswer();
@@ -181,6 +182,12 @@ export class Transcript {
     if (message.role === "system") return answer.addSystemNote(message.content);
     if (message.role !== "tool" && message.content) answer.addWholeText(message.content, message.author);
     for (const call of message.tool_calls) this.#addCall(answer, message, call);
+    this.#addArtifacts(message);
+  }
+
+  /** Show the artifacts that were saved with a message. @param {Message} message */
+  #addArtifacts(message) {
+    for (const { name, version } of message.artifacts ?? []) this.currentAnswer().addArtifact(name, version);
   }
 
   /** Show the nodes of a workflow that ran in the turn of a message. @param {Message} message */

@@ -33,6 +33,7 @@ export class TurnView {
       case "tool_end": answer.toolCard(event.call_id, event.name).finish({ ok: event.ok, output: event.result, duration_s: event.duration_s }); this.transcript.closeQuestions(event.call_id); if (!event.ok) this.actions.failed(); break;
       case "wait_opened": this.openWait(event.wait); break;
       case "wait_closed": this.#waitClosed(event.wait); break;
+      case "artifact_saved": answer.addArtifact(event.name, event.version); break;
       case "node": answer.nodes.show(event); if (event.status === "failed") this.actions.failed(); break;
       case "turn_error": if (event.fatal) this.#turnFailed(answer, event); break;
       case "done": this.#turnDone(answer, event);

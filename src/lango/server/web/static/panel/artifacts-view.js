@@ -1,23 +1,18 @@
-/** List the artifacts of this conversation and of the user: save, upload and delete them. */
+/** List the artifacts of this conversation and of the user: show, compare, save, upload and delete them. */
 
-import { api, request, sessionPath } from "../base/api.js";
-import { confirm, download } from "../base/dialogs.js";
+import { compareWith } from "../artifacts/artifact-card.js";
+import { address, isHere, loadVersions, save } from "../artifacts/artifact-files.js";
+import { preview } from "../artifacts/preview.js";
+import { api } from "../base/api.js";
+import { confirm } from "../base/dialogs.js";
 import { el, formatBytes, formatTime, icon, iconButton, loadStylesheet, toast, withErrorToast } from "../base/dom.js";
 
-/**
- * @typedef {{name: string, version: number, belongs_to: string, mime_type: string | null, bytes: number, uri: string | null,
- *   metadata: Record<string, unknown>, created_at: string}} Artifact
- */
+/** @typedef {import("../artifacts/artifact-files.js").Artifact} Artifact */
 
 const NONE = "No artifacts yet. Files that the agent saves appear here, with all their versions.";
 
 let newestRequest = 0;
 let isForUser = false;
-
-/** The address of the artifacts of a conversation, or of the user's own before it is stored. @param {string | null} session */
-function address(session, rest = "") {
-  return session === null ? `/v1/artifacts${rest}` : sessionPath(session, `/artifacts${rest}`);
-}
 
 /** @param {HTMLElement} host @param {string | null} session */
 export async function show(host, session) {
@@ -33,8 +28,8 @@ export async function show(host, session) {
 function artifactItem(host, session, artifact) {
   const versions = el("ul", { class: "versions", "aria-label": `Versions of ${artifact.name}`, hidden: true });
   const all = async () => {
-    const found = await withErrorToast(() => api(address(session, `?name=${encodeURIComponent(artifact.name)}`)));
-    versions.replaceChildren(...(found?.artifacts ?? []).reverse().map((/** @type {Artifact} */ version) => el("li", {}, line(session, version))));
+    const found = (await withErrorToast(() => loadVersions(session, artifact.name))) ?? [];
+    versions.replaceChildren(...found.map((version) => el("li", {}, line(session, version, found))));
     versions.hidden = false;
   };
   const head = el("div", { class: "fact" }, el("div", {}, el("p", {}, el("strong", { text: artifact.name }))),
@@ -43,22 +38,24 @@ function artifactItem(host, session, artifact) {
     artifact.version > 0 ? el("button", { type: "button", class: "quiet", click: all, text: "All versions" }) : "", versions);
 }
 
-/** @param {string | null} session @param {Artifact} artifact */
-function line(session, artifact) {
+/** @param {string | null} session @param {Artifact} artifact @param {Artifact[] | null} versions all of them, if they are known */
+function line(session, artifact, versions = null) {
+  const { name, version } = artifact;
   const owner = artifact.belongs_to === "user" ? "in all your conversations" : "";
-  const details = [`version ${artifact.version}`, artifact.mime_type, artifact.uri ?? formatBytes(artifact.bytes), formatTime(artifact.created_at), owner];
-  const isHere = artifact.uri === null || artifact.uri.startsWith("artifact://");
-  return el("div", { class: "fact" }, el("div", {}, el("p", { class: "details", text: details.filter(Boolean).join(" · ") })),
-    isHere ? iconButton("down", `Save version ${artifact.version} of ${artifact.name}`, () => save(session, artifact)) : "");
-}
-
-/** @param {string | null} session @param {Artifact} artifact */
-async function save(session, artifact) {
-  await withErrorToast(async () => {
-    const response = await request(address(session, `/${encodeURIComponent(artifact.name)}/${artifact.version}`));
-    const name = artifact.name.replace(/^user:/, "").split("/").pop() || "artifact";
-    download(await response.blob(), name);
-  });
+  const details = [`version ${version}`, artifact.mime_type, artifact.uri ?? formatBytes(artifact.bytes), formatTime(artifact.created_at), owner];
+  const place = el("div");
+  const show = async () => {
+    if (place.hasChildNodes()) return place.replaceChildren();
+    await withErrorToast(async () => {
+      const others = (versions ?? (await loadVersions(session, name))).filter((one) => one.version !== version);
+      const body = el("div", { class: "side-by-side" }, await preview(session, artifact));
+      place.replaceChildren(...(others.length ? [compareWith(session, artifact, others, body)] : []), body);
+    });
+  };
+  return el("div", {},
+    el("div", { class: "fact" }, el("div", {}, el("p", { class: "details", text: details.filter(Boolean).join(" · ") })),
+      ...(isHere(artifact) ? [iconButton("file", `Show version ${version} of ${name}`, show), iconButton("down", `Save version ${version} of ${name}`, () => save(session, artifact))] : [])),
+    place);
 }
 
 /** @param {HTMLElement} host @param {string | null} session @param {Artifact} artifact */
