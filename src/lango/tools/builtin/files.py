@@ -249,7 +249,7 @@ async def _search(job: dict[str, Any], texts: Iterator[list[str]]) -> dict[str, 
             f"the search was stopped because {error}: search fewer files, or use a simpler query"
         ) from error
     if "wrong" in found:
-        raise ToolError(f"the query is not a valid regular expression: {found['wrong']}")
+        raise ToolError(f"the query is not a regular expression: {found['wrong']}")
     return found
 
 

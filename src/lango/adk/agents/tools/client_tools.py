@@ -28,7 +28,7 @@ from lango.store.codec.records import ClientResult
 from lango.tools import HOW_TO_READ, Tool
 from lango.tools.results import clip_to_characters, to_result
 
-WAITS_FOR_CLIENT = "not done: other calls of this answer are waiting for the client; transfer once they have results"
+WAITS_FOR_CLIENT = "not done: other calls of this answer are waiting for the client; transfer after their results"
 ADK_TOOL_NAMES = frozenset({TRANSFER_TOOL, "set_model_response", "finish_task"})
 """Names of ADK's own tools, which control a run."""
 _READ_RESULT_TOOL = "read_result"

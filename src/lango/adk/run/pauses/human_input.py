@@ -32,7 +32,7 @@ def checked_value(wait: InputWait | QuestionWait, value: Any) -> Any:
         if not _problems(checker, other):
             return _with_asked_payload(wait, other)
     if problems:
-        raise InvalidAnswer(f"the value does not match the schema of the wait {wait.id!r}: {problems}")
+        raise InvalidAnswer(f"the value does not fit the schema of the wait {wait.id!r}: {problems}")
     return _with_asked_payload(wait, value)
 
 

@@ -84,7 +84,7 @@ class ServerCallbacks:
             return types.ErrorData(
                 code=types.INVALID_REQUEST,
                 message="the user cannot be asked: several sessions use this server, and it does not say "
-                "which one is asking; try again later, or run this server over HTTP",
+                "which one asks; try again later, or run this server over HTTP",
             )
         answer = await self._ask_user(call, self._to_question(params, call))
         if not isinstance(answer, Value):

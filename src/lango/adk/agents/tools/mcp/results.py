@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from lango.messages import Attachment
 from lango.tools.results import file_name
 
-_UNREADABLE = "[{kind} of type {mime_type} omitted: its data is not valid base64]"
+_UNREADABLE = "[{kind} of type {mime_type} omitted: its data is not base64]"
 _SHORTEST_DATA = 64  # shorter texts are only replaced inside the blocks that say what they are
 
 
