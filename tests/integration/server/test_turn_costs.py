@@ -17,7 +17,7 @@ from lango.errors import StoreUnavailable
 from lango.events import IDS_PER_TURN
 from lango.messages import Message
 from lango.providers.protocol import Finish, TextDelta, UsageDelta
-from lango.runtime.execution import event_log_writer, take_over
+from lango.runtime.execution import event_log_writer, replicas, take_over
 from lango.runtime.execution.event_log_writer import EventLogWriter
 from lango.sessions import SessionId
 from lango.store import NewEvent, Store
@@ -27,6 +27,7 @@ from lango.store.engine.sqlite.sqlite_database import SqliteDatabase
 from lango.store.sessions.sessions import create_session
 from lango.store.turns.event_log import EventBatch, LoggedEvent, accepted_event, append_log_batches, read_event_log
 from lango.testing import ScriptedProvider
+from lango.turns import lease_holder
 from lango.turns.turn_log import TurnLog
 from tests.agents.parts import TIMEOUT_S, settings_for
 from tests.support.servers.server_process import send, serving, text_of
@@ -49,6 +50,8 @@ async def test_a_turn_takes_three_writes_two_reads_and_no_thread_of_its_own(
     # the turn may be slow on a busy machine
     monkeypatch.setattr(event_log_writer, "UNREAD_INTERVAL_S", 3600.0)
     monkeypatch.setattr(take_over, "POLL_S", 3600.0)
+    monkeypatch.setattr(replicas, "_INTERVAL_S", 3600.0)
+    monkeypatch.setattr(lease_holder, "HEARTBEAT_S", 3600.0)
     answers = itertools.repeat([TextDelta("yes"), UsageDelta(10, 5), Finish("stop")])
     calls: list[str] = []
     async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider(answers)) as runtime:
