@@ -23,11 +23,15 @@ class TurnLog:
         stored: Sequence[LoggedEvent] = (),
         on_event: Callable[["TurnLog"], None] | None = None,
         last_id: int = 0,
+        *,
+        is_taken_over: bool = False,
     ) -> None:
         """`stored` are the events in the event log. `on_event` is called for each new event.
 
         `last_id` is the newest id in the event log, where an event follows those that this version knows.
+        `is_taken_over`: another process began the turn, so its readers are at any replica.
         """
+        self.is_taken_over = is_taken_over
         self.session_key = turn.session_key
         self.turn = turn.turn
         self.events: list[TurnEvent] = [logged.event for logged in stored]

@@ -92,4 +92,4 @@ async def read_log(store: Store, turn: Turn, on_event: Callable[[TurnLog], None]
     while page.last_id > last_id:
         events, last_id = [*events, *page.events], page.last_id
         page = await store.read(read_event_log, turn.session_key, turn.turn, last_id)
-    return TurnLog(turn, events, on_event, last_id)
+    return TurnLog(turn, events, on_event, last_id, is_taken_over=True)

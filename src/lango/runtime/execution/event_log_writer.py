@@ -47,7 +47,7 @@ class EventLogWriter:
         """Note that a turn has a new event, or a new reader."""
         due_at = self._due_at.get(log)
         is_text = isinstance(log.events[-1], TextDelta | ThoughtDelta)
-        is_read = log.readers or log.restored_count  # the readers of a turn that was taken over are at any replica
+        is_read = log.readers or log.is_taken_over
         if log.is_closed or (due_at is not None and (not is_read or not due_at)):
             return
         if not is_read:
