@@ -90,7 +90,7 @@ def test_attack_18_a_body_with_two_lengths_is_refused_and_nothing_after_it_is_re
         with opened(keyed, f"{head}{lengths}\n\n0\n\n{smuggled}") as connection:
             status, answer = answer_on(connection)
         assert status == 400, answer
-        assert "either Content-Length or Transfer-Encoding" in answer
+        assert "send Content-Length or Transfer-Encoding, not both" in answer
         assert "connection: close" in answer.lower()
         assert answer.count("HTTP/1.1 ") == 1
 

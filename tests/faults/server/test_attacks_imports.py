@@ -189,7 +189,7 @@ async def test_attack_23_a_client_cannot_save_an_address_as_an_artifact(store_ur
     part = types.Part(file_data=types.FileData(file_uri=ADDRESSES[0])).model_dump(exclude_none=True)
     async with open_runtime(settings_for(store_url), provider=ScriptedProvider([])) as runtime:
         session = await runtime.sessions.create("s")
-        with pytest.raises(UsageError, match="address"):
+        with pytest.raises(UsageError, match="send the file itself"):
             await runtime.adk_rest.save_artifact(session, "a", part, None)
 
 
