@@ -102,7 +102,7 @@ async def test_a_refused_upload_says_why(page: Page, monitor: PageMonitor, site:
     await open_files(page, site, "refused")
     (tmp_path / "empty.bin").write_bytes(b"")
     await page.get_by_label("Files to upload").set_input_files([tmp_path / "empty.bin"])
-    await expect(page.locator(".toast.error")).to_contain_text("name its type")
+    await expect(page.locator(".toast.error")).to_contain_text("give the artifact another type")
 
 
 async def test_a_new_conversation_shows_the_files_of_the_user(page: Page, site: Site, tmp_path: Path) -> None:

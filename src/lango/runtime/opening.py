@@ -152,18 +152,23 @@ class OpenedAgents:
         self.runtimes += opened
         return opened
 
-    async def open_mended(self) -> list[Runtime]:
-        """Open a runtime for each agent that could not run, and whose files have changed since; return those."""
-        opened: list[Runtime] = []
+    async def open_mended(self) -> dict[str, list[Runtime]]:
+        """Open a runtime for each agent that could not run, and whose files have changed since.
+
+        Return them by the names in `broken`, which the caller removes once it serves them.
+        """
+        opened: dict[str, list[Runtime]] = {}
         for name, one in [*self.broken.items()]:
             if await asyncio.to_thread(snapshot, [Path(one.path)], self._workspace) == self._seen[one.path]:
                 continue
             from lango.adk.agents.loader import forget_modules  # ADK's loader brings requests and yaml
 
-            del self.broken[name]
             forget_modules(one.path)
             try:
-                opened += await self.open([one.path])
+                if found := await self.open([one.path]):
+                    opened[name] = found
+                elif self.broken[name] is one:
+                    del self.broken[name]  # it is listed under another name now
             except ConfigError as error:
                 self.broken[name] = BrokenAgent(name, one.path, error)
                 _log.error("agent %s is not served: %s", name, error)

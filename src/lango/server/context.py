@@ -150,9 +150,11 @@ class ServedAgents:
         """Serve agents that cannot run as soon as their files are fixed."""
         while self._opened is not None and self._opened.broken:
             await asyncio.sleep(_MENDED_POLL_S)
-            for runtime in await self._opened.open_mended():
-                self.contexts[runtime.app_name] = ServerContext(self._settings, runtime, self)
-                _log.info("now serving agent %s", runtime.app_name)
+            for name, runtimes in (await self._opened.open_mended()).items():
+                for runtime in runtimes:
+                    self.contexts[runtime.app_name] = ServerContext(self._settings, runtime, self)
+                    _log.info("now serving agent %s", runtime.app_name)
+                del self._opened.broken[name]
 
     @property
     def are_several(self) -> bool:

@@ -275,7 +275,7 @@ def test_doctor_builds_the_agent_and_contacts_its_servers(tmp_path: Path) -> Non
     done = lango("doctor", cwd=tmp_path, LANGO_AGENT__MODEL="local/smollm2")
     assert done.returncode == 1
     assert "FAIL agent: agent.sub_agents.a.tools: there is no tool shell; add it to tools.enabled" in done.stdout
-    assert "FAIL mcp gone: the MCP server gone does not answer" in done.stdout
+    assert "FAIL mcp gone: the MCP server gone did not answer" in done.stdout
     assert "check [mcp.gone]" in done.stdout
     (tmp_path / "lango.toml").write_text('[tools]\nenabled = ["shel"]\n')
     assert "FAIL agent: tools.enabled: there is no tool shel; there are read_file" in (

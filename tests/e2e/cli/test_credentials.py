@@ -214,6 +214,6 @@ def test_doctor_says_that_users_sign_in_to_an_mcp_server(tmp_path: Path) -> None
     assert "mcp mail: is configured; each user signs in" in done.stdout
     done = run_lango("doctor", cwd=tmp_path)
     assert "mcp mail: is configured; each user signs in" in done.stdout
-    assert "does not answer" not in done.stdout.partition("mcp mail")[2].splitlines()[0]
+    assert "did not answer" not in done.stdout.partition("mcp mail")[2].splitlines()[0]
     done = run_lango("doctor", "--offline", cwd=tmp_path, env={KEY_VARIABLE: ""})
     assert "FAIL mcp mail: credentials are stored encrypted, and LANGO_CREDENTIAL_KEY is not set" in done.stdout

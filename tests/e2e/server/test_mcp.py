@@ -121,7 +121,7 @@ async def test_what_cannot_be_offered_is_reported_at_the_start(tmp_path: Path, s
     ):
         async with server.client() as client:
             [reason] = (await client.get("/v1/tools")).json()["unusable"]
-            assert "the MCP server gone does not answer" in reason
+            assert "the MCP server gone did not answer" in reason
             async with asyncio.timeout(TIMEOUT_S):
-                while "the MCP server gone does not answer" not in server.log.read_text():
+                while "the MCP server gone did not answer" not in server.log.read_text():
                     await asyncio.sleep(0.05)

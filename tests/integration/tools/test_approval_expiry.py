@@ -314,7 +314,7 @@ async def test_a_fork_at_an_approval_request_asks_again(sqlite_url: str) -> None
         await collect(runtime.stream("s", "send it"))
         await runtime.sessions.fork("s", new_id="before", user_id="user")
         await collect(approve(runtime, "s", "c1", approved=True))
-        [waits] = [one.seq for one in await stored(runtime) if one.message and "waits" in one.message.content]
+        [waits] = [one.seq for one in await stored(runtime) if one.message and "not run yet" in one.message.content]
         await runtime.sessions.fork("s", at=waits, new_id="after", user_id="user")
         for name in ("before", "after"):
             record = await store_of(runtime).read(find_session, SessionId(runtime.app_name, "user", name))

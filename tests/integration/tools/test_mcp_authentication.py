@@ -176,6 +176,6 @@ async def test_a_missing_variable_is_named_at_the_start() -> None:
 
 async def test_a_command_takes_neither_headers_nor_oauth(oauth: OAuthServer) -> None:
     for options in ({"headers": {"X": "1"}}, {"oauth": with_oauth(oauth) | {"client_secret_env": ""}}):
-        with pytest.raises(ConfigError, match="by env"):
+        with pytest.raises(ConfigError, match="with env"):
             async with open_runtime(settings("", command="true", **options)):
                 await asyncio.sleep(0)

@@ -346,7 +346,7 @@ async def test_tools_that_cannot_be_offered_are_listed_with_their_reasons(
             found = await runtime.tool_names(ask_toolsets=True, require_all=False)
         assert {"add", "variables", "fails", "list_files"} <= found.names
         [gone] = found.failures
-        assert "the MCP server gone does not answer" in gone
+        assert "the MCP server gone did not answer" in gone
         first = "the MCP server first has a tool of this name; leave it out with `tools`"
         assert list(found.unusable) == [
             f"MCP server second, tool add: {first}",

@@ -138,7 +138,7 @@ export class ToolCard {
 
 /** Return whether a result only reports that the call waits for approval. @param {any} output */
 export function isAwaitingApproval(output) {
-  return typeof output?.status === "string" && output.status.startsWith("not run: it waits");
+  return typeof output?.status === "string" && output.status.startsWith("not run yet");
 }
 
 /** @param {[string, string][]} pairs */
