@@ -147,6 +147,21 @@ async def test_the_end_of_a_turn_takes_the_events_that_are_not_stored(store: Sto
     assert [getattr(one.event, "text", "") for one in (*log.stored, *rest)] == ["", "stored, ", "not yet"]
 
 
+async def test_a_turn_that_ends_while_large_events_of_another_are_encoded_stops_no_writing(store: Store) -> None:
+    writer = EventLogWriter(store, "owner")
+    large, ending = await turns_under_way(store, writer, 2)
+    large.readers = ending.readers = 1  # both are due at once
+    async with writing(writer), asyncio.timeout(TIMEOUT_S):
+        emit(large, "x" * 100_000)
+        emit(ending)
+        while large not in vars(writer)["_writing"]:
+            await asyncio.sleep(0)
+        assert len(await writer.take_rest(ending)) == 1
+        assert len(await stored(large)) == 2
+        emit(large, "more")
+        assert len(await stored(large, 3)) == 3
+
+
 async def test_a_turn_that_another_process_took_over_is_no_longer_written(store: Store) -> None:
     writer = EventLogWriter(store, "another owner")
     [log] = await turns_under_way(store, writer, 1)

@@ -72,12 +72,13 @@ class EventLogWriter:
 
     async def _write(self, due: Iterable[TurnLog]) -> None:
         taken: list[tuple[TurnLog, int, list[LoggedEvent]]] = []
-        for log in due:
-            del self._due_at[log]
-            if not log.is_closed and (new := log.events[log.stored_count :]):
-                self._writing.add(log)
-                taken.append((log, len(log.events), await _encode(log, new)))
         try:
+            for log in due:
+                # while another log was encoded, its turn may have ended, which stores the rest of its events
+                is_due = self._due_at.pop(log, None) is not None
+                if is_due and not log.is_closed and (new := log.events[log.stored_count :]):
+                    self._writing.add(log)
+                    taken.append((log, len(log.events), await _encode(log, new)))
             batches = [EventBatch(log.session_key, log.turn, events, self._owner) for log, _, events in taken]
             is_large = sum(len(event.data) for batch in batches for event in batch.events) > LARGE_VALUE
             write = self._store.write_long if is_large else self._store.write
