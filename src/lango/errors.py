@@ -18,6 +18,9 @@ LangoError
 │   ├── GrantRefused           a grant whose pattern is malformed, too long or too broad
 │   ├── IdempotencyKeyReused   the key was used before, with another request
 │   ├── InvalidAnswer          an answer that does not fit the wait
+│   ├── TriggerRefused         a request to a trigger that its sender did not make, or to none
+│   ├── InvalidPayload         a payload of a trigger that is not JSON, or lacks a value
+│   │   └── PayloadTooLarge    it is larger than the trigger allows
 │   ├── ToolNotFound           a call by hand of a tool that the agent does not have
 │   ├── ToolRefused            a call by hand of a tool that may not run so
 │   ├── ApprovalRequired       a call by hand of a tool that runs only after an approval
@@ -68,6 +71,7 @@ LangoError
 │   └── BlockedAddress         the address is not on the public internet
 ├── IssuerUnavailable          the token issuer does not respond: tokens cannot be verified
 ├── NothingNoted               an observer's reply contained no notes: its messages stay unobserved
+├── TooManyEvents              a trigger received more events this minute than it may
 ├── WaitNotOpen                an answer came too late, or a second time
 ├── Stopping                   the server is shutting down, or the runtime is closed
 └── BudgetTooSmall             the least that must be sent exceeds the token budget
@@ -152,6 +156,18 @@ class IdempotencyKeyReused(UsageError):
 
 class InvalidAnswer(UsageError):
     """The answer does not fit the wait; the message says why, and nothing was stored."""
+
+
+class TriggerRefused(UsageError):
+    """A request to a trigger has no valid secret or signature, or there is no such trigger: it does not say which."""
+
+
+class InvalidPayload(UsageError):
+    """The payload of a trigger is not JSON, or lacks a value that the trigger needs; nothing was stored."""
+
+
+class PayloadTooLarge(InvalidPayload):
+    """The payload of a trigger is larger than the trigger allows."""
 
 
 class ToolNotFound(UsageError):
@@ -349,6 +365,10 @@ class Stopping(LangoError):
 
 class NothingNoted(LangoError):
     """An observer's reply contained no notes: its messages stay unobserved until a later try."""
+
+
+class TooManyEvents(LangoError):
+    """A trigger received more events than its limit per minute; nothing was stored. Retry after `retry_after_s`."""
 
 
 class WaitNotOpen(LangoError):

@@ -40,6 +40,8 @@ class SubmittedMessage(Struct, frozen=True):
     history: Sequence[Message] = ()
     """Earlier messages of the client: stored before this one in the same transaction, and marked as the client's."""
     request: TurnRequest = TurnRequest()
+    may_answer: bool = True
+    """Whether it may answer what a workflow asks a person; if not, it is a new message in any case."""
 
 
 class SubmittedResults(Struct, frozen=True):

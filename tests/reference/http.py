@@ -26,11 +26,13 @@ _SECTIONS = {
     "operating": "Operating",
     "sessions": "Sessions and messages",
     "memory": "Memory",
+    "triggers": "Triggers",
     "openai": "OpenAI's chat completions",
     "responses": "OpenAI's responses",
     "agui": "AG-UI",
 }
 _HOWTOS = {
+    "triggers": "See [Triggers](../howto/triggers.md): who may call them, and what becomes of an event.",
     "openai": "See [OpenAI clients](../howto/openai-client.md): what the model reads, which parameters hold.",
     "responses": "See [OpenAI's responses](../howto/openai-responses.md), also over a WebSocket at `/v1/responses`.",
     "agui": "See [AG-UI](../howto/serve.md#other-protocols): state, files, client tools, edits.",

@@ -23,6 +23,7 @@ from lango.config.sections import (
     TraceSettings,
 )
 from lango.config.settings import Settings
+from lango.config.webhook_sections import TriggerSettings
 
 __all__ = [
     "AgentSettings",
@@ -42,4 +43,5 @@ __all__ = [
     "TelemetrySettings",
     "ToolSettings",
     "TraceSettings",
+    "TriggerSettings",
 ]

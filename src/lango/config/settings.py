@@ -3,9 +3,9 @@
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -29,11 +29,14 @@ from lango.config.sections import (
     TraceSettings,
 )
 from lango.config.setting_errors import invalid_json_variables, problem_message
+from lango.config.webhook_sections import TriggerSettings
 from lango.errors import ConfigError
 
 CONFIG_FILE = "lango.toml"
 CONFIG_ENV = "LANGO_CONFIG"
 DEFAULT_MODEL = "local/default"
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+"""Of triggers: it stands in an address."""
 
 
 class Settings(BaseSettings):
@@ -60,6 +63,7 @@ class Settings(BaseSettings):
     server: ServerSettings = ServerSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     trace: TraceSettings = TraceSettings()
+    triggers: dict[Annotated[str, Field(pattern=_NAME)], TriggerSettings] = {}
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> Self:

@@ -26,6 +26,7 @@ from lango.runtime.sessions.session_watch import SessionWatch
 from lango.runtime.sessions.sessions import Sessions
 from lango.runtime.submissions import Submissions
 from lango.runtime.suggestions import suggestions_for
+from lango.runtime.triggers import Triggers
 from lango.runtime.turns import Turns
 from lango.runtime.waits import Inbox, WaitExpiry
 from lango.sessions import SessionId
@@ -96,6 +97,8 @@ class Runtime:
         """Notifies readers of changes to the sessions of users."""
         self.credentials = Credentials(store, engine.app.name)
         """The credentials that users gave to tools, and the open requests for them."""
+        self.triggers = Triggers(settings.triggers, store, engine.app.name, self._submit_event)
+        """What other systems may start turns by."""
 
     @property
     def app_name(self) -> str:
@@ -296,6 +299,9 @@ class Runtime:
         """
         request = TurnRequest(idempotency_key, client_tools, options)
         return await self.accept(session_id, SubmittedMessage(text, attachments, request=request), user_id=user_id)
+
+    async def _submit_event(self, session_id: str, message: SubmittedMessage, user_id: str) -> RunningTurn:
+        return await self.accept(session_id, message, user_id=user_id)
 
     async def expire_waits(self, session_id: str, *, user_id: str = "user") -> None:
         """Close the waits of a session whose time is over."""

@@ -79,7 +79,7 @@ class Submissions:
         text, attachments, request = submitted.text, submitted.attachments, submitted.request
         check_attachments(attachments, self._settings.server.limits)
         check_client_state(submitted.state_delta, self._app.credential_names)
-        may_answer = self._app.may_request_input or is_answer_address(text)
+        may_answer = submitted.may_answer and (self._app.may_request_input or is_answer_address(text))
         if submitted.results or submitted.history or not may_answer:
             turn_input = self._inputs.message(text, attachments)
         else:

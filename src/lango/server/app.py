@@ -27,7 +27,7 @@ from lango.server.api.sessions import (
     trace_routes,
     usage_routes,
 )
-from lango.server.api.turns import credential_routes, turn_routes, wait_routes, websocket
+from lango.server.api.turns import credential_routes, trigger_routes, turn_routes, wait_routes, websocket
 from lango.server.api.turns.wait_schemas import answer_component
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.adk import artifact_routes as adk_artifact_routes
@@ -36,6 +36,7 @@ from lango.server.compat.openai import openai_routes
 from lango.server.compat.openai.completion import OpenAiErrorBody
 from lango.server.compat.openai.responses import response_routes, response_socket
 from lango.server.context import ServedAgents
+from lango.server.errors import path_without_secret
 from lango.server.openapi import complete_openapi
 from lango.server.schemas import ErrorBody
 from lango.server.security.middleware import RequestGuard
@@ -62,6 +63,7 @@ _ROUTERS = (
     session_routes.router,
     turn_routes.router,
     wait_routes.router,
+    trigger_routes.router,
     message_routes.router,
     artifact_routes.router,
     credential_routes.router,
@@ -145,7 +147,14 @@ def create_app(settings: Settings, runtime: Runtime | OpenedAgents | None = None
         )
     if is_tracing() or traces_endpoint(settings.telemetry):
         app.add_middleware(TracingMiddleware)
-    app.add_middleware(RequestGuard, settings=settings.server, max_artifact_bytes=settings.store.max_artifact_bytes)
+    app.add_middleware(
+        RequestGuard,
+        settings=settings.server,
+        max_artifact_bytes=settings.store.max_artifact_bytes,
+        max_trigger_bytes=max(
+            (trigger.max_bytes for trigger in settings.triggers.values()), default=settings.server.limits.max_body_bytes
+        ),
+    )
     return app
 
 
@@ -164,7 +173,11 @@ class TracingMiddleware:
 
         method: str = scope["method"]
         parent = propagate.extract(dict(Headers(scope=scope)))
-        initial_attributes = {"http.request.method": method, "url.path": scope["path"], "url.scheme": scope["scheme"]}
+        initial_attributes = {
+            "http.request.method": method,
+            "url.path": path_without_secret(scope["path"]),
+            "url.scheme": scope["scheme"],
+        }
         span = tracer().start_span(method, parent, trace.SpanKind.SERVER, initial_attributes)
         attributes: dict[str, str | int] = {}
 

@@ -9,7 +9,7 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from lango.config import Settings
-from lango.errors import SessionNotFound, Stopping
+from lango.errors import ConfigError, SessionNotFound, Stopping
 from lango.evaluation.case_folder import CaseFolder
 from lango.evaluation.eval_runs import EvalRuns
 from lango.messages import ArtifactFile, Attachment
@@ -139,6 +139,15 @@ class ServedAgents:
         self.authenticator = Authenticator(settings.server, runtimes[0].keys)
         self.contexts = {runtime.app_name: ServerContext(settings, runtime, self) for runtime in runtimes}
         self.default = self.contexts[runtimes[0].app_name]
+        self._check_triggers()
+
+    def _check_triggers(self) -> None:
+        """Raise `ConfigError` for a trigger without its secret, or of an agent that the server does not have."""
+        triggers = self.default.runtime.triggers
+        triggers.check()
+        for name, agent in triggers.agents.items():
+            if agent not in self.contexts and agent not in self.broken:
+                raise ConfigError(f"triggers.{name}.agent: there is no agent {agent!r}; the agents are {self._names}")
 
     @property
     def broken(self) -> dict[str, str]:

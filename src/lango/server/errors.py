@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, cast
@@ -40,6 +41,10 @@ STATUS_BY_ERROR: tuple[tuple[type[errors.LangoError], int], ...] = (  # the firs
     (errors.StateRefused, 400),
     (errors.SessionOptionsRefused, 422),
     (errors.InvalidAnswer, 422),
+    (errors.TriggerRefused, 401),
+    (errors.PayloadTooLarge, 413),
+    (errors.InvalidPayload, 422),
+    (errors.TooManyEvents, 429),
     (errors.ToolNotFound, 404),
     (errors.ToolRefused, 403),
     (errors.ApprovalRequired, 409),
@@ -67,6 +72,7 @@ REQUEST_ID = "X-Request-Id"
 current_request_id: ContextVar[str] = ContextVar("lango_request_id", default="")
 """The id of the request that is handled."""
 _MAX_PROBLEMS = 10
+_SECRET_IN_PATH = re.compile(r"^(/v1/triggers/[^/]*/).+", re.DOTALL)
 
 
 class ApiError(Exception):
@@ -161,12 +167,18 @@ def to_response(error: Exception) -> Response:
     return JsonResponse(error_body(api_error), api_error.status, api_error.headers)
 
 
+def path_without_secret(path: str) -> str:
+    """Return a path for logs and traces, without the secret in the address of a trigger."""
+    return _SECRET_IN_PATH.sub(r"\1...", path)
+
+
 def log_server_fault(request: Request, error: Exception) -> None:
     """Log an exception whose status is 500, with the id of the request."""
     if to_api_error(error).status == 500:
         request_id = current_request_id.get()
         fields = {"request_id": request_id}
-        _log.error("%s %s failed (%s)", request.method, request.url.path, request_id, exc_info=error, extra=fields)
+        path = path_without_secret(request.url.path)
+        _log.error("%s %s failed (%s)", request.method, path, request_id, exc_info=error, extra=fields)
 
 
 async def _handle(request: Request, error: Exception) -> Response:

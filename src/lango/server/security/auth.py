@@ -161,12 +161,12 @@ async def authenticate_request(request: Request) -> None:
     try:
         request.state.caller = await authenticator.authenticate(authorization)
     except ApiError as refused:
-        if not await _discard_short_body(request):
+        if not await discard_short_body(request):
             refused.headers["Connection"] = "close"
         raise
 
 
-async def _discard_short_body(request: Request) -> bool:
+async def discard_short_body(request: Request) -> bool:
     """Read a short body to its end, and return whether there is no more to read.
 
     A connection that is closed with unread bytes is reset, and the client may lose the response.

@@ -28,6 +28,7 @@ _PATHS_WITH_FILES = re.compile(
 _IMPORT_PATH = "/v1/sessions/import"
 _ARTIFACT_PATH = re.compile(r"/v1/(sessions/[^/]+/)?artifacts/.+", re.DOTALL)
 _CONVERSATION_PATHS = frozenset({"/agui", "/v1/chat/completions", "/v1/responses", "/v1/responses/compact"})
+_TRIGGER_PATHS = "/v1/triggers/"
 _ANY_KIND = "*/*"
 _JSON = "application/json"
 _MIN_BYTES_PER_S = 10_000
@@ -53,7 +54,7 @@ def max_message_bytes(limits: ServerLimits) -> int:
 class RequestGuard:
     """The outermost ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, max_artifact_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings, max_artifact_bytes: int, max_trigger_bytes: int) -> None:
         self._app = app
         self._origins = frozenset(origin.lower().rstrip("/") for origin in settings.allowed_origins)
         named = {host.lower() for host in settings.allowed_hosts}
@@ -69,6 +70,8 @@ class RequestGuard:
             "application/x-ndjson", limits.max_import_bytes, "server.limits.max_import_bytes"
         )
         self._message_limit = _BodyLimit(_JSON, max_message_bytes(limits), "server.limits.max_body_bytes")
+        # the same for all triggers: the size that is refused must not say whether a trigger exists
+        self._trigger_limit = _BodyLimit(_ANY_KIND, max_trigger_bytes, "triggers.<name>.max_bytes")
         self._default_limit = _BodyLimit(_JSON, limits.max_body_bytes, "server.limits.max_body_bytes")
         self._conversation_limit = _BodyLimit(_JSON, most, "server.limits.max_conversation_bytes")
         self._body_timeout_s = limits.body_timeout_s
@@ -130,6 +133,8 @@ class RequestGuard:
             return self._import_limit
         if _ARTIFACT_PATH.fullmatch(scope["path"]):  # by PUT, which no page of another site sends
             return self._artifact_limit
+        if scope["path"].startswith(_TRIGGER_PATHS):  # the secret of a trigger is in no browser
+            return self._trigger_limit
         if scope["path"] in _CONVERSATION_PATHS:
             return self._conversation_limit
         return self._message_limit if _PATHS_WITH_FILES.fullmatch(scope["path"]) else self._default_limit

@@ -3,10 +3,10 @@
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from lango.errors import IdempotencyKeyReused
-from lango.sessions import SessionInfo, StoredEvent
+from lango.sessions import SessionId, SessionInfo, StoredEvent
 from lango.store.codec.records import CLIENT_HISTORY_KEY
 from lango.store.engine.database import Operation
 from lango.store.sessions.open_calls import is_closing_event
@@ -27,6 +27,11 @@ _BY_KEY = """
 SELECT s.session_key, t.turn, t.digest FROM sessions s
 JOIN turns t ON t.session_key = s.session_key AND t.idempotency_key = $1
 WHERE s.app_name = $2 AND s.user_id = $3 LIMIT 1
+"""
+_BY_KEY_AND_NAME = """
+SELECT s.session_key, t.turn, t.digest FROM sessions s
+JOIN turns t ON t.session_key = s.session_key AND t.idempotency_key = $1
+WHERE s.app_name = $2 AND s.user_id = $3 AND s.id = $4
 """
 _REQUESTS = "SELECT turn, request FROM turns WHERE session_key = $1"
 _SET_REQUEST = "UPDATE turns SET request = $1 WHERE session_key = $2 AND turn = $3"
@@ -49,6 +54,12 @@ def find_key_of_session(key: int, idempotency_key: str) -> Operation[StoredKey |
     """Find the turn of an idempotency key that holds in a session."""
     rows = yield BY_IDEMPOTENCY_KEY, (key, idempotency_key)
     return StoredKey(key, rows[0][0], rows[0][3]) if rows else None
+
+
+def find_key_of_name(name: SessionId, idempotency_key: str) -> Operation[StoredKey | None]:
+    """Find the turn of an idempotency key in the session of a name, if there is such a session."""
+    rows = yield _BY_KEY_AND_NAME, (idempotency_key, *astuple(name))
+    return StoredKey(*rows[0]) if rows else None
 
 
 def find_message_of_key(key: int, prefix: str) -> Operation[int | None]:
