@@ -28,7 +28,7 @@ TRIED = [
         '{"max_attachments": 3}',
     ),
     *("https://two.example/x", OAUTH),
-    *("refuse", "chat", "deny", "none", "keys", "oidc", "json", "stop"),
+    *("refuse", "chat", "deny", "none", "keys", "oidc", "json", "stop", "hmac"),
 ]
 
 
@@ -49,6 +49,9 @@ def test_a_variable_sets_its_setting(
     if path == "mcp.<name>.oauth":  # it goes with a server and its addresses
         monkeypatch.setenv("LANGO_MCP__LAB__URL", "https://one.example/mcp")
         monkeypatch.setenv("LANGO_MCP__LAB__OAUTH", OAUTH)
+    if path == "triggers.<name>":
+        for needed, value in {"VERIFY": "hmac", "HEADER": "X-Signature", "SECRET_ENV": "SECRET"}.items():
+            monkeypatch.setenv(f"LANGO_TRIGGERS__LAB__{needed}", value)
     before = table.model_fields[name].default if "<name>" in path else setting(path, name)
     named = variable(path, name).replace("<NAME>", "LAB")
     for value in TRIED:
