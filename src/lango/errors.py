@@ -72,6 +72,7 @@ LangoError
 ├── IssuerUnavailable          the token issuer does not respond: tokens cannot be verified
 ├── NothingNoted               an observer's reply contained no notes: its messages stay unobserved
 ├── TooManyEvents              a trigger received more events this minute than it may
+├── TimedOut                   no event came in the time that a node waits for it
 ├── WaitNotOpen                an answer came too late, or a second time
 ├── Stopping                   the server is shutting down, or the runtime is closed
 └── BudgetTooSmall             the least that must be sent exceeds the token budget
@@ -369,6 +370,10 @@ class NothingNoted(LangoError):
 
 class TooManyEvents(LangoError):
     """A trigger received more events than its limit per minute; nothing was stored. Retry after `retry_after_s`."""
+
+
+class TimedOut(LangoError):
+    """No event came in the time that a node waits for it."""
 
 
 class WaitNotOpen(LangoError):

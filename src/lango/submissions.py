@@ -64,7 +64,19 @@ class SubmittedAnswer(Struct, frozen=True):
     request: TurnRequest = TurnRequest()
 
 
-Submission = SubmittedMessage | SubmittedResults | SubmittedAnswer
+class SubmittedEnd(Struct, frozen=True):
+    """The end of a wait whose time has come, or that an event has answered. The runtime submits it, and no client."""
+
+    wait_id: str
+    seq: int
+    """The message that opened the wait."""
+    call_id: str
+    result: Mapping[str, Any]
+    """The result of the call that waits."""
+    request: TurnRequest = TurnRequest()
+
+
+Submission = SubmittedMessage | SubmittedResults | SubmittedAnswer | SubmittedEnd
 
 
 def check_attachments(attachments: Sequence[Attachment], limits: ServerLimits) -> None:

@@ -93,6 +93,34 @@ class LongRunningWait(WaitBase, frozen=True, kw_only=True, tag="long_running_res
     arguments: Mapping[str, Any] = {}
 
 
+class TimerWait(WaitBase, frozen=True, kw_only=True, tag="timer"):
+    """A call of a tool or a node that continues at `expires_at`, or when a person wakes it."""
+
+    tool: str
+    """The tool, or the name of the call by which a node of a workflow sleeps."""
+    call_id: str
+    arguments: Mapping[str, Any] = {}
+    reason: str = ""
+    """What it waits for, in words for people."""
+    path: str = ""
+    """The node of a workflow that sleeps."""
+
+
+class EventWait(WaitBase, frozen=True, kw_only=True, tag="event"):
+    """A call of a tool or a node that continues with an event of another system, or at `expires_at` without it."""
+
+    event: str
+    """The name of the event."""
+    tool: str
+    call_id: str
+    match: Mapping[str, Any] = {}
+    """What the data of the event must have: values by dotted paths."""
+    arguments: Mapping[str, Any] = {}
+    reason: str = ""
+    path: str = ""
+    """The node of a workflow that waits."""
+
+
 class QuestionWait(WaitBase, frozen=True, kw_only=True, tag="tool_question"):
     """A question that a tool asks while it runs: the same turn continues with the answer."""
 
@@ -104,7 +132,19 @@ class QuestionWait(WaitBase, frozen=True, kw_only=True, tag="tool_question"):
     """The tool call that asks."""
 
 
-Wait = ApprovalWait | InputWait | CredentialWait | ClientResultWait | LongRunningWait | QuestionWait
+Wait = (
+    ApprovalWait
+    | InputWait
+    | CredentialWait
+    | ClientResultWait
+    | LongRunningWait
+    | TimerWait
+    | EventWait
+    | QuestionWait
+)
+
+ToolResultWait = LongRunningWait | TimerWait | EventWait
+"""The waits for the result of a call that the agent itself made: a new message of the user does not close them."""
 
 
 Outcome = Literal["answered", "refused", "expired", "superseded", "cancelled"]
@@ -189,7 +229,11 @@ class Result(AnswerBase, frozen=True, tag="result"):
     """It is an update of a long-running tool, and more results follow, or may follow if it is None."""
 
 
-Answer = Approve | Refuse | Value | Decline | Credential | Result
+class Wake(AnswerBase, frozen=True, tag="wake"):
+    """Continue now, before the time has come."""
+
+
+Answer = Approve | Refuse | Value | Decline | Credential | Result | Wake
 
 ANSWERS: dict[type[Wait], tuple[type[Answer], ...]] = {
     ApprovalWait: (Approve, Refuse),
@@ -197,6 +241,8 @@ ANSWERS: dict[type[Wait], tuple[type[Answer], ...]] = {
     CredentialWait: (Credential,),
     ClientResultWait: (Result,),
     LongRunningWait: (Result,),
+    TimerWait: (Wake,),
+    EventWait: (Result,),
     QuestionWait: (Value, Decline),
 }
 """Which answers fit each kind of wait."""

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from lango.adk.services.credential_service import SqlCredentialService
     from lango.adk.services.memory_service import SqlMemoryService
     from lango.adk.services.session_service import SqlSessionService
+    from lango.pauses import event_data, sleep, wait_for_event
 
 __all__ = [
     "AdkTool",
@@ -18,8 +19,11 @@ __all__ = [
     "SqlCredentialService",
     "SqlMemoryService",
     "SqlSessionService",
+    "event_data",
     "idempotent",
     "once",
+    "sleep",
+    "wait_for_event",
 ]
 
 _HOMES = {
@@ -29,8 +33,11 @@ _HOMES = {
     "SqlCredentialService": "lango.adk.services.credential_service",
     "SqlMemoryService": "lango.adk.services.memory_service",
     "SqlSessionService": "lango.adk.services.session_service",
+    "event_data": "lango.pauses",
     "idempotent": "lango.adk.agents.tools.effects",
     "once": "lango.adk.agents.tools.effects",
+    "sleep": "lango.pauses",
+    "wait_for_event": "lango.pauses",
 }
 
 

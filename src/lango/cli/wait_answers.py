@@ -1,6 +1,8 @@
 """Describe waits in a line, and read answers from texts: for the inbox, `lango run` and the chat."""
 
 import json
+import time
+from datetime import UTC
 from typing import Any, assert_never
 
 from msgspec import to_builtins
@@ -17,13 +19,16 @@ from lango.waits import (
     Credential,
     CredentialWait,
     Decline,
+    EventWait,
     InputWait,
     LongRunningWait,
     QuestionWait,
     Refuse,
     Result,
+    TimerWait,
     Value,
     Wait,
+    Wake,
 )
 
 _YES, _NO = ("y", "yes", "approve"), ("n", "no", "deny", "refuse")
@@ -36,12 +41,28 @@ def describe_wait(wait: Wait) -> str:
             return f"{_call(wait)}{f': {wait.hint}' if wait.hint else ''}"
         case ClientResultWait() | LongRunningWait():
             return _call(wait)
+        case TimerWait():
+            return f"{wait.reason or wait.tool}: continues {_in_words(wait)}"
+        case EventWait():
+            until = f", until {_in_words(wait)}" if wait.expires_at is not None else ""
+            fits = f" {json.dumps(dict(wait.match), ensure_ascii=False)}" if wait.match else ""
+            return f"{wait.reason or wait.tool}: waits for the event {wait.event}{fits}{until}"
         case InputWait() | QuestionWait():
             return wait.message
         case CredentialWait():
             return wait.message or "a tool needs access to one of your accounts"
         case _:
             assert_never(wait)
+
+
+def _in_words(wait: TimerWait | EventWait) -> str:
+    """Return when a wait ends by itself, and how long that is from now, such as `2026-05-01 09:00 UTC (in 2 h)`."""
+    if wait.expires_at is None:
+        return ""
+    left_s = max(0.0, wait.expires_at.timestamp() - time.time())
+    sizes = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+    size, unit = next((one for one in sizes if left_s >= 2 * one[0]), sizes[-1])
+    return f"{wait.expires_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC (in {left_s / size:.0f} {unit})"
 
 
 def _call(wait: ApprovalWait | ClientResultWait | LongRunningWait) -> str:
@@ -65,7 +86,11 @@ def read_answer(
             return Value(text)
         case CredentialWait():
             return Credential(text)
-        case ClientResultWait() | LongRunningWait():
+        case TimerWait():
+            if text.strip().lower() not in (*_YES, "wake", "now"):
+                raise UsageError("a timer is answered with wake; `lango inbox cancel` ends it without an answer")
+            return Wake()
+        case ClientResultWait() | LongRunningWait() | EventWait():
             return Result(parse_result_text(text.strip()), will_continue=update)
         case _:
             assert_never(wait)

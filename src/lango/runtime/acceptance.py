@@ -15,7 +15,7 @@ from lango.sessions import SessionId, SessionInfo
 from lango.store import Store, Turn
 from lango.store.turns.submit import SubmitOptions
 from lango.store.turns.turns import request_cancel
-from lango.submissions import Submission, TurnRequest
+from lango.submissions import Submission, SubmittedEnd, TurnRequest
 from lango.telemetry.traces import current_trace_ids
 from lango.turns.lease_holder import finish_despite_cancel
 from lango.turns.running_turn import RunningTurn
@@ -73,13 +73,15 @@ class TurnAcceptance:
             turn_input = await self._inputs.build_input(name, submission)
             if isinstance(turn_input, RunningTurn):
                 return turn_input
-            turn_input = replace(turn_input, quota_id=quota_id, tokens_per_day=tokens_per_day)
+            if not isinstance(submission, SubmittedEnd):
+                turn_input = replace(turn_input, quota_id=quota_id, tokens_per_day=tokens_per_day)
             session, turn, turn_input = await self._store_turn(name, turn_input, submission.request)
             running = self._turns.find_turn(session.key, turn.turn) if turn.repeated else None
             running = running or self._turns.start(session, turn, turn_input)
             if detached:
                 running.detach()
-            if self._when_busy == "interrupt" and turn.status == "queued" and not turn.repeated:
+            interrupts = self._when_busy == "interrupt" and turn_input.ended is None
+            if interrupts and turn.status == "queued" and not turn.repeated:
                 await self._stop_earlier_turns(running)
             return running
         finally:
@@ -103,8 +105,9 @@ class TurnAcceptance:
                 turn_input.digest,
                 turn_input.sent,
                 turn_input.answer,
+                turn_input.ended,
                 at_revision,
-                wait=self._when_busy != "refuse",
+                wait=self._when_busy != "refuse" or turn_input.ended is not None,
                 request=turn_input.request(current_trace_ids()),
                 version=self._turns.version,
             )
@@ -115,7 +118,7 @@ class TurnAcceptance:
                 )
             except OutcomeUnknown:
                 # a client without a key cannot find the turn again, and may send the message a second time
-                may_run = key is not None or turn_input.answer is not None  # an answer is accepted once
+                may_run = key is not None or bool(turn_input.answer or turn_input.ended)  # an answer is accepted once
                 self._turns.settle_unknown_turn(session, turn_input, may_run=may_run)
                 raise
         if caller_left:

@@ -28,17 +28,21 @@ from lango.runtime.submissions import Submissions
 from lango.runtime.suggestions import suggestions_for
 from lango.runtime.triggers import Triggers
 from lango.runtime.turns import Turns
-from lango.runtime.waits import Inbox, WaitExpiry
+from lango.runtime.waits import EVENTS_KEPT_S, Inbox, WaitExpiry
 from lango.sessions import SessionId
 from lango.store import Store, Turn
+from lango.store.sessions.sent_events import SentEvent
 from lango.store.sessions.sessions import find_session, get_session
 from lango.store.turns.continuing import retry_turn
 from lango.store.turns.recovery import stop_waiting
 from lango.store.turns.turns import request_cancel
+from lango.store.waits.due import DueWait
+from lango.store.waits.waits import decline
 from lango.submissions import (
     ModelOptions,
     Submission,
     SubmittedAnswer,
+    SubmittedEnd,
     SubmittedMessage,
     TurnRequest,
 )
@@ -56,15 +60,15 @@ class Runtime:
         self.settings = settings
         self._store = store
         self._engine = engine
-        self._expiry = WaitExpiry(store)
+        self._expiry = WaitExpiry(store, engine.app.name, every_session=every_session)
         self._supervisor = TurnSupervisor(settings, store, engine, self._expiry.check_soon, every_session=every_session)
-        self._supervisor.spawn(self._expiry.run())
         self.options = AllowedOptions(store, engine.app.name, settings)
         """The model and the instruction of sessions, where the settings let users choose them."""
         self._submissions = Submissions(settings, store, engine, self._expiry, self._supervisor)
         self._acceptance = TurnAcceptance(
             store, self._supervisor, self._submissions, self.options, settings.agent.when_busy
         )
+        self._supervisor.spawn(self._expiry.run(self._end_wait))
         self.sessions = Sessions(
             store,
             engine.app.name,
@@ -276,6 +280,7 @@ class Runtime:
         `detached` stops when its last reader leaves.
         """
         name = SessionId(self.app_name, user_id, session_id)
+        self._expiry.note_session(name)
         return await self._acceptance.accept(name, submission, quota_id, tokens_per_day, detached=detached)
 
     async def submit(
@@ -328,6 +333,38 @@ class Runtime:
         """
         request = TurnRequest(idempotency_key, client_tools, options)
         return await self.accept(session_id, SubmittedAnswer(wait_id, answer, request), user_id=user_id)
+
+    async def _end_wait(self, due: DueWait) -> None:
+        """Continue the turn of a wait whose time has come, or that an event has answered."""
+        end = SubmittedEnd(due.wait_id, due.seq, due.call_id, due.result)
+        await self._acceptance.accept(due.name, end)
+
+    async def cancel_wait(self, session_id: str, wait_id: str, *, user_id: str = "user") -> bool:
+        """End a timer or a wait for an event, without an answer: nothing runs, and its call has an error.
+
+        The next message continues the conversation; a workflow does not continue. Return False if it is not open, or
+        a turn runs in the session.
+        """
+        session = await self._store.read(find_session, SessionId(self.app_name, user_id, session_id))
+        return session is not None and await self._store.write(decline, session.key, time.time(), wait_id)
+
+    async def send_event(
+        self,
+        name: str,
+        data: Any = None,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        idempotency_key: str | None = None,
+        keep_s: float = EVENTS_KEPT_S,
+    ) -> SentEvent:
+        """Store an event of another system, and continue the turns whose `wait_for_event` it fits.
+
+        Only waits of the user and of the session count, if they are given. The event is kept for `keep_s` seconds, for
+        waits that open with a window that reaches back. The same `idempotency_key` again changes nothing meanwhile;
+        with other data it raises `IdempotencyKeyReused`.
+        """
+        return await self._expiry.send_event(name, data, user_id, session_id, idempotency_key, keep_s)
 
     def shown_results(self, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
         """Return results of client tools as they are stored and the model reads them."""

@@ -1,6 +1,8 @@
 """Build the inputs of turns from what clients submit."""
 
-from typing import assert_never
+import time
+from collections.abc import Mapping
+from typing import Any, assert_never
 
 from msgspec.structs import replace
 
@@ -11,6 +13,7 @@ from lango.config import Settings
 from lango.errors import InvalidAnswer, WaitNotOpen
 from lango.events import to_plain_values
 from lango.history import load_tokenizer
+from lango.pauses import event_result, timer_result
 from lango.runtime.access import limit_grant
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.waits import WaitExpiry
@@ -18,10 +21,13 @@ from lango.sessions import SessionId, SessionInfo, check_client_state
 from lango.store import Store, Turn
 from lango.store.codec.json_text import dumps
 from lango.store.sessions.sessions import find_session
+from lango.store.turns.turns import read_paused_request
+from lango.store.waits.due import EndedWait
 from lango.store.waits.waits import get_wait, read_waits
 from lango.submissions import (
     Submission,
     SubmittedAnswer,
+    SubmittedEnd,
     SubmittedMessage,
     SubmittedResults,
     check_attachments,
@@ -34,11 +40,14 @@ from lango.waits import (
     Answer,
     Approve,
     Credential,
+    EventWait,
     QuestionWait,
     Refuse,
     Result,
+    TimerWait,
     Value,
     Wait,
+    Wake,
     check_answer,
 )
 
@@ -71,6 +80,8 @@ class Submissions:
                 return await self._results(name, submission)
             case SubmittedAnswer():
                 return await self._answer(name, submission)
+            case SubmittedEnd():
+                return await self._end(name, submission)
             case _ as unexpected:
                 assert_never(unexpected)
 
@@ -117,12 +128,30 @@ class Submissions:
         check_answer(stored.wait, answer)
         if isinstance(stored.wait, QuestionWait):
             return await self._answer_question(session, stored.wait, answer)
-        if isinstance(answer, Result):
-            results = {stored.call_id: answer.result}
-            turn_input = await self._inputs.results(name, results, will_continue=answer.will_continue)
+        if isinstance(answer, Result | Wake):
+            results = {stored.call_id: _result_of(stored.wait, answer)}
+            will_continue = isinstance(answer, Result) and answer.will_continue
+            if isinstance(stored.wait, TimerWait | EventWait):
+                if will_continue:
+                    raise InvalidAnswer("a wait for an event ends with its data: no updates follow")
+                will_continue = False
+            turn_input = await self._inputs.results(name, results, will_continue=will_continue)
+            if isinstance(stored.wait, TimerWait | EventWait):
+                turn_input = replace(turn_input, ended=EndedWait(wait_id, stored.seq, name.user_id))
         else:
             turn_input = self._inputs.answer(name, stored, self._checked(answer))
         return await self._inputs.with_request(name, turn_input, request, _answer_digest(wait_id, answer))
+
+    async def _end(self, name: SessionId, submitted: SubmittedEnd) -> TurnInput:
+        """Build the input of a turn whose wait has ended by itself, with what the turn before it was counted for."""
+        turn_input = await self._inputs.results(name, {submitted.call_id: submitted.result})
+        turn_input = replace(turn_input, ended=EndedWait(submitted.wait_id, submitted.seq))
+        session = await self._store.read(find_session, name)
+        if session is not None:
+            paused = await self._store.read(read_paused_request, session.key, turn_input.event.invocation_id)
+            turn_input = replace(turn_input, quota_id=paused.quota, tokens_per_day=paused.tokens_per_day)
+        digest = request_digest("end", submitted.wait_id, submitted.seq)
+        return await self._inputs.with_request(name, turn_input, submitted.request, digest)
 
     def _checked(self, answer: Answer) -> Answer:
         """Check what holds for answers of a type, whatever they answer, and apply the settings to it."""
@@ -151,6 +180,13 @@ class Submissions:
             running = self._turns.start(session, Turn(session.key, wait.turn, repeated=True))
             running.detach()
         return running
+
+
+def _result_of(wait: Wait, answer: Result | Wake) -> Mapping[str, Any]:
+    """Return the result of a call that a person ends: that of a wait for an event is the event's data."""
+    if isinstance(answer, Wake):
+        return timer_result("person")
+    return event_result(wait.event, answer.result, time.time()) if isinstance(wait, EventWait) else answer.result
 
 
 def _answer_digest(wait_id: str, answer: Answer) -> str:

@@ -27,7 +27,7 @@ from lango.server.api.sessions import (
     trace_routes,
     usage_routes,
 )
-from lango.server.api.turns import credential_routes, trigger_routes, turn_routes, wait_routes, websocket
+from lango.server.api.turns import credential_routes, event_routes, trigger_routes, turn_routes, wait_routes, websocket
 from lango.server.api.turns.wait_schemas import answer_component
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.adk import artifact_routes as adk_artifact_routes
@@ -64,6 +64,7 @@ _ROUTERS = (
     turn_routes.router,
     wait_routes.router,
     trigger_routes.router,
+    event_routes.router,
     message_routes.router,
     artifact_routes.router,
     credential_routes.router,

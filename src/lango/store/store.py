@@ -24,7 +24,7 @@ from lango.store.sessions.append_statement import append_statement
 from lango.store.turns import ending, lease, queue, submit, turns
 from lango.store.turns.event_log import LoggedEvent
 from lango.store.turns.turn_result import TurnResult
-from lango.store.waits import waits
+from lango.store.waits import questions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -230,7 +230,7 @@ class Store:
 
     async def answer_question(self, key: int, wait_id: str, content: str, answered_by: str) -> bool:
         """Store the answer to a question of a running tool and notify the tool; return False if it is not open."""
-        answered = await self.write(waits.answer_question, key, wait_id, content, answered_by)
+        answered = await self.write(questions.answer_question, key, wait_id, content, answered_by)
         self._database.notify_changed(key, elsewhere=answered)
         return answered
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from lango.errors import InvalidArguments, NotJson, ToolError
 from lango.failures import log_failure
 from lango.messages import Attachment
+from lango.pauses import AwaitedEvent, Pause, Sleep
 from lango.threads import run_in_own_thread
 from lango.tools.results import FileLimits, ResultFiles, clip_to_characters, error_text, to_result
 from lango.tools.tool import Tool, ToolContext
@@ -40,6 +41,8 @@ class ToolOutcome(Struct, frozen=True):
     """The full text of a clipped `result`, to be stored and read in pieces; None if nothing was clipped."""
     files: tuple[Attachment, ...] = ()
     """Pictures and other files of the result; `result` has their names in their places."""
+    pause: Pause | None = None
+    """The call waits, and has no result yet."""
 
 
 async def run_tool(
@@ -100,6 +103,8 @@ def _timed_out(tool: Tool, limit_s: float) -> ToolOutcome:
 
 
 def _outcome(value: Any, how_to_read: str, file_limits: FileLimits | None) -> ToolOutcome:
+    if isinstance(value, Sleep | AwaitedEvent):
+        return ToolOutcome({}, ok=True, pause=value)
     files = ResultFiles(file_limits)
     try:
         result = to_result(value, files)

@@ -70,6 +70,8 @@ class Tool:
     level: Level = "safe"
     effect: Effect = "once"
     timeout_s: float | None = None
+    long_running: bool = False
+    """The handler may return `lango.adk.sleep` or `lango.adk.wait_for_event`: the result comes when the wait ends."""
     typed: TypedArguments | None = field(default=None, repr=False, compare=False)
     """Converts the arguments to Python values; set by `@tool`."""
     diff: Callable[[Mapping[str, Any]], str] | None = field(default=None, repr=False, compare=False)
@@ -220,6 +222,7 @@ def tool(
     level: Level = "safe",
     effect: Effect = "once",
     timeout_s: float | None = None,
+    long_running: bool = False,
 ) -> Callable[[Handler], Tool]: ...
 
 
@@ -232,6 +235,7 @@ def tool(
     level: Level = "safe",
     effect: Effect = "once",
     timeout_s: float | None = None,
+    long_running: bool = False,
 ) -> Tool | Callable[[Handler], Tool]:
     """Make a `Tool` of a typed function: its docstring is the description, its annotations are the schema.
 
@@ -251,6 +255,7 @@ def tool(
             level=level,
             effect=effect,
             timeout_s=timeout_s,
+            long_running=long_running,
             typed=typed,
         )
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from lango.store import NewEvent
 from lango.store.turns.stored_request import StoredClientTool, StoredRequest
+from lango.store.waits.due import EndedWait
 from lango.store.waits.waits import WaitAnswer
 from lango.submissions import ModelOptions
 from lango.tools import Tool
@@ -24,6 +25,8 @@ class TurnInput(Struct, frozen=True, eq=False):
     """The same input as the store keeps it."""
     answer: WaitAnswer | None = None
     """The answer to a request that it brings; the turn continues the invocation that asks."""
+    ended: EndedWait | None = None
+    """The wait for a time or an event that it ends."""
     sent: NewEvent | None = None
     """The message that the user sent, where it answers an input request."""
     client_tools: Mapping[str, Tool] = {}

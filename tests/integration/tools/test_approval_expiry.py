@@ -252,7 +252,7 @@ async def test_a_request_that_is_due_while_its_turn_still_ends_is_closed_soon(sq
             yield "UPDATE turns SET status = 'done'", ()
 
         await store.write(ending)
-        expiry = WaitExpiry(store)
+        expiry = WaitExpiry(store, name.app_name, every_session=True)
         await expiry.expire_session(name)
         assert await rows(store, "SELECT COUNT(*) FROM waits WHERE closed IS NULL") == [(1,)]
         assert vars(expiry)["_wake"].is_set(), "it is tried again soon"

@@ -23,6 +23,7 @@ def test_t3_every_builtin_has_a_level_and_an_effect(tmp_path: Path) -> None:
         "shell": ("dangerous", "once", "ask"),
         "web_fetch": ("dangerous", "idempotent", "ask"),
         "current_time": ("safe", "none", "run"),
+        "wait_until": ("safe", "none", "run"),
     }
     assert all(tool.description and tool.schema["type"] == "object" for tool in tools)
 

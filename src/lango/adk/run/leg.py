@@ -25,7 +25,7 @@ from lango.store import Store
 from lango.store.engine.database import LARGEST
 from lango.store.waits.waits import is_closed_by_answer, list_pending, read_waits
 from lango.telemetry.traces import is_tracing
-from lango.waits import ApprovalWait, ClientResultWait, CredentialWait, LongRunningWait
+from lango.waits import ApprovalWait, ClientResultWait, CredentialWait, EventWait, LongRunningWait, TimerWait
 
 _MAX_LLM_CALLS = 1_000_000
 _TOOL_THREADS = 32
@@ -104,7 +104,11 @@ class LegRunner:
                 case ClientResultWait() if stored.seq < before:
                     others.append(stored.wait.kind)
                 # a long-running tool that other turns called does not hold this one up
-                case LongRunningWait() if stored.seq < before and stored.invocation_id == event.invocation_id:
+                case TimerWait() | EventWait() if stored.from_code:
+                    pass  # it holds up its own node only
+                case LongRunningWait() | TimerWait() | EventWait() if (
+                    stored.seq < before and stored.invocation_id == event.invocation_id
+                ):
                     others.append(stored.wait.kind)
                 case _:
                     pass

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from lango.adk.events.recorded_run import RecordedRun
 from lango.adk.turn.step import current_step
+from lango.pauses import Pause
 from lango.store import Store, Turn
 from lango.store.artifacts.artifacts import Saver
 from lango.store.sessions.sessions import check_epoch
@@ -161,10 +162,11 @@ class Record(Struct, eq=False, kw_only=True):
         actions: Mapping[str, Any] | None = None,
         *,
         awaits_result: bool = False,
+        pause: Pause | None = None,
     ) -> None:
         """Journal how a step ended; `unknown` is one that asked for something first, and will run again."""
         ended = step_id, result, time.time(), status, actions
-        await self.store.write(tool_journal.record_result, self.lease, *ended, awaits_result=awaits_result)
+        await self.store.write(tool_journal.record_result, self.lease, *ended, awaits_result=awaits_result, pause=pause)
 
     async def store_full_result(self, call_id: str, text: str) -> None:
         """Store the full text of a result that the model reads clipped."""

@@ -7,7 +7,7 @@ from google.adk.auth.auth_tool import AuthConfig
 from google.adk.events import Event
 from msgspec import Struct, field
 
-from lango.waits import CredentialWait, InputWait, Wait
+from lango.waits import CredentialWait, EventWait, InputWait, TimerWait, Wait
 
 
 class MissingRequest(Struct, frozen=True):
@@ -55,8 +55,10 @@ class Waits(Struct, eq=False):
         self.open = {wait.id: wait for wait in waits}
 
     def note_open_requests(self) -> None:
-        """Note that the open requests for input and credentials are awaited: other nodes of a workflow made them."""
-        self.kinds |= {wait.kind for wait in self.open.values() if isinstance(wait, InputWait | CredentialWait)}
+        """Note that what the nodes of a workflow wait for is awaited: inputs, credentials, times and events."""
+        for wait in self.open.values():
+            if isinstance(wait, InputWait | CredentialWait) or (isinstance(wait, TimerWait | EventWait) and wait.path):
+                self.kinds |= {wait.kind}
 
     def note_client_calls(self, call_ids: Iterable[str]) -> None:
         """Note calls that wait for the client after the turn."""

@@ -15,7 +15,7 @@ from lango.cli.tables import grant_row, make_table, summary_lines, turn_row
 from lango.cli.terminal_text import format_age
 from lango.cli.wait_answers import read_answer
 from lango.errors import UsageError
-from lango.waits import ApprovalWait, ClientResultWait, LongRunningWait
+from lango.waits import ApprovalWait, ClientResultWait, EventWait, TimerWait, ToolResultWait
 
 if TYPE_CHECKING:
     from lango.failures import Failure
@@ -259,11 +259,15 @@ async def _answer_with(chat: ChatSession, rest: str, *, update: bool = False) ->
     found = [wait for wait in await chat.open_waits() if wait.id.startswith(wait_id)]
     if len(found) != 1:
         raise UsageError(f"{'nothing waits' if not found else 'more than one wait begins'} with the id {wait_id!r}")
+    if isinstance(found[0], TimerWait | EventWait) and text.strip().lower() == "cancel":
+        ended = await chat.runtime.cancel_wait(chat.target.session_id, found[0].id, user_id=LOCAL_USER)
+        chat.screen.print_line("ended without an answer" if ended else "it is no longer open")
+        return
     await chat.answer(found[0], read_answer(found[0], text.strip(), update=update))
 
 
 async def _skip(chat: ChatSession, _: str) -> None:
-    waits = [wait for wait in await chat.open_waits() if not isinstance(wait, ClientResultWait | LongRunningWait)]
+    waits = [wait for wait in await chat.open_waits() if not isinstance(wait, ClientResultWait | ToolResultWait)]
     if waits and await chat.runtime.cancel(chat.target.session_id, user_id=LOCAL_USER):
         chat.screen.print_line("closed what was waiting for you; your next message starts a new turn")
     else:

@@ -16,10 +16,12 @@ from lango.waits import (
     Credential,
     CredentialWait,
     Decline,
+    EventWait,
     InputWait,
     LongRunningWait,
     QuestionWait,
     Refuse,
+    TimerWait,
     Value,
     Wait,
 )
@@ -38,6 +40,8 @@ HOW_TO_ANSWER: Mapping[type[Wait], str] = {
     CredentialWait: "/answer asks for it, and does not show what you type; /skip closes the request",
     ClientResultWait: "the client that runs the tool sends it",
     LongRunningWait: "/answer ID VALUE gives it, /update ID VALUE reports progress; you can write in between",
+    TimerWait: "/answer ID wake continues now, /answer ID cancel ends it; you can write in between",
+    EventWait: "/answer ID DATA gives the event by hand, /answer ID cancel ends it; you can write in between",
     QuestionWait: "the tool waits for your answer: /skip declines, Ctrl-C stops the turn",
 }
 _APPROVAL_PROMPT = (
@@ -53,26 +57,37 @@ def show_wait(screen: "Screen", wait: Wait, diff: str = "") -> None:
         case ApprovalWait():
             _show_approval(screen, wait, diff)
         case InputWait():
-            screen.print_line(printable(wait.message) or "the workflow needs your input", "bold")
-            if wait.payload is not None:
-                screen.print_line(printable(json.dumps(wait.payload, ensure_ascii=False, indent=2, default=str)))
-            if fits := describe_schema(wait.schema):
-                screen.print_line(f"expected: {fits}", "dim")
+            _show_input(screen, wait)
         case QuestionWait():
             _show_question(screen, wait)
         case CredentialWait():
             _show_credential(screen, wait)
+        case TimerWait() | EventWait():
+            sign = screen.symbol("◷", "~")
+            screen.print_line(f"{sign} {printable(describe_wait(wait))} ({printable(wait.id)})", "bold")
         case ClientResultWait() | LongRunningWait():
-            title = call_title(wait.tool, wait.arguments)
-            screen.print_line(f"{screen.symbol('…', '~')} {title} waits for its result ({printable(wait.id)})", "dim")
+            _show_call(screen, wait)
         case _:
             assert_never(wait)
-    until = format_cell(wait.expires_at)
+    until = "" if isinstance(wait, TimerWait | EventWait) else format_cell(wait.expires_at)
     hint = HOW_TO_ANSWER[type(wait)]
     if until:
         hint = f"{hint} (until {until})" if hint else f"denied if not answered by {until}"
     if hint:
         screen.print_line(hint, "dim")
+
+
+def _show_input(screen: "Screen", wait: InputWait) -> None:
+    screen.print_line(printable(wait.message) or "the workflow needs your input", "bold")
+    if wait.payload is not None:
+        screen.print_line(printable(json.dumps(wait.payload, ensure_ascii=False, indent=2, default=str)))
+    if fits := describe_schema(wait.schema):
+        screen.print_line(f"expected: {fits}", "dim")
+
+
+def _show_call(screen: "Screen", wait: ClientResultWait | LongRunningWait) -> None:
+    title = call_title(wait.tool, wait.arguments)
+    screen.print_line(f"{screen.symbol('…', '~')} {title} waits for its result ({printable(wait.id)})", "dim")
 
 
 def _show_question(screen: "Screen", wait: QuestionWait) -> None:
@@ -127,7 +142,9 @@ async def ask_answer(
                 what = "name and password, as name:password"
             secret = await reader.ask_line(f"{what}:", hidden=True)
             return Credential(secret) if secret else None
-        case ClientResultWait() | LongRunningWait():
+        case TimerWait():
+            return None
+        case ClientResultWait() | LongRunningWait() | EventWait():
             text = await reader.ask_line(f"the result of {one_line(wait.tool)}, as text or JSON:")
             return read_answer(wait, text) if text else None
         case _:

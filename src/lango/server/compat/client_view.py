@@ -26,16 +26,19 @@ from lango.waits import (
     ApprovalWait,
     ClientResultWait,
     CredentialWait,
+    EventWait,
     InputWait,
     LongRunningWait,
     QuestionWait,
+    TimerWait,
     Wait,
 )
 
 _APPROVAL_NOTE = "\n\n[This needs approval: "
 _INPUT_NOTE = "\n\n[This needs input: "
 _CREDENTIAL_NOTE = "\n\n[This needs access: "
-_NOTES = re.compile("|".join(map(re.escape, (_APPROVAL_NOTE, _INPUT_NOTE, _CREDENTIAL_NOTE))))
+_WAIT_NOTE = "\n\n[This waits: "
+_NOTES = re.compile("|".join(map(re.escape, (_APPROVAL_NOTE, _INPUT_NOTE, _CREDENTIAL_NOTE, _WAIT_NOTE))))
 
 ClipResults = Callable[[Mapping[str, Mapping[str, Any]]], Mapping[str, Mapping[str, Any]]]
 """Clips long results, as the store does."""
@@ -53,6 +56,11 @@ def pause_note(wait: Wait) -> str:
             return f"{_CREDENTIAL_NOTE}{wait.message}; allow it at {wait.auth_url or where}]"
         case ApprovalWait():
             return f"{_APPROVAL_NOTE}{wait.tool}({tool_value_text(wait.arguments)}); answer with {where}]"
+        case TimerWait():
+            until = "" if wait.expires_at is None else f" at {wait.expires_at.isoformat(timespec='seconds')}"
+            return f"{_WAIT_NOTE}{wait.reason or wait.tool}; it continues by itself{until}, or now with {where}]"
+        case EventWait():
+            return f"{_WAIT_NOTE}{wait.reason or f'the event {wait.event}'}; it continues by itself]"
         case ClientResultWait() | LongRunningWait():
             return ""
 

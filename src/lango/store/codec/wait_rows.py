@@ -12,6 +12,7 @@ from msgspec import Struct, ValidationError
 from lango.errors import SchemaError
 from lango.json_values import convert
 from lango.messages import RESERVED_PREFIX, Message, ToolCall
+from lango.pauses import AwaitedEvent, Pause, pause_of_call
 from lango.sessions import CLIENT_CALLS_KEY, CREDENTIAL_CALL, INPUT_CALL, REQUEST_CALLS, as_datetime
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads
@@ -21,6 +22,10 @@ from lango.waits import Wait
 
 REQUEST_KINDS = ("approval", "input", "credential")
 """The kinds of waits that a person answers and that a new message closes."""
+RESULT_KINDS = ("long_running_result", "timer", "event")
+"""The kinds of waits for the results of calls that the agent made: a new message does not close them."""
+TIMED_KINDS = ("timer", "event")
+"""The kinds of waits that end by themselves, in time or with an event."""
 WAIT_COLUMNS = (
     "w.id, w.kind, w.turn, w.invocation_id, w.seq, w.about_id, w.about_seq, w.opened_at, w.expires_at, w.data, "
     "w.secret, w.answer, w.answered_at, w.answered_by, w.closed"
@@ -67,17 +72,26 @@ class OpenedWait(Struct, frozen=True):
     """JSON: `call_id`, the members of the value (`value`), and what an answer needs."""
     about_id: str | None = None
     """The call to approve."""
+    pause: Pause | None = None
+    """What ends the wait besides a person."""
 
 
 def opened_wait(
-    call: ToolCall, message: Message, extra: Mapping[str, Any] | None, *, long_running: bool = False
+    call: ToolCall,
+    message: Message,
+    extra: Mapping[str, Any] | None,
+    *,
+    long_running: bool = False,
+    pause: Pause | None = None,
 ) -> OpenedWait | None:
     """Return what a call in a message waits for, or None if it waits for nothing.
 
-    `long_running`: it is known that results of the call come from outside after it returned.
+    `long_running`: it is known that results of the call come from outside after it returned, or that a `pause` ends it.
     """
     extra = extra or {}
     arguments: Mapping[str, Any] = call.input or {}
+    if pause is None and call.id in (extra.get("long_running_tool_ids") or ()):
+        pause = pause_of_call(call.name, arguments)  # a node of a workflow made the call
     asker = {"author": message.author, "path": str(_object(extra.get("node_info")).get("path", ""))}
     about = approval_subject(call)
     config: Mapping[str, Any] = {}
@@ -96,9 +110,14 @@ def opened_wait(
     elif call.name == CREDENTIAL_CALL:
         kind, config = "credential", _object(arguments.get("authConfig"))
         value = asker | _shown_of_scheme(config, arguments)
-    elif _is_client_call(call, extra) or (long_running and call.name not in REQUEST_CALLS):
+    elif _is_client_call(call, extra) or pause or (long_running and call.name not in REQUEST_CALLS):
         kind = "client_result" if _is_client_call(call, extra) else "long_running_result"
         value = {"tool": call.name, "call_id": call.id, "arguments": arguments}
+        if pause is not None:
+            kind = pause.kind
+            value |= {"reason": pause.reason, "path": asker["path"] if "/" in asker["path"] else ""}
+        if isinstance(pause, AwaitedEvent):
+            value |= {"event": pause.event, "match": pause.match}
     else:
         return None
     answer_needs = {
@@ -110,7 +129,7 @@ def opened_wait(
     shown = {name: given for name, given in value.items() if given is not None}
     needed = {name: given for name, given in answer_needs.items() if given}
     data = dumps({"call_id": call.id, "value": shown} | needed)
-    return OpenedWait(kind, data, call_key(about["id"]) if about else None)
+    return OpenedWait(kind, data, call_key(about["id"]) if about else None, pause)
 
 
 def _is_client_call(call: ToolCall, extra: Mapping[str, Any]) -> bool:

@@ -20,6 +20,7 @@ _DELETE_OWN_ROWS = [
     for table in (
         "open_calls",
         "waits",
+        "answered_events",
         "approval_grants",
         "session_states",
         "session_options",

@@ -51,12 +51,12 @@ _STILL_OPEN = "SELECT call_id, seq, long_running FROM open_calls WHERE session_k
 # the secrets of a credential stay with the source: in the fork, it cannot be answered, and is in no inbox
 _COPY_WAITS = """
 INSERT INTO waits (session_key, id, kind, invocation_id, seq, about_id, about_seq, opened_at, expires_at, answered_at,
-    data, app_name, user_id)
+    data, app_name, user_id, event_name)
 SELECT s.session_key, w.id, w.kind, w.invocation_id, w.seq, w.about_id, w.about_seq, CAST($1 AS DOUBLE PRECISION),
     w.expires_at, CASE WHEN w.kind = 'long_running_result' THEN w.answered_at END,
     CASE WHEN w.kind <> 'credential' THEN w.data END,
     CASE WHEN w.kind NOT IN ('credential', 'client_result') THEN s.app_name END,
-    CASE WHEN w.kind NOT IN ('credential', 'client_result') THEN s.user_id END
+    CASE WHEN w.kind NOT IN ('credential', 'client_result') THEN s.user_id END, w.event_name
 FROM waits w, sessions s
 WHERE s.session_key = $2 AND w.session_key = $3 AND w.seq <= $4 AND w.closed IS NULL AND w.epoch IS NULL
 """

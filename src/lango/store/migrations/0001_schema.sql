@@ -196,7 +196,8 @@ CREATE TABLE waits (
     about_id      TEXT,                        -- of an approval: the call that it is about
     about_seq     BIGINT,                      -- the message that made that call
     opened_at     DOUBLE PRECISION NOT NULL,
-    expires_at    DOUBLE PRECISION,            -- by the database's clock
+    expires_at    DOUBLE PRECISION,            -- by the database's clock; a timer is due then
+    event_name    TEXT,                        -- of a wait for an event
     app_name      TEXT,                        -- set with user_id if it is in the inbox of that user
     user_id       TEXT,
     data          TEXT,                        -- JSON: see store/codec/wait_rows.py; NULL: it cannot be answered here
@@ -216,7 +217,41 @@ WHERE closed IS NULL AND answered_at IS NULL AND user_id IS NOT NULL;
 -- A tool that waits for the answer to its question closes that itself.
 CREATE INDEX waits_expiry ON waits (expires_at)
 WHERE closed IS NULL AND answered_at IS NULL AND epoch IS NULL AND expires_at IS NOT NULL;
+CREATE INDEX waits_event ON waits (app_name, event_name)
+WHERE event_name IS NOT NULL AND closed IS NULL AND answered_at IS NULL;
 CREATE INDEX waits_state ON waits (state_hash) WHERE state_hash IS NOT NULL;
+
+-- Events of other systems, for the waits that open soon after.
+CREATE TABLE sent_events (
+    app_name   TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    event_key  TEXT NOT NULL,                  -- the idempotency key of the sender, or a random one
+    user_id    TEXT NOT NULL,                  -- empty: for the waits of every user
+    session_id TEXT NOT NULL,                  -- empty: for the waits of every session
+    data       TEXT NOT NULL,                  -- JSON
+    sent_at    DOUBLE PRECISION NOT NULL,      -- by the database's clock, as expires_at
+    expires_at DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (app_name, name, event_key)
+);
+
+CREATE INDEX sent_events_time ON sent_events (app_name, name, sent_at);
+CREATE INDEX sent_events_expiry ON sent_events (expires_at);
+
+-- A row that the sender of an event and a wait that opens both lock, so that neither overlooks the other.
+CREATE TABLE event_names (
+    app_name TEXT NOT NULL,
+    name     TEXT NOT NULL,
+    changes  BIGINT NOT NULL,
+    PRIMARY KEY (app_name, name)
+) /*sqlite WITHOUT ROWID*/;
+
+-- Which events have answered a wait of a session: a later wait of it is not answered by the same event.
+CREATE TABLE answered_events (
+    session_key BIGINT NOT NULL,
+    name        TEXT NOT NULL,
+    event_key   TEXT NOT NULL,
+    PRIMARY KEY (session_key, name, event_key)
+) /*sqlite WITHOUT ROWID*/;
 
 -- Grants of a session: calls of a tool run without asking again. Rows stay when a grant has ended, as a record.
 CREATE TABLE approval_grants (

@@ -7,13 +7,15 @@ from typing import Literal
 from lango.history import count_tokens
 from lango.json_values import storable_text
 from lango.messages import Message, ToolCall
+from lango.pauses import AwaitedEvent, Pause
 from lango.sessions import EARLIEST_TIME, LATEST_TIME, StoredEvent
 from lango.store.codec.ids import call_key, wait_id
 from lango.store.codec.json_text import dumps
 from lango.store.codec.records import NewEvent
 from lango.store.codec.rows import MESSAGE_COLUMNS, calls_from_json, row_to_event
-from lango.store.codec.wait_rows import OpenedWait, opened_wait
+from lango.store.codec.wait_rows import RESULT_KINDS, OpenedWait, opened_wait
 from lango.store.engine.database import Operation, Row
+from lango.store.sessions.sent_events import answer_from_sent_events
 
 _MESSAGE = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND seq = $2"  # noqa: S608 - constants
 _BY_EVENT_ID = f"SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND event_id = $2"  # noqa: S608
@@ -27,20 +29,21 @@ ON CONFLICT (session_key, call_id) DO UPDATE SET seq = excluded.seq, long_runnin
 """
 OPEN_WAIT = """
 INSERT INTO waits (session_key, id, kind, seq, invocation_id, about_id, about_seq, opened_at, expires_at, data,
-    app_name, user_id, turn, epoch, state_hash, secret)
+    app_name, user_id, turn, epoch, state_hash, secret, event_name)
 SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS BIGINT), CAST($5 AS TEXT), CAST($6 AS TEXT),
-    CAST($7 AS BIGINT), CAST($8 AS DOUBLE PRECISION), (SELECT now FROM database_clock) + CAST($9 AS DOUBLE PRECISION),
-    CAST($10 AS TEXT), CASE WHEN CAST($3 AS TEXT) <> 'client_result' THEN s.app_name END,
+    CAST($7 AS BIGINT), CAST($8 AS DOUBLE PRECISION),
+    COALESCE(CAST($9 AS DOUBLE PRECISION), (SELECT now FROM database_clock) + CAST($10 AS DOUBLE PRECISION)),
+    CAST($11 AS TEXT), CASE WHEN CAST($3 AS TEXT) <> 'client_result' THEN s.app_name END,
     CASE WHEN CAST($3 AS TEXT) <> 'client_result' THEN s.user_id END,
-    (SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'), CAST($11 AS BIGINT), CAST($12 AS TEXT),
-    CAST($13 AS TEXT)
+    (SELECT turn FROM turns WHERE session_key = $1 AND status = 'running'), CAST($12 AS BIGINT), CAST($13 AS TEXT),
+    CAST($14 AS TEXT), CAST($15 AS TEXT)
 FROM sessions s WHERE s.session_key = $1
 ON CONFLICT (session_key, id) DO UPDATE SET kind = excluded.kind, seq = excluded.seq,
     invocation_id = excluded.invocation_id, about_id = excluded.about_id, about_seq = excluded.about_seq,
     opened_at = excluded.opened_at, expires_at = excluded.expires_at, data = excluded.data,
     app_name = excluded.app_name, user_id = excluded.user_id, turn = excluded.turn, epoch = excluded.epoch,
-    state_hash = excluded.state_hash, secret = excluded.secret, answer = NULL, answered_at = NULL, answered_by = NULL,
-    closed = NULL, closed_at = NULL
+    state_hash = excluded.state_hash, secret = excluded.secret, event_name = excluded.event_name, answer = NULL,
+    answered_at = NULL, answered_by = NULL, closed = NULL, closed_at = NULL
 """
 """Opens a wait, or opens it again: a workflow, and a provider, may use an id of a call again."""
 # the user has seen a newer message, which no turn of ours started: then the answer came too late
@@ -48,11 +51,15 @@ _CLOSE_ANSWERED = """
 UPDATE waits SET closed_at = (SELECT now FROM database_clock), state_hash = NULL,
     closed = CASE WHEN kind <> 'client_result' AND seq <= (SELECT user_seq FROM sessions s WHERE s.session_key = $1)
         THEN 'superseded' ELSE 'answered' END
-WHERE session_key = $1 AND id = $2 AND closed IS NULL AND kind <> 'long_running_result' RETURNING about_id, about_seq
+WHERE session_key = $1 AND id = $2 AND closed IS NULL
+    AND kind NOT IN ('long_running_result', 'timer', 'event') RETURNING about_id, about_seq
 """
 _OPEN_CALLS = "SELECT call_id, seq FROM open_calls WHERE session_key = $1"
 _SEQ_OF_OPEN_CALL = "SELECT seq FROM open_calls WHERE session_key = $1 AND call_id = $2"
 _SEQ_OF_WAIT = "SELECT seq FROM waits WHERE session_key = $1 AND id = $2 AND closed IS NULL"
+_OPENED_BEFORE = """
+SELECT seq, kind FROM waits WHERE session_key = $1 AND id = $2 AND closed IS NULL AND kind IN ('timer', 'event')
+"""
 _CALLS_BEFORE = """
 SELECT seq, tool_calls FROM messages_with_lineage
 WHERE session_key = $1 AND seq >= $2 AND seq < $3 AND role = 'assistant' AND tool_calls IS NOT NULL ORDER BY seq DESC
@@ -141,7 +148,7 @@ def _close_call(key: int, seq: int, call_id: str) -> Operation[int | None]:
 
 def _open_wait(key: int, seq: int, call_id: str, opened: OpenedWait, entry: NewEvent) -> Operation[None]:
     about_seq = (yield from seq_of_call(key, opened.about_id, seq)) if opened.about_id is not None else None
-    kept = entry.request_secrets.get(call_id)
+    kept, pause = entry.request_secrets.get(call_id), opened.pause
     is_answerable = opened.kind != "credential" or kept is not None
     opened_at = entry.created_at if EARLIEST_TIME <= entry.created_at <= LATEST_TIME else 0.0
     yield (
@@ -155,25 +162,43 @@ def _open_wait(key: int, seq: int, call_id: str, opened: OpenedWait, entry: NewE
             opened.about_id,
             about_seq,
             opened_at,
-            entry.expires_s.get(opened.kind),
+            pause and pause.at,
+            pause.seconds if pause else entry.expires_s.get(opened.kind),
             opened.data if is_answerable else None,
             None,
             kept and kept.state_hash,
             kept and kept.secret,
+            pause and pause.event,
         ),
     )
+    if isinstance(pause, AwaitedEvent):
+        yield from answer_from_sent_events(key, wait_id(call_id), pause)
 
 
-def await_result(key: int, call_id: str, now: float) -> Operation[None]:
-    """Open the wait of a long-running call for results from outside. The message that made the call is stored."""
+def await_result(key: int, call_id: str, now: float, pause: Pause | None = None) -> Operation[str | None]:
+    """Open the wait of a long-running call for results from outside, or for the end of a `pause`; return its kind.
+
+    The message that made the call is stored.
+    """
     for [seq] in (yield _SEQ_OF_OPEN_CALL, (key, call_key(call_id))):
-        yield from open_stored_waits(key, {seq: {call_key(call_id)}}, now, long_running=True)
+        for known, kind in (yield _OPENED_BEFORE, (key, wait_id(call_id))):
+            if known == seq:
+                return kind  # by an earlier run of this turn: the time has begun
+        stored = yield from message_at(key, seq)
+        for call in stored.message.tool_calls if stored and stored.message else ():
+            if stored and stored.message and call_key(call.id) == call_key(call_id):
+                opened = opened_wait(call, stored.message, stored.extra, long_running=True, pause=pause)
+                if opened is not None and opened.kind in RESULT_KINDS:
+                    entry = NewEvent(stored.event_id, now, invocation_id=stored.invocation_id)
+                    yield from _open_wait(key, seq, call.id, opened, entry)
+                    return opened.kind
+    return None
 
 
-def open_stored_waits(
-    key: int, calls: Mapping[int, Collection[str]], now: float | None = None, *, long_running: bool = False
-) -> Operation[None]:
+def open_stored_waits(key: int, calls: Mapping[int, Collection[str]], now: float | None = None) -> Operation[None]:
     """Open the waits of calls in stored messages, given by the numbers of the messages and the `call_key`s.
+
+    A call that slept, or waited for an event, does not do so again.
 
     None: they were opened when the messages were stored.
     """
@@ -185,8 +210,8 @@ def open_stored_waits(
         entry = NewEvent(stored.event_id, opened_at, invocation_id=stored.invocation_id)
         for call in stored.message.tool_calls:
             if call_key(call.id) in call_keys:
-                opened = opened_wait(call, stored.message, stored.extra, long_running=long_running)
-                if opened is not None and (not long_running or opened.kind == "long_running_result"):
+                opened = opened_wait(call, stored.message, stored.extra)
+                if opened is not None and opened.pause is None:
                     yield from _open_wait(key, seq, call.id, opened, entry)
 
 

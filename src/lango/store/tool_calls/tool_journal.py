@@ -10,6 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from lango.json_values import storable_text
+from lango.pauses import Pause
 from lango.sessions import StoredEvent
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads
@@ -161,16 +162,17 @@ def record_result(
     actions: Mapping[str, Any] | None = None,
     *,
     awaits_result: bool = False,
+    pause: Pause | None = None,
 ) -> Operation[None]:
     """Record how the tool ended, with its result, before the result becomes a message; not if the lease was lost.
 
-    `awaits_result`: it is a long-running tool, and results may still come after the turn.
+    `awaits_result`: it is a long-running tool, and results may still come after the turn, or it waits for a `pause`.
     """
     values = status, now, None if result is None else dumps(result), dumps(actions) if actions else None
     if (yield from is_current_epoch(turn.session_key, turn.epoch)):
         yield _FINISH, (*values, turn.session_key, call_key(call_id), turn.first_epoch)
         if awaits_result:
-            yield from await_result(turn.session_key, call_id, now)
+            yield from await_result(turn.session_key, call_id, now, pause)
 
 
 def record_finished_step(turn: Turn, step_id: str, name: str, result: Any, now: float) -> Operation[None]:

@@ -26,6 +26,7 @@ from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.stored_request import StoredRequest, request_to_text
 from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, Turn
 from lango.store.waits import waits
+from lango.store.waits.due import EndedWait, end_timed_wait
 from lango.store.waits.waits import WaitAnswer
 from lango.waits import ClosedWait
 
@@ -66,6 +67,8 @@ class SubmitOptions(Struct, frozen=True):
     """The message that the user sent, where the input was made from it: a repeated request is recognised by it."""
     answer: WaitAnswer | None = None
     """The answer to a request that the input is made from: the request must be open."""
+    ended: EndedWait | None = None
+    """The wait for a time or an event that the input ends: it must be open."""
     at_revision: int | None = None
     """Raise `StaleSession` unless the session has this revision and no open turn."""
     wait: bool = True
@@ -83,6 +86,8 @@ def submit(
     locked = yield from lock_session(key)
     if locked is None:
         raise SessionNotFound(f"session {name.id!r} of user {name.user_id!r} does not exist, or was deleted")
+    if options.ended is not None:
+        yield from end_timed_wait(key, name, options.ended)
     if options.at_revision is not None and (
         locked.revision != options.at_revision or (yield from read_open_turns(key))
     ):

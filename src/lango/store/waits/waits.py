@@ -9,7 +9,7 @@ conversation has continued.
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -18,13 +18,13 @@ from lango.grants import NewGrant
 from lango.messages import ToolCall
 from lango.sessions import NO_RESULT, SessionId, StoredEvent
 from lango.store.codec.ids import call_key, wait_id
-from lango.store.codec.json_text import dumps, loads
-from lango.store.codec.records import ClientResult, NewEvent, Turn
-from lango.store.codec.wait_rows import REQUEST_KINDS, WAIT_COLUMNS, StoredWait, row_to_wait
+from lango.store.codec.json_text import loads
+from lango.store.codec.records import ClientResult, NewEvent
+from lango.store.codec.wait_rows import REQUEST_KINDS, RESULT_KINDS, TIMED_KINDS, WAIT_COLUMNS, StoredWait, row_to_wait
 from lango.store.engine.database import Operation
 from lango.store.sessions.append import append
-from lango.store.sessions.open_calls import OPEN_WAIT, closing_event, message_at, read_open_calls
-from lango.store.sessions.sessions import check_epoch, find_running_turn, lock_session
+from lango.store.sessions.open_calls import closing_event, message_at, read_open_calls
+from lango.store.sessions.sessions import find_running_turn, lock_session
 from lango.store.tool_calls import grants, tool_journal
 from lango.waits import ClosedWait, Refuse, Wait
 
@@ -54,6 +54,7 @@ _NO_ANSWER: Mapping[str, Mapping[Reason, str]] = {
         "updated": "no credential: the application was updated first; ask again if it is needed",
     },
 }
+_CANCELLED = "cancelled: a person ended this wait before its time"
 _NOT_OPEN = {
     "answered": "was answered before",
     "expired": "has expired",
@@ -85,11 +86,12 @@ _FIND = f"""
 SELECT {WAIT_COLUMNS}, CASE WHEN {IS_OPEN} THEN 1 ELSE 0 END, CASE WHEN {_IN_TIME} THEN 1 ELSE 0 END
 FROM waits w JOIN sessions s ON s.session_key = w.session_key WHERE w.session_key = $1 AND w.id = $2
 """  # noqa: S608 - constants
+_TIMED = "('timer', 'event')"
 _BY_STATE = f"""
 SELECT s.app_name, s.user_id, s.id, w.id FROM waits w JOIN sessions s ON s.session_key = w.session_key
 WHERE w.state_hash = $1 AND s.app_name = $2 AND {IS_OPEN}
 """  # noqa: S608 - constants
-_ANSWER = f"""
+ANSWER = f"""
 UPDATE waits AS w SET answered_at = (SELECT now FROM database_clock), answered_by = $1, answer = $2, state_hash = NULL
 WHERE w.session_key = $3 AND w.id = $4 AND w.seq = $5 AND w.closed IS NULL AND w.answered_at IS NULL AND {_IN_TIME}
 RETURNING about_seq
@@ -98,34 +100,36 @@ _REOPEN = f"""
 UPDATE waits SET answered_at = NULL, answered_by = NULL, answer = NULL
 WHERE session_key = $1 AND id = $2 AND closed IS NULL AND kind IN ({_REQUESTS})
 """  # noqa: S608 - constants
+_REOPEN_TIMED = f"""
+UPDATE waits SET answered_at = NULL, answered_by = NULL
+WHERE session_key = $1 AND id = $2 AND closed IS NULL AND kind IN {_TIMED}
+"""  # noqa: S608 - constants
 _SETTLE = f"""
 UPDATE waits SET answered_at = (SELECT now FROM database_clock),
     answered_by = (SELECT user_id FROM sessions s WHERE s.session_key = $1)
-WHERE session_key = $1 AND id = $2 AND closed IS NULL AND kind NOT IN ({_REQUESTS})
+WHERE session_key = $1 AND id = $2 AND closed IS NULL AND kind NOT IN ({_REQUESTS}) AND kind NOT IN {_TIMED}
 """  # noqa: S608 - constants
-_CLOSE = """
+CLOSE = """
 UPDATE waits SET closed = $1, closed_at = (SELECT now FROM database_clock), state_hash = NULL, secret = NULL,
     answer = CASE WHEN kind = 'credential' THEN NULL ELSE answer END
 WHERE session_key = $2 AND id = $3
 """
-_CLOSE_EARLIER_QUESTIONS = """
-UPDATE waits SET closed = 'cancelled', closed_at = (SELECT now FROM database_clock)
-WHERE session_key = $1 AND closed IS NULL AND epoch < $2
-"""
 _DUE = f"""
 SELECT {WAIT_COLUMNS} FROM waits w
-WHERE w.session_key = $1 AND w.closed IS NULL AND w.answered_at IS NULL AND w.epoch IS NULL
+WHERE w.session_key = $1 AND w.closed IS NULL AND w.answered_at IS NULL AND w.epoch IS NULL AND w.kind NOT IN {_TIMED}
     AND w.expires_at <= (SELECT now FROM database_clock) ORDER BY w.seq, w.id
 """  # noqa: S608 - constants
 _SESSIONS_WITH_DUE = f"""
 SELECT DISTINCT session_key FROM waits
 WHERE closed IS NULL AND answered_at IS NULL AND epoch IS NULL AND expires_at <= (SELECT now FROM database_clock)
+    AND kind NOT IN {_TIMED}
 LIMIT {_MAX_SESSIONS}
 """  # noqa: S608 - constants
-_NEXT_EXPIRY = """
+_NEXT_EXPIRY = f"""
 SELECT MIN(expires_at) - (SELECT now FROM database_clock) FROM waits
 WHERE closed IS NULL AND answered_at IS NULL AND epoch IS NULL AND expires_at IS NOT NULL
-"""
+    AND (kind NOT IN {_TIMED} OR app_name = $1)
+"""  # noqa: S608 - constants
 _ANSWER_OF = "SELECT answer FROM waits WHERE session_key = $1 AND id = $2"
 _FORGET = "UPDATE waits SET state_hash = NULL, secret = NULL, answer = NULL WHERE session_key = $1 AND id = $2"
 
@@ -177,7 +181,7 @@ def list_pending(key: int, name: SessionId) -> Operation[list[StoredWait]]:
     return [
         stored
         for stored in found
-        if stored.wait.kind != "long_running_result" or open_calls.get(call_key(stored.call_id)) == stored.seq
+        if stored.wait.kind not in RESULT_KINDS or open_calls.get(call_key(stored.call_id)) == stored.seq
     ]
 
 
@@ -217,7 +221,7 @@ def is_closed_by_answer(key: int, id_: str) -> Operation[bool]:
 
 def record_answer(key: int, name: SessionId, answer: WaitAnswer, now: float) -> Operation[None]:
     """Record an answer to a request, once and in time; raise `WaitNotOpen` for any other."""
-    rows = yield _ANSWER, (answer.answered_by, answer.content, key, answer.wait_id, answer.seq)
+    rows = yield ANSWER, (answer.answered_by, answer.content, key, answer.wait_id, answer.seq)
     if not rows:
         raise WaitNotOpen(f"the wait {answer.wait_id!r} of session {name.id!r} is no longer open", "answered")
     if answer.approved is None:
@@ -232,6 +236,7 @@ def reopen(key: int, entry: NewEvent) -> Operation[None]:
     """Reopen the requests that a withdrawn message would have answered."""
     for call in entry.message.tool_calls if entry.message else ():
         yield _REOPEN, (key, wait_id(call.id))
+        yield _REOPEN_TIMED, (key, wait_id(call.id))
         yield from grants.withdraw_grant(key, wait_id(call.id))
 
 
@@ -258,7 +263,7 @@ def finish_results(key: int, results: Mapping[str, ClientResult]) -> Operation[N
         if not result.will_continue:
             yield _SETTLE, (key, wait_id(call_id))
         if result.will_continue is False:
-            yield _CLOSE, ("answered", key, wait_id(call_id))
+            yield CLOSE, ("answered", key, wait_id(call_id))
 
 
 # -- close -------------------------------------------------------------------------------------------------------------
@@ -275,13 +280,20 @@ def close_requests(key: int, name: SessionId, revision: int, now: float, reason:
 
 
 def decline(key: int, now: float, id_: str) -> Operation[bool]:
-    """Close one request for input or a credential, in a session in which no turn runs; False: it is not open."""
+    """Close one request for input or a credential, or end a timer or a wait for an event, without an answer.
+
+    Return False if it is not open, or a turn runs in the session.
+    """
     locked = yield from lock_session(key)
     found = (yield from list_unclosed(key)) if locked else []
-    found = [stored for stored in found if stored.wait.id == id_ and stored.wait.kind in _NO_ANSWER]
+    kinds = (*_NO_ANSWER, *TIMED_KINDS)
+    found = [stored for stored in found if stored.wait.id == id_ and stored.wait.kind in kinds]
     if locked is None or not found or (yield from find_running_turn(key)) is not None:
         return False
-    yield from _close(key, locked.name, locked.revision, now, found, "superseded")
+    if found[0].is_answered:
+        return False
+    reason = "cancelled" if found[0].wait.kind in TIMED_KINDS else "superseded"
+    yield from _close(key, locked.name, locked.revision, now, found, reason)
     return True
 
 
@@ -307,7 +319,7 @@ def close_client_calls(
             entry = closing_event("client", made_by, outputs, revision, now)
             revision = (yield from append(key, name, revision, entry)).revision
         for call_id in open_ids - results.keys():
-            yield _CLOSE, ("superseded", key, wait_id(call_id))
+            yield CLOSE, ("superseded", key, wait_id(call_id))
     return revision
 
 
@@ -321,7 +333,8 @@ def closed_by_input(
     for stored in before:
         id_, kind = stored.wait.id, stored.wait.kind
         if id_ in results and results[id_].will_continue is False:
-            closed.append(ClosedWait(stored.wait, "answered", name.user_id))
+            by = stored.answered_by if kind in TIMED_KINDS else name.user_id
+            closed.append(ClosedWait(stored.wait, "answered", by))
         elif kind in REQUEST_KINDS and id_ in answered:
             refused = kind == "approval" and bool(stored.answer) and loads(stored.answer or "")["type"] == _REFUSE
             outcome = "refused" if refused else "answered"
@@ -343,6 +356,8 @@ def _close(
         no_answer = _NO_ANSWER.get(stored.wait.kind)
         for asking, call in (yield from _find_call(key, call_key(stored.call_id), stored.seq)):
             output = {"error": no_answer[reason]} if no_answer else {"confirmed": False}
+            if stored.wait.kind in TIMED_KINDS:
+                output = {"error": _CANCELLED}
             entry = closing_event("no", asking, (ToolCall(call.id, call.name, output=output),), revision, now)
             revision = (yield from append(key, name, revision, entry)).revision
         for made_by, call in (yield from _find_call(key, stored.about_id, stored.about_seq)):
@@ -350,7 +365,7 @@ def _close(
             entry = closing_event("no", made_by, (result,), revision, now)
             revision = (yield from append(key, name, revision, entry)).revision
             yield from tool_journal.record_approval(key, call.id, declined_by, now, approved=False)
-        yield _CLOSE, ("superseded" if reason == "updated" else reason, key, stored.wait.id)
+        yield CLOSE, ("superseded" if reason == "updated" else reason, key, stored.wait.id)
     return revision
 
 
@@ -387,32 +402,7 @@ def find_expired_sessions() -> Operation[list[int]]:
     return [key for [key] in (yield _SESSIONS_WITH_DUE, ())]
 
 
-def read_next_expiry_s() -> Operation[float | None]:
-    """Return the seconds until the next request expires, or None if none does."""
-    [[left_s]] = yield _NEXT_EXPIRY, ()
+def read_next_expiry_s(app_name: str) -> Operation[float | None]:
+    """Return the seconds until the next request expires, or a timer of an app is due, or None if neither does."""
+    [[left_s]] = yield _NEXT_EXPIRY, (app_name,)
     return left_s
-
-
-# -- questions of running tools ----------------------------------------------------------------------------------------
-
-
-def ask(turn: Turn, id_: str, value: Mapping[str, Any], now: float, timeout_s: float) -> Operation[None]:
-    """Open the wait of a running tool for an answer. Raise `FencedWrite` if the turn lost its lease.
-
-    The tool waits in its process: the wait counts only while its turn has the same lease.
-    """
-    yield from check_epoch(turn.session_key, turn.epoch)
-    yield _CLOSE_EARLIER_QUESTIONS, (turn.session_key, turn.epoch)
-    data = dumps({"call_id": id_, "value": value})
-    about = None, None, now, timeout_s
-    yield OPEN_WAIT, (turn.session_key, id_, "tool_question", 0, "", *about, data, turn.epoch, None, None)
-
-
-def answer_question(key: int, id_: str, content: str, answered_by: str) -> Operation[bool]:
-    """Store the answer to a question; False: it is no longer open."""
-    return bool((yield _ANSWER, (answered_by, content, key, id_, 0)))
-
-
-def close_question(key: int, id_: str, closed: Literal["answered", "expired", "cancelled"]) -> Operation[None]:
-    """Close a question: the tool continues."""
-    yield _CLOSE, (closed, key, id_)

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from lango.config import ToolSettings
 from lango.errors import ConfigError, ToolError
+from lango.pauses import Sleep, sleep
 from lango.tools.builtin.files import file_tools
 from lango.tools.builtin.shell import shell_tool
 from lango.tools.builtin.workspace import Workspace
@@ -20,10 +21,11 @@ ReadResult = Callable[[str, int, int], Awaitable[str | None]]
 """Reads a piece of a clipped result by call id, offset and length; returns None if there is none."""
 
 FILE_TOOLS = ("read_file", "list_files", "search_files", "write_file", "edit_file")
-BUILTIN_NAMES = (*FILE_TOOLS, "shell", "web_fetch", "current_time")
+BUILTIN_NAMES = (*FILE_TOOLS, "shell", "web_fetch", "current_time", "wait_until")
 HOW_TO_READ = 'read them with read_result, call_id "{call_id}"'
 """`how_to_read` of an `AdkTool`, if the model has `read_result`."""
 _MAX_PIECE = 20_000
+_MAX_WAIT_S = 366 * 86_400.0
 
 
 def builtin_tools(
@@ -43,7 +45,7 @@ def builtin_tools(
 
 
 def _make_tools(settings: ToolSettings, protected: Iterable[Path]) -> list[Tool]:
-    made = [current_time]
+    made = [current_time, wait_until]
     if "web_fetch" in settings.enabled:
         from lango.tools.builtin.web import web_tool  # the HTTP library is slow to import
 
@@ -100,3 +102,29 @@ def current_time(timezone: str = "UTC") -> dict[str, Any]:
         raise ToolError(f"there is no time zone {timezone!r}: use a name such as Europe/Berlin, or UTC") from error
     now = datetime.now(zone)
     return {"time": now.isoformat(timespec="seconds"), "weekday": now.strftime("%A"), "timezone": timezone}
+
+
+@tool(level="safe", effect="none", long_running=True)
+def wait_until(
+    time: str = "",
+    seconds: Annotated[float | None, Field(ge=0, le=_MAX_WAIT_S)] = None,
+    reason: Annotated[str, Field(max_length=500)] = "",
+) -> Sleep:
+    """Wait until a time or for a duration, even for days; then you continue. The user can write in between.
+
+    Args:
+        time: When to continue, as ISO 8601 with a time zone or offset, such as 2026-05-01T09:00:00+02:00.
+        seconds: How long to wait instead.
+        reason: What you will do then; the user reads it.
+    """
+    if bool(time) == (seconds is not None):
+        raise ToolError("give time or seconds, and not both")
+    if seconds is not None:
+        return sleep(seconds, reason=reason)
+    try:
+        until = datetime.fromisoformat(time)
+    except ValueError as error:
+        raise ToolError(f"{time!r} is no time: use ISO 8601, such as 2026-05-01T09:00:00+02:00") from error
+    if until.tzinfo is None:
+        raise ToolError(f"{time!r} has no time zone: add an offset such as +02:00, or Z for UTC")
+    return sleep(until=until, reason=reason)

@@ -36,7 +36,7 @@ class AdkTool(BaseTool):
     """
 
     def __init__(self, tool: Tool) -> None:
-        super().__init__(name=tool.name, description=tool.description)
+        super().__init__(name=tool.name, description=tool.description, is_long_running=tool.long_running)
         self.tool = tool
 
     @override
@@ -55,6 +55,10 @@ class AdkTool(BaseTool):
         if turn is None and (waiting := _confirm_unless_safe(self.tool, arguments, tool_context)) is not None:
             return waiting
         outcome = await self._run(arguments, call_id, tool_context, turn)
+        if outcome.pause is not None:
+            if turn is None:
+                return {"error": f"{self.name} waits only in a turn of Lango's runtime"}
+            return cast("dict[str, Any]", outcome.pause)  # the plugin opens the wait
         if turn is not None and outcome.whole is not None:
             await turn.record.store_full_result(call_id, outcome.whole)
         return with_files(outcome.result, attachments_to_parts(outcome.files))

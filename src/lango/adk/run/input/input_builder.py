@@ -55,8 +55,8 @@ from lango.waits import (
     Credential,
     CredentialWait,
     InputWait,
-    LongRunningWait,
     Refuse,
+    ToolResultWait,
     Value,
 )
 
@@ -144,7 +144,7 @@ class InputBuilder:
         waiting: list[StoredWait] = []
         calls: list[ToolCall] = []
         for stored in await self.unclosed_waits(name):
-            if isinstance(stored.wait, ClientResultWait | LongRunningWait) and stored.call_id in results:
+            if isinstance(stored.wait, ClientResultWait | ToolResultWait) and stored.call_id in results:
                 waiting.append(stored)
                 calls.append(ToolCall(stored.call_id, stored.wait.tool))
         if not waiting:

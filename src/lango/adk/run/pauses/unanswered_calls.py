@@ -63,8 +63,9 @@ async def await_node_calls(turn: TurnRun) -> None:
     """Await the results of noted calls that no tool ran for, and no client runs."""
     for call_id in sorted(turn.waits.node_calls - turn.waits.client_calls):
         if await turn.record.newest_entry(call_id) is None:
-            await turn.record.store.write(await_result, turn.record.lease.session_key, call_id, time.time())
-            turn.waits.note_kind("long_running_result")
+            key, now = turn.record.lease.session_key, time.time()
+            kind = await turn.record.store.write(await_result, key, call_id, now)
+            turn.waits.note_kind(kind or "long_running_result")
 
 
 def _credential_key(arguments: Mapping[str, object]) -> str:

@@ -4,6 +4,7 @@ The journal itself is stored by `lango.store.tool_calls.tool_journal`.
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from google.adk.tools import BaseTool, ToolContext
@@ -11,12 +12,19 @@ from google.adk.tools import BaseTool, ToolContext
 from lango.adk.agents.adk_internals import defers_response, tool_node_path
 from lango.adk.agents.tools.adk_tool import with_files
 from lango.adk.model.content import plain_model
-from lango.adk.run.record.replay import may_await_result
+from lango.adk.run.record.replay import PAUSE, may_await_result
 from lango.adk.run.record.result_files import RESULT_FILES, keep_files, parts_in, without_parts
 from lango.adk.services.credential_secrets import seal_actions
 from lango.adk.turn.turn_run import TurnRun
 from lango.errors import NotJson, TurnDiverged
+from lango.pauses import AwaitedEvent, Pause, Sleep
 from lango.tools.results import error_text, to_result
+
+NOT_LONG_RUNNING = (
+    "this tool cannot wait: make it a LongRunningFunctionTool, or a Tool with long_running=True; in a workflow, wait "
+    "in a function node"
+)
+CANNOT_WAIT = "an agent that is called as a tool cannot wait: its answer is awaited. Let the agent that called it wait"
 
 
 async def record_result(
@@ -37,6 +45,8 @@ async def record_result(
     parts = [*parts_in(result)]
     kept = await keep_files(tool, context, parts) if parts else []
     done = seal_actions(actions, turn.app.box, call_id) | ({RESULT_FILES: kept} if kept else {})
+    if isinstance(result, Sleep | AwaitedEvent):
+        return await _record_pause(turn, call_id, tool, context, result, done)
     awaits_result = may_await_result(turn, tool, context)
     if not result and defers_response(tool):
         await turn.record.finish(call_id, None, actions=done, awaits_result=awaits_result)
@@ -51,6 +61,23 @@ async def record_result(
     await turn.record.finish(call_id, plain, actions=done, awaits_result=awaits_result)
     # a result that is JSON is not replaced: the agent's own callbacks come later, and expect their own objects
     return None if plain in (rest, {"result": rest}) else with_files(plain, parts)
+
+
+async def _record_pause(
+    turn: TurnRun, call_id: str, tool: BaseTool, context: ToolContext, pause: Pause, actions: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Journal that a call waits, and open its wait. Return the result that ADK takes for none yet, or an error."""
+    if not tool.is_long_running or tool_node_path(context) is not None:
+        refused = {"error": NOT_LONG_RUNNING}
+    elif not turn.has_session(context):
+        refused = {"error": CANNOT_WAIT}
+    else:
+        actions = {**actions, PAUSE: pause.kind}
+        await turn.record.finish(call_id, None, actions=actions, awaits_result=True, pause=pause)
+        turn.waits.note_kind(pause.kind)
+        return {}
+    await turn.record.finish(call_id, refused, actions=actions)
+    return refused
 
 
 async def record_error(

@@ -13,6 +13,7 @@ from google.adk.tools.agent_tool import AgentTool
 from msgspec import json
 
 from lango.adk.agents.adk_internals import node_of_tool, tool_node_path
+from lango.adk.agents.tools.adk_tool import AdkTool
 from lango.adk.agents.tools.client_tools import ClientTool, mark_client_calls
 from lango.adk.events.recorded_run import WHY, restore_actions
 from lango.adk.run.record.result_files import load_files
@@ -25,6 +26,8 @@ from lango.errors import TurnDiverged
 from lango.store.tool_calls.tool_journal import JournalEntry
 from lango.store.turns.recovery import UNKNOWN_RESULT
 
+PAUSE = "pause"
+"""The key of the kind of wait among the journaled actions of a tool that sleeps, or waits for an event."""
 CALLED_BEFORE_UPDATE = (
     "this call was made before the application was updated, and was not repeated; call it again if it must be repeated"
 )
@@ -37,7 +40,7 @@ def runs_agents(tool: BaseTool) -> bool:
 
 def may_await_result(turn: TurnRun, tool: BaseTool, context: ToolContext) -> bool:
     """Whether results of a tool may come from outside after the turn: of ADK's long-running tools."""
-    return tool.is_long_running and not isinstance(tool, ClientTool) and turn.has_session(context)
+    return tool.is_long_running and not isinstance(tool, ClientTool | AdkTool) and turn.has_session(context)
 
 
 def enter_tool(turn: TurnRun, tool: BaseTool, call_id: str) -> None:
@@ -139,9 +142,10 @@ async def _journaled_result(
         turn.limits.count_call(fingerprint)
         result = cast("dict[str, Any]", entry.result or {})  # empty: the result comes later
         result, actions = await load_files(result, open_actions(entry.actions, turn.app.box, call_id), context)
-        restore_actions(context.actions, actions)
-        if entry.result is None and may_await_result(turn, tool, context):
-            turn.waits.note_kind("long_running_result")
+        paused_for = actions.get(PAUSE)
+        restore_actions(context.actions, {name: value for name, value in actions.items() if name != PAUSE})
+        if paused_for is not None or (entry.result is None and may_await_result(turn, tool, context)):
+            turn.waits.note_kind(paused_for or "long_running_result")
         return result
     path = tool_node_path(context)
     asked = path is not None and turn.record.earlier_run.requests_credential(path)

@@ -10,6 +10,7 @@ turn stops.
 
 import inspect
 import sys
+import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Literal
@@ -30,6 +31,7 @@ from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.errors import LangoError, NodeOutcomeUnknown, Unstorable
 from lango.events import NodeProgress, output_to_text, to_plain_values
 from lango.failures import log_failure, mark_logged
+from lango.pauses import AwaitedEvent, Sleep
 from lango.store.sessions.open_calls import message_at
 from lango.store.tool_calls import tool_journal
 from lango.store.tool_calls.tool_journal import JournalEntry
@@ -184,7 +186,8 @@ async def _run_in_turn(
     enter_step(step_id)
     try:
         async with aclosing(steps) as items:
-            async for item in items:
+            async for found in items:
+                item = _call_of_pause(found)
                 yielded.append(_to_json(item))
                 if is_generator and not requests_credential(item):
                     yield item
@@ -205,6 +208,20 @@ async def _run_in_turn(
     await _finish(turn, step_id, None if asks else result)
     for item in kept_back:  # journaled before ADK stores it
         yield item
+
+
+def _call_of_pause(item: Any) -> Any:
+    """Return the event of the call by which a node waits, or the item itself if it is no pause."""
+    event = item if isinstance(item, Event) else None
+    pause = event.output if event is not None else item
+    if not isinstance(pause, Sleep | AwaitedEvent):
+        return item
+    call = types.FunctionCall(id=pause.id or f"wait-{uuid.uuid4().hex}", name=pause.call, args=pause.arguments)
+    content = types.Content(role="model", parts=[types.Part(function_call=call)])
+    waiting = Event(content=content, long_running_tool_ids={call.id or ""})
+    if event is not None:
+        waiting.actions = event.actions
+    return waiting
 
 
 async def _recorded_entry(turn: TurnRun, step_id: str) -> JournalEntry | None:

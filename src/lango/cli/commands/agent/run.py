@@ -297,6 +297,8 @@ def _describe_waiting(printer: _Printer, id_: str) -> Iterator[str]:
         "input": f'answer with `{printer.options.command("run", "-r", id_)} "..."`',
         "credential": f"answer with /answer in `{chat}`",
         "client_result": "the client that runs the tool sends the result, over HTTP",
+        "timer": f"it continues by itself while `lango serve` runs, or now with /answer in `{chat}`",
+        "event": f"it continues by itself while `lango serve` runs, or with /answer in `{chat}`",
         "long_running_result": f"give the result with /answer in `{chat}`, or over HTTP",
     }
     waits = printer.done.waits if printer.done else ()

@@ -17,7 +17,7 @@ from lango.cli.terminal_text import format_age, format_time, printable
 from lango.cli.wait_answers import describe_wait, read_answer, wait_json
 from lango.errors import UsageError
 from lango.grants import NewGrant
-from lango.waits import CredentialWait
+from lango.waits import CredentialWait, EventWait, TimerWait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,9 +81,9 @@ def answer(
     value: Annotated[
         str,
         typer.Argument(
-            help="yes or no for an approval; a text or JSON for an input or a result, or decline where a tool asks; "
-            "for a credential the address that you were sent to, a key, or name:password; - reads a credential from "
-            "standard input."
+            help="yes or no for an approval; a text or JSON for an input, a result or an event, or decline where a "
+            "tool asks; wake for a timer; for a credential the address that you were sent to, a key, or name:password; "
+            "- reads a credential from standard input."
         ),
     ],
     always: Annotated[
@@ -106,6 +106,30 @@ def answer(
         return read_answer(wait, text, grant=grant, reason=reason, update=update)
 
     run_async(_answer(chosen.settings(), item_id, user, to_answer))
+
+
+@app.command()
+@with_shared_options
+def cancel(
+    chosen: AgentOptions,
+    item_id: Annotated[str, typer.Argument(metavar="ID", help="The item; a prefix of its id is enough.")],
+    user: User = LOCAL_USER,
+) -> None:
+    """End a timer or a wait for an event without an answer: nothing runs, and its call has an error."""
+    run_async(_cancel(chosen.settings(), item_id, user))
+
+
+async def _cancel(settings: "Settings", item_id: str, user: str) -> None:
+    with fast_imports():
+        from lango.runtime.opening import open_runtime
+
+    async with open_runtime(settings, every_session=False) as runtime:
+        wait = (await runtime.inbox.find(item_id, user_id=user)).wait
+        if not isinstance(wait, TimerWait | EventWait):
+            raise UsageError("only a timer or a wait for an event can be cancelled: use `lango inbox answer`")
+        if not await runtime.cancel_wait(wait.session_id, wait.id, user_id=user):
+            raise UsageError(f"{item_id} cannot be cancelled now: it has ended, or a turn of its session runs")
+        print("cancelled")
 
 
 async def _answer(settings: "Settings", item_id: str, user: str, to_answer: "Callable[[Wait], Answer]") -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Body, Path
 from msgspec import Struct
 
+from lango.errors import WaitNotOpen
 from lango.runtime.access import Grant
 from lango.server.api.paging import InboxCursor, PageSize, decode_inbox_cursor, encode_cursor
 from lango.server.api.turns.turn_routes import STREAM_RESPONSES
@@ -100,6 +101,14 @@ async def answer_wait(
     """
     turn = await submit_answer(user, session_id, wait_id, answer, key)
     return user.context.event_response(user.turns.follow(turn))
+
+
+@router.delete("/sessions/{session_id}/waits/{wait_id}", status_code=204, responses=CONFLICT)
+async def cancel_wait(session_id: SessionIdPath, wait_id: WaitIdPath, user: CurrentUser) -> None:
+    """End a timer or a wait for an event without an answer: nothing runs, and its call has an error."""
+    await user.get_session(session_id)
+    if not await user.runtime.cancel_wait(session_id, wait_id, user_id=user.id):
+        raise WaitNotOpen(f"the wait {wait_id!r} is no timer or event that is open, or a turn of the session runs")
 
 
 async def submit_answer(

@@ -14,9 +14,11 @@ from lango.waits import (
     ApprovalWait,
     ClientResultWait,
     CredentialWait,
+    EventWait,
     InputWait,
     LongRunningWait,
     QuestionWait,
+    TimerWait,
     Wait,
 )
 
@@ -28,7 +30,16 @@ class ShownApproval(ApprovalWait, frozen=True, kw_only=True, tag="approval"):
     """What the call would change in a file now, as a unified diff; empty if it cannot be shown."""
 
 
-ShownWait = ShownApproval | InputWait | CredentialWait | ClientResultWait | LongRunningWait | QuestionWait
+ShownWait = (
+    ShownApproval
+    | InputWait
+    | CredentialWait
+    | ClientResultWait
+    | LongRunningWait
+    | TimerWait
+    | EventWait
+    | QuestionWait
+)
 
 
 class SessionWaits(Struct, frozen=True):
@@ -73,7 +84,7 @@ def with_diff(wait: ApprovalWait, diff: str) -> ShownApproval:
 
 def _read_answer(value: object) -> Answer:
     if not isinstance(value, Mapping) or "type" not in value:
-        raise ValueError("send an object with a type: approve, refuse, value, decline, credential or result")
+        raise ValueError("send an object with a type: approve, refuse, value, decline, credential, result or wake")
     try:
         return convert(value, Answer)
     except msgspec.ValidationError as error:

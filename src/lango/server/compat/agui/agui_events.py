@@ -22,9 +22,11 @@ from lango.waits import (
     ApprovalWait,
     ClientResultWait,
     CredentialWait,
+    EventWait,
     InputWait,
     LongRunningWait,
     QuestionWait,
+    TimerWait,
     Wait,
 )
 
@@ -273,6 +275,13 @@ def _interrupt(wait: Wait) -> agui.Interrupt | None:
         case LongRunningWait():
             message = f"{wait.tool} waits for its result"
             return agui.Interrupt(id=wait.call_id, reason="result_needed", message=message, tool_call_id=wait.call_id)
+        case TimerWait():
+            until = "" if wait.expires_at is None else f" until {wait.expires_at.isoformat(timespec='seconds')}"
+            message = f"{wait.reason or wait.tool} waits{until}"
+            return agui.Interrupt(id=wait.call_id, reason="timer", message=message, tool_call_id=wait.call_id)
+        case EventWait():
+            message = f"{wait.reason or wait.tool} waits for the event {wait.event}"
+            return agui.Interrupt(id=wait.call_id, reason="event", message=message, tool_call_id=wait.call_id)
         case ClientResultWait() | QuestionWait():
             return None
 

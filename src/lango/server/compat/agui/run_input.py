@@ -58,13 +58,17 @@ from lango.waits import (
     ClientResultWait,
     Credential,
     CredentialWait,
+    EventWait,
     InputWait,
     LongRunningWait,
     QuestionWait,
     Refuse,
     Result,
+    TimerWait,
+    ToolResultWait,
     Value,
     Wait,
+    Wake,
 )
 
 _MAX_PROBLEMS = 10
@@ -241,6 +245,8 @@ async def _submit_answers(
                 await user.runtime.credentials.decline(run_input.thread_id, wait.id, user_id=user.id)
             case LongRunningWait() if entry.status != "resolved":
                 pass  # its result may still come
+            case TimerWait() | EventWait() if entry.status != "resolved":
+                await user.runtime.cancel_wait(run_input.thread_id, wait.id, user_id=user.id)
             case _:
                 wait_id = wait.id if wait else entry.interrupt_id
                 submitted = SubmittedAnswer(wait_id, _read_answer(wait, entry), replace(request, idempotency_key=None))
@@ -250,7 +256,7 @@ async def _submit_answers(
 
 def _is_of(wait: Wait, interrupt_id: str) -> bool:
     """Whether an interrupt is about a wait; clients know those for calls by the ids of the calls."""
-    if isinstance(wait, ApprovalWait | LongRunningWait):
+    if isinstance(wait, ApprovalWait | ToolResultWait):
         return interrupt_id in (wait.id, wait.call_id)
     return interrupt_id == wait.id
 
@@ -261,7 +267,9 @@ def _read_answer(wait: Wait | None, entry: agui.ResumeEntry) -> Answer:
             return Value(entry.payload)
         case CredentialWait():
             return Credential(entry.payload)
-        case LongRunningWait() | ClientResultWait():
+        case TimerWait():
+            return Wake()
+        case LongRunningWait() | ClientResultWait() | EventWait():
             return Result(_to_result(entry.payload))
         case ApprovalWait() | None:
             approved = entry.status == "resolved" and _is_approved(entry.payload)

@@ -19,7 +19,7 @@ from lango.json_values import convert
 from lango.sessions import as_datetime
 from lango.store.codec.ids import wait_id
 from lango.store.codec.json_text import loads
-from lango.store.waits import waits
+from lango.store.waits import questions, waits
 from lango.turns.time_limits import TimeLimits
 from lango.waits import Decline, QuestionWait, Value
 
@@ -64,7 +64,7 @@ async def ask_user(question: Question, timeout_s: float) -> Answer:
     )
     outcome: Literal["answered", "refused", "expired", "cancelled"] = "cancelled"
     async with store.watch(lease.session_key) as changed:
-        await store.write(waits.ask, lease, wait.id, asdict(question), now, timeout_s)
+        await store.write(questions.ask, lease, wait.id, asdict(question), now, timeout_s)
         try:
             with _more_time(turn.limits.time, question.call_id, timeout_s):
                 sink.emit(WaitOpened(sink.next_id(), wait))
@@ -75,7 +75,7 @@ async def ask_user(question: Question, timeout_s: float) -> Answer:
                 return answer
         finally:
             closed = "answered" if outcome == "refused" else outcome
-            closing = asyncio.ensure_future(store.write(waits.close_question, lease.session_key, wait.id, closed))
+            closing = asyncio.ensure_future(store.write(questions.close_question, lease.session_key, wait.id, closed))
             await asyncio.shield(closing)
 
 

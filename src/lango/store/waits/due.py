@@ -1,0 +1,70 @@
+"""Read the waits for a time or an event that have ended, and end each of them once."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from lango.errors import WaitNotOpen
+from lango.pauses import timeout_result, timer_result
+from lango.sessions import SessionId
+from lango.store.codec.json_text import loads
+from lango.store.codec.wait_rows import WAIT_COLUMNS, row_to_wait
+from lango.store.engine.database import Operation
+from lango.waits import EventWait
+
+_MAX_WAITS = 100
+_DUE = f"""
+SELECT w.session_key, s.user_id, s.id, {WAIT_COLUMNS} FROM waits w JOIN sessions s ON s.session_key = w.session_key
+WHERE w.closed IS NULL AND w.answered_at IS NULL AND w.epoch IS NULL AND w.kind IN ('timer', 'event')
+    AND w.data IS NOT NULL AND w.app_name = $1 AND w.expires_at <= (SELECT now FROM database_clock)
+ORDER BY w.expires_at LIMIT {_MAX_WAITS}
+"""  # noqa: S608 - constants
+_END = """
+UPDATE waits SET answered_at = (SELECT now FROM database_clock), answered_by = $1
+WHERE session_key = $2 AND id = $3 AND seq = $4 AND closed IS NULL AND answered_at IS NULL
+    AND kind IN ('timer', 'event')
+RETURNING id
+"""
+
+
+class EndedWait(Struct, frozen=True):
+    """A wait for a time or an event that ends with the input of a turn."""
+
+    wait_id: str
+    seq: int
+    """The message that opened it: the same call may wait again."""
+    by: str = ""
+    """The user who ended it; empty: its time, or an event."""
+
+
+class DueWait(Struct, frozen=True):
+    """A wait whose time has come, or that an event has answered."""
+
+    session_key: int
+    name: SessionId
+    wait_id: str
+    seq: int
+    call_id: str
+    result: Mapping[str, Any]
+    """The result of the call that waits."""
+
+
+def read_due_waits(app_name: str) -> Operation[list[DueWait]]:
+    """Read the waits of an app that are due, the oldest first; some of them, if there are many."""
+    found: list[DueWait] = []
+    for session_key, user_id, session_id, *row in (yield _DUE, (app_name,)):
+        stored = row_to_wait(session_id, row)
+        if isinstance(stored.wait, EventWait):
+            result = loads(stored.answer) if stored.answer else timeout_result(stored.wait.event)
+        else:
+            result = timer_result("time")
+        name = SessionId(app_name, user_id, session_id)
+        found.append(DueWait(session_key, name, stored.wait.id, stored.seq, stored.call_id, result))
+    return found
+
+
+def end_timed_wait(key: int, name: SessionId, ended: EndedWait) -> Operation[None]:
+    """Note that a wait for a time or an event has ended: once. Raise `WaitNotOpen` if it had ended before."""
+    if not (yield _END, (ended.by or None, key, ended.wait_id, ended.seq)):
+        raise WaitNotOpen(f"the wait {ended.wait_id!r} of session {name.id!r} is no longer open", "answered")
