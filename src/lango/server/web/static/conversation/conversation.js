@@ -8,6 +8,7 @@ import { SessionFollower, PAGE_SIZE } from "./session-follower.js";
 import { submitTurn } from "../base/event-stream.js";
 import { state, emit } from "../base/state.js";
 import { TurnView } from "./turn-view.js";
+import { OF_CALLS } from "./wait-card.js";
 import { Transcript } from "./transcript.js";
 import { QueuedMessages } from "./queued-messages.js";
 import { WindowMark } from "./window-mark.js";
@@ -167,7 +168,7 @@ export class Conversation {
     // after the waits: messages that were read before would lack the results of those that were closed in between
     const { messages } = await api(sessionPath(session, `/messages?limit=${PAGE_SIZE}`), { signal });
     if (signal.aborted) return;
-    const isMeant = (/** @type {Wait} */ wait) => !state.running || wait.kind === "long_running_result";
+    const isMeant = (/** @type {Wait} */ wait) => !state.running || OF_CALLS.includes(wait.kind);
     const open = new Set(waits.map((/** @type {Wait} */ wait) => wait.id));
     dropOtherDrafts(session, open);
     for (const card of shown) if (card.status === "waiting" && isMeant(card.wait) && !open.has(card.wait.id)) this.transcript.closeWait(card, messages);

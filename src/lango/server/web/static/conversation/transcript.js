@@ -6,6 +6,7 @@ import { failureBlock } from "../base/failures.js";
 import { byId, copyButton, el, iconButton } from "../base/dom.js";
 import { UserMessage } from "./user-message.js";
 import { isAwaitingApproval } from "./tool-card.js";
+import { OF_CALLS } from "./wait-card.js";
 import { emit } from "../base/state.js";
 
 const CONFIRMATION = "adk_request_confirmation";
@@ -255,7 +256,7 @@ export class Transcript {
   #applyClientResults(messages) {
     for (const [id, call] of newestResults(messages)) {
       const card = this.toolCards.get(id);
-      if (card?.status === "awaiting_client" || card?.status === "awaiting_result" || card?.wait?.wait.kind === "long_running_result") card.finish({ ok: !call.output?.error, output: call.output });
+      if (card?.status === "awaiting_client" || card?.status === "awaiting_result" || OF_CALLS.includes(card?.wait?.wait.kind ?? "")) card.finish({ ok: !call.output?.error, output: call.output });
     }
   }
 

@@ -3,6 +3,7 @@
 import { capitalize } from "../base/api.js";
 import { alertScreenReader, describeResumption, el, icon, iconButton } from "../base/dom.js";
 import { traceButton } from "./transcript.js";
+import { OF_CALLS } from "./wait-card.js";
 import { announcementOf } from "./wait-forms.js";
 
 /** @typedef {import("./answer.js").Answer} Answer */
@@ -54,8 +55,8 @@ export class TurnView {
     const ofCall = this.transcript.toolCards.get(wait.call_id ?? "");
     if (wait.kind === "client_result") return ofCall?.handOverToClient();
     if (wait.kind === "long_running_result" && !ofCall) return;
-    const tool = wait.kind === "approval" ? answer.toolCard(wait.call_id ?? "", wait.tool ?? "") : wait.kind === "long_running_result" ? ofCall ?? null : null;
-    if (wait.expires_at && new Date(wait.expires_at).getTime() < Date.now()) return tool?.expire();
+    const tool = wait.kind === "approval" ? answer.toolCard(wait.call_id ?? "", wait.tool ?? "") : OF_CALLS.includes(wait.kind) ? ofCall ?? null : null;
+    if (wait.expires_at && new Date(wait.expires_at).getTime() < Date.now()) return OF_CALLS.includes(wait.kind) ? undefined : tool?.expire();
     const card = answer.waitCard(wait, tool);
     if (card.status === "waiting") return; // a value may be typed already
     card.open((given) => this.#send(wait, given, tool), () => this.actions.skip());

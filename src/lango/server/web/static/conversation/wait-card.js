@@ -1,6 +1,6 @@
 /** Show what a turn waits for: the form of its kind while it waits, then what became of it. */
 
-import { capitalize } from "../base/api.js";
+import { api, capitalize, describeError, sessionPath } from "../base/api.js";
 import { el, icon, formatTime } from "../base/dom.js";
 import { Draft } from "../base/drafts.js";
 import { describeWait, formOf, labelOf } from "./wait-forms.js";
@@ -8,12 +8,14 @@ import { describeWait, formOf, labelOf } from "./wait-forms.js";
 /**
  * What a turn waits for, as the server sends it; the members after `expires_at` depend on the kind.
  * @typedef {{kind: string, id: string, session_id: string, agent?: string, expires_at?: string | null, call_id?: string, tool?: string, arguments?: any, hint?: string, payload?: any, diff?: string,
- *   message?: string, schema?: any, auth_url?: string, scopes?: string[], scheme_type?: string, scheme?: string}} Wait
+ *   message?: string, reason?: string, event?: string, match?: any, schema?: any, auth_url?: string, scopes?: string[], scheme_type?: string, scheme?: string}} Wait
  * @typedef {{type: string, [member: string]: any}} Answer the body of the request that answers
  */
 
 /** Kinds whose card is a part of another one, which shows what became of them. */
-const PARTS = ["approval", "long_running_result", "client_result"];
+const PARTS = ["approval", "long_running_result", "client_result", "timer", "event"];
+/** Kinds whose wait is a part of the card of the call that waits, and goes on while the conversation does. */
+export const OF_CALLS = ["long_running_result", "timer", "event"];
 
 export class WaitCard {
   #form = /** @type {HTMLElement | null} */ (null);
@@ -46,6 +48,7 @@ export class WaitCard {
     const press = async (/** @type {import("./wait-forms.js").Button} */ button) => {
       const answer = await button.read();
       if (typeof answer === "string") this.#problem.textContent = answer;
+      else if (answer?.type === "cancel") await this.#cancel();
       else if (answer) await this.answer(answer);
     };
     const submit = (/** @type {Event} */ event) => {
@@ -55,7 +58,7 @@ export class WaitCard {
     };
     const form = el("form", { submit, novalidate: true, autocomplete: isSecret && "off" },
       ...body, this.#problem,
-      this.wait.expires_at && el("p", { class: "note", text: `The request expires at ${formatTime(this.wait.expires_at)}.` }),
+      !OF_CALLS.includes(this.wait.kind) && this.wait.expires_at && el("p", { class: "note", text: `The request expires at ${formatTime(this.wait.expires_at)}.` }),
       el("div", { class: "wait-buttons" }, ...buttons.map((button) => el("button", {
         type: button.primary ? "submit" : "button", class: button.primary && "primary", "aria-haspopup": button.opensMenu && "menu",
         click: button.primary ? null : () => void press(button),
@@ -75,6 +78,19 @@ export class WaitCard {
     this.#disable(false);
     if (!problem) this.showAnswer(answer);
     return !problem;
+  }
+
+  /** End a timer or a wait for an event without an answer. */
+  async #cancel() {
+    const { session_id, id, agent } = this.wait;
+    this.#disable(true);
+    try {
+      await api(sessionPath(session_id, `/waits/${encodeURIComponent(id)}${agent ? `?agent=${encodeURIComponent(agent)}` : ""}`), { method: "DELETE" });
+      this.close("closed", "Cancelled.");
+    } catch (error) {
+      this.#problem.textContent = describeError(error);
+    }
+    this.#disable(false);
   }
 
   /** Remove the form, and show the answer. @param {Answer} answer */

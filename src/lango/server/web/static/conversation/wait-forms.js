@@ -2,7 +2,7 @@
 
 import { api, capitalize, sessionPath } from "../base/api.js";
 import { askPatterns, askText, showMenu } from "../base/dialogs.js";
-import { el } from "../base/dom.js";
+import { el, formatTime } from "../base/dom.js";
 import { schemaOf } from "../base/schemas.js";
 import { formFor } from "./value-form.js";
 
@@ -17,10 +17,12 @@ import { formFor } from "./value-form.js";
 const SHORT_CHARACTERS = 80;
 const RETURNING = ["oauth2", "openIdConnect"];
 const MISSING = "A value is missing.";
+/** @type {Button} */ const CANCEL = { text: "Cancel", shape: "cross", read: () => ({ type: "cancel" }) };
 
 /** Name the form of a wait. @param {Wait} wait */
 export function labelOf(wait) {
   if (wait.kind === "approval") return `May ${wait.tool} run?`;
+  if (wait.kind === "timer" || wait.kind === "event") return `${wait.tool} waits`;
   return wait.kind.endsWith("result") ? `${wait.tool} waits for its result` : wait.message || (wait.kind === "credential" ? "Credential" : "Input");
 }
 
@@ -46,6 +48,11 @@ export function describeWait(wait) {
     }
     case "tool_question": return [message(wait.message || "The tool needs your input."), asker(payload)];
     case "input": return [message(wait.message || "The workflow needs your input."), payload !== null && el("pre", { tabindex: "0", "aria-label": "Details" }, JSON.stringify(payload, null, 2))];
+    case "timer": return [message(`${wait.reason ? `${capitalize(wait.reason)}: continues` : "Continues"} ${whenOf(wait)}`)];
+    case "event": {
+      const until = wait.expires_at ? `, until ${whenOf(wait)}` : "";
+      return [message(`${wait.reason ? `${capitalize(wait.reason)}: waits` : "Waits"} for the event ${wait.event}${until}`)];
+    }
     default: return [el("summary", {}, `Give the result of ${wait.tool}`)];
   }
 }
@@ -56,8 +63,25 @@ export function formOf(wait, skip) {
     case "approval": return approvalForm(wait);
     case "credential": return credentialForm(wait, skip);
     case "input": case "tool_question": return valueForm(wait, skip);
+    case "timer": return { body: [], buttons: [{ text: "Wake now", shape: "check", primary: true, read: () => ({ type: "wake" }) }, CANCEL] };
+    case "event": return eventForm(wait);
     default: return resultForm(wait);
   }
+}
+
+/** Say when a wait ends by itself, and in how long. @param {Wait} wait */
+function whenOf(wait) {
+  const left_s = Math.max(0, (new Date(wait.expires_at ?? 0).getTime() - Date.now()) / 1000);
+  const [size, unit] = [[86400, "days"], [3600, "hours"], [60, "minutes"]].find(([least]) => left_s >= 2 * Number(least)) ?? [1, "seconds"];
+  return `${formatTime(wait.expires_at ?? 0)} (in ${Math.round(left_s / Number(size))} ${unit})`;
+}
+
+/** Show what an event must have, and give it by hand. @param {Wait} wait @returns {Form} */
+function eventForm(wait) {
+  const area = el("textarea", { rows: "3", "aria-label": `Data of ${wait.event}`, placeholder: "Text or JSON" });
+  const read = () => area.value.trim() ? { type: "result", result: parseResult(area.value) } : MISSING;
+  const fits = Object.keys(wait.match ?? {}).length > 0 && el("pre", { tabindex: "0", "aria-label": "What it must have" }, JSON.stringify(wait.match, null, 2));
+  return { body: [fits, area], buttons: [{ text: "Give the event", shape: "check", primary: true, read }, CANCEL] };
 }
 
 /** Show exact arguments and what changes in a file; approve once or always, or refuse. @param {Wait} wait @returns {Form} */
