@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from google.adk.auth.auth_tool import AuthConfig
-from google.adk.events import Event
+from google.adk.events import Event, EventActions
 from msgspec import Struct, field
 
 from lango.waits import CredentialWait, EventWait, InputWait, TimerWait, Wait
@@ -39,6 +39,10 @@ class Waits(Struct, eq=False):
     """The credentials that tools asked for, and ADK did not request; see `lango.adk.run.pauses.unanswered_calls`."""
     _requested_for: set[str] = field(default_factory=set[str])
     _requested_keys: set[str] = field(default_factory=set[str])
+    _results: dict[str, list[EventActions]] = field(default_factory=dict[str, list[EventActions]])
+    """The actions of the results of each agent's newest model response."""
+    _pausing: set[str] = field(default_factory=set[str])
+    """The agents of whose newest model response a call waits."""
     _questions: Counter[str] = field(default_factory=Counter[str])
 
     def note_others(self, kinds: Iterable[str]) -> None:
@@ -87,6 +91,24 @@ class Waits(Struct, eq=False):
         """Return the credentials that the run has to request, once."""
         missing, self.missing_requests = self.missing_requests, ()
         return missing
+
+    def begin_response(self, agent: str) -> None:
+        """Note that a model of an agent, named with its branch, is called."""
+        self._results.pop(agent, None)
+        self._pausing.discard(agent)
+
+    def note_result(self, agent: str, actions: EventActions) -> None:
+        """Note the result of a call: the agent does not continue with it while a call beside it waits."""
+        self._results.setdefault(agent, []).append(actions)
+        if agent in self._pausing:
+            actions.skip_summarization = True
+
+    def note_pause(self, agent: str, kind: str) -> None:
+        """Note that a call of an agent waits, and that the agent does not continue with the results beside it."""
+        self.note_kind(kind)
+        self._pausing.add(agent)
+        for actions in self._results.get(agent, ()):
+            actions.skip_summarization = True
 
     def next_question(self, call_id: str) -> int:
         """Count the questions of a running call; return the number of the next."""

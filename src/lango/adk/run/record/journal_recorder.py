@@ -12,7 +12,7 @@ from google.adk.tools import BaseTool, ToolContext
 from lango.adk.agents.adk_internals import defers_response, tool_node_path
 from lango.adk.agents.tools.adk_tool import with_files
 from lango.adk.model.content import plain_model
-from lango.adk.run.record.replay import PAUSE, may_await_result
+from lango.adk.run.record.replay import PAUSE, agent_place, may_await_result
 from lango.adk.run.record.result_files import RESULT_FILES, keep_files, parts_in, without_parts
 from lango.adk.services.credential_secrets import seal_actions
 from lango.adk.turn.turn_run import TurnRun
@@ -51,8 +51,9 @@ async def record_result(
     if not result and defers_response(tool):
         await turn.record.finish(call_id, None, actions=done, awaits_result=awaits_result)
         if awaits_result:
-            turn.waits.note_kind("long_running_result")
+            turn.waits.note_pause(agent_place(context), "long_running_result")
         return None
+    turn.waits.note_result(agent_place(context), actions)
     turn.output.note_duration(call_id, duration_s)
     rest = without_parts(result) if parts else result
     plain = _to_json_object(rest)
@@ -74,9 +75,10 @@ async def _record_pause(
     else:
         actions = {**actions, PAUSE: pause.kind}
         await turn.record.finish(call_id, None, actions=actions, awaits_result=True, pause=pause)
-        turn.waits.note_kind(pause.kind)
+        turn.waits.note_pause(agent_place(context), pause.kind)
         return {}
     await turn.record.finish(call_id, refused, actions=actions)
+    turn.waits.note_result(agent_place(context), context.actions)
     return refused
 
 
@@ -98,6 +100,7 @@ async def record_error(
         await turn.record.finish(call_id, None, "unknown")
         return None
     await turn.record.finish(call_id, result)
+    turn.waits.note_result(agent_place(context), context.actions)
     return result
 
 

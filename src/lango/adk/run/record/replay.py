@@ -56,9 +56,16 @@ def end_tool(turn: TurnRun, call_id: str) -> None:
     turn.record.earlier_run.end("/".join(outer if outer[-1:] == (call_id,) else (*outer, call_id)))
 
 
+def agent_place(context: CallbackContext) -> str:
+    """Name an agent with its branch: several may run at once."""
+    return f"{context.agent_name}@{context.branch or ''}"
+
+
 def next_model_step(turn: TurnRun, context: CallbackContext, *, nested: bool) -> str:
     """Return the id of an agent's next model call, the same in every run of the turn."""
-    place = f"{context.agent_name}@{context.branch or ''}"
+    place = agent_place(context)
+    if not nested:
+        turn.waits.begin_response(place)
     return turn.record.next_step(current_step().inner_id(place) if nested else place)
 
 
@@ -145,7 +152,9 @@ async def _journaled_result(
         paused_for = actions.get(PAUSE)
         restore_actions(context.actions, {name: value for name, value in actions.items() if name != PAUSE})
         if paused_for is not None or (entry.result is None and may_await_result(turn, tool, context)):
-            turn.waits.note_kind(paused_for or "long_running_result")
+            turn.waits.note_pause(agent_place(context), paused_for or "long_running_result")
+        else:
+            turn.waits.note_result(agent_place(context), context.actions)
         return result
     path = tool_node_path(context)
     asked = path is not None and turn.record.earlier_run.requests_credential(path)
