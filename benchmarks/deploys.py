@@ -37,8 +37,8 @@ READY_TIMEOUT_S = 120.0
 LISTED_GAPS, AROUND_S = 3, 3.0
 """How many of the longest gaps are explained, and by what was done to the servers how long before them."""
 
-AGENT = """
-import asyncio, os
+AGENT = '''
+import asyncio, os, re
 from pathlib import Path
 
 from google.adk.agents import LlmAgent, SequentialAgent
@@ -53,16 +53,24 @@ VERSION = {version}
 
 
 class Scripted(BaseLlm):
+    """Reads its request as a model does: what to charge from the message, and what is charged from the newest result.
+
+    A call that was not run is made again. A request need not have all results: a long turn does not fit the window.
+    """
+
     async def generate_content_async(self, llm_request, stream=False):
-        text, results = "", 0
-        for part in [part for content in llm_request.contents for part in content.parts or []]:
-            if part.text and part.text.startswith("message "):
-                text, results = part.text, 0
-            results += bool(part.function_response)
-        _, name, calls = text.split()
+        parts = [part for content in llm_request.contents for part in content.parts or []]
+        texts = [part.text for part in parts if part.text]
+        name, calls = [found for text in texts for found in re.findall(r"^message ([^ ]+) ([0-9]+)", text)][-1]
+        made = {{part.function_call.id: part.function_call.args["what"] for part in parts if part.function_call}}
+        results = [part.function_response for part in parts if part.function_response]
+        charged = [made.get(one.id, "") for one in results if one.response.get("outcome") != "not run"]
+        charged += [what for text in texts for what in re.findall(r"charged ([^ ]+)", text)]  # of another agent
+        numbers = [int(what.rpartition(".")[2]) for what in charged if what.rpartition(".")[0] == name]
+        number = max(numbers, default=-1) + 1
         await asyncio.sleep(0.05)
-        if results < int(calls):
-            what = f"{{name}}.{{results}}"
+        if number < int(calls):
+            what = f"{{name}}.{{number}}"
             parts = [types.Part(function_call=types.FunctionCall(id=what, name="charge", args={{"what": what}}))]
         else:
             parts = [types.Part(text=f"answer to {{name}}")]
@@ -73,7 +81,7 @@ async def charge(what: str, note: str = "") -> str:
     with Path(os.environ["CHARGES"]).open("a") as file:
         file.write(what + "\\n")
     await asyncio.sleep(0.1)
-    return "charged " + "lorem ipsum dolor " * int(os.environ["WORDS"])
+    return f"charged {{what}} " + "lorem ipsum dolor " * int(os.environ["WORDS"])
 
 
 fields = {{"what": {{"type": "string"}}}}
@@ -86,7 +94,7 @@ others = [LlmAgent(name="helper", model=model, description="Helps.")] if VERSION
 shop = LlmAgent(name="store" if VERSION % 5 == 4 else "shop", model=model, tools=tools, sub_agents=others)
 root = SequentialAgent(name="steps", sub_agents=[shop]) if VERSION % 5 == 3 else shop
 app = App(name="shop", root_agent=root)
-"""
+'''
 
 
 def write_agent(folder: Path, version: int) -> Path:

@@ -39,6 +39,8 @@ MAX_ID_BYTES = 512
 """PostgreSQL cannot index longer ids; the same limit holds for SQLite."""
 CORRECTION = '[System: Agent "'
 """How the message begins that asks the model to correct a transfer to an agent that does not exist."""
+UPDATE = "[System: The application was updated"
+"""How the message begins that tells the model that a turn continues after an update of the app."""
 CORRECTION_RUN = "-2"
 """What the invocation id of a turn's run after such a message ends with."""
 KEPT_IN_STATE = {"lango_credential": "kept"}
@@ -171,11 +173,15 @@ class StoredEvent(Struct, frozen=True):
         ]
 
     @property
-    def is_correction(self) -> bool:
-        """Whether Lango made the message, to ask the model to correct a transfer."""
-        if self.message is None or self.message.role != "user" or not self.invocation_id.endswith(CORRECTION_RUN):
-            return False
-        return self.message.content.startswith(CORRECTION)
+    def is_note(self) -> bool:
+        """Whether Lango made the message, to tell the model of an update or to ask it to correct a transfer."""
+        match self.message:
+            case Message(role="system"):
+                return True
+            case Message(role="user", content=text) if self.invocation_id.endswith(CORRECTION_RUN):
+                return text.startswith(CORRECTION)
+            case _:
+                return False
 
     @property
     def thoughts(self) -> str:

@@ -27,8 +27,8 @@ from google.genai import types
 from msgspec import Struct, field
 
 from lango.adk import idempotent
-from lango.adk.run.updates import UPDATE_NOTE
 from lango.adk.turn.turn_run import current_turn
+from lango.sessions import UPDATE
 from lango.store.engine.database import Operation
 from lango.store.engine.schema import RECORD, load_migrations
 from tests.agents.parts import TIMEOUT_S
@@ -98,7 +98,7 @@ class Planned(BaseLlm):
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         parts = [part for content in llm_request.contents for part in content.parts or []]
-        if any(UPDATE_NOTE in (part.text or "") for part in parts):
+        if any(UPDATE in (part.text or "") for part in parts):
             self.world.notes.add(session())
         results = [part.function_response for part in parts if part.function_response]
         names = [one.name for one in results if (one.response or {}).get("outcome") != "not run"]
@@ -409,5 +409,3 @@ CONTINUED_AT_MODEL_CALL = {
     "one agent instead of two": MOMENTS,
 }
 """The changes and moments where the record does not fit. Everywhere else a turn is replayed, or ends."""
-NOTICED_AT_THE_STEP = {"a boss above"}
-"""Where no check before the run sees that: an agent that answered the message before may begin a turn as well."""

@@ -15,7 +15,7 @@ from lango.config import Settings
 from lango.runtime.opening import build_agent_app, load_named_agent
 from lango.store import Store, Turn
 from lango.store.engine.schema import Migrations
-from lango.store.sessions.sessions import find_session, list_sessions, list_users
+from lango.store.sessions.sessions import find_session, has_sessions, list_newest_sessions
 from lango.store.turns import queue
 from lango.store.turns.turns import UnfinishedTurn, list_unfinished, read_turn
 
@@ -68,13 +68,12 @@ async def judge_turns(store: Store, app: AgentApp, sessions: int) -> list[TurnVe
     """
     updates = Updates(store, app.root, lambda: app.version)
     found = await store.read(list_unfinished)
-    if app.name not in {name for name, _ in await store.read(list_users)}:
+    if not await store.read(has_sessions, app.name):
         return [_judge_renamed(one, app.name) for one in found]
     unfinished = [one for one in found if one.session.app_name == app.name]
     verdicts = [await _judge_open(store, updates, one) for one in unfinished]
     busy = {one.session for one in unfinished}
-    newest = (await store.read(list_sessions, app.name, None))[-sessions:] if sessions else []
-    for session in reversed(newest):
+    for session in await store.read(list_newest_sessions, app.name, sessions):
         turn = await store.read(queue.find_newest_turn, session) if session.name not in busy else None
         if turn is not None:
             verdicts.append(

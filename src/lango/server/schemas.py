@@ -342,7 +342,7 @@ class Message(BaseModel):
         assert message.role != "event"
         return cls(
             seq=stored.seq,
-            role="system" if stored.is_correction else message.role,
+            role="system" if stored.is_note else message.role,
             author=message.author,
             content=message.content,
             tool_calls=[ToolCallView.from_call(call, details) for call in message.tool_calls],

@@ -8,8 +8,10 @@ from msgspec.structs import replace
 from lango import open_runtime
 from lango.errors import Conflict, SchemaError
 from lango.runtime.deploy_check import check_deploy
+from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.engine.schema import Migration, load_migrations
+from lango.store.sessions.sessions import create_session, has_sessions, list_newest_sessions
 from tests.agents.parts import collect, last_error, rows, settings_for
 from tests.integration.resume.test_update_table import answer_to, checked_verdicts
 from tests.support.changed_agents import Change, World, agent, asking, function, graph, node_agent, old_graph
@@ -93,6 +95,16 @@ async def test_a_store_of_an_older_schema_is_refused_and_not_changed(store_url: 
     report = await check_deploy(settings, 5)
     assert [one.verdict for one in report.turns] == ["same"], "this version can check it"
     assert await contents(store_url) == before
+
+
+async def test_the_newest_sessions_of_an_app_are_read_and_no_others(store_url: str) -> None:
+    async with Store(store_url) as store:
+        for number, app in enumerate(("app", "app", "app", "other")):
+            await store.write(create_session, SessionId(app, f"user {number}", "s"), None, float(number))
+        newest = await store.read(list_newest_sessions, "app", 2)
+        assert [session.name.user_id for session in newest] == ["user 2", "user 1"]
+        assert await store.read(list_newest_sessions, "app", 0) == []
+        assert [await store.read(has_sessions, app) for app in ("app", "none")] == [True, False]
 
 
 async def test_a_check_creates_no_store(tmp_path: Path) -> None:

@@ -34,7 +34,6 @@ from tests.support.changed_agents import (
     GRAPH_MOMENTS,
     HELD,
     MOMENTS,
-    NOTICED_AT_THE_STEP,
     OLD,
     Change,
     World,
@@ -108,8 +107,7 @@ async def test_what_an_old_version_began_continues(
         check(world, change)
         assert world.notes == {*CONTINUED_AT_MODEL_CALL.get(name, ())}, "where the record fits, it is replayed"
         expected = dict.fromkeys(change.ends, "cannot continue")
-        if name not in NOTICED_AT_THE_STEP:
-            expected |= dict.fromkeys(world.notes, "continues at the next model call")
+        expected |= dict.fromkeys(world.notes, "continues at the next model call")
         assert checked == dict.fromkeys(ends, "same") | expected, "the check before the deploy said so"
         for moment in ends:
             await check_queue(runtime, moment)

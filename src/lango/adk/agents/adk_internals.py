@@ -6,11 +6,12 @@ ADK 2.13 offers no other way for any of these. A contract test fails when one of
 import functools
 import importlib
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
-from google.adk.events import RequestInput
+from google.adk.events import Event, RequestInput
 from google.adk.models import BaseLlm
+from google.adk.sessions import Session
 from google.adk.tools import BaseTool, ToolContext
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
@@ -28,6 +29,14 @@ def declaration_of(tool: BaseTool) -> types.FunctionDeclaration | None:
 def defers_response(tool: BaseTool) -> bool:
     """Whether the result of a tool that returned nothing comes later, as ADK itself decides it."""
     return tool.is_long_running or tool._defers_response  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+def agent_to_run(root: Any, events: Sequence[Event]) -> Any:
+    """Return the agent with which ADK begins a run in a session with these events."""
+    from google.adk.agents._agent_router import find_agent_to_run
+
+    session = Session(id="", app_name="", user_id="", events=[*events])
+    return find_agent_to_run(session, root)
 
 
 def node_of_tool(tool: Any) -> Any:

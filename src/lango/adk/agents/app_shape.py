@@ -89,7 +89,7 @@ class AppVersion(Struct, frozen=True):
 def shape_of(root: Any, effect_of_tool: Callable[[BaseTool], Effect]) -> NodeShape:
     """Describe a tree of agents or nodes. Toolsets are not asked for their tools."""
     graph: Any = getattr(root, "graph", None)
-    kind = _kind(root)
+    kind = kind_of(root)
     return NodeShape(
         name=root.name,
         kind=kind,
@@ -108,7 +108,8 @@ def shape_of(root: Any, effect_of_tool: Callable[[BaseTool], Effect]) -> NodeSha
     )
 
 
-def _kind(node: Any) -> NodeKind:
+def kind_of(node: Any) -> NodeKind:
+    """Return the kind of an agent or a node."""
     if getattr(node, "graph", None):
         return "workflow"
     if isinstance(node, LlmAgent):

@@ -16,11 +16,14 @@ from lango.history import CONTEXT_AUTHOR
 from lango.history.pairing import with_ids
 from lango.messages import Media, Message, Signature, Thought, ToolCall
 from lango.providers.gemini import PLACEHOLDER_SIGNATURE, checks_signatures
+from lango.sessions import CORRECTION, UPDATE
 
 _SIGNATURE_HEADER = b"lango-signature"
 _ANY_TYPE = "application/octet-stream"
 _OTHER_AGENT_PREFIX = "For context: below is a transcript of what another agent did"
 """The start of the user message in which ADK quotes other agents."""
+_NOT_OF_THE_USER = (_OTHER_AGENT_PREFIX, UPDATE, CORRECTION)
+"""How the messages with the role of the user begin that the user did not send."""
 
 
 def signature_to_bytes(signature: Signature) -> bytes:
@@ -112,7 +115,7 @@ def _model_message(parts: Sequence[types.Part], calls: tuple[ToolCall, ...]) -> 
 
 def _user_message(parts: Sequence[types.Part]) -> Message:
     text = "\n".join(text for part in parts if (text := _text(part)))
-    author = CONTEXT_AUTHOR if text.startswith(_OTHER_AGENT_PREFIX) else ""
+    author = CONTEXT_AUTHOR if text.startswith(_NOT_OF_THE_USER) else ""
     return Message("user", text, author=author, media=_media(parts))
 
 

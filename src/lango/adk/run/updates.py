@@ -12,26 +12,30 @@ from typing import Any
 from google.adk.agents import LlmAgent
 from google.adk.events import Event
 from google.genai import types
+from msgspec.structs import replace
 
-from lango.adk.agents.app_shape import AppVersion
+from lango.adk.agents.adk_internals import agent_to_run
+from lango.adk.agents.app_shape import AppVersion, kind_of
 from lango.adk.agents.tree import walk_agents
 from lango.adk.events.events_to_rows import complete_event, event_to_entry
 from lango.adk.events.rows_to_events import stored_to_events
-from lango.adk.run.record.verdict import DIVERGED, SAME, Verdict, judge, judge_answer, judge_nodes
+from lango.adk.run.record.verdict import DIVERGED, SAME, Verdict, is_response, judge, judge_answer, judge_nodes
 from lango.adk.turn.turn_run import ContinuedHistory
 from lango.errors import TurnDiverged
-from lango.sessions import SessionId, StoredEvent
+from lango.sessions import UPDATE, SessionId, StoredEvent
 from lango.store import Store, Turn
 from lango.store.engine.database import LARGEST
 from lango.store.sessions.open_calls import message_at, message_of_calls
 from lango.store.tool_calls.tool_journal import read_turn_entries
 from lango.store.turns.continuing import continue_from_history, read_waiting_messages, set_version
 from lango.store.turns.event_log import read_earlier_nodes
-from lango.store.turns.turns import StoredTurn, read_turn_record
+from lango.store.turns.turns import StoredTurn, read_conversation, read_turn_record
 
-UPDATE_NOTE = (
-    "[System: The application was updated while it worked on the request above. Its agents, tools and instructions may "
-    "have changed. What is finished is part of this conversation: do not repeat it, and continue from there.]"
+_SEARCHED_MESSAGES = 100
+"""Of so many messages before a turn, the newest answers decide which agent begins it."""
+_UPDATE_NOTE = (
+    f"{UPDATE} while it worked on the request above. Its agents, tools and instructions may have changed. What is "
+    "finished is part of this conversation: do not repeat it, and continue from there.]"
 )
 
 
@@ -59,7 +63,23 @@ class Updates:
         if row.version == shape.fingerprint:
             return SAME
         stored = await self._store.read(read_turn_record, turn, row.record_seq)
-        return judge(stored, await self._store.read(read_turn_entries, turn), shape)
+        verdict = judge(stored, await self._store.read(read_turn_entries, turn), shape)
+        first = next((event.message.author for event in stored if is_response(event) and event.message), "")
+        if verdict is SAME and first and shape.kind == "llm":
+            begins = await self._agent_to_run(turn.session_key, row)
+            if begins != first:
+                return Verdict("continues at the next model call", f"agent {begins!r} now begins, and not {first!r}")
+        return verdict
+
+    async def _agent_to_run(self, session_key: int, row: StoredTurn) -> str:
+        """Return the name of the agent with which ADK begins a turn: the root agent, or one that answered before."""
+        stored = await self._store.read(read_conversation, session_key, row.record_seq or 0, _SEARCHED_MESSAGES)
+        events = stored_to_events(stored, self._root.name)
+        if row.continued_seq is not None:
+            agents = continued_history(self._root)
+            for event in events:
+                event.author = agents.author(event.author)
+        return agent_to_run(self._root, events).name
 
     async def _judge_answer(self, turn: Turn, row: StoredTurn) -> Verdict:
         """Return how this version continues with what the turn brings to an invocation that paused."""
@@ -115,16 +135,22 @@ class Updates:
     async def continue_from_history(self, name: SessionId, turn: Turn, row: StoredTurn) -> None:
         """Close what a turn left open, and store the note from which it continues."""
         assert row.first_seq is not None
-        parts = [types.Part(text=UPDATE_NOTE)]
+        parts = [types.Part(text=_UPDATE_NOTE)]
         if self.version.shape.kind == "workflow":
             parts = await self._request(turn, row.first_seq)  # its nodes get the request itself
-        elif not all(_reads_history(agent) for agent in walk_agents(self._root)):
+        elif _repeats_request(self._root):
             parts = [*await self._request(turn, row.first_seq), *parts]
         content = types.Content(role="user", parts=parts)
         event = Event(author="user", invocation_id=f"e-{uuid.uuid4()}", content=content)
         complete_event(event, self._root.name)
         now = time.time()
-        await self._store.write_long(continue_from_history, turn, name, event_to_entry(event), self.version.name, now)
+        note = event_to_entry(event)
+        assert note.message
+        # not the user's: the window keeps the message that began the turn, and clients do not see another one
+        note = replace(
+            note, message=replace(note.message, role="system"), extra={**(note.extra or {}), "role": content.role}
+        )
+        await self._store.write_long(continue_from_history, turn, name, note, self.version.name, now)
 
     async def _request(self, turn: Turn, first_seq: int) -> list[types.Part]:
         """Return the message that the turn answers, as far as it is no answer to a request."""
@@ -137,14 +163,21 @@ class Updates:
 
 
 def _reads_history(agent: Any) -> bool:
-    """Whether an agent reads the conversation: others read only the newest message, and need the request in it."""
     return isinstance(agent, LlmAgent) and agent.include_contents == "default"
+
+
+def _repeats_request(root: Any) -> bool:
+    """Whether the note repeats the request of the turn: an agent reads only the newest message."""
+    shells = ("sequence", "parallel", "loop")  # they read nothing themselves
+    return any(not _reads_history(agent) and kind_of(agent) not in shells for agent in walk_agents(root))
 
 
 def continued_history(root: Any) -> ContinuedHistory:
     """Return how the agents of an app read the history of a turn that continues after an update."""
     agents = [*walk_agents(root)]
-    readers = () if getattr(root, "graph", None) else (agent for agent in agents if _reads_history(agent))
+    # to an agent that reads the request once more, its calls look undone
+    is_repeated = bool(getattr(root, "graph", None)) or _repeats_request(root)
+    readers = () if is_repeated else (agent for agent in agents if _reads_history(agent))
     return ContinuedHistory(
         frozenset(agent.name for agent in agents),
         root.name if isinstance(root, LlmAgent) else "",

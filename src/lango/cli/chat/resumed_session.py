@@ -51,7 +51,7 @@ def show_last_turns(
         if at and window and shown[at - 1].seq < (window.first_seq or 0) <= stored.seq and window.reason:
             marked = True
             screen.print_line(f"--- the model no longer sees the messages above: {window.reason} ---", "yellow")
-        if stored.message and stored.is_correction:
+        if stored.message and stored.is_note:
             screen.print_line(f"System: {printable(stored.message.content)}", "dim")
             continue
         if stored.message and stored.message.role == "user":
@@ -90,7 +90,7 @@ def _answered_later(messages: "Sequence[StoredEvent]", at: int) -> set[str]:
 
 def is_user_message(stored: "StoredEvent") -> bool:
     """Whether it is a message of the user, and not the answer to an approval request."""
-    is_users = stored.message is not None and stored.message.role == "user" and not stored.is_correction
+    is_users = stored.message is not None and stored.message.role == "user" and not stored.is_note
     return bool(is_users and stored.message and not stored.message.tool_calls)
 
 

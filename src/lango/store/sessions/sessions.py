@@ -58,6 +58,10 @@ FROM sessions s WHERE app_name = $1 AND user_id = $2 AND (updated_at < $3 OR (up
 ORDER BY updated_at DESC, session_key DESC LIMIT $5
 """  # noqa: S608 - constants
 _NEWEST_FIRST = (float("inf"), 0)
+_NEWEST_OF_APP = f"""
+SELECT {SESSION_COLUMNS} FROM sessions s WHERE app_name = $1 ORDER BY updated_at DESC, session_key DESC LIMIT $2
+"""  # noqa: S608 - constants
+_ANY_OF_APP = "SELECT 1 FROM sessions WHERE app_name = $1 LIMIT 1"
 
 # shared: tools of one turn may start at once, but not while another process takes the turn over
 _LOCK_EPOCH = LockingRead("SELECT epoch FROM sessions WHERE session_key = $1", "SHARE")
@@ -242,6 +246,17 @@ def list_session_page(
         decode_readable(rows, lambda row: row_to_session(row[:-1], first_words=shorten_title(row[-1])))
     )
     return (yield from with_first_words_of_forks(found))
+
+
+def list_newest_sessions(app_name: str, limit: int) -> Operation[list[SessionInfo]]:
+    """Read the newest sessions of an app, of all users, without state, the newest first."""
+    rows = (yield _NEWEST_OF_APP, (app_name, limit)) if limit else []
+    return (yield from with_lineage(decode_readable(rows, row_to_session)))
+
+
+def has_sessions(app_name: str) -> Operation[bool]:
+    """Whether an app has sessions."""
+    return bool((yield _ANY_OF_APP, (app_name,)))
 
 
 def find_running_turn(key: int) -> Operation[int | None]:

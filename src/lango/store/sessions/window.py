@@ -318,7 +318,7 @@ def _with_required_rows(
     wanted = {seq for [seq] in (*open_calls, *answered_later)} | {
         row[_CALL_SEQ] for row in rows if row[_CALL_SEQ] is not None
     }
-    if rows[-1][_ROLE] in RESULT_ROLES or rows[-1][_CALLS]:
+    if rows[-1][_ROLE] in (*RESULT_ROLES, "system") or rows[-1][_CALLS]:
         wanted.add(session.user_seq)
     earlier: list[Row] = []
     for seq in sorted(wanted - {row[_SEQ] for row in rows}):

@@ -40,6 +40,9 @@ FROM turns t WHERE t.session_key = $1 AND t.turn = $2
 _MESSAGES = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq > $2 AND seq < $3 ORDER BY seq
 """  # noqa: S608 - constants
+_CONVERSATION = f"""
+SELECT {MESSAGE_COLUMNS} FROM messages_with_lineage WHERE session_key = $1 AND seq > $2 AND seq <= $3 ORDER BY seq
+"""  # noqa: S608 - constants
 _STATE_EVENTS_SINCE = f"""
 SELECT {STATE_COLUMNS} FROM state_events WHERE session_key = $1 AND seq >= $2 ORDER BY seq, revision
 """  # noqa: S608 - constants
@@ -179,6 +182,12 @@ def read_turn_record(turn: Turn, first_seq: int) -> Operation[list[StoredEvent]]
     # a state event follows the message that was the newest when it happened
     found = [row_to_event(row) for row in messages] + [row_to_state_event(row) for row in changes]
     return sorted(found, key=lambda event: (event.seq, event.message is None))
+
+
+def read_conversation(key: int, until: int, limit: int) -> Operation[list[StoredEvent]]:
+    """Read the newest messages of a session up to one, also of the lineage, in order."""
+    rows = yield _CONVERSATION, (key, until - limit, until)
+    return [row_to_event(row) for row in rows]
 
 
 def request_cancel(key: int, before: int | None = None, *, only: int | None = None) -> Operation[bool]:

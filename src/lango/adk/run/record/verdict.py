@@ -153,7 +153,7 @@ def _misfits(events: Sequence[StoredEvent], entries: Mapping[str, JournalEntry],
         name = event.message.author
         if name not in places:
             yield f"agent {name!r} no longer exists"
-        elif _is_response(event) and places[name].kind not in ("llm", "other"):
+        elif is_response(event) and places[name].kind not in ("llm", "other"):
             yield f"agent {name!r} is no longer one that calls a model"
         elif bool(_path(event)) != has_paths or (_path(event) and not _leads_to(_names(_path(event)), root)):
             yield f"agent {name!r} is called from another place"
@@ -217,9 +217,9 @@ def _transfers(agent: NodeShape, name: str) -> bool:
     return any(below.name == name for child in agent.children for below in child.walk())
 
 
-def _is_response(event: StoredEvent) -> bool:
-    assert event.message
-    return event.message.role == "assistant" and not (event.extra or {}).get(FROM_CODE)
+def is_response(event: StoredEvent) -> bool:
+    """Whether a stored event is the response to a model call."""
+    return bool(event.message and event.message.role == "assistant") and not (event.extra or {}).get(FROM_CODE)
 
 
 def _node_info(event: StoredEvent) -> Mapping[str, Any]:
