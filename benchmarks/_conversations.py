@@ -279,7 +279,7 @@ class StandIn:
         if self._before:
             self.requests += 1
             self.tokens += tokens
-            self.unchanged_tokens += tokens * len(_common(self._before, text)) / len(text)
+            self.unchanged_tokens += tokens * len(common_prefix(self._before, text)) / len(text)
         self._before = text
 
     def _summary(self, request: Request) -> str | None:
@@ -307,7 +307,7 @@ def _seqs_before(text: str, place: int) -> str:
     return (found[1] or found[2]) if found else "0"
 
 
-def _common(one: str, other: str) -> str:
+def common_prefix(one: str, other: str) -> str:
     """Return the common prefix of two texts."""
     low, high = 0, min(len(one), len(other))
     while low < high:

@@ -125,6 +125,8 @@ class Recorder:
     def __init__(self, model: tuple[Provider, str] | None) -> None:
         self.request: Request | None = None
         self.asks = False
+        self.answer = "I see."
+        """What it answers in place of a model."""
         self._model = model
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
@@ -135,7 +137,7 @@ class Recorder:
             answer = " ".join(_important(text.splitlines()))
         else:
             self.request = request
-            answer = "I see."
+            answer = self.answer
             if self.asks and self._model is not None:
                 provider, model = self._model
                 async for delta in provider.stream(_with_model(request, model)):

@@ -19,6 +19,10 @@ Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$"), AfterVal
 Seconds = Annotated[float, Field(gt=0)]
 DEFAULT_APP_NAME = "lango"
 OpenAIApi = Literal["auto", "chat", "responses"]
+Language = Literal[
+    "catalan", "danish", "dutch", "english", "finnish", "french", "german", "hungarian", "indonesian", "irish",
+    "italian", "lithuanian", "norwegian", "portuguese", "romanian", "spanish", "swedish", "turkish",
+]  # fmt: skip
 
 
 class Section(BaseModel):
@@ -158,9 +162,11 @@ class MemorySettings(Section):
     recall: bool = True
     """Whether notes and messages that match the user's message, and are not shown, are quoted after it."""
     recall_tokens: Annotated[int, Field(ge=0)] = 0
-    """Most tokens that are quoted after the user's message. 0 means 6 % of the budget, 300 (or 10 %) to 2,000."""
-    recall_tool: bool = False
-    """Whether the agent gets a tool, `recall`, that searches all conversations of the user."""
+    """Most tokens that are quoted after the user's message. 0 means a third of what the rest of the request leaves."""
+    recall_tool: bool = True
+    """Whether an agent whose model calls tools gets a tool, `recall`, that searches the user's conversations."""
+    language: Language = "english"
+    """The language of words in Latin letters, whose other forms are recalled, too. Messages keep that of their time."""
     keep_turns: Annotated[int, Field(ge=0)] = 2
     """Turns before the last observed message that are still sent."""
     model: str | None = None

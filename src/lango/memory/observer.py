@@ -10,9 +10,10 @@ from lango.config import MemorySettings
 from lango.errors import NothingNoted
 from lango.memory.notes import note_format, transcript
 from lango.memory.notes.note_checks import check_notes
+from lango.memory.notes.note_dates import with_days_of_messages
 from lango.memory.notes.note_model import MemoryModel, TokensUsed
 from lango.memory.quote import observation_tokens
-from lango.memory.reflector import condense_observations
+from lango.memory.reflector import condense_observations, may_save
 from lango.memory.thresholds import MemoryThresholds
 from lango.sessions import SessionId, SessionInfo
 from lango.store import Store
@@ -35,7 +36,7 @@ MAX_BATCHES = 10
 FIRST_PAUSE_S = 30.0
 MAX_PAUSE_S = 3_600.0
 _KNOWN_FACTS = 50
-_GROWTH_BEFORE_RETRY = 1.5
+_GROWTH_BEFORE_RETRY = 2
 
 
 class Observer:
@@ -127,6 +128,9 @@ class Observer:
 
     async def _condense(self, lease: ObserverLease, name: SessionId, found: UnobservedMessages) -> None:
         """Condense the observations, or leave them as they are until there are more: requests show the newest."""
+        if not await asyncio.to_thread(may_save, found.memory):
+            self._condense_at[name] = int(found.memory.tokens * _GROWTH_BEFORE_RETRY)
+            return
         try:
             batch = await condense_observations(self._model, found)
         except Exception as error:  # noqa: BLE001 - messages must be observed also while notes cannot be condensed
@@ -153,6 +157,7 @@ class Observer:
             raise NothingNoted(f"{self._model.name} returned no notes on messages {span.first_seq}-{span.last_seq}")
         days = {stored.seq: transcript.day_of(stored) for stored in shown}
         floor = await self._store.read(find_floor, session, span.last_seq, limits.keep_turns, limits.floor_tokens)
+        notes = await asyncio.to_thread(with_days_of_messages, notes, shown)
         observations = note_format.notes_to_observations(notes, days)
         batch = Batch(
             span.first_seq,

@@ -7,7 +7,6 @@ quote: a note is one line, and the tags around the notes are escaped inside them
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import groupby
 
 from msgspec import Struct
 
@@ -30,6 +29,8 @@ _LINE_BYTES = 20  # of a note's line, without its text
 _MAX_FACT_CHARACTERS = 2_000
 _MAX_EARLIER = 5
 _LEAVE_OUT: tuple[Priority, ...] = ("low", "medium", "high", "pinned")
+_HEADINGS = (10, 7, 0)
+"""Characters of a day in a heading: all, the month, or none, if there is no room for more beside the notes."""
 _MAX_BYTES = 150_000
 """Notes above it are not counted: it exceeds every memory that is condensed in time, and is quoted quickly."""
 
@@ -49,9 +50,9 @@ def quote(recalled: SessionMemory, max_tokens: int | None = None) -> str:
         return text
     facts = _newest_facts(facts, max_tokens // 2)
     spent = count_tokens(_quoted_text(facts, [], len(notes))) + 4
-    shown = _fit(shown, max_tokens - spent, count_days=True)
-    text = _quoted_text(facts, shown, len(notes) - len(shown))
-    return text if count_tokens(text) <= max_tokens else ""
+    shown = _fit(shown, max_tokens - spent)
+    texts = (_quoted_text(facts, shown, len(notes) - len(shown), heading) for heading in _HEADINGS)
+    return next((text for text in texts if count_tokens(text) <= max_tokens), "")
 
 
 def notes_of(recalled: SessionMemory) -> list[CurrentNote]:
@@ -71,7 +72,7 @@ def notes_of(recalled: SessionMemory) -> list[CurrentNote]:
 
 def shown_notes(recalled: SessionMemory, notes: Sequence[CurrentNote]) -> list[CurrentNote]:
     """Return the notes that a request shows; the others are only recalled."""
-    return list(notes) if recalled.notes_tokens is None else _fit(notes, recalled.notes_tokens, count_days=False)
+    return list(notes) if recalled.notes_tokens is None else _fit(notes, recalled.notes_tokens)
 
 
 def note_line(current: CurrentNote) -> str:
@@ -97,54 +98,40 @@ def _value(note: Observation) -> str:
 
 def observation_tokens(notes: Sequence[Observation]) -> int:
     """Count the tokens of observations in a request."""
-    return count_tokens("\n".join(_lines([CurrentNote(note) for note in notes]))) + 1 if notes else 0
+    return count_tokens("\n".join(_lines([CurrentNote(note) for note in notes], _HEADINGS[0]))) + 1 if notes else 0
 
 
-def _lines(notes: Iterable[CurrentNote]) -> list[str]:
-    """Render notes below the days that they are from."""
+def _lines(notes: Iterable[CurrentNote], heading: int) -> list[str]:
+    """Render notes below the days that they are from, or as much of these as a heading has."""
     lines: list[str] = []
-    day = ""
+    before = ""
     for current in notes:
-        if current.note.day and current.note.day != day:
-            day = current.note.day
+        day = current.note.day[:heading]
+        if day and day != before:
+            before = day
             lines.append(f"{day}:")
         lines.append(note_line(current))
     return lines
 
 
-class _Day(Struct):
-    tokens: int
-    kept: int
-    """How many of its notes are kept."""
-
-
 class _Line(Struct):
     current: CurrentNote
     tokens: int
-    day: _Day
     kept: bool = True
 
 
-def _fit(notes: Sequence[CurrentNote], max_tokens: int, *, count_days: bool) -> list[CurrentNote]:
+def _fit(notes: Sequence[CurrentNote], max_tokens: int) -> list[CurrentNote]:
     """Leave out notes until the others fit: the lowest priority first, of these the oldest.
 
-    With `count_days`, the heading of a day counts as long as one of its notes is kept. Without it, how many notes are
-    kept does not depend on how many days they are from.
+    The headings of days do not count: how many notes are kept does not depend on how many days they are from.
     """
-    lines: list[_Line] = []
-    spent = 0
-    for name, grouped in groupby(notes, key=lambda current: current.note.day):
-        of_day = list(grouped)
-        day = _Day(_line_tokens(f"{name}:") + 1 if count_days and name else 0, len(of_day))
-        lines += (_Line(current, _line_tokens(note_line(current)) + 1, day) for current in of_day)
-        spent += day.tokens
-    spent += sum(line.tokens for line in lines)
+    lines = [_Line(current, _line_tokens(note_line(current)) + 1) for current in notes]
+    spent = sum(line.tokens for line in lines)
     for priority in _LEAVE_OUT:
         for line in lines:
             if spent > max_tokens and line.current.note.priority == priority:
                 line.kept = False
-                line.day.kept -= 1
-                spent -= line.tokens + (0 if line.day.kept else line.day.tokens)
+                spent -= line.tokens
     return [line.current for line in lines if line.kept]
 
 
@@ -164,13 +151,13 @@ def _newest_facts(facts: list[str], max_tokens: int) -> list[str]:
     return facts
 
 
-def _quoted_text(facts: Sequence[str], notes: Sequence[CurrentNote], left_out: int) -> str:
+def _quoted_text(facts: Sequence[str], notes: Sequence[CurrentNote], left_out: int, heading: int = _HEADINGS[0]) -> str:
     parts: list[str] = []
     if facts:
         parts.append("\n".join([_FACTS, *facts, "</user_facts>"]))
     if notes or left_out:
         missing = [f"[{left_out} notes omitted]"] if left_out else []
-        parts.append("\n".join([_MEMORY, *missing, *_lines(notes), "</memory>"]))
+        parts.append("\n".join([_MEMORY, *missing, *_lines(notes, heading), "</memory>"]))
     return "\n".join(parts)
 
 

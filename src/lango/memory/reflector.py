@@ -4,14 +4,27 @@ import asyncio
 from collections.abc import Sequence
 
 from lango.errors import NothingNoted
+from lango.history import count_tokens
 from lango.memory.notes import note_format
-from lango.memory.notes.key_terms import is_commitment, keeps_words, missing_terms
+from lango.memory.notes.key_terms import is_commitment, keeps_words, key_terms, missing_terms
 from lango.memory.notes.note_model import MemoryModel, TokensUsed
-from lango.memory.notes.superseded import current_notes
-from lango.memory.quote import observation_tokens
-from lango.store.memory.observations import Batch, Observation, UnobservedMessages
+from lango.memory.notes.superseded import CurrentNote, current_notes
+from lango.memory.quote import note_line, observation_tokens
+from lango.store.memory.observations import Batch, Observation, SessionMemory, UnobservedMessages
 
 _MAX_SHARE = 0.9  # a reflection that saves less than a tenth is rejected
+
+
+def may_save(memory: SessionMemory) -> bool:
+    """Whether a reflection may save enough: even the shortest one keeps what `keep_what_matters` requires."""
+    notes = [note for batch in memory.batches for note in batch.observations]
+    least = sum(_least_tokens(current.note) for current in current_notes(notes))
+    return least <= memory.tokens * _MAX_SHARE
+
+
+def _least_tokens(note: Observation) -> int:
+    whole = note.priority in ("pinned", "high") or is_commitment(note.text)
+    return count_tokens(note_line(CurrentNote(note)) if whole else " ".join(key_terms(note.text))) + 1
 
 
 async def condense_observations(model: MemoryModel, found: UnobservedMessages) -> Batch:

@@ -16,7 +16,8 @@ _REFLECT_SHARE = 0.4
 _CONTEXT_SHARE = 0.75  # of a small model's context: the rest is for the system prompt, the tools and the answer
 _FLOOR_SHARE = 0.15
 _NOTES_SHARE = 0.04
-_RECALL_SHARE = 0.06
+_RECALL_PART = 3  # a third of what the rest of a request leaves
+_RECALL_SHARE = 0.06  # of the budget, in a full request
 _MIN_RECALL_TOKENS, _MAX_RECALL_TOKENS = 300, 2_000
 _MAX_RECALL_SHARE = 0.1  # of a budget so small that the minimum exceeds it
 _MIN_PIECE_TOKENS = 64
@@ -39,6 +40,15 @@ class MemoryThresholds(Struct, frozen=True):
     """The most tokens of notes in a request."""
     recall_tokens: int
     """The most tokens that are recalled for a message; 0: nothing is recalled."""
+    least_recall_tokens: int
+    """What may be recalled however full a request is."""
+    room_tokens: int
+    """The tokens that the messages of a request may have."""
+
+    def recall_room(self, used_tokens: int) -> int:
+        """Return how many tokens may be recalled beside the messages and notes of a request."""
+        free = max(0, self.room_tokens - used_tokens)
+        return min(self.recall_tokens, max(self.least_recall_tokens, free // _RECALL_PART))
 
 
 def thresholds_for(
@@ -60,12 +70,12 @@ def thresholds_for(
         batch_tokens=min(max(2 * observe_at, _MIN_PIECE_TOKENS), max_tokens),
         piece_tokens=min(max(observe_at, _MIN_PIECE_TOKENS), max_tokens),
         notes_tokens=settings.notes_tokens or max(1, int(room * _NOTES_SHARE)),
-        recall_tokens=_recall_tokens(settings, room),
+        recall_tokens=(settings.recall_tokens or room // _RECALL_PART) if settings.recall else 0,
+        least_recall_tokens=settings.recall_tokens or _least_recall_tokens(room),
+        room_tokens=room,
     )
 
 
-def _recall_tokens(settings: MemorySettings, room: int) -> int:
-    if not settings.recall:
-        return 0
+def _least_recall_tokens(room: int) -> int:
     least = min(_MIN_RECALL_TOKENS, int(room * _MAX_RECALL_SHARE))
-    return settings.recall_tokens or max(1, least, min(_MAX_RECALL_TOKENS, int(room * _RECALL_SHARE)))
+    return max(1, least, min(_MAX_RECALL_TOKENS, int(room * _RECALL_SHARE)))

@@ -204,7 +204,7 @@ async def _open_store(settings: Settings) -> AsyncGenerator[Store, None]:
     protected_files(settings)
     async with (
         traces.export_spans(settings.telemetry),
-        Store(settings.store.url, wait_s=settings.store.wait_s) as store,
+        Store(settings.store.url, wait_s=settings.store.wait_s, language=settings.memory.language) as store,
     ):
         yield store
 

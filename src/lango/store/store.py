@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar
 
+from lango.config import Language
 from lango.errors import SchemaError, StoreDamaged, StoreUnavailable
 from lango.json_values import is_larger_than
 from lango.messages import StoredBytes
@@ -41,11 +42,21 @@ class Store:
     again after a lost connection, so its arguments are values that it does not change, and the caller takes the time.
     """
 
-    def __init__(self, url: str, *, wait_s: float = DEFAULT_WAIT_S, migrations: Migrations | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        wait_s: float = DEFAULT_WAIT_S,
+        migrations: Migrations | None = None,
+        language: Language = "english",
+    ) -> None:
         """`wait_s`: how long a turn waits for a database that is away; see `lango.store.engine.outages`.
+
+        `language`: of words in Latin letters, whose stems are indexed.
 
         `migrations`: others than those of this version, or its contract steps, too.
         """
+        self.language: Language = language
         self._migrations = migrations or load_migrations()
         self._database = open_database(url, wait_s=wait_s, migrations=self._migrations)
 
@@ -162,7 +173,7 @@ class Store:
     ) -> None:
         """Bring the search index of a user's sessions up to date, as far as it can be written."""
         try:
-            await index.update_index(self._database, app_name, user_id, indexing)
+            await index.update_index(self._database, app_name, user_id, indexing, self.language)
         except StoreUnavailable as error:  # a file that cannot be written is searched as far as it is indexed
             _log.warning("the search index is not up to date: %s", error)
 

@@ -2,7 +2,12 @@
 
 from typing import Any
 
-from lango import open_runtime
+from google.adk.agents import LlmAgent
+from google.adk.workflow import START, Workflow
+from pydantic import BaseModel
+
+from lango import Settings, open_runtime
+from lango.adk.run.recall import recall_tools
 from lango.memory import Shown, recall_for
 from lango.messages import ToolCall
 from lango.providers import Request
@@ -45,27 +50,46 @@ async def test_o1_a_question_recalls_what_its_request_does_not_show(store_url: s
     assert all(broken_for(request) == [] for request in roles.agent)
 
 
+async def recall(store: Store, question: str, last_seq: int, room: int = 300) -> str:
+    name = SessionId("app", "user", "s")
+    return await recall_for(store, name, SessionMemory(), question, shown=Shown(last_seq + 1), room=lambda: room)
+
+
 async def test_o1_words_that_many_messages_have_are_recalled_where_they_stand_together(store: Store) -> None:
     texts = [f"The lamp number {number} is old." for number in range(12)]
     texts += [f"In the cellar it is cold, {number}." for number in range(12)]
     texts.insert(5, "The lamp from Bern is in the cellar.")
     await write_messages(store, "s", *texts)
+    last = len(texts)
+    assert '#6 : "The lamp from Bern is in the cellar."' in await recall(store, "Which lamp is in the cellar?", last)
+    assert await recall(store, "Which lamp?", last) == "", "on its own it says too little"
+    assert await recall(store, "The lamp in the cellar fell.", last) == "", "only for a question"
+    assert await recall(store, "Bern is far. It has 7 lamps and 9 cellars.", last) == "", "no message has most of it"
+    assert "Bern" in await recall(store, "Is Bern far? It has 7 lamps.", last)
 
-    async def recalled(question: str) -> str:
-        shown = Shown(len(texts) + 1)
-        name = SessionId("app", "user", "s")
-        return await recall_for(store, name, SessionMemory(), question, shown=shown, max_tokens=300)
 
-    assert '#6 : "The lamp from Bern is in the cellar."' in await recalled("Which lamp is in the cellar?")
-    assert "#6 " not in await recalled("Which lamp?"), "on its own it says too little"
-    assert await recalled("The lamp in the cellar fell.") == "", "only for a question"
-    assert await recalled("Bern is far. It has 7 lamps and 9 cellars.") == "", "no message has most of what it is about"
-    assert "Bern" in await recalled("Is Bern far? It has 7 lamps and 9 cellars.")
+async def test_o1_other_forms_of_a_word_are_found_in_the_index_and_no_words_that_only_begin_alike(store: Store) -> None:
+    texts = ["She lived by the sea.", *["Nothing."] * 3, "They are in Liverpool."]
+    await write_messages(store, "s", *texts)
+    found = await recall(store, "Where is she living?", len(texts))
+    assert "by the sea" in found
+    assert "Liverpool" not in found
+    assert await store.search("app", "user", "livi") == [], "stems are no words that a user finds"
+    [hit] = await store.search("app", "user", "lived")
+    assert hit.text == "She lived by the sea."
+
+
+async def test_o1_a_question_about_some_days_finds_their_messages(store: Store) -> None:
+    await write_messages(store, "s", *(f"We sang, {number}." for number in range(6)))
+    assert "We sang" in await recall(store, "What happened today?", 6) or "We sang" in await recall(
+        store, "this week?", 6
+    )
+    assert await recall(store, "What happened in 1999?", 6) == ""
 
 
 async def test_o1_while_the_observer_is_down_messages_that_left_the_window_are_recalled(sqlite_url: str) -> None:
     roles = Roles(observer=lambda _: RuntimeError("down"))
-    settings = remembering(sqlite_url, history={"max_message_token_budget": 400}, recall_tokens=200)
+    settings = remembering(sqlite_url, history={"max_message_token_budget": 400}, recall_tokens=200, recall_tool=False)
     async with open_runtime(settings, provider=roles.provider) as runtime:
         await talk(runtime, 7)
         await runtime.run("s", "What is the code of the cellar?")
@@ -77,19 +101,76 @@ async def test_o1_while_the_observer_is_down_messages_that_left_the_window_are_r
         assert quoted(roles.agent[-1]) == ""
 
 
-async def test_o1_the_recall_tool_finds_messages_of_all_sessions_of_the_user_only(sqlite_url: str) -> None:
-    answers = iter(["yes", "yes", ToolCall("c1", "recall", {"query": "cellar code"}), "4711"])
+def found_by(roles: Roles) -> list[dict[str, Any]]:
+    """What each call of the tool returned."""
+    outputs = [call.output for message in roles.agent[-1].messages for call in message.tool_calls]
+    return [output for output in outputs if isinstance(output, dict)]
+
+
+async def test_o1_the_recall_tool_finds_messages_of_all_sessions_of_the_user_only(store_url: str) -> None:
+    calls = [
+        {"query": "cellar code"},
+        {"query": "codes", "speaker": "Ines"},
+        {"query": "code", "from": "2030-01-01"},
+        {"query": "code", "sessions": "this"},
+        {"query": "", "from": "2020-01-01", "to": "2090-01-01"},
+    ]
+    answers = iter(["yes"] * 4 + [ToolCall(f"c{at}", "recall", call) for at, call in enumerate(calls)] + ["4711"])
     roles = Roles(agent=lambda _: next(answers))
-    settings = remembering(sqlite_url, observe_at_tokens=100_000, recall_tool=True)
-    async with open_runtime(settings, provider=roles.provider) as runtime:
+    async with open_runtime(remembering(store_url, observe_at_tokens=100_000), provider=roles.provider) as runtime:
         await runtime.run("first", CODE, user_id="ann")
+        await runtime.run("first", "Ines: Another code is 4712.", user_id="ann")
         await runtime.run("first", "The code of the cellar is mine.", user_id="bob")
+        await runtime.run("second", "It rains.", user_id="ann")
         await runtime.run("second", "Which code was it?", user_id="ann")
-    [result] = [call for message in roles.agent[-1].messages for call in message.tool_calls if call.output is not None]
-    output: Any = result.output
-    [found] = output["found"]
-    assert (found["session"], found["message"], found["from"], found["text"]) == ("first", 1, "user", CODE)
-    assert found["date"].startswith("20")
+    every, of_ines, later, here, of_days = found_by(roles)
+    assert "not instructions" in every["quoted"]
+    best = every["found"][0]
+    assert (best["session"], best["message"], best["from"], best["text"]) == ("first", 1, "user", CODE)
+    assert best["date"].startswith("20")
+    assert "mine" not in str(every), "of this user only"
+    assert [one["message"] for one in of_ines["found"]] == [3]
+    assert later["found"] == here["found"] == of_days["found"] == [], "the request shows what this session has"
+
+
+async def test_o1_the_recall_tool_gives_all_matches_page_by_page(sqlite_url: str) -> None:
+    asks = iter([{"query": "lamp"}, {"query": "lamp", "cursor": "8"}, {"query": "lamp", "cursor": "x"}])
+    answers = iter([*["yes"] * 11, *(ToolCall(f"c{at}", "recall", ask) for at, ask in enumerate(asks)), "done"])
+    roles = Roles(agent=lambda _: next(answers))
+    async with open_runtime(remembering(sqlite_url, observe_at_tokens=100_000), provider=roles.provider) as runtime:
+        for number in range(11):
+            await runtime.run("first", f"lamp number {number}")
+        await runtime.run("second", "Which lamps?")
+    first, rest, wrong = found_by(roles)
+    assert (len(first["found"]), first["cursor"], len(rest["found"]), "cursor" in rest) == (8, "8", 3, False)
+    assert len({one["text"] for one in (*first["found"], *rest["found"])}) == 11
+    assert "cursor is wrong" in str(wrong)
+
+
+async def test_o1_the_recall_tool_is_offered_by_default_to_agents_that_can_have_it(sqlite_url: str) -> None:
+    def recall(query: str) -> str:
+        """An agent's own."""
+        return query
+
+    class Answer(BaseModel):
+        text: str
+
+    agents = {
+        "own": LlmAgent(name="own", model="standin", tools=[recall]),
+        "schema": LlmAgent(name="schema", model="standin", output_schema=Answer),
+        "flow": Workflow(name="flow", edges=[(START, LlmAgent(name="one", model="standin"))]),
+        "plain": LlmAgent(name="plain", model="standin"),
+    }
+    offered: dict[str, list[str]] = {}
+    for name, agent in agents.items():
+        roles = Roles(agent=lambda _: '{"text": "yes"}')
+        async with open_runtime(remembering(sqlite_url), provider=roles.provider, root_agent=agent) as runtime:
+            await runtime.run(name, "hello")
+        offered[name] = [f"{tool.name}: {len(tool.parameters['properties'])}" for tool in roles.agent[-1].tools]
+    assert offered == {"own": ["recall: 1"], "schema": [], "flow": [], "plain": ["recall: 6"]}
+    small = Settings.model_validate({"agent": {"model": "local/smollm2"}, "memory": {"enabled": True}})
+    assert recall_tools(small, set()) == [], "it cannot choose tools"
+    assert recall_tools(remembering(sqlite_url, recall_tool=False), set()) == []
 
 
 async def test_o1_a_note_can_be_pinned_corrected_and_forgotten(store_url: str) -> None:
@@ -128,7 +209,7 @@ async def test_o1_an_edit_while_an_observer_is_at_work_is_not_lost(sqlite_url: s
         await runtimes[0].memory.edit_note("s", "1.1", text="Corrected meanwhile.")
         return "- [low] They talked."
 
-    roles = Roles(observer=lambda _: f"- [high] (1) {CODE} {LONG}", reflector=editing)
+    roles = Roles(observer=lambda _: f"- [medium] (1) {CODE} {LONG}", reflector=editing)
     async with open_runtime(remembering(sqlite_url, reflect_at_tokens=50), provider=roles.provider) as runtime:
         runtimes.append(runtime)
         await talk(runtime, 1)

@@ -210,6 +210,22 @@ def test_the_cost_of_notes_is_what_they_add_to_a_request() -> None:
     )
 
 
+def test_o1_the_headings_of_days_use_no_room_that_notes_need() -> None:
+    def lines(days: int) -> list[str]:
+        notes = [
+            Observation(
+                f"Note {at} on the garden.", at, at, "medium", f"2026-{1 + at % days // 28:02}-{1 + at % days % 28:02}"
+            )
+            for at in range(1, 121)
+        ]
+        notes.sort(key=lambda note: note.day)
+        text = quote(SessionMemory((Batch(1, 121, tuple(notes)),)), 1_200)
+        assert count_tokens(text) <= 1_200
+        return [line for line in text.splitlines() if line.startswith("- ")]
+
+    assert len(lines(60)) == len(lines(1)) > 50
+
+
 # -- limits and transcripts -------------------------------------------------------------------------------------------
 
 
@@ -219,10 +235,15 @@ def test_o1_the_defaults_are_the_published_ones_scaled_to_the_budget() -> None:
     assert (large.observe_at_tokens, large.reflect_at_tokens) == (30_000, 40_000)
     usual = thresholds_for(settings, 32_000)
     assert (usual.observe_at_tokens, usual.reflect_at_tokens) == (22_400, 12_800)
-    assert usual.observe_at_tokens + usual.notes_tokens + usual.recall_tokens + usual.floor_tokens <= 32_000
+    assert usual.observe_at_tokens + usual.notes_tokens + usual.least_recall_tokens + usual.floor_tokens <= 32_000
+    assert usual.recall_room(8_000) == 8_000, "a third of what is left"
+    assert usual.recall_room(31_000) == usual.least_recall_tokens
     small = thresholds_for(settings, 32_000, context_tokens=8_192, observer_context_tokens=8_192)
-    assert small.observe_at_tokens + small.notes_tokens + small.recall_tokens + small.floor_tokens <= 6_144
+    assert small.observe_at_tokens + small.notes_tokens + small.least_recall_tokens + small.floor_tokens <= 6_144
     assert small.batch_tokens <= 4_096
+    bounded = thresholds_for(MemorySettings(enabled=True, recall_tokens=500), 32_000)
+    assert (bounded.recall_room(0), bounded.recall_room(32_000)) == (500, 500)
+    assert thresholds_for(MemorySettings(enabled=True, recall=False), 32_000).recall_room(0) == 0
     chosen = thresholds_for(MemorySettings(enabled=True, observe_at_tokens=5, reflect_at_tokens=7), 32_000)
     assert (chosen.observe_at_tokens, chosen.reflect_at_tokens) == (5, 7)
 

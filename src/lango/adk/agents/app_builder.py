@@ -32,8 +32,12 @@ def build_app(
     tools: Sequence[Tool],
     plugin: BasePlugin,
     root_agent: BaseAgent | App | None = None,
+    offered: Sequence[Tool] = (),
 ) -> App:
-    """Build the ADK app from `root_agent`, from `agent.module` or from the other settings, in this order."""
+    """Build the ADK app from `root_agent`, from `agent.module` or from the other settings, in this order.
+
+    The `offered` tools are added to an agent that can have them.
+    """
     found = root_agent
     if found is None and settings.agent.module:
         from lango.adk.agents.loader import load_agent  # ADK's loader brings requests and yaml
@@ -50,13 +54,14 @@ def build_app(
                 callback_url=settings.callback_url,
                 taken=[tool.name for tool in tools],
             )
-        root = _build_configured_agent(settings, models, {tool.name: AdkTool(tool) for tool in tools}, toolsets)
+        every = {tool.name: AdkTool(tool) for tool in (*offered, *tools)}
+        root = _build_configured_agent(settings, models, every, toolsets)
     else:
         root = models.adopt_agent(found.root_agent if isinstance(found, App) else found)
         assign_models(root, settings, models)
         for agent in walk_with_agent_tools(root):
             guard_callbacks(agent)
-        _add_tools(root, [AdkTool(tool) for tool in tools])
+        _add_tools(root, [AdkTool(tool) for tool in (*tools, *_suitable(root, offered))])
     if isinstance(found, App):
         compaction = found.events_compaction_config
         update = {
@@ -122,6 +127,15 @@ def _add_tools(root: Any, tools: Sequence[AdkTool]) -> None:
     _added_tools.update(tools)
     if tools or len(remaining) < len(own):
         root.tools = [*(own_tool for own_tool in remaining if getattr(own_tool, "name", "") not in names), *tools]
+
+
+def _suitable(root: Any, offered: Sequence[Tool]) -> list[Tool]:
+    """Return the offered tools that an agent can have beside its own: none if it answers in a schema."""
+    if not isinstance(root, LlmAgent) or root.output_schema is not None:
+        return []
+    own = [one for one in tools_of(root) if one not in _added_tools]
+    names = {getattr(one, "name", getattr(one, "__name__", "")) for one in own}
+    return [tool for tool in offered if tool.name not in names]
 
 
 def allow_choices(root: Any, settings: AgentSettings, get_model: Callable[[str], ProviderLlm]) -> None:

@@ -47,8 +47,8 @@ class AgentApp:
         `provider` answers instead of the configured ones.
         """
         models = ModelRegistry(settings, provider)
-        own_tools = [*tools, *recall_tools(settings.memory)]
-        adk_app = build_app(settings, models, own_tools, RuntimePlugin(), root_agent)
+        offered = recall_tools(settings, {tool.name for tool in tools})
+        adk_app = build_app(settings, models, tools, RuntimePlugin(), root_agent, offered)
         app = cls(settings, adk_app, models)
         move_exchanges_off_the_loop()
         allow_choices(app.root, settings.agent, models.get)

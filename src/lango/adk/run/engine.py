@@ -86,11 +86,6 @@ class ContextLimits:
         return self.thresholds.notes_tokens if self.thresholds else None
 
     @property
-    def recall_tokens(self) -> int:
-        """The most tokens that are recalled for a message; with 0, nothing is recalled."""
-        return self.thresholds.recall_tokens if self.thresholds else 0
-
-    @property
     def load_rules(self) -> WindowRules:
         """The limits of the messages that are loaded for a request."""
         with_memory = self._memory_settings.enabled
@@ -242,7 +237,7 @@ class AdkEngine:
                 max_model_calls=agent.max_turns,
                 tool_timeout_s=agent.tool_timeout_s,
                 files=FileLimits(bounds.max_attachments, bounds.max_attachment_bytes),
-                recall_tokens=self._limits.recall_tokens,
+                memory=self._limits.thresholds,
                 time=sink.limits,
                 step_gate=running.step_gate,
             ),

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from lango.errors import TurnLimit
+from lango.memory import MemoryThresholds
 from lango.tools.approval_policy import fingerprint
 from lango.tools.results import FileLimits
 from lango.turns.synchronization import StepGate
@@ -25,8 +26,8 @@ class Limits(Struct, eq=False, kw_only=True):
     """The time limit of tools without one of their own."""
     files: FileLimits = FileLimits()
     """The limits of the files in one result."""
-    recall_tokens: int = 0
-    """The most tokens that are recalled for a message; with 0, nothing is recalled."""
+    memory: MemoryThresholds | None = None
+    """The thresholds of the memory, or None if it is off."""
     time: TimeLimits
     step_gate: StepGate
     """Passed before each step: it is closed while the process stops."""

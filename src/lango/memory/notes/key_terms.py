@@ -27,12 +27,19 @@ _COMMITMENT = re.compile(
     re.IGNORECASE,
 )
 _REMEMBER = re.compile(
-    r"\b(?:remember (?:that|this|it|to|my|our|the)|please remember|don[\u2019']?t (?:you )?forget|never forget|"
-    r"keep in mind|bear in mind|make a note|note down|for later:|merk dir|vergiss nicht|denk daran|souviens-toi|"
-    r"n[\u2019']oublie pas|recuerda que|no olvides)\b|^\s*remember:",
+    r"(?:^|[.!?:;,\n]\s*|\b(?:please|also|and|bitte|por favor|you to|you|to you:?)\s+)"
+    r"(?P<ask>(?:please\s+)?(?:remember(?:\s+(?:that|this|it|my|our|the|for|to)\b|\s*:)|"
+    r"(?:don[\u2019']?t(?: you)?|do not|never) forget|keep in mind|bear in mind|make a note|note down|"
+    r"merk dir|vergiss nicht|denk daran|souviens-toi|n[\u2019']oublie pas|recuerda que|no olvides)|for later:)"
+    r"(?P<what>[^\n]{0,600})",
     re.IGNORECASE,
 )
-_ABOUT_THE_PAST = re.compile(r"\b(?:do|did|can|could|don[\u2019']t) you (?:still |even )?remember\b", re.IGNORECASE)
+_OWN = re.compile(
+    r"\b(?:I|I[\u2019'](?:m|ve|ll|d)|my|mine|me|we|our|ours|us|ich|mein\w*|mir|mich|wir|uns\w*|je|mon|ma|mes|moi|notre|nos|"
+    r"mi|mis|nuestr\w+)\b",
+    re.IGNORECASE,
+)
+_TO_DO = re.compile(r"\s*(?:to|zu|de|d[\u2019'])\b", re.IGNORECASE)
 _EARLIER = re.compile(
     r"\b(?:before|earlier|previous(?:ly)?|former(?:ly)?|used to|originally|initially|at first|back then|in the past|"
     r"old|changed?|changes|history|no longer|anymore|until now|so far|fr\u00fcher|vorher|urspr\u00fcnglich|avant|"
@@ -117,8 +124,20 @@ def is_commitment(text: str) -> bool:
 
 
 def asks_to_remember(text: str) -> bool:
-    """Whether a user's message asks to remember something."""
-    return _REMEMBER.search(text) is not None and _ABOUT_THE_PAST.search(text) is None
+    """Whether a user's message asks to remember something: a name, a number, or something about the user.
+
+    An advice is none ("don't forget to stay positive"), and neither is a question ("do you remember the boat?").
+    """
+    for found in _REMEMBER.finditer(text):
+        before, what = text[: found.start("ask")].rstrip().lower(), found["what"]
+        if before.endswith(("do you", "did you", "don't you", "don\u2019t you", "i", "we", "they", "who")):
+            continue
+        ended = re.split(r"(?<=[.!?])\s", what, maxsplit=1)
+        told = what if found["ask"].rstrip().endswith(("this", "it", ":", "for later:")) else ended[0]
+        is_to_do = _TO_DO.match(told) or re.search(r"\bto$", found["ask"])
+        if key_terms(f"Note: {told}") or (not is_to_do and _OWN.search(told)):
+            return True
+    return False
 
 
 def asks_for_the_past(text: str) -> bool:

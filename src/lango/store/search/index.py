@@ -4,6 +4,7 @@ import functools
 import hashlib
 from collections.abc import Callable
 
+from lango.config import Language
 from lango.store.engine.database import Dialect, Operation, Row
 from lango.store.engine.urls import Database
 from lango.store.search import terms
@@ -76,12 +77,18 @@ def _merge(pages: int) -> Operation[bool]:
     return after - before >= 2  # by SQLite's manual, less means that nothing was left to merge
 
 
-async def update_index(database: Database, app_name: str, user_id: str, progress: IndexProgress | None = None) -> None:
-    """Bring the index of a user's sessions up to date."""
+async def update_index(
+    database: Database,
+    app_name: str,
+    user_id: str,
+    progress: IndexProgress | None = None,
+    language: Language = "english",
+) -> None:
+    """Bring the index of a user's sessions up to date, with the stems of a language."""
     found = await database.read(lambda: sessions_to_index(app_name, user_id))
     before, total = 0, sum(upto - done for _, done, upto in found)
     for key, first, upto in found:
-        work = functools.partial(index_batch, database.dialect, app_name, user_id, key, upto)
+        work = functools.partial(index_batch, database.dialect, app_name, user_id, key, upto, language)
         done = -1
         while done < upto:  # in batches, so that other writers come in between
             done = await database.write(work, long=True)
@@ -97,7 +104,9 @@ def sessions_to_index(app_name: str, user_id: str) -> Operation[list[tuple[int, 
     return [(key, done, last) for key, done, last in [*rows, *shared]]
 
 
-def index_batch(dialect: Dialect, app_name: str, user_id: str, key: int, upto: int) -> Operation[int]:
+def index_batch(
+    dialect: Dialect, app_name: str, user_id: str, key: int, upto: int, language: Language = "english"
+) -> Operation[int]:
     """Index a batch of a session's messages; return the last one, which is `upto` at the end."""
     [[done, title]] = yield LOCK_PROGRESS, (key,)
     there: list[Row] = yield _TITLE, (key,)
@@ -108,11 +117,11 @@ def index_batch(dialect: Dialect, app_name: str, user_id: str, key: int, upto: i
     newest_title: str | None = there[0][0]
     if newest_title != title:
         yield _DELETE_TITLE, (key,)
-        yield from _add(dialect, owner, key, 0, newest_title or "")
+        yield from _add(dialect, owner, key, 0, newest_title or "", language)
     rows: list[Row] = yield _MESSAGES, (key, done, upto)
     taken = characters = 0
     for seq, text in rows:
-        yield from _add(dialect, owner, key, seq, text)
+        yield from _add(dialect, owner, key, seq, text, language)
         done, taken, characters = seq, taken + 1, characters + len(text)
         if characters > _BATCH_CHARACTERS:
             break
@@ -122,11 +131,12 @@ def index_batch(dialect: Dialect, app_name: str, user_id: str, key: int, upto: i
     return done
 
 
-def _add(dialect: Dialect, owner: str, key: int, seq: int, text: str) -> Operation[None]:
+def _add(dialect: Dialect, owner: str, key: int, seq: int, text: str, language: Language) -> Operation[None]:
     found = terms.index_words(text)
     if not found:
         return
     size = len(found).bit_length() // 2 if seq else 0
+    found += terms.index_stems(text, language) if seq else []
     if dialect == "postgres":
         yield _ADD_VECTOR, (key, seq, size, [f"@{owner}", *found])
         return

@@ -121,13 +121,22 @@ def match_expression(dialect: Dialect, owner: str, wanted: Iterable[terms.Term])
 
     On PostgreSQL, an empty `owner` finds those of any user.
     """
-    keys = [key for term in wanted for key in term.keys]
     if dialect == "postgres":
-        words = [f"'{text}'" + (":*" if prefix else "") for text, prefix in keys]
+        words = [_vector_term(term) for term in wanted]
         return " & ".join([f"'@{owner}'", *words] if owner else words)
-    return f'user_hash : "{owner}" AND ' + " AND ".join(
-        f'words : "{text}"' + (" *" if prefix else "") for text, prefix in keys
-    )
+    return f'user_hash : "{owner}" AND ' + " AND ".join(map(_word_term, wanted))
+
+
+def _vector_term(term: terms.Term) -> str:
+    if term.stem:
+        return "(" + " | ".join(f"'{form}'" for form in term.forms) + ")"
+    return " & ".join(f"'{text}'" + (":*" if prefix else "") for text, prefix in term.keys)
+
+
+def _word_term(term: terms.Term) -> str:
+    if term.stem:
+        return "words : (" + " OR ".join(f'"{form}"' for form in term.forms) + ")"
+    return " AND ".join(f'words : "{text}"' + (" *" if prefix else "") for text, prefix in term.keys)
 
 
 def _row_to_session(row: Row) -> SessionOfRow:

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lango.config import Language
 from lango.sessions import SessionId, SessionInfo
-from lango.store.engine.database import Dialect, Operation, Statement
+from lango.store.engine.database import Dialect, Operation, Row, Statement
 from lango.store.search import terms
 from lango.store.search.index import INDEXED_CHARACTERS, user_hash
 from lango.store.search.memory_entries import CANDIDATES, Memory, read_forgotten
 from lango.store.search.query import SessionOfRow, match_expression, read_sessions_of_row
-from lango.store.sessions.lineage import RowRange, is_live, live_ranges, row_ranges
+from lango.store.sessions.lineage import RowRange, is_live, key_of_message, live_ranges, row_ranges
 from lango.store.sessions.sessions import find_session
 
 _EXCERPT_CHARACTERS = 2_000
@@ -49,14 +50,22 @@ _FIND_VECTORS = f"""
 """  # noqa: S608 - constants
 _MOST_MATCHES = 2_000  # looked at for one word; the newest first
 _SHOWN_MATCHES = 256  # looked at beyond those to count: the newest are in the request, and are not counted
-_CANDIDATES_OF_SESSION = 60
+_CANDIDATES_OF_SESSION = 100
+_BESIDE = " UNION ALL ".join(f"SELECT {beside} AS beside" for beside in range(-2, 3))
+"""A message and those before and after it, where its answer may stand."""
+_RANGE = f"""
+SELECT seq, author, SUBSTR(content, 1, {INDEXED_CHARACTERS}), created_at, event_id FROM messages
+WHERE session_key = $1 AND seq BETWEEN $2 AND $3 AND (seq - $2) / 2 % $4 = 0
+    AND role IN ('user', 'assistant') AND content <> '' ORDER BY seq
+"""  # noqa: S608 - constants
+_TIME_OF = "SELECT created_at FROM messages WHERE session_key = $1 AND seq = $2"
 _INDEXED = "SELECT indexed_seq FROM search_progress WHERE session_key = $1"
 
 
-def parse_question(text: str) -> list[terms.Term]:
-    """Split a question into the terms to look for, without common words."""
+def parse_question(text: str, language: Language | None = None) -> list[terms.Term]:
+    """Split a question into the terms to look for, without common words; with a language, in all of their forms."""
     wanted: dict[terms.Term, None] = {}
-    for term in terms.split_terms(text[:INDEXED_CHARACTERS]):
+    for term in terms.split_terms(text[:INDEXED_CHARACTERS], language):
         if term.run and len(term.text) > _LONGEST_PHRASE:
             pairs = (term.text[at : at + 2] for at in range(len(term.text) - 1))
             wanted.update((terms.Term(pair, run=True), None) for pair in pairs)
@@ -171,25 +180,59 @@ def count_words(
 
 
 def find_in_session(
-    dialect: Dialect, session: SessionInfo, wanted: Sequence[terms.Term], before_seq: int
+    dialect: Dialect, session: SessionInfo, weighted: Sequence[tuple[terms.Term, float]], first_seq: int, last_seq: int
 ) -> Operation[list[Memory]]:
-    """Find the messages before `before_seq` with any of the words, without rewound and forgotten ones."""
-    name = session.name
-    places = list(row_ranges(session, 1, before_seq - 1))
-    if not wanted or not places:
+    """Find the messages of a range whose words weigh most, with those beside them; no rewound or forgotten ones."""
+    places = list(row_ranges(session, first_seq, last_seq))
+    if not weighted or not places:
         return []
-    rows = yield _find_statement(dialect, user_hash(name.app_name, name.user_id), wanted, places)
+    rows = yield _find_statement(dialect, user_hash(session.name.app_name, session.name.user_id), weighted, places)
+    return (yield from _visible(session, rows))
+
+
+def find_of_days(
+    dialect: Dialect,
+    session: SessionInfo,
+    weighted: Sequence[tuple[terms.Term, float]],
+    days: tuple[float, float],
+    before_seq: int,
+) -> Operation[list[Memory]]:
+    """Find the messages of some days whose words weigh most, and others of these days, evenly spread."""
+    first = yield from _first_seq_after(session, days[0], before_seq)
+    last = (yield from _first_seq_after(session, days[1], before_seq)) - 1
+    found = yield from find_in_session(dialect, session, weighted, first, last)
+    step = 1 + (last - first) // _CANDIDATES_OF_SESSION
+    rows: list[Row] = []
+    for place in row_ranges(session, first, last):
+        rows += yield _RANGE, (*place, step)
+    return found + (yield from _visible(session, rows))
+
+
+def _first_seq_after(session: SessionInfo, at: float, before_seq: int) -> Operation[int]:
+    """Return the first message that is not older than a time, or `before_seq`: a few steps, as times ascend."""
+    low, high = 1, before_seq
+    while low < high:
+        middle = (low + high) // 2
+        rows = yield _TIME_OF, (key_of_message(session, middle), middle)
+        low, high = (low, middle) if rows and rows[0][0] >= at else (middle + 1, high)
+    return low
+
+
+def _visible(session: SessionInfo, rows: Sequence[Row]) -> Operation[list[Memory]]:
+    name = session.name
     forgotten = yield from read_forgotten(name.app_name, name.user_id)
     ranges = list(live_ranges(session.last_seq, session.rewinds))
     return [
         Memory(event_id, author, text, created_at, name.id, seq)
-        for _, seq, author, text, created_at, event_id in rows
+        for seq, author, text, created_at, event_id in rows
         if event_id not in forgotten and is_live(seq, ranges)
     ]
 
 
-def _within(places: Sequence[RowRange]) -> str:
-    return " OR ".join(f"(m.session_key = {key} AND m.seq BETWEEN {first} AND {last})" for key, first, last in places)
+def _within(places: Sequence[RowRange], table: str = "m") -> str:
+    return " OR ".join(
+        f"({table}.session_key = {key} AND {table}.seq BETWEEN {first} AND {last})" for key, first, last in places
+    )
 
 
 def _newest_matches(number: int, most: int) -> str:
@@ -217,23 +260,24 @@ def _count_statement(
 
 
 def _find_statement(
-    dialect: Dialect, owner: str, wanted: Sequence[terms.Term], places: Sequence[RowRange]
+    dialect: Dialect, owner: str, weighted: Sequence[tuple[terms.Term, float]], places: Sequence[RowRange]
 ) -> Statement:
-    """Select the messages with the most of the words, of these the newest."""
+    """Select the messages whose words weigh most, of these the newest, and the messages beside them."""
     within = _within(places)
     parts: list[str] = []
-    for number in range(1, len(wanted) + 1):
+    for number, (_, weight) in enumerate(weighted, 1):
         if dialect == "postgres":
-            parts.append(
-                f"SELECT m.session_key, m.seq FROM search_messages m "  # noqa: S608 - numbers
-                f"WHERE m.words @@ CAST(CAST(${number} AS TEXT) AS tsquery) AND ({within})"
-            )
+            found = f"search_messages m WHERE m.words @@ CAST(CAST(${number} AS TEXT) AS tsquery) AND ({within})"
         else:
-            parts.append(f"SELECT m.session_key, m.seq FROM {_newest_matches(number, _MOST_MATCHES)} WHERE {within}")  # noqa: S608 - numbers
+            found = f"{_newest_matches(number, _MOST_MATCHES)} WHERE {within}"
+        parts.append(f"SELECT m.session_key, m.seq, {weight:.4f} AS weight FROM {found}")  # noqa: S608 - numbers
     sql = f"""
-    SELECT w.session_key, w.seq, x.author, SUBSTR(x.content, 1, {INDEXED_CHARACTERS}), x.created_at, x.event_id FROM (
-        SELECT session_key, seq, COUNT(*) AS matched FROM ({" UNION ALL ".join(parts)}) f GROUP BY session_key, seq
-    ) w JOIN messages x ON x.session_key = w.session_key AND x.seq = w.seq WHERE x.seq > 0
-    ORDER BY w.matched DESC, w.seq DESC LIMIT {_CANDIDATES_OF_SESSION}
+    SELECT x.seq, x.author, SUBSTR(x.content, 1, {INDEXED_CHARACTERS}), x.created_at, x.event_id FROM (
+        SELECT DISTINCT h.session_key, h.seq + n.beside AS seq FROM (
+            SELECT session_key, seq FROM ({" UNION ALL ".join(parts)}) f WHERE seq > 0 GROUP BY session_key, seq
+            ORDER BY SUM(weight) DESC, seq DESC LIMIT {_CANDIDATES_OF_SESSION}
+        ) h CROSS JOIN ({_BESIDE}) n
+    ) w JOIN messages x ON x.session_key = w.session_key AND x.seq = w.seq
+    WHERE x.role IN ('user', 'assistant') AND x.content <> '' AND ({_within(places, "x")}) ORDER BY x.seq
     """  # noqa: S608 - constants
-    return sql, tuple(match_keys(dialect, owner, wanted))
+    return sql, tuple(match_keys(dialect, owner, [term for term, _ in weighted]))

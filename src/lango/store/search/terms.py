@@ -12,7 +12,12 @@ from functools import cache
 
 from msgspec import Struct
 
+from lango.config import Language
+from lango.store.search.stems import stem_of
+
 MAX_WORD_LENGTH = 64
+_STEM_MARK = "\u00a7"
+"""Before a stem in the index: no word has it, and SQLite's tokenizer takes it for a letter."""
 MAX_TERMS = 32
 
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
@@ -45,24 +50,26 @@ class Term(Struct, frozen=True):
     text: str
     prefix: bool = False
     run: bool = False
-    beside: tuple[tuple[str, bool], ...] = ()
-    """The keys of another term that a text must have, too."""
+    stem: str = ""
+    """The stem of a word whose other forms are found, too."""
 
     @property
     def keys(self) -> list[tuple[str, bool]]:
         """The words to look up in the index; True: as prefixes."""
-        return [*self._own_keys(), *self.beside]
-
-    def _own_keys(self) -> list[tuple[str, bool]]:
         if not self.run:
             return [(self.text, self.prefix)]
         if len(self.text) == 1:
             return [(self.text, True)]
         return [(pair, False) for pair in _pairs(self.text)]
 
+    @property
+    def forms(self) -> list[str]:
+        """The entries of the index for a word with any of the forms of its stem."""
+        return list(dict.fromkeys([self.text, self.stem, f"{_STEM_MARK}{self.stem}"]))
+
 
 def index_words(text: str) -> list[str]:
-    """Return the distinct words of a text as they are indexed."""
+    """Return the distinct words of a text as a query looks them up."""
     words: dict[str, None] = {}
     runs: dict[int, str] = {}
     for found in _split_words(unicodedata.normalize("NFC", text)):
@@ -75,6 +82,32 @@ def index_words(text: str) -> list[str]:
     return list(words)
 
 
+def index_stems(text: str, language: Language) -> list[str]:
+    """Return the entries of the index for the stems of a text that are no words of it; no query is like them."""
+    normal = unicodedata.normalize("NFC", text)
+    words = {(word.text, normal[word.start : word.end].lower()) for word in _split_words(normal) if not word.run}
+    stems = {stem for folded, word in words if (stem := _folded_stem(word, language)) != folded}
+    return sorted(f"{_STEM_MARK}{stem}" for stem in stems)
+
+
+def stems_in_order(text: str, language: Language) -> list[str]:
+    """Return the stem of each word of a text, and each pair of characters of a script without spaces."""
+    normal = unicodedata.normalize("NFC", text)
+    found: list[str] = []
+    before: FoundWord | None = None
+    for word in _split_words(normal):
+        if not word.run:
+            found.append(_folded_stem(normal[word.start : word.end].lower(), language))
+        elif before is not None and before.run == word.run:
+            found.append(before.text + word.text)
+        before = word
+    return found
+
+
+def _folded_stem(word: str, language: Language) -> str:
+    return _fold(stem_of(word, language))[:MAX_WORD_LENGTH]
+
+
 def parse_terms(query: str) -> list[Term]:
     """Split a query into terms; the last word may be the beginning of a word."""
     found = split_terms(query)
@@ -83,13 +116,18 @@ def parse_terms(query: str) -> list[Term]:
     return list(dict.fromkeys(found))[:MAX_TERMS]
 
 
-def split_terms(query: str) -> list[Term]:
-    """Split a text into all of its words, and runs of characters of scripts without spaces, in order."""
+def split_terms(query: str, language: Language | None = None) -> list[Term]:
+    """Split a text into all of its words, and runs of characters of scripts without spaces, in order.
+
+    With a language, a word stands for its other forms, too.
+    """
     found: list[Term] = []
     run = 0
-    for word in _split_words(unicodedata.normalize("NFC", query)):
+    normal = unicodedata.normalize("NFC", query)
+    for word in _split_words(normal):
         if not word.run:
-            found.append(Term(word.text))
+            stem = _folded_stem(normal[word.start : word.end].lower(), language) if language else ""
+            found.append(Term(word.text, stem=stem))
         elif word.run == run:
             found[-1] = Term(found[-1].text + word.text, run=True)
         else:
