@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from lango.history import count_tokens
-from lango.memory.notes.key_terms import content_words
+from lango.memory.notes.key_terms import content_words, key_terms
 from lango.memory.notes.superseded import CurrentNote, replaces, statement_of
 from lango.memory.quote import earlier_values, escape_marks, seqs_of
 from lango.memory.recall.question import Question, sentences_of
@@ -49,7 +49,8 @@ class Filler:
         self._notes = notes
         self._weights = weights
         self._question = question
-        self._later = sorted(later, reverse=True)[:_LATER_SENTENCES]
+        stated = [one for one in later if statement_of(one[1]) or key_terms(one[1])]
+        self._later = sorted(stated, reverse=True)[:_LATER_SENTENCES]
         self._replaced = _replaced_by_message(notes)
 
     def fill(self, ranked: Sequence[Ranked], room: int) -> str:

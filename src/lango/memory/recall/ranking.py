@@ -172,7 +172,8 @@ def _told_by_others(texts: Sequence[Text], words: Sequence[Sequence[str]], quest
     speakers = {text.seq: speaker for text in texts if text.place < 0 and (speaker := speaker_of(text))}
     asked = {key for term in question.terms for key in (term.text, *keys_of(term))}
     named = {speaker for speaker in set(speakers.values()) if speaker.split()[0] in asked}
-    if not named or named == set(speakers.values()):
+    are_known = len(speakers) > sum(text.place < 0 for text in texts) // 2
+    if not are_known or not named or named == set(speakers.values()):
         return [False] * len(texts)
     names = {term.stem or term.text for term in question.terms for name in named if term.text in name.split()}
     return [

@@ -31,6 +31,8 @@ _MIN_RARE, _MAX_RARE = 3, 1_000
 _MOST_COMMON_TERMS = 6
 _QUESTION_SHARE, _STATEMENT_SHARE = 0.25, 0.6
 """How much of the weight of a message's words a text must have, before anything is recalled."""
+_MAY_REPLACE = 60
+"""How many messages are searched for values that replaced older ones."""
 _SHOWN_SEQ = 10**9
 _STATEMENT_TOKENS = 160
 """A message that mostly informs recalls one sentence: what is recalled for it is in no other request."""
@@ -132,8 +134,11 @@ def recalled_text(
         max_tokens = min(max_tokens, _STATEMENT_TOKENS)
     elif not question.periods and all(one.own < least for one in ranked):
         return ""
-    later = [(text.seq, one) for text in texts if text.place < 0 for one in sentences_of(text.text)]
-    later = [(seq, one) for seq, one in later if sentence_score(one, weights)]
+    best = [one.text for one in ranked[:_MAY_REPLACE] if one.own and one.text.place < 0]
+    later = [(text.seq, one) for text in best for one in sentences_of(text.text) if sentence_score(one, weights)]
+    later += [
+        (note.last_seq, note.text) for note in (current.note for current in notes) if sentence_score(note.text, weights)
+    ]
     later += [(_SHOWN_SEQ, one) for one in said]
     return Filler(notes, weights, question, [] if question.past else later).fill(ranked, max_tokens)
 
