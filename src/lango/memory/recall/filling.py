@@ -24,7 +24,7 @@ _LARGE_SHARE = 0.25
 """A message that takes more of the room is quoted with its best sentences."""
 _LEAST_LARGE_TOKENS = 100
 _MAX_NOTE_MESSAGES = 6  # a note on more messages does not stand for each of them
-_LATER_SENTENCES = 60
+_LATER_SENTENCES = 100
 _GAP = " … "
 
 
@@ -73,6 +73,8 @@ class Filler:
 
     def _line(self, text: Text, most: int) -> Line | None:
         note = self._notes[text.place] if text.place >= 0 else None
+        if note is not None and any(seq > text.seq and replaces(one, note.note.text) for seq, one in self._later):
+            return None
         head, end = (_note_frame if note else self._message_frame)(text, note, self._question)
         said = escape_marks(note.note.text if note else text.text)
         spent = count_tokens(f"{head}{end}") + LINE_TOKENS

@@ -135,7 +135,7 @@ def stems_of(text: Text, language: Language) -> tuple[str, ...]:
     return (*_stems(text.author, language), *found) if text.author not in ("", "user") else found
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=10_000)
 def _stems(text: str, language: Language) -> tuple[str, ...]:
     return tuple(stems_in_order(text, language))
 

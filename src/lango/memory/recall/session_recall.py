@@ -12,7 +12,7 @@ from datetime import time as clock
 
 from msgspec import Struct
 
-from lango.memory.notes.superseded import CurrentNote, replaces
+from lango.memory.notes.superseded import CurrentNote
 from lango.memory.quote import notes_of, shown_notes
 from lango.memory.recall.filling import Filler
 from lango.memory.recall.question import Question, read_question, sentences_of
@@ -21,7 +21,7 @@ from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.memory.observations import SessionMemory
 from lango.store.search.memory_entries import Memory
-from lango.store.search.recall import count_words, find_in_session, find_of_days
+from lango.store.search.recall import CANDIDATES_OF_SESSION, count_words, find_in_session, find_of_days
 from lango.store.search.terms import Term
 from lango.threads import run_in_thread
 
@@ -34,6 +34,7 @@ _QUESTION_SHARE, _STATEMENT_SHARE = 0.25, 0.6
 _MAY_REPLACE = 60
 """How many messages are searched for values that replaced older ones."""
 _SHOWN_SEQ = 10**9
+_MOST_FOR_STATEMENTS = 5
 _STATEMENT_TOKENS = 160
 """A message that mostly informs recalls one sentence: what is recalled for it is in no other request."""
 
@@ -77,7 +78,8 @@ async def recall_for(
     looked_up = _looked_up(counted, question, weights, first_seq - 1)
     if not looked_up and not question.periods:
         return ""
-    messages = await store.read(find_in_session, store.dialect, words.session, looked_up, 1, first_seq - 1)
+    most = CANDIDATES_OF_SESSION if question.asks else _MOST_FOR_STATEMENTS
+    messages = await store.read(find_in_session, store.dialect, words.session, looked_up, 1, first_seq - 1, most)
     for period in question.periods:
         days = _start(period.first), _start(period.last + timedelta(1 + DAYS_AFTER))
         messages += await store.read(find_of_days, store.dialect, words.session, looked_up, days, first_seq)
@@ -123,7 +125,7 @@ def recalled_text(
         Text(_text_of(current), current.note.last_seq, _time_of(current), place=place)
         for place, current in enumerate(notes)
         if (current.number not in numbers or (question.past and current.earlier))
-        and (question.past or not any(replaces(sentence, current.note.text) for sentence in said))
+        and (question.periods or sentence_score(_text_of(current), weights))
     ]
     ranked = rank(texts, weights, question)
     if not weights.informative and not question.periods:

@@ -50,7 +50,7 @@ _FIND_VECTORS = f"""
 """  # noqa: S608 - constants
 _MOST_MATCHES = 2_000  # looked at for one word; the newest first
 _SHOWN_MATCHES = 256  # looked at beyond those to count: the newest are in the request, and are not counted
-_CANDIDATES_OF_SESSION = 100
+CANDIDATES_OF_SESSION = 80
 _BESIDE = " UNION ALL ".join(f"SELECT {beside} AS beside" for beside in range(-2, 3))
 """A message and those before and after it, where its answer may stand."""
 _RANGE = f"""
@@ -180,13 +180,20 @@ def count_words(
 
 
 def find_in_session(
-    dialect: Dialect, session: SessionInfo, weighted: Sequence[tuple[terms.Term, float]], first_seq: int, last_seq: int
+    dialect: Dialect,
+    session: SessionInfo,
+    weighted: Sequence[tuple[terms.Term, float]],
+    first_seq: int,
+    last_seq: int,
+    most: int = CANDIDATES_OF_SESSION,
 ) -> Operation[list[Memory]]:
     """Find the messages of a range whose words weigh most, with those beside them; no rewound or forgotten ones."""
     places = list(row_ranges(session, first_seq, last_seq))
     if not weighted or not places:
         return []
-    rows = yield _find_statement(dialect, user_hash(session.name.app_name, session.name.user_id), weighted, places)
+    rows = yield _find_statement(
+        dialect, user_hash(session.name.app_name, session.name.user_id), weighted, places, most
+    )
     return (yield from _visible(session, rows))
 
 
@@ -201,7 +208,7 @@ def find_of_days(
     first = yield from _first_seq_after(session, days[0], before_seq)
     last = (yield from _first_seq_after(session, days[1], before_seq)) - 1
     found = yield from find_in_session(dialect, session, weighted, first, last)
-    step = 1 + (last - first) // _CANDIDATES_OF_SESSION
+    step = 1 + (last - first) // CANDIDATES_OF_SESSION
     rows: list[Row] = []
     for place in row_ranges(session, first, last):
         rows += yield _RANGE, (*place, step)
@@ -260,7 +267,7 @@ def _count_statement(
 
 
 def _find_statement(
-    dialect: Dialect, owner: str, weighted: Sequence[tuple[terms.Term, float]], places: Sequence[RowRange]
+    dialect: Dialect, owner: str, weighted: Sequence[tuple[terms.Term, float]], places: Sequence[RowRange], most: int
 ) -> Statement:
     """Select the messages whose words weigh most, of these the newest, and the messages beside them."""
     within = _within(places)
@@ -275,7 +282,7 @@ def _find_statement(
     SELECT x.seq, x.author, SUBSTR(x.content, 1, {INDEXED_CHARACTERS}), x.created_at, x.event_id FROM (
         SELECT DISTINCT h.session_key, h.seq + n.beside AS seq FROM (
             SELECT session_key, seq FROM ({" UNION ALL ".join(parts)}) f WHERE seq > 0 GROUP BY session_key, seq
-            ORDER BY SUM(weight) DESC, seq DESC LIMIT {_CANDIDATES_OF_SESSION}
+            ORDER BY SUM(weight) DESC, seq DESC LIMIT {most}
         ) h CROSS JOIN ({_BESIDE}) n
     ) w JOIN messages x ON x.session_key = w.session_key AND x.seq = w.seq
     WHERE x.role IN ('user', 'assistant') AND x.content <> '' AND ({_within(places, "x")}) ORDER BY x.seq
