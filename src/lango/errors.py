@@ -16,6 +16,7 @@ LangoError
 │   ├── StateRefused           a client writes a credential, or a reserved name, into the state
 │   ├── SessionOptionsRefused  a model or instruction for a session that the settings do not allow
 │   ├── GrantRefused           a grant whose pattern is malformed, too long or too broad
+│   ├── ScheduleRefused        a schedule that cannot run: its times, time zone or message are wrong
 │   ├── IdempotencyKeyReused   the key was used before, with another request
 │   ├── InvalidAnswer          an answer that does not fit the wait
 │   ├── TriggerRefused         a request to a trigger that its sender did not make, or to none
@@ -36,6 +37,7 @@ LangoError
 │   ├── MessageNotFound        no such message in the session, or it was rewound
 │   ├── ArtifactNotFound       no such artifact in the session, or no such version of it
 │   ├── GrantNotFound          no such grant in the session, or it has ended
+│   ├── ScheduleNotFound       no such schedule of the user
 │   ├── EventsGone             the events after that id are no longer kept
 │   ├── InvalidExport          an export that cannot be read: nothing was written
 │   ├── Unstorable             a value that neither database can keep
@@ -151,6 +153,10 @@ class GrantRefused(UsageError):
     """A grant is malformed, too long, too broad, or does not fit the call it came with; nothing was stored."""
 
 
+class ScheduleRefused(UsageError):
+    """A schedule cannot run as it was given; the message names the field and what to do. Nothing was stored."""
+
+
 class IdempotencyKeyReused(UsageError):
     """The idempotency key was used before, with another request; nothing was stored."""
 
@@ -229,6 +235,10 @@ class ArtifactNotFound(StoreError):
 
 class GrantNotFound(StoreError):
     """There is no such grant in the session, or it has ended."""
+
+
+class ScheduleNotFound(StoreError):
+    """The user has no such schedule in this app."""
 
 
 class EventsGone(StoreError):

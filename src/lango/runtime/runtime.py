@@ -21,6 +21,8 @@ from lango.runtime.artifacts import Artifacts
 from lango.runtime.execution.replicas import ListedReplica
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.playground import Playground
+from lango.runtime.schedules.schedule_loop import ScheduleLoop
+from lango.runtime.schedules.schedules import Schedules
 from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.session_watch import SessionWatch
 from lango.runtime.sessions.sessions import Sessions
@@ -69,6 +71,13 @@ class Runtime:
             store, self._supervisor, self._submissions, self.options, settings.agent.when_busy
         )
         self._supervisor.spawn(self._expiry.run(self._end_wait))
+        self._schedule_loop = ScheduleLoop(
+            store, engine.app.name, self._acceptance.accept, lambda running: self.schedules.notify_started(running)
+        )
+        self.schedules = Schedules(store, engine.app.name, self._schedule_loop.check_soon)
+        """The schedules of users: add, list, change, pause, run now, delete."""
+        if every_session:
+            self._supervisor.spawn(self._schedule_loop.run())
         self.sessions = Sessions(
             store,
             engine.app.name,
@@ -388,12 +397,14 @@ class Runtime:
 
         Nothing is cancelled: another process continues them, or the next one that opens this store.
         """
+        self._schedule_loop.stop()
         await self._acceptance.close(limit_s)
         await self._supervisor.hand_over(limit_s)
 
     async def close(self) -> None:
         """Hand over the running turns, within `server.drain_s`, and wait until that is stored."""
         limit_s = self.settings.server.drain_s
+        self._schedule_loop.stop()
         await self._acceptance.close(limit_s)
         await self._supervisor.close(limit_s)
         await self._engine.close()

@@ -9,6 +9,7 @@ from lango.memory import Memory
 from lango.runtime.access import ApiKeys, Credentials
 from lango.runtime.artifacts import Artifacts
 from lango.runtime.execution.replicas import ListedReplica, list_replicas
+from lango.runtime.schedules.schedules import ListedSchedule, Schedules, listed
 from lango.runtime.sessions.session_transfer import import_session
 from lango.runtime.sessions.session_usage import window_rules_for
 from lango.runtime.sessions.sessions import Sessions
@@ -21,6 +22,7 @@ from lango.store.credentials.credentials import Owned
 from lango.store.credentials.secret_box import SecretBox, new_key
 from lango.store.engine.schema import load_migrations
 from lango.store.lifecycle import integrity
+from lango.store.schedules import database_now, list_all_schedules
 from lango.store.sessions.sessions import list_sessions, list_sessions_by_id, list_users
 from lango.store.sessions.titles import with_all_first_words
 
@@ -39,6 +41,7 @@ class AppData:
         self.artifacts = Artifacts(store, app_name, settings.store.max_artifact_bytes if settings else None)
         self.credentials = Credentials(store, app_name)
         self.inbox = Inbox(store, app_name)
+        self.schedules = Schedules(store, app_name)
         self.memory = Memory(store, app_name, observer=None)
 
 
@@ -68,6 +71,11 @@ class StoredData:
             return await self._store.read(with_all_first_words, await self._store.read(list_sessions, app_name))
         found = await self._store.read(list_sessions_by_id, session_id)
         return [one for one in found if app_name in (None, one.name.app_name)]
+
+    async def schedules(self) -> Sequence[ListedSchedule]:
+        """List the schedules of all apps and users."""
+        now = await self._store.read(database_now)
+        return [listed(one, now) for one in await self._store.read(list_all_schedules)]
 
     async def import_session(
         self,

@@ -15,7 +15,7 @@ from lango.config import Settings
 from lango.runtime.opening import OpenedAgents, open_runtime
 from lango.runtime.runtime import Runtime
 from lango.server import errors
-from lango.server.api import agent_routes, health_routes
+from lango.server.api import agent_routes, health_routes, schedule_routes
 from lango.server.api.sessions import (
     artifact_routes,
     memory_routes,
@@ -60,6 +60,7 @@ _ROUTERS = (
     page_routes.router,
     health_routes.router,
     agent_routes.router,
+    schedule_routes.router,
     session_routes.router,
     turn_routes.router,
     wait_routes.router,

@@ -41,6 +41,7 @@ class TurnStreams:
         self.moved = asyncio.Event()
         """Set when readers should reconnect to another replica."""
         runtime.turns.call_for_resumed(self._observe_resumed)
+        runtime.schedules.call_for_started(self.observe)
 
     def observe(self, running: RunningTurn) -> None:
         """Log and count a turn that runs here, and notify the pages that show its session."""

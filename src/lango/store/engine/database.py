@@ -25,14 +25,15 @@ LARGE_VALUE = 65_536
 
 
 class LockingRead(str):
-    """A read that locks its row until the transaction ends, for sharing or for an update.
+    """A read that locks its rows until the transaction ends, for sharing or for an update.
 
-    On SQLite it is a plain read: there is one writer at a time.
+    With SKIP LOCKED it leaves out rows that another transaction has locked. On SQLite it is a plain read: there is one
+    writer at a time.
     """
 
     without_lock: str
 
-    def __new__(cls, plain: str, mode: Literal["SHARE", "UPDATE"]) -> Self:
+    def __new__(cls, plain: str, mode: Literal["SHARE", "UPDATE", "UPDATE SKIP LOCKED"]) -> Self:
         """Create one from the plain read."""
         made = super().__new__(cls, f"{plain} FOR {mode}")
         made.without_lock = plain

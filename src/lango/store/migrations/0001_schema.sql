@@ -329,6 +329,49 @@ CREATE TABLE model_requests (
 CREATE VIEW database_clock AS
 SELECT /*sqlite unixepoch('subsec')*/ /*postgres CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)*/ AS now;
 
+-- Schedules --------------------------------------------------------------------------------------------------------------
+
+-- What is to run at certain times. A slot is one of these times: it is the idempotency key of its turn. See
+-- lango/schedules.
+CREATE TABLE schedules (
+    app_name         TEXT NOT NULL,
+    user_id          TEXT NOT NULL,
+    id               TEXT NOT NULL,
+    spec             TEXT NOT NULL,            -- JSON: its times, message and rules
+    paused           BIGINT NOT NULL DEFAULT 0,
+    revision         BIGINT NOT NULL DEFAULT 0,          -- grows with every change by a person
+    created_at       DOUBLE PRECISION NOT NULL,
+    quota_id         TEXT,                     -- what the tokens of its turns are counted against
+    tokens_per_day   BIGINT,
+    next_slot        DOUBLE PRECISION,         -- NULL: there is none
+    seen_slot        DOUBLE PRECISION,         -- the newest slot that was not missed
+    run_requested_at DOUBLE PRECISION,         -- a person wants a run now
+    check_at         DOUBLE PRECISION,         -- when a process looks at it next; NULL: not at all
+    last_session     TEXT,                     -- of the last run
+    last_key         TEXT,                     -- the idempotency key of its turn
+    PRIMARY KEY (app_name, user_id, id)
+);
+
+CREATE INDEX schedules_due ON schedules (app_name, check_at) WHERE check_at IS NOT NULL;
+
+-- What became of the slots of schedules; the newest are kept.
+CREATE TABLE schedule_runs (
+    app_name    TEXT NOT NULL,
+    user_id     TEXT NOT NULL,
+    schedule_id TEXT NOT NULL,
+    slot        DOUBLE PRECISION NOT NULL,
+    manual      BIGINT NOT NULL,               -- 1: a person wanted it then; it is no slot
+    recorded_at DOUBLE PRECISION NOT NULL,
+    outcome     TEXT NOT NULL,                 -- started, missed, skipped, refused
+    reason      TEXT NOT NULL,
+    session_id  TEXT,                          -- of its turn
+    turn        BIGINT,
+    turn_key    TEXT,                          -- the idempotency key of its turn
+    last_slot   DOUBLE PRECISION,              -- of several slots that were missed
+    slots       BIGINT NOT NULL DEFAULT 1,     -- how many they are
+    PRIMARY KEY (app_name, user_id, schedule_id, slot, manual)
+);
+
 -- Files ------------------------------------------------------------------------------------------------------------------
 
 -- Files are stored apart from the rows that show them: artifacts of agents, and the files of messages.

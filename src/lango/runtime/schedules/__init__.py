@@ -1,0 +1,1 @@
+"""The schedules of users, and the loop that runs what is due."""

@@ -1,0 +1,207 @@
+"""Run the slots of schedules that are due: in every replica, without a scheduler process.
+
+A slot is submitted like any message, with itself as the idempotency key, and then the schedule moves on. A process
+that dies between the two leaves a claim that runs out; the next process submits the slot again, gets the same turn, and
+moves the schedule on. The clock of the database decides what is due.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from msgspec.structs import replace
+
+from lango.errors import AgentFailed, LangoError, ScheduleRefused, Stopping, StoreError, StoreUnavailable, TurnRunning
+from lango.schedules import due_at, key_of, next_slot, session_of, text_of
+from lango.schedules.due import settle
+from lango.sessions import SessionId
+from lango.store import Store, Turn
+from lango.store.engine.outages import wait_for_database
+from lango.store.schedules import (
+    OpenRun,
+    Progress,
+    RunRow,
+    ScheduleId,
+    StoredSchedule,
+    claim_due,
+    find_open_run,
+    read_next_check_s,
+    record,
+    release_claims,
+)
+from lango.store.sessions.sessions import find_session
+from lango.store.turns.recovery import stop_waiting
+from lango.store.turns.turns import request_cancel
+from lango.submissions import SubmittedMessage, TurnRequest
+from lango.turns.running_turn import RunningTurn
+
+_POLL_S = 1.0
+"""Another process may have stored a schedule that is due sooner than those that are known here."""
+_LEASE_S = 10.0
+_AT_ONCE = 16
+_log = logging.getLogger("lango.runtime")
+
+Accept = Callable[[SessionId, SubmittedMessage, str | None, int | None], Awaitable[RunningTurn]]
+"""Stores a message and runs its turn; the last arguments are the quota and its tokens per day."""
+
+
+class ScheduleLoop:
+    """Runs the due schedules of one app, in one process."""
+
+    def __init__(self, store: Store, app_name: str, accept: Accept, on_start: Callable[[RunningTurn], None]) -> None:
+        """`on_start` is called with each turn that a schedule started here."""
+        self._store = store
+        self._app_name = app_name
+        self._accept = accept
+        self._on_start = on_start
+        self._wake = asyncio.Event()
+        self._stopping = False
+
+    def check_soon(self) -> None:
+        """Check now: a schedule was added or changed."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Run no more schedules: the process stops."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Run what is due until the process stops. While nothing is due, that is one query a second."""
+        while not self._stopping:
+            self._wake.clear()
+            wait_s = _POLL_S
+            try:
+                left_s = await self._store.read(read_next_check_s, self._app_name)
+                if left_s is not None and left_s <= 0:
+                    wait_s = 0.0 if await self._run_due() else _POLL_S
+                elif left_s is not None:
+                    wait_s = min(left_s, _POLL_S)
+            except LangoError as error:
+                self._store.outages.warn(f"schedules could not be checked: {error}")
+            if wait_s:
+                try:
+                    async with asyncio.timeout(wait_s):
+                        await self._wake.wait()
+                except TimeoutError:
+                    continue
+
+    async def _run_due(self) -> bool:
+        """Run due schedules; return whether this process could claim any."""
+        claimed = await self._store.write(claim_due, self._app_name, _AT_ONCE, _LEASE_S)
+        left: list[ScheduleId] = []
+
+        async def run_one(schedule: StoredSchedule) -> None:
+            try:
+                with wait_for_database("short"):
+                    await _ScheduleRun(self._store, self._accept, self._on_start).run(schedule, claimed.now)
+            except StoreError as error:  # the claim runs out, and the slot is submitted again
+                self._store.outages.warn(f"schedule {schedule.name.id} could not run yet: {error}")
+            except Stopping:
+                self._stopping = True
+                left.append(schedule.name)
+            except Exception:  # noqa: BLE001 - the other schedules still run
+                _log.exception("schedule %s could not run", schedule.name.id)
+
+        await asyncio.gather(*(run_one(one) for one in claimed.schedules))
+        if left:
+            await self._store.write(release_claims, left, claimed.until)
+        return bool(claimed.schedules)
+
+
+class _ScheduleRun:
+    """Runs the due slots of one schedule."""
+
+    def __init__(self, store: Store, accept: Accept, on_start: Callable[[RunningTurn], None]) -> None:
+        self._store = store
+        self._accept = accept
+        self._on_start = on_start
+
+    async def run(self, schedule: StoredSchedule, now: float) -> None:
+        """Run what a person asked for, then the slots that are due, until the schedule waits or has changed."""
+        while True:
+            moved = await self._store.write(record, schedule, await self._step(schedule, now))
+            if moved is None or moved.check_at is None or moved.check_at > now:
+                return
+            schedule = moved
+
+    async def _step(self, schedule: StoredSchedule, now: float) -> Progress:
+        """Run one slot, if one is due, and return how the schedule moves on."""
+        spec, id_ = schedule.spec, schedule.name.id
+        unchanged = Progress(schedule.next_slot, schedule.seen_slot, self._check_at(schedule, schedule.next_slot))
+        if (wanted := schedule.run_requested_at) is not None:
+            attempt = await self._attempt(schedule, wanted, manual=True)
+            if attempt is None:
+                return replace(unchanged, check_at=now + _POLL_S)
+            return replace(unchanged, runs=attempt, handled_request=wanted)
+        if schedule.paused or schedule.next_slot is None:
+            return unchanged
+        settled = settle(id_, spec, schedule.next_slot, schedule.seen_slot, now)
+        rows: list[RunRow] = []
+        if missed := settled.missed:
+            reason = "no process ran the app at that time"
+            rows.append(RunRow(missed.first, "missed", reason, last_slot=missed.last, slots=missed.count))
+        slot = settled.next_slot
+        if slot is None or settled.seen_slot is None or slot > settled.seen_slot or due_at(id_, spec, slot) > now:
+            return Progress(slot, settled.seen_slot, self._check_at(schedule, slot), rows)
+        attempt = await self._attempt(schedule, slot)
+        if attempt is None:
+            return Progress(slot, settled.seen_slot, now + _POLL_S, rows)
+        following = next_slot(spec, slot)
+        return Progress(following, settled.seen_slot, self._check_at(schedule, following), [*rows, *attempt])
+
+    @staticmethod
+    def _check_at(schedule: StoredSchedule, slot: float | None) -> float | None:
+        return None if schedule.paused or slot is None else due_at(schedule.name.id, schedule.spec, slot)
+
+    async def _attempt(self, schedule: StoredSchedule, slot: float, *, manual: bool = False) -> list[RunRow] | None:
+        """Submit a slot; return what became of it, or None if it waits for the end of the last run."""
+        key = key_of(schedule.name.id, slot, manual=manual)
+        open_run = await self._store.read(find_open_run, schedule, slot, manual=manual)
+        if open_run is True:  # by a process that had read the schedule before it was changed
+            return []
+        if open_run is not False:
+            match schedule.spec.overlap:
+                case "queue":
+                    return None
+                case "skip":
+                    return [RunRow(slot, "skipped", "the run before it still went on", manual)]
+                case "cancel":
+                    await self._stop(open_run)
+        try:
+            running = await self._submit(schedule, slot, key)
+        except (StoreUnavailable, Stopping):
+            raise
+        except LangoError as error:
+            if isinstance(error, TurnRunning) and schedule.spec.overlap == "queue":
+                return None
+            return [RunRow(slot, "refused", f"{type(error).__name__}: {error}", manual)]
+        self._on_start(running)
+        session_id = running.session.name.id
+        return [RunRow(slot, "started", "", manual, session_id, running.turn.turn, key)]
+
+    async def _submit(self, schedule: StoredSchedule, slot: float, key: str) -> RunningTurn:
+        spec, name = schedule.spec, schedule.name
+        session = SessionId(name.app_name, name.user_id, session_of(name.id, spec, slot))
+        if spec.session_id and await self._store.read(find_session, session) is None:
+            raise ScheduleRefused(f"the session {spec.session_id!r} was deleted: choose another one for the schedule")
+        # the digest is that of the slot: a message that is changed meanwhile is the same slot
+        request = TurnRequest(idempotency_key=key, digest=key)
+        message = SubmittedMessage(text_of(spec, slot), request=request)
+        try:
+            return await self._accept(session, message, schedule.quota_id, schedule.tokens_per_day)
+        except LangoError:
+            raise
+        except Exception as error:  # one slot that fails so must not stop the schedule
+            _log.exception("slot %s of schedule %s could not run", slot, name.id)
+            raise AgentFailed(f"internal error: {type(error).__name__}") from error
+
+    async def _stop(self, run: OpenRun) -> None:
+        """Stop the last run, in any process."""
+        if run.status == "queued":
+            await self._store.withdraw_turn(Turn(run.session_key, run.turn))
+        elif run.status == "running":
+            await self._store.write(request_cancel, run.session_key, only=run.turn)
+        else:
+            await self._store.write(stop_waiting, run.session_key, time.time())
