@@ -21,8 +21,9 @@ def at(text: str) -> float:
 
 def spec(**fields: Any) -> ScheduleSpec:
     """Return a schedule that runs every day at seven in UTC, unless the fields say otherwise."""
-    times = {} if {"every_s", "times"} & fields.keys() else {"cron": "0 7 * * *"}
-    return ScheduleSpec(**{"name": "news", "message": "the news of {slot}", **times, **fields})
+    times: dict[str, Any] = {} if {"every_s", "times"} & fields.keys() else {"cron": "0 7 * * *"}
+    given: dict[str, Any] = {"name": "news", "message": "the news of {slot}", **times, **fields}
+    return ScheduleSpec(**given)
 
 
 async def set_clock(store: Store, now: float) -> None:

@@ -16,6 +16,7 @@ from lango.cli.commands.data import (
     inbox,
     memory,
     replicas,
+    schedules,
     sessions,
     sessions_trace,
     sessions_transfer,
@@ -45,6 +46,7 @@ sessions.app.command("import")(sessions_transfer.import_)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(turns.app, name="turns")
 app.command()(replicas.replicas)
+app.add_typer(schedules.app, name="schedules")
 app.add_typer(inbox.app, name="inbox")
 app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(memory.app, name="memory")

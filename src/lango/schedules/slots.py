@@ -10,7 +10,7 @@ from itertools import count, islice
 
 from cronsim import CronSim
 
-from lango.schedules.spec import ScheduleSpec
+from lango.schedules.spec import ScheduleSpec, check_template
 
 
 def slots_after(spec: ScheduleSpec, after: float) -> Iterator[float]:
@@ -87,7 +87,8 @@ def key_of(schedule_id: str, slot: float, *, manual: bool = False) -> str:
 
 
 def text_of(spec: ScheduleSpec, slot: float) -> str:
-    """Return the message of a slot."""
+    """Return the message of a slot. Raise `ScheduleRefused` for a field that this version does not know."""
+    check_template(spec.message)
     local = datetime.fromtimestamp(int(slot), spec.zone)
     return spec.message.format(
         slot=local.isoformat(),

@@ -77,6 +77,8 @@ async def test_clock_jumps_and_missed_slots(store_url: str) -> None:
         assert (skipped[1].slots, skipped[1].last_slot_at) == (5, at("2026-03-07T07:00Z"))
         one = await watched.runs(ids["one"], 3, "done", "missed", "done")
         assert (one[1].slots, one[2].slot_at) == (4, at("2026-03-07T07:00Z"))
+        await watched.runs(ids["all"], 3, "done", "missed", "done")
+        await watched.move_clock("2026-03-07T12:00:02Z")  # the next slot had to wait for this one
         last = await watched.runs(ids["all"], 4, "done", "missed", "done", "done")
         assert [run.slot_at for run in last[2:]] == [at("2026-03-06T07:00Z"), at("2026-03-07T07:00Z")]
         [[turns]] = await rows(watched.store, "SELECT COUNT(*) FROM turns")
@@ -118,6 +120,8 @@ async def test_a_slot_waits_for_the_last_run_is_skipped_or_stops_it(store_url: s
         [row] = await watched.runs(ids["queue"], 1, "running")
         await watched.move_clock("2026-03-02T08:30Z")  # the slot is not missed: a process came to it
         gates["queue"].may_end.set()
+        await watched.runs(ids["queue"], 1, "done")
+        await watched.move_clock("2026-03-02T08:31Z")
         await watched.runs(ids["queue"], 2, "done", "done")
         gates["skip"].may_end.set()
         await watched.runs(ids["skip"], 2, "done", "skipped")
@@ -164,7 +168,9 @@ async def test_pause_resume_run_now_and_change(store_url: str) -> None:
         assert (now.manual, now.session_id) == (True, f"schedule-{id_}-2026-03-02")
         await runtime.schedules.resume(id_)
         await watched.move_clock(EIGHT)
-        changed = await runtime.schedules.change(id_, {"every_s": 3600, "message": "hourly {time}", "end_at": at("2026-03-02T10:00Z")})
+        changed = await runtime.schedules.change(
+            id_, {"every_s": 3600, "message": "hourly {time}", "end_at": at("2026-03-02T10:00Z")}
+        )
         assert changed.next_times == ["2026-03-02T09:00:00+00:00", "2026-03-02T10:00:00+00:00"]
         await watched.move_clock("2026-03-02T09:00Z")
         await watched.runs(id_, 2, "done", "done")

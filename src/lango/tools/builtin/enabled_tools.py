@@ -13,6 +13,7 @@ from lango.config import ToolSettings
 from lango.errors import ConfigError, ToolError
 from lango.pauses import Sleep, sleep
 from lango.tools.builtin.files import file_tools
+from lango.tools.builtin.schedules import ScheduleAccess, schedule_tool
 from lango.tools.builtin.shell import shell_tool
 from lango.tools.builtin.workspace import Workspace
 from lango.tools.tool import Tool, tool
@@ -21,7 +22,7 @@ ReadResult = Callable[[str, int, int], Awaitable[str | None]]
 """Reads a piece of a clipped result by call id, offset and length; returns None if there is none."""
 
 FILE_TOOLS = ("read_file", "list_files", "search_files", "write_file", "edit_file")
-BUILTIN_NAMES = (*FILE_TOOLS, "shell", "web_fetch", "current_time", "wait_until")
+BUILTIN_NAMES = (*FILE_TOOLS, "shell", "web_fetch", "current_time", "wait_until", "schedule")
 HOW_TO_READ = 'read them with read_result, call_id "{call_id}"'
 """`how_to_read` of an `AdkTool`, if the model has `read_result`."""
 _MAX_PIECE = 20_000
@@ -29,17 +30,23 @@ _MAX_WAIT_S = 366 * 86_400.0
 
 
 def builtin_tools(
-    settings: ToolSettings, *, protected: Iterable[Path] = (), read_result: ReadResult | None = None
+    settings: ToolSettings,
+    *,
+    protected: Iterable[Path] = (),
+    read_result: ReadResult | None = None,
+    schedules: ScheduleAccess | None = None,
 ) -> list[Tool]:
     """Return the tools that `[tools] enabled` names, and the tool `read_result` if there is a function for it.
 
-    No tool reads or writes the `protected` files and folders. Raises `ConfigError` for an unknown tool, and for a
-    workspace that is not a folder.
+    No tool reads or writes the `protected` files and folders; `schedule` needs `schedules`. Raises `ConfigError` for an
+    unknown tool, and for a workspace that is not a folder.
     """
     unknown = [name for name in settings.enabled if name not in BUILTIN_NAMES and name != "read_result"]
     if unknown:
         raise ConfigError(f"tools.enabled: there is no tool {', '.join(unknown)}; there are {', '.join(BUILTIN_NAMES)}")
     available = {tool.name: tool for tool in _make_tools(settings, protected)}
+    if schedules is not None:
+        available["schedule"] = schedule_tool(schedules)
     chosen = [available[name] for name in dict.fromkeys(settings.enabled) if name in available]
     return [*chosen, read_result_tool(read_result)] if read_result else chosen
 
