@@ -27,6 +27,7 @@ PURE_CORE = [
     "tests/unit/store/test_json_text.py",
     "tests/unit/test_json_input.py",
     "tests/unit/test_messages.py",
+    "tests/unit/test_schedules.py",
     "tests/unit/test_turn_events.py",
     "tests/unit/tools",
     "tests/unit/turns",

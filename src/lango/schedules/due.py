@@ -1,6 +1,6 @@
 """Decide which slots of a schedule run, when some of them are due."""
 
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 
 from msgspec import Struct
 
@@ -43,7 +43,8 @@ def settle(schedule_id: str, spec: ScheduleSpec, first: float, seen_slot: float 
     due = _newest_due(schedule_id, spec, first, now)
     if not due:
         return Settled(first, seen_slot)
-    late = [slot for slot in due if now - due_at(schedule_id, spec, slot) > ON_TIME_S]
+    # with jitter, a slot may be due before the one before it, whose turn comes first
+    late = [*takewhile(lambda slot: now - due_at(schedule_id, spec, slot) > ON_TIME_S, due)]
     on_time = due[len(late) :]
     kept = due
     if late:

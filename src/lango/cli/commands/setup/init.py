@@ -40,7 +40,7 @@ url = "sqlite:///lango.db"        # or postgresql://user@host/database
 # enabled = true                  # the model reads notes of older messages, instead of nothing
 
 [tools]
-# read_file, list_files, search_files, write_file, edit_file, shell, web_fetch, current_time
+# read_file, list_files, search_files, write_file, edit_file, shell, web_fetch, current_time, schedule
 enabled = []
 approval = "ask"                  # for tools that change something: ask, auto or deny
 # approval_expires_s = 86400      # a request that is not answered within this time is denied
