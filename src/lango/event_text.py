@@ -4,16 +4,19 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.events import (
     TextDelta,
+    TextEnd,
     TextWithdrawn,
     ThoughtDelta,
     ToolStart,
     TurnDone,
     TurnEvent,
     WaitOpened,
+    turn_of_event,
 )
 
 Event = TypeVar("Event", bound=TurnEvent)
@@ -24,35 +27,62 @@ MAX_JOINED = 100_000
 
 def is_withdrawn(event: TurnEvent, withdrawal: TextWithdrawn) -> bool:
     """Whether an event has text that a later event withdraws."""
-    return (
-        isinstance(event, TextDelta | ThoughtDelta)
-        and event.author == withdrawal.author
-        and withdrawal.after_id < event.id < withdrawal.id
-    )
+    return isinstance(event, TextDelta | ThoughtDelta) and _place(event) == _place(withdrawal)
+
+
+def _place(event: TextDelta | ThoughtDelta | TextWithdrawn) -> tuple[int, int]:
+    """Return the turn and the block of an event: each turn numbers its blocks anew."""
+    return turn_of_event(event.id), event.block
 
 
 def join_text_deltas(events: Iterable[TurnEvent]) -> list[TurnEvent]:
-    """Join text deltas that follow each other, under the id of the last, up to `MAX_JOINED` characters each."""
-    groups: list[list[TurnEvent]] = []
-    length = 0
+    """Join the text deltas of each block, under the id of the last, up to `MAX_JOINED` characters each.
+
+    Deltas of other blocks may lie between them, but no other event.
+    """
+    joined: list[TurnEvent] = []
+    waiting: list[_Joined] = []
+    growing: dict[int, _Joined] = {}
+    """The newest text of each block; all of them are in `waiting`."""
     for event in events:
-        length += len(event.text) if isinstance(event, TextDelta | ThoughtDelta) else 0
-        if groups and length <= MAX_JOINED and _join_key(groups[-1][-1]) == _join_key(event):
-            groups[-1].append(event)
-        else:
-            groups.append([event])
-            length = len(event.text) if isinstance(event, TextDelta | ThoughtDelta) else 0
-    return [_join_group(group) for group in groups]
+        match event:
+            case TextDelta() | ThoughtDelta():
+                last = growing.get(event.block)
+                if last is None or not last.add(event):
+                    growing[event.block] = _Joined([event], len(event.text))
+                    waiting.append(growing[event.block])
+            case TextEnd():
+                growing.pop(event.block, None)
+                waiting.append(_Joined([event], 0))
+            case _:
+                joined += _in_order(waiting)
+                joined.append(event)
+                waiting, growing = [], {}
+    return joined + _in_order(waiting)
 
 
-def _join_key(event: TurnEvent) -> tuple[object, str]:
-    """Return a key that text deltas to be joined share, and no two other events do."""
-    return (type(event), event.author) if isinstance(event, TextDelta | ThoughtDelta) else (event.id, "")
+class _Joined(Struct):
+    """Pieces of one text, or the end of one."""
+
+    pieces: list[TextDelta | ThoughtDelta | TextEnd]
+    length: int
+
+    def add(self, event: TextDelta | ThoughtDelta) -> bool:
+        """Add a piece, if it belongs to the same text and is not too long."""
+        if type(event) is not type(self.pieces[0]) or self.length + len(event.text) > MAX_JOINED:
+            return False
+        self.pieces.append(event)
+        self.length += len(event.text)
+        return True
+
+    def to_event(self) -> TurnEvent:
+        if len(self.pieces) == 1:
+            return self.pieces[0]
+        return replace(self.pieces[-1], text="".join(one.text for one in self.pieces if not isinstance(one, TextEnd)))
 
 
-def _join_group(group: list[TurnEvent]) -> TurnEvent:
-    texts = [event.text for event in group if isinstance(event, TextDelta | ThoughtDelta)]
-    return replace(group[-1], text="".join(texts)) if len(group) > 1 else group[0]
+def _in_order(waiting: list[_Joined]) -> list[TurnEvent]:
+    return sorted((one.to_event() for one in waiting), key=lambda event: event.id)
 
 
 def without_withdrawn(events: Iterable[Event], withdrawal: TextWithdrawn) -> list[Event]:
@@ -86,19 +116,19 @@ def _gap(before: str) -> str:
 
 
 class StreamedText:
-    """The text of a turn, as its events so far show it."""
+    """The text of a turn, as its events so far show it: one block after the other, in the order in which they began."""
 
     def __init__(self, events: Iterable[TurnEvent] = ()) -> None:
-        self._deltas: list[TextDelta] = []
+        self._blocks: dict[tuple[int, int], list[TextDelta]] = {}
         for event in events:
             self.add(event)
 
     def add(self, event: TurnEvent) -> None:
         """Add the next event of the turn."""
         if isinstance(event, TextDelta):
-            self._deltas.append(event)
+            self._blocks.setdefault(_place(event), []).append(event)
         elif isinstance(event, TextWithdrawn):
-            self._deltas = without_withdrawn(self._deltas, event)
+            self._blocks.pop(_place(event), None)
 
     @property
     def text(self) -> str:
@@ -110,6 +140,10 @@ class StreamedText:
         """The valid text of one author after the other."""
         groups = itertools.groupby(self._deltas, lambda delta: delta.author)
         return [(author, "".join(delta.text for delta in deltas)) for author, deltas in groups]
+
+    @property
+    def _deltas(self) -> list[TextDelta]:
+        return [delta for _, deltas in sorted(self._blocks.items()) for delta in deltas]
 
 
 class LastText:
@@ -130,7 +164,8 @@ class FinalText:
     """The text of a turn for clients that cannot withdraw any.
 
     Text is passed on as it is streamed. After a withdrawal, text of the same author is held until its response is
-    complete. Then comes what continues the text that was already sent, or the whole text on a new line.
+    complete. Then comes what continues the text that was already sent, or the whole text on a new line. Its events come
+    from a `TextOrder`, so no text begins before another one has ended.
     """
 
     def __init__(self) -> None:
@@ -151,7 +186,7 @@ class FinalText:
             case TextWithdrawn():
                 self._withdraw(event)
                 return ""
-            case ToolStart():
+            case TextEnd() | ToolStart():
                 return self._end_response(event.author)
             case WaitOpened() | TurnDone():
                 authors = list(dict.fromkeys(delta.author for delta in self._held))

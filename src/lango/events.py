@@ -3,6 +3,10 @@
 `Accepted` comes first, once the user's message is stored. Text and tool calls follow as they happen; a tool's end is
 emitted only after its result is stored. `TurnDone` or a fatal `TurnError` comes last, exactly once. The
 `id` of an event is its turn times a million, plus its number within the turn: ids grow within a session.
+
+Agents that run in parallel speak at once: pieces of their texts alternate. Each response of a model is a block, which
+its pieces name, and `TextEnd` ends it. `lango.text_order` puts the blocks one after the other, for a reader that can
+show only one text at a time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -79,12 +83,25 @@ class TextDelta(EventBase, frozen=True, tag="text_delta"):
 
     text: str
     author: str = ""
+    """The agent that speaks."""
+    block: int = 0
+    """The response that it is a piece of, numbered within the turn; 0: its pieces cannot be mixed with others."""
 
 
 class ThoughtDelta(EventBase, frozen=True, tag="thought_delta"):
     """A piece of the model's thoughts."""
 
     text: str
+    author: str = ""
+    """The agent that thinks."""
+    block: int = 0
+    """The response that it is a piece of, which may also have text."""
+
+
+class TextEnd(EventBase, frozen=True, tag="text_end"):
+    """The text of a block is complete, and stored. Without it, the end of the turn ends the block."""
+
+    block: int
     author: str = ""
 
 
@@ -173,12 +190,12 @@ class Resumed(EventBase, frozen=True, tag="resumed"):
 
 
 class TextWithdrawn(EventBase, frozen=True, tag="text_withdrawn"):
-    """Text of a model response that was never stored is withdrawn: the model is called again.
+    """A block of text whose model response was never stored is withdrawn, with its thoughts: the model is called again.
 
-    It is the text, and the thoughts, of `author` in the events after `after_id`.
+    No piece of the block follows.
     """
 
-    after_id: int
+    block: int
     author: str = ""
 
 
@@ -212,6 +229,7 @@ TurnEvent = (
     | Queued
     | TextDelta
     | ThoughtDelta
+    | TextEnd
     | ToolStart
     | ToolProgress
     | ToolEnd

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from lango.errors import EventsGone, FencedWrite
-from lango.events import IDS_PER_TURN, TextDelta, TextWithdrawn, ToolStart, TurnDone, Usage, turn_of_event
+from lango.event_text import StreamedText
+from lango.events import IDS_PER_TURN, TextDelta, TextEnd, TextWithdrawn, ToolStart, TurnDone, Usage, turn_of_event
 from lango.messages import Message
 from lango.sessions import SessionId, SessionInfo
 from lango.store import NewEvent, OpenTurn, Store, Turn
@@ -291,12 +292,12 @@ async def test_withdrawn_text_is_no_part_of_a_whole_text(store: Store) -> None:
     session, turn = await running(store)
     first = IDS_PER_TURN
     events = [
-        TextDelta(first + 2, "kept "),
-        TextDelta(first + 3, "half an"),
-        TextWithdrawn(first + 4, first + 2),
+        TextDelta(first + 2, "kept ", block=1),
+        TextDelta(first + 3, "half an", block=2),
+        TextWithdrawn(first + 4, 2),
         ToolStart(first + 5, "c1", "note"),
-        TextDelta(first + 6, "the "),
-        TextDelta(first + 7, "end"),
+        TextDelta(first + 6, "the ", block=3),
+        TextDelta(first + 7, "end", block=3),
         TurnDone(first + 8, 1),
     ]
     await store.end_turn(session.name, turn, "done", None, [LoggedEvent.of(event) for event in events])
@@ -304,7 +305,57 @@ async def test_withdrawn_text_is_no_part_of_a_whole_text(store: Store) -> None:
         _, turn = await running(store)
         await over(store, session, turn, "answer")
     page = await store.read(read_event_log, session.key, 1)
-    assert [one.event for one in page.events[1:]] == [events[0], events[3], TextDelta(first + 7, "the end"), events[-1]]
+    whole = TextDelta(first + 7, "the end", block=3)
+    assert [one.event for one in page.events[1:]] == [events[0], events[3], whole, events[-1]]
+
+
+async def test_texts_that_alternate_are_joined_and_followed_from_the_beginning_only(store: Store) -> None:
+    session, turn = await running(store)
+    first = IDS_PER_TURN
+    events = [
+        TextDelta(first + 2, "I am ", "anna", 1),
+        TextDelta(first + 3, "And I ", "ben", 2),
+        TextDelta(first + 4, "Anna.", "anna", 1),
+        TextEnd(first + 5, 1, "anna"),
+        ToolStart(first + 6, "c1", "note"),
+        TextDelta(first + 7, "am Ben.", "ben", 2),
+        TextEnd(first + 8, 2, "ben"),
+        TurnDone(first + 9, 1),
+    ]
+    await store.end_turn(session.name, turn, "done", None, [LoggedEvent.of(event) for event in events])
+    pieces = (await store.read(read_event_log, session.key, 1, first + 5)).events
+    assert [one.event for one in pieces] == events[4:], "a new log is followed from any place"
+    for _ in range(KEPT_TURNS):
+        _, turn = await running(store)
+        await over(store, session, turn, "answer")
+    page = await store.read(read_event_log, session.key, 1)
+    of_anna = TextDelta(first + 4, "I am Anna.", "anna", 1)
+    assert [one.event for one in page.events[1:]] == [events[1], of_anna, *events[3:]], "not across a call"
+    for place in (3, 4, 5, 6, 8):
+        with pytest.raises(EventsGone):
+            await store.read(read_event_log, session.key, 1, first + place)
+    for place, left in ((1, page.events[1:]), (9, [])):
+        assert (await store.read(read_event_log, session.key, 1, first + place)).events == left
+
+
+async def test_an_end_without_events_completes_the_text_of_each_parallel_agent(store: Store) -> None:
+    session, turn = await running(store)
+    first = IDS_PER_TURN
+    logged = [
+        TextDelta(first + 2, "I am ", "anna", 1),
+        TextDelta(first + 3, "And I ", "ben", 2),
+        TextDelta(first + 4, "Anna.", "anna", 1),
+        TextEnd(first + 5, 1, "anna"),
+    ]
+    await store.write(append_log_events, session.key, 1, [LoggedEvent.of(event) for event in logged])
+    said = [("ben", "And I am Ben."), ("anna", "I am Anna."), ("critic", "Both are right.")]
+    for number, (author, text) in enumerate(said, 1):
+        entry = NewEvent(f"a{number}", time.time(), Message("assistant", text, author=author), invocation_id="inv")
+        await store.append(session.key, session.name, number, entry, epoch=turn.epoch)
+    assert await store.end_turn(session.name, turn, "done")
+    events = [one.event for one in (await store.read(read_event_log, session.key, 1)).events]
+    assert StreamedText(events).by_author == [said[1], said[0], said[2]]
+    assert [event.block for event in events if isinstance(event, TextEnd)] == [1, 2, 3]
 
 
 async def test_a_running_turn_keeps_its_pieces_however_many_turns_are_queued(store: Store) -> None:

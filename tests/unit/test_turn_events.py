@@ -44,7 +44,10 @@ class Model(BaseModel):
 @pytest.mark.parametrize(
     ("event", "text"),
     [
-        (TextDelta(7, "half \ud800", "a"), '{"type":"text_delta","id":7,"text":"half \\ud800","author":"a"}'),
+        (
+            TextDelta(7, "half \ud800", "a", 2),
+            '{"type":"text_delta","id":7,"text":"half \\ud800","author":"a","block":2}',
+        ),
         (
             ToolStart(1, "c", "f", {"bytes": b"\xff", "nan": math.nan, "$lango:bytes": None}),
             '{"type":"tool_start","id":1,"call_id":"c","name":"f","arguments":{"bytes":{"$lango:bytes":"/w=="},'
@@ -116,7 +119,7 @@ def test_no_event_has_a_name_that_a_browsers_event_source_uses_itself() -> None:
 
 def test_joined_pieces_of_text_stay_within_what_a_socket_client_accepts() -> None:
     events: list[TurnEvent] = [TextDelta(number, "x" * 40_000) for number in range(1, 8)]
-    events += [ToolStart(8, "c1", "look", {}), TextDelta(9, "a"), TextDelta(10, "b"), TextDelta(11, "c", "other")]
+    events += [ToolStart(8, "c1", "look", {}), TextDelta(9, "a"), TextDelta(10, "b"), TextDelta(11, "c", "other", 1)]
     joined = join_text_deltas(events)
     assert [event.id for event in joined] == [2, 4, 6, 7, 8, 10, 11]
     texts = [event.text for event in joined if isinstance(event, TextDelta)]

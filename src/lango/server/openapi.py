@@ -83,11 +83,15 @@ data: {"type":"accepted","id":1000001,"turn":1,"waiting":false,"invocation_id":"
 
 id: 1000004
 event: text_delta
-data: {"type":"text_delta","id":1000004,"text":"Hello! How can I help?","author":"lango"}
+data: {"type":"text_delta","id":1000004,"text":"Hello! How can I help?","author":"lango","block":1}
 
 id: 1000005
+event: text_end
+data: {"type":"text_end","id":1000005,"block":1,"author":"lango"}
+
+id: 1000006
 event: done
-data: {"type":"done","id":1000005,"turn":1,"status":"done","usage":{"output_tokens":7},"finish_reason":"stop"}
+data: {"type":"done","id":1000006,"turn":1,"status":"done","usage":{"output_tokens":7},"finish_reason":"stop"}
 
 """
 

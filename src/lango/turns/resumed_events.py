@@ -15,38 +15,46 @@ from lango.sessions import StoredEvent
 from lango.turns.turn_log import TurnLog
 from lango.waits import QuestionWait
 
-_KINDS: tuple[type[events.TextDelta] | type[events.ThoughtDelta], ...] = (events.TextDelta, events.ThoughtDelta)
+_Delta = events.TextDelta | events.ThoughtDelta
+_Kind = type[events.TextDelta] | type[events.ThoughtDelta]
 _Step = tuple[type, str | None]
-_Speaker = tuple[type[events.TextDelta] | type[events.ThoughtDelta], str]
 
 
-class _SentText(Struct):
-    """The text of one author that readers have, and how much of it the second run has produced again."""
+class _SentBlock(Struct):
+    """A block of text that readers have, and how much of it the second run has produced again."""
 
-    text: str = ""
-    ends: list[tuple[int, int]] = []
-    """Where each event ends in the text, and its id."""
-    position: int = 0
+    author: str
+    texts: dict[_Kind, str] = {}
+    positions: dict[_Kind, int] = {}
+    has_ended: bool = False
+    """Its end was emitted: its response is stored."""
 
-    def add(self, event: events.TextDelta | events.ThoughtDelta, *, follows_own: bool) -> None:
-        """Add a piece of text. Readers may have it as one event with the piece before it, so both end together."""
-        self.text += event.text
-        if follows_own:
-            self.ends.pop()
-        self.ends.append((len(self.text), event.id))
+    def add(self, event: _Delta) -> None:
+        self.texts[type(event)] = self.texts.get(type(event), "") + event.text
 
-    def drop_after(self, event_id: int) -> None:
-        self.text = self.text[: self.end_of(event_id)]
-        self.ends = [(end, id_) for end, id_ in self.ends if id_ <= event_id]
+    def fits(self, event: _Delta) -> bool:
+        """Whether the block may begin with a piece of text."""
+        text = self.texts.get(type(event), "")
+        return bool(text) and (text.startswith(event.text) or event.text.startswith(text))
+
+    def take(self, event: _Delta) -> str | None:
+        """Note that a piece is produced again; return what readers lack of it, or None if it does not continue."""
+        kind = type(event)
+        text, position = self.texts.get(kind, ""), self.positions.get(kind, 0)
+        left = text[position:]
+        if left.startswith(event.text):
+            self.positions[kind] = position + len(event.text)
+            return ""
+        if not event.text.startswith(left):
+            return None
+        rest = event.text[len(left) :]
+        self.texts[kind], self.positions[kind] = text + rest, len(text + rest)
+        return rest
 
     @property
-    def last_valid_id(self) -> int:
-        """The id of the last event whose text was produced again as a whole."""
-        return max((id_ for end, id_ in self.ends if end <= self.position), default=0)
-
-    def end_of(self, event_id: int) -> int:
-        """Return where the text up to an event ends."""
-        return max((end for end, id_ in self.ends if id_ <= event_id), default=0)
+    def is_whole(self) -> bool:
+        """Whether its text was produced again as a whole; a stored response may lack its thoughts."""
+        return self.positions.get(events.TextDelta, 0) == len(self.texts.get(events.TextDelta, ""))
 
 
 class ResumedEvents:
@@ -55,23 +63,25 @@ class ResumedEvents:
     def __init__(self, log: TurnLog, sent: Sequence[events.TurnEvent]) -> None:
         """`sent` are the events that readers may have."""
         self._log = log
-        self._first_id = sent[0].id if sent else 0
-        self._texts: dict[_Speaker, _SentText] = {}
+        self._unmatched: dict[int, _SentBlock] = {}
+        """The blocks that readers have, and that the second run has not produced again."""
+        self._matched: dict[int, tuple[int, _SentBlock]] = {}
+        """The blocks that the second run produces again: the number that readers know, by the new number."""
+        self._own: set[int] = set()
+        """The blocks of the second run that readers do not have."""
         self._steps: set[_Step] = set()
-        previous: _Speaker | None = None
         for event in sent:
-            speaker = (type(event), event.author) if isinstance(event, events.TextDelta | events.ThoughtDelta) else None
-            self._note(event, follows_own=speaker is not None and speaker == previous)
-            previous = speaker
+            self._note(event)
 
-    def _note(self, event: events.TurnEvent, *, follows_own: bool) -> None:
+    def _note(self, event: events.TurnEvent) -> None:
         match event:
             case events.TextDelta() | events.ThoughtDelta():
-                self._texts.setdefault((type(event), event.author), _SentText()).add(event, follows_own=follows_own)
+                self._unmatched.setdefault(event.block, _SentBlock(event.author)).add(event)
+            case events.TextEnd():
+                if event.block in self._unmatched:
+                    self._unmatched[event.block].has_ended = True
             case events.TextWithdrawn():
-                for kind in _KINDS:
-                    if sent := self._texts.get((kind, event.author)):
-                        sent.drop_after(event.after_id)
+                self._unmatched.pop(event.block, None)
             case _:
                 if (step := _step(event)) is not None:
                     self._steps.add(step)
@@ -80,8 +90,9 @@ class ResumedEvents:
         """Emit an event, or the part of it that readers do not have."""
         match event:
             case events.TextDelta() | events.ThoughtDelta():
-                if (rest := self._unsent(event)) is not None:
-                    self._log.emit(rest)
+                self._emit_text(event)
+            case events.TextEnd():
+                self._end_block(event)
             case events.WaitOpened() | events.WaitClosed() if isinstance(event.wait, QuestionWait):
                 self._log.emit(event)  # a tool that runs again asks again
             case _ if _step(event) in self._steps:
@@ -89,36 +100,61 @@ class ResumedEvents:
             case _:
                 self._log.emit(event)
 
-    def _unsent(self, event: events.TextDelta | events.ThoughtDelta) -> events.TextDelta | events.ThoughtDelta | None:
-        sent = self._texts.get((type(event), event.author))
-        if sent is None:
-            return event
-        left = sent.text[sent.position :]
-        if left.startswith(event.text):
-            sent.position += len(event.text)
-            return None
-        if event.text.startswith(left):
-            del self._texts[type(event), event.author]
-            return replace(event, text=event.text[len(left) :])
-        again = self._withdraw(event.author).get(type(event), "")
-        return replace(event, id=self._log.next_id(), text=again + event.text)
+    def _emit_text(self, event: _Delta) -> None:
+        if event.block not in self._matched and event.block not in self._own:
+            self._begin_block(event)
+            event = replace(event, id=self._log.next_id())  # after what was withdrawn
+        if event.block in self._own:
+            self._log.emit(event)
+            return
+        number, sent = self._matched[event.block]
+        rest = sent.take(event)
+        if rest is None:
+            self._emit_again(event.block)
+            self._log.emit(replace(event, id=self._log.next_id()))
+        elif rest:
+            self._log.emit(replace(event, text=rest, block=number))
+
+    def _begin_block(self, event: _Delta) -> None:
+        """Find the block that readers have of a response, by its first piece."""
+        own = [number for number, sent in self._unmatched.items() if sent.author == event.author]
+        fitting = [number for number in own if self._unmatched[number].fits(event)]
+        # readers may have only the thoughts of a response
+        bare = [n for n in own if type(event) not in self._unmatched[n].texts and not self._unmatched[n].has_ended]
+        if found := fitting or bare:
+            self._matched[event.block] = found[0], self._unmatched.pop(found[0])
+            return
+        for number in own:
+            self._withdraw(number, self._unmatched.pop(number))
+        self._own.add(event.block)
+
+    def _end_block(self, event: events.TextEnd) -> None:
+        if event.block in self._matched and not self._matched[event.block][1].is_whole:
+            self._emit_again(event.block)  # readers have more than the response
+        if event.block not in self._matched:
+            self._log.emit(replace(event, id=self._log.next_id()))
+            return
+        number, sent = self._matched.pop(event.block)
+        if not sent.has_ended:
+            self._log.emit(replace(event, block=number))
+
+    def _emit_again(self, block: int) -> None:
+        """Withdraw what readers have of a block; emit what was produced of it under its new number."""
+        number, sent = self._matched.pop(block)
+        self._own.add(block)
+        self._withdraw(number, sent)
+        for kind in (events.ThoughtDelta, events.TextDelta):
+            if text := sent.texts.get(kind, "")[: sent.positions.get(kind, 0)]:
+                self._log.emit(kind(self._log.next_id(), text, sent.author, block))
+
+    def _withdraw(self, number: int, sent: _SentBlock) -> None:
+        self._log.emit(events.TextWithdrawn(self._log.next_id(), number, sent.author))
 
     def begin_model_call(self, author: str) -> None:
         """Withdraw the text of an author that no stored response has: the model is called again."""
-        again = self._withdraw(author)
-        for kind, text in again.items():
-            if text:
-                self._log.emit(kind(self._log.next_id(), text, author))
-
-    def _withdraw(self, author: str) -> dict[type[events.TextDelta] | type[events.ThoughtDelta], str]:
-        """Withdraw what was not produced again; return the produced text of events that had to be withdrawn whole."""
-        sent = {kind: self._texts.pop((kind, author)) for kind in _KINDS if (kind, author) in self._texts}
-        unfinished = [text for text in sent.values() if text.position < len(text.text)]
-        if not unfinished:
-            return {}
-        after_id = max(min(text.last_valid_id for text in unfinished), self._first_id)
-        self._log.emit(events.TextWithdrawn(self._log.next_id(), after_id, author))
-        return {kind: text.text[text.end_of(after_id) : text.position] for kind, text in sent.items()}
+        lost = [n for n, sent in self._unmatched.items() if sent.author == author and not sent.has_ended]
+        for number in lost:
+            self._withdraw(number, self._unmatched.pop(number))
 
 
 def events_of_record(log: TurnLog) -> list[events.TurnEvent]:
@@ -139,12 +175,14 @@ def end_record(log: TurnLog, stored: Sequence[StoredEvent], attempts: int) -> No
     started = {event.call_id for event in sent if isinstance(event, events.ToolStart)}
     for message in (event.message for event in stored if event.message is not None):
         if message.role == "assistant" and message.content:
-            resumed.emit(events.TextDelta(log.next_id(), message.content, message.author))
+            block = log.next_block()
+            resumed.emit(events.TextDelta(log.next_id(), message.content, message.author, block))
+            resumed.emit(events.TextEnd(log.next_id(), block, message.author))
         for call in message.tool_calls:
             if call.output is not None and call.id in started:
                 is_ok = not call.output.get("error")
                 resumed.emit(events.ToolEnd(log.next_id(), call.id, call.name, is_ok, call.output, None))
-    for author in {event.author for event in sent if isinstance(event, _KINDS)}:
+    for author in {event.author for event in sent if isinstance(event, _Delta)}:
         resumed.begin_model_call(author)
     log.emit(events.Resumed(log.next_id(), "update", attempts, datetime.now(UTC)))
 

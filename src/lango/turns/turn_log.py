@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import contextmanager
 
-from lango.events import TextDelta, ThoughtDelta, TurnEvent, event_id, number_of_event
+from lango.events import TextDelta, TextEnd, ThoughtDelta, TurnEvent, event_id, number_of_event
 from lango.store import Turn
 from lango.store.turns.event_log import LoggedEvent
 from lango.turns.synchronization import Notifier
@@ -53,11 +53,19 @@ class TurnLog:
         self._stored_changed = Notifier()
         self._on_event = on_event
         self._number = number_of_event(max(last_id, stored[-1].id)) if stored else 0
+        self._block = max(
+            (event.block for event in self.events if isinstance(event, TextDelta | ThoughtDelta)), default=0
+        )
 
     def next_id(self) -> int:
         """Return the next event id, larger than every earlier one of the session."""
         self._number += 1
         return event_id(self.turn, self._number)
+
+    def next_block(self) -> int:
+        """Return the number of the next block of text, larger than every earlier one of the turn."""
+        self._block += 1
+        return self._block
 
     def emit(self, event: TurnEvent) -> None:
         """Add an event for every reader."""
@@ -72,7 +80,7 @@ class TurnLog:
         """Note that the first `count` events are in the event log, the last ones of them as `events`."""
         self.stored += events
         self.stored_count = count
-        if events and isinstance(events[-1].event, TextDelta | ThoughtDelta):
+        if events and isinstance(events[-1].event, TextDelta | TextEnd | ThoughtDelta):
             self.text_stored_at = asyncio.get_running_loop().time()
         self._stored_changed.notify()
 

@@ -1,13 +1,11 @@
 """Take what happens in a turn under way, in order, and pass it on to the turn's readers.
 
 Everything that readers see of a running agent passes one `TurnSink`: text, starts and ends of tools, what the turn
-waits for, progress and errors. Its stages, in order: the texts of parallel agents are kept apart; events that readers
-have from an earlier run are left out; the turn adds the event for its readers and its event log; the time limit without
-events is restarted.
+waits for, progress and errors. Its stages, in order: events that readers have from an earlier run are left out; the
+turn adds the event for its readers and its event log; the time limit without events is restarted.
 """
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 from lango.events import TurnEvent
 from lango.turns.resumed_events import ResumedEvents, events_of_record
@@ -25,26 +23,15 @@ class TurnSink:
         self._on_event = on_event
         self.next_id = log.next_id
         self.limits = limits
-        self.blocks = TextBlocks(log.next_id)
+        self.blocks = TextBlocks(log.next_id, log.next_block)
 
     def emit(self, event: TurnEvent) -> None:
         """Pass on the next event of the turn, with an id from `next_id`."""
         self._on_event()
-        for ready in self.blocks.in_order(event):
-            self._next.emit(ready)
+        self._next.emit(event)
         self.limits.note_event(event)
 
     def begin_model_call(self, agent: str) -> None:
         """Withdraw the text of an agent that no stored response has: its model is called again."""
         if isinstance(self._next, ResumedEvents):
             self._next.begin_model_call(agent)
-
-    @asynccontextmanager
-    async def applied(self) -> AsyncGenerator[None]:
-        """Apply the time limits to the run in the block, and pass on the text that is held when the run ends."""
-        async with self.limits.applied():
-            try:
-                yield
-            finally:
-                for held in self.blocks.emit_all():
-                    self._next.emit(held)

@@ -52,7 +52,7 @@ def test_json_and_the_same_session_again(folder: Path) -> None:
     assert first["cost_usd"] == pytest.approx(0.0025, abs=0.0001)
     lines = run(folder, "-r", first["session_id"][:6], "--output-format", "stream-json", "again").stdout.splitlines()
     events = [json.loads(line) for line in lines]
-    assert [event["type"] for event in events] == ["accepted", "text_delta", "done"]
+    assert [event["type"] for event in events] == ["accepted", "text_delta", "text_end", "done"]
     assert {event["session"] for event in events} == {first["session_id"]}
     assert events[0]["turn"] == 2
 
@@ -68,7 +68,7 @@ def test_withdrawn_text_is_not_in_the_answer_and_a_notice_says_that_the_turn_was
     assert report["text"] == "the whole answer"
     done = run(folder, "--output-format", "stream-json", f"fail once {folder}/stream the whole answer")
     types = [json.loads(line)["type"] for line in done.stdout.splitlines()]
-    assert types[-4:] == ["resumed", "text_withdrawn", "text_delta", "done"]
+    assert types[-5:] == ["resumed", "text_withdrawn", "text_delta", "text_end", "done"]
     shown = lango("sessions", "show", report["session_id"], cwd=folder)
     assert re.search(r"\n     resumed 20\S+: the provider or the store failed\n", shown.stdout), shown
     first = json.loads(lango("sessions", "show", report["session_id"], "--json", cwd=folder).stdout.splitlines()[0])

@@ -20,10 +20,10 @@ async def test_another_replica_takes_the_results_after_a_kill(tmp_path: Path, st
             assert (wait["kind"], wait["call_id"], wait["tool"]) == ("long_running_result", call_id, "order")
             update = {"type": "result", "result": {"at": "sea"}, "will_continue": True}
             events = await give(client, wait, update, **{"Idempotency-Key": "first"})
-            assert [event.type for event in events] == ["accepted", "text_delta", "done"]
+            assert [event.type for event in events] == ["accepted", "text_delta", "text_end", "done"]
             assert events[1].data["text"] == "the tool said {'at': 'sea'}"
             events = await give(client, wait, {"type": "result", "result": {"at": "home"}})
-            assert [event.type for event in events] == ["accepted", "wait_closed", "text_delta", "done"]
+            assert [event.type for event in events] == ["accepted", "wait_closed", "text_delta", "text_end", "done"]
             assert events[2].data["text"] == "the tool said {'at': 'home'}"
             assert await waits_of(client, "s") == []
             assert (await client.post(wait_path(wait), json={"type": "result", "result": {}})).status_code == 409

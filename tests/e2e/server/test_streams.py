@@ -51,7 +51,14 @@ async def test_a_turn_streams_from_accepted_to_done(server: Server, session: str
     async with server.client() as client:
         events = await send(client, session, "note")
         assert is_whole(events)
-        assert [event.type for event in events] == ["accepted", "tool_start", "tool_end", "text_delta", "done"]
+        assert [event.type for event in events] == [
+            "accepted",
+            "tool_start",
+            "tool_end",
+            "text_delta",
+            "text_end",
+            "done",
+        ]
         assert events[1].data["arguments"] == {"text": "this"}
         assert events[2].data["result"] == {"noted": "this"}
         assert events[-1].data["usage"]["output_tokens"] == 10

@@ -49,7 +49,14 @@ async def test_a_message_and_its_events_are_those_of_the_stream(
 ) -> None:
     await send_command(socket, type="message", session=session, text="note")
     events = await receive_events(socket)
-    assert [event["type"] for event in events] == ["accepted", "tool_start", "tool_end", "text_delta", "done"]
+    assert [event["type"] for event in events] == [
+        "accepted",
+        "tool_start",
+        "tool_end",
+        "text_delta",
+        "text_end",
+        "done",
+    ]
     assert {event.pop("session") for event in events} == {session}
     async with server.client() as client:
         assert [event.data for event in await resume(client, session)] == events

@@ -81,7 +81,7 @@ async def test_a1_the_agent_of_the_settings_has_its_model_tools_and_sub_agents(s
     async with open_runtime(settings, tools=[add, today], provider=provider) as runtime:
         events = await collect(runtime.stream("s", "2 + 3?"))
         assert text_of(events) == "five"
-        assert kinds(events) == ["accepted", "tool_start", "tool_end", "text_delta", "done"]
+        assert kinds(events) == ["accepted", "tool_start", "tool_end", "text_delta", "text_end", "done"]
         assert await runtime.run("s", "who are you?") == "still me"
     boss, clerk, *_ = provider.requests
     assert boss.model == "big"

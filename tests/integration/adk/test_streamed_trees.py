@@ -11,19 +11,22 @@ import pytest
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.models.llm_response import LlmResponse
+from google.adk.workflow import START, JoinNode, Workflow
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lango import Settings, open_runtime
 from lango.adk import ProviderLlm
 from lango.config import StoreSettings
-from lango.events import TextDelta, ToolStart, TurnDone
+from lango.event_text import StreamedText
+from lango.events import TextDelta, TextEnd, ToolStart, TurnDone
 from lango.messages import ToolCall
 from lango.providers import Request
 from lango.providers.protocol import CallDelta, Delta, Finish
 from lango.providers.protocol import TextDelta as Piece
 from lango.sessions import StoredEvent
 from lango.testing import ScriptedProvider
+from lango.text_order import TextOrder
 from tests.support.examples import examples
 
 Tree = Any
@@ -112,21 +115,31 @@ async def check(tree: Tree) -> None:
         events = [event async for event in runtime.stream("s", "hi")]
         stored = texts_of([*await runtime.sessions.messages("s")])
     assert isinstance(events[-1], TurnDone), events[-1]
-    streamed = [event for event in events if isinstance(event, TextDelta)]
-    for author in {author for author, _ in stored} | {event.author for event in streamed}:
-        assert "".join(event.text for event in streamed if event.author == author) == "".join(
-            text for other, text in stored if other == author
-        )
-    # each text is one piece of the stream, before the calls that its message makes
-    shown = [event for event in events if isinstance(event, TextDelta | ToolStart)]
+    blocks: dict[int, list[TextDelta]] = {}
+    for event in events:
+        if isinstance(event, TextDelta):
+            blocks.setdefault(event.block, []).append(event)
+    assert all(len({event.author for event in deltas}) == 1 for deltas in blocks.values())
+    streamed = [(deltas[0].author, "".join(event.text for event in deltas)) for deltas in blocks.values()]
+    assert sorted(streamed) == sorted(stored), "each stored text is a block"
+    assert StreamedText(events).by_author == [*_joined(streamed)]
+    ends = [event.block for event in events if isinstance(event, TextEnd)]
+    assert sorted(ends) == sorted(blocks)
+    # for a reader that shows one text at a time, each text is one piece, before the calls that its message makes
+    order = TextOrder()
+    shown = [ready for event in events for ready in order.add(event) if isinstance(ready, TextDelta | ToolStart)]
     runs = [
         "".join(event.text for event in group if isinstance(event, TextDelta))
-        for (author, _), group in itertools.groupby(shown, lambda event: (event.author, type(event)))
-        if author
+        for _, group in itertools.groupby(
+            shown, lambda event: event.block if isinstance(event, TextDelta) else event.call_id
+        )
     ]
-    assert sorted("".join(runs)) == sorted("".join(text for _, text in stored))
-    for _, text in stored:
-        assert any(text in run for run in runs), (text, runs)
+    assert sorted(run for run in runs if run) == sorted(text for _, text in stored)
+
+
+def _joined(texts: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    for author, group in itertools.groupby(texts, lambda one: one[0]):
+        yield author, "".join(text for _, text in group)
 
 
 SPEAKER = {"pieces": ["I ", "am ", "a."], "pauses": 1, "tool": False, "callback": False}
@@ -138,3 +151,45 @@ SPEAKER = {"pieces": ["I ", "am ", "a."], "pauses": 1, "tool": False, "callback"
 @example(("sequential", [("parallel", [SPEAKER, SPEAKER]), SPEAKER]))
 def test_what_is_streamed_of_each_agent_is_what_is_stored(tree: Tree) -> None:
     asyncio.run(check(tree))
+
+
+class Waiting:
+    """A model that writes its first word, and its last one when a reader has seen the first words of all."""
+
+    name = "waiting"
+
+    def __init__(self, seen: asyncio.Event) -> None:
+        self._seen = seen
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        yield Piece("first ")
+        await self._seen.wait()
+        yield Piece("last")
+        yield Finish("stop")
+
+
+def in_parallel(speakers: list[LlmAgent]) -> BaseAgent:
+    return ParallelAgent(name="both", sub_agents=list[BaseAgent](speakers))
+
+
+def in_workflow(speakers: list[LlmAgent]) -> Any:
+    return Workflow(name="flow", edges=[(START, tuple(speakers), JoinNode(name="join"))])
+
+
+@pytest.mark.parametrize("build_root", [in_parallel, in_workflow])
+@pytest.mark.parametrize("callback", [None, keep_text])
+@pytest.mark.filterwarnings("ignore:.*is deprecated in favor of Workflow")
+async def test_the_texts_of_parallel_agents_are_streamed_at_once(build_root: Any, callback: Any) -> None:
+    seen, streamed = asyncio.Event(), dict[str, str]()
+    speakers = [
+        LlmAgent(name=name, model=ProviderLlm(provider=Waiting(seen), model="words"), after_model_callback=callback)
+        for name in ("anna", "ben")
+    ]
+    store = StoreSettings(url="sqlite:///:memory:")
+    async with open_runtime(Settings(store=store), root_agent=build_root(speakers)) as runtime:
+        async for event in runtime.stream("s", "hi"):
+            if isinstance(event, TextDelta) and event.author:
+                streamed[event.author] = streamed.get(event.author, "") + event.text
+            if {"anna", "ben"} <= streamed.keys():
+                seen.set()
+    assert (streamed["anna"], streamed["ben"]) == ("first last", "first last")

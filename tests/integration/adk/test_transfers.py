@@ -51,7 +51,7 @@ async def test_a5_a_bad_transfer_is_corrected_and_the_answer_comes_without_an_er
     async with open_runtime(settings_for(sqlite_url, sub_agents=SUBS), provider=provider) as runtime:
         events = await collect(runtime.stream("s", "a poem, please"))
         check_order(events)
-        assert kinds(events) == ["accepted", "text_delta", "done"]
+        assert kinds(events) == ["accepted", "text_delta", "text_end", "done"]
         assert text_of(events) == "a poem"
         assert await statuses(runtime) == ["done"]
         history = await messages(runtime)

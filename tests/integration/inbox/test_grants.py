@@ -27,7 +27,7 @@ from tests.agents.parts import approvals, collect, kinds, rows, settings_for, te
 from tests.support.runtimes import store_of
 
 TO_TEAM: dict[str, Any] = {"to": {"glob": "*@team.example"}}
-RAN = ["accepted", "tool_start", "tool_end", "text_delta", "done"]
+RAN = ["accepted", "tool_start", "tool_end", "text_delta", "text_end", "done"]
 ASKED = ["accepted", "wait_opened", "done"]
 
 

@@ -185,7 +185,7 @@ async def test_a_message_that_supersedes_a_wait_emits_that_it_is_closed(store_ur
         [wait] = await runtime.waits("s")
         turn = await runtime.submit("s", "something else")
         events = await collect(turn.follow())
-        assert kinds(events) == ["accepted", "wait_closed", "text_delta", "done"]
+        assert kinds(events) == ["accepted", "wait_closed", "text_delta", "text_end", "done"]
         closed = WaitClosed(events[1].id, wait, "superseded")
         assert events[1] == (await _log_of(runtime, turn))[1] == closed
 

@@ -109,7 +109,7 @@ def visible_text(events: list[TurnEvent]) -> str:
         if isinstance(event, TextDelta):
             shown.append(event)
         elif isinstance(event, TextWithdrawn):
-            shown = [one for one in shown if one.author != event.author or one.id <= event.after_id]
+            shown = [one for one in shown if one.block != event.block]
     return "".join(one.text for one in shown)
 
 

@@ -170,7 +170,16 @@ async def test_a6_a_tool_runs_between_its_start_event_and_its_end_event(sqlite_u
                 assert [message for message in await messages(runtime) if message.role == "tool"]
                 assert await rows(store_of(runtime), "SELECT status FROM tool_journal") == [("finished",)]
         check_order(events)
-        assert kinds(events) == ["accepted", "text_delta", "tool_start", "tool_end", "text_delta", "done"]
+        assert kinds(events) == [
+            "accepted",
+            "text_delta",
+            "text_end",
+            "tool_start",
+            "tool_end",
+            "text_delta",
+            "text_end",
+            "done",
+        ]
     assert [message for message in order if message != "start"] == ["ran", "end"]
     assert "start" in order
 
@@ -208,7 +217,7 @@ async def test_a6_a_failed_tool_emits_an_error_and_the_turn_continues(sqlite_url
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[fail]) as runtime:
         events = await collect(runtime.stream("s", "try"))
         check_order(events)
-    assert kinds(events) == ["accepted", "tool_start", "tool_end", "turn_error", "text_delta", "done"]
+    assert kinds(events) == ["accepted", "tool_start", "tool_end", "turn_error", "text_delta", "text_end", "done"]
     end, error = events[2], events[3]
     assert isinstance(end, ToolEnd)
     assert isinstance(error, TurnError)

@@ -72,11 +72,14 @@ async def test_a_workflow_is_described_with_its_edges(sqlite_url: str) -> None:
         assert ("prepare", "ask_freely", "free") in root.edges
         await runtime.run("s", "go")
         [turn] = (await runtime.sessions.trace("s")).turns
-        nodes = {step.name: step.status for step in turn.steps if step.kind == "node"}
-        assert (turn.status, nodes) == ("waiting", {"prepare": "done", "ask_size": "waiting"})
+        states = {step.name: step.status for step in turn.steps}
+        assert (turn.status, states) == ("waiting", {"prepare": "done", "ask_size": "waiting", "obedient": "waiting"})
+        [asking] = [message for step in turn.steps for message in step.steps]
+        assert (asking.name, asking.status) == ("request for input", "waiting")
         await runtime.cancel("s")
         [turn] = (await runtime.sessions.trace("s")).turns
         assert turn.status == "done"
+        assert {step.name: step.status for step in turn.steps}["obedient"] == "done"
 
 
 async def test_a_tool_is_called_by_hand_apart_from_all_sessions(desk: httpx.AsyncClient) -> None:

@@ -78,7 +78,9 @@ async def test_t3_a_dangerous_tool_requests_approval_with_exact_arguments_and_ho
     async with open_runtime(settings_for(sqlite_url), provider=provider, tools=[sent.tool]) as runtime:
         events = await collect(runtime.stream("s", "send it"))
         check_order(events)
-        assert kinds(events) == ["accepted", "text_delta", "wait_opened", "done"], "a tool that waits emits no start"
+        assert kinds(events) == ["accepted", "text_delta", "text_end", "wait_opened", "done"], (
+            "a tool that waits emits no start"
+        )
         [request] = approvals(events)
         assert (request.call_id, request.tool, dict(request.arguments)) == ("c1", "send", {"to": "bob"})
         assert sent.to == []
@@ -87,7 +89,7 @@ async def test_t3_a_dangerous_tool_requests_approval_with_exact_arguments_and_ho
 
         events = await collect(approve(runtime, "s", "c1", approved=True))
         check_order(events)
-        assert kinds(events) == ["accepted", "wait_closed", "tool_start", "tool_end", "text_delta", "done"]
+        assert kinds(events) == ["accepted", "wait_closed", "tool_start", "tool_end", "text_delta", "text_end", "done"]
         start, end = events[2], events[3]
         assert isinstance(start, ToolStart)
         assert isinstance(end, ToolEnd)

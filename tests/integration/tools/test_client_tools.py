@@ -93,7 +93,7 @@ async def test_a_call_waits_for_the_client_and_its_result_continues_in_another_p
     provider = ScriptedProvider([["One moment. ", pick()]])
     async with open_runtime(settings_for(store_url), provider=provider) as runtime:
         events = await send(runtime)
-        assert kinds(events) == ["accepted", "text_delta", "tool_start", "wait_opened", "done"], (
+        assert kinds(events) == ["accepted", "text_delta", "text_end", "tool_start", "wait_opened", "done"], (
             "it ends without a result"
         )
         [start] = [one for one in events if isinstance(one, ToolStart)]

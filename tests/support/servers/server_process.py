@@ -174,7 +174,7 @@ def visible_text(events: Iterable[ReceivedEvent]) -> str:
         if event.type == "text_delta":
             shown.append(event)
         elif event.type == "text_withdrawn":
-            shown = [one for one in shown if one.id <= event.data["after_id"]]
+            shown = [one for one in shown if one.data["block"] != event.data["block"]]
     return text_of(shown)
 
 

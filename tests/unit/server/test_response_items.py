@@ -77,7 +77,11 @@ def test_an_invalid_call_of_a_clients_function_is_not_the_clients_to_run() -> No
 
 def test_withdrawn_text_is_not_streamed_twice() -> None:
     _, streamed = fold(
-        Accepted(1, 1), TextDelta(2, "half of "), TextWithdrawn(3, 1), TextDelta(4, "half of it"), TurnDone(5, 1)
+        Accepted(1, 1),
+        TextDelta(2, "half of ", block=1),
+        TextWithdrawn(3, 1),
+        TextDelta(4, "half of it", block=2),
+        TurnDone(5, 1),
     )
     assert [event["delta"] for event in streamed if event["type"].endswith("text.delta")] == ["half of ", "it"]
 

@@ -67,8 +67,7 @@ def _emit_text(output: Output, event: Event) -> None:
         texts = [(text, thought) for text, thought in texts if not thought]  # the thoughts were streamed
     for text, thought in texts:
         output.emit_text(block, text, thought=thought)
-    for held in blocks.end(block):
-        output.sink.emit(held)
+    output.sink.emit(blocks.end(block))
 
 
 def _emit_request(turn: TurnRun, call: types.FunctionCall) -> None:

@@ -21,6 +21,7 @@ from lango.cli.chat.markdown_blocks import MarkdownBlocks, TerminalMarkdown
 from lango.cli.chat.wait_cards import show_wait
 from lango.cli.terminal_text import describe_resumption, one_line, printable
 from lango.event_text import is_withdrawn
+from lango.text_order import TextOrder
 from lango.waits import ApprovalWait, CredentialWait, InputWait, QuestionWait
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class TurnView:
         self._screen = screen
         self._sections = sections
         self._blocks = MarkdownBlocks()
+        self._order = TextOrder()
         self._author = root_agent
         self._thought = ""
         self._streamed: list[tuple[events.TextDelta, int]] = []
@@ -58,7 +60,12 @@ class TurnView:
         self._schedule_draw(_TICK_S)
 
     def show(self, event: events.TurnEvent) -> None:
-        """Show an event."""
+        """Show an event. While an agent speaks, the texts of those beside it wait."""
+        for ready in self._order.add(event):
+            self._show(ready)
+        self._schedule_draw(0.0)
+
+    def _show(self, event: events.TurnEvent) -> None:
         match event:
             case events.Accepted() | events.Queued():
                 self._show_waiting(event)
@@ -77,11 +84,10 @@ class TurnView:
                 self._show_step(event)
             case events.TurnError():
                 self._show_error(event)
-            case events.Resumed() | events.TextWithdrawn():
+            case events.Resumed() | events.TextWithdrawn() | events.TextEnd():
                 self._show_resumption(event)
             case _:
                 assert_never(event)
-        self._schedule_draw(0.0)
 
     def _show_running_call(self, event: events.ToolStart | events.ToolProgress) -> None:
         if isinstance(event, events.ToolProgress):
@@ -189,10 +195,10 @@ class TurnView:
         if event.fatal and event.error != "TurnCancelled":  # the line of a tool shows its failure
             self._line(event.message, "red")
 
-    def _show_resumption(self, event: events.Resumed | events.TextWithdrawn) -> None:
+    def _show_resumption(self, event: events.Resumed | events.TextWithdrawn | events.TextEnd) -> None:
         if isinstance(event, events.TextWithdrawn):
             self._withdraw(event)
-        else:
+        elif isinstance(event, events.Resumed):
             self._line(f"resumed: {describe_resumption(event.reason)}", "yellow")
 
     def _show_step(self, event: events.NodeProgress | events.ArtifactSaved) -> None:

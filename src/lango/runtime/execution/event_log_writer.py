@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 
 from lango.errors import StoreError
 from lango.event_text import join_text_deltas
-from lango.events import TextDelta, ThoughtDelta, TurnEvent
+from lango.events import TextDelta, TextEnd, ThoughtDelta, TurnEvent
 from lango.json_values import is_larger_than
 from lango.store import Store
 from lango.store.engine.database import LARGE_VALUE
@@ -46,7 +46,7 @@ class EventLogWriter:
     def note_event(self, log: TurnLog) -> None:
         """Note that a turn has a new event, or a new reader."""
         due_at = self._due_at.get(log)
-        is_text = isinstance(log.events[-1], TextDelta | ThoughtDelta)
+        is_text = isinstance(log.events[-1], TextDelta | ThoughtDelta | TextEnd)
         is_read = log.readers or log.is_taken_over
         if log.is_closed or (due_at is not None and (not is_read or not due_at)):
             return

@@ -109,7 +109,7 @@ class TurnRunner:
             async with self._admission.admitted(emit_place):
                 running.enter("running")
                 await self._check_start(running, turn_input, has_begun=first_seq is not None)
-                async with sink.applied():
+                async with sink.limits.applied():
                     await self._engine.legs.run(turn)
             outcome = "done"
         except asyncio.CancelledError as cancelled:

@@ -4,7 +4,13 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from lango.runtime.trace.steps import Step
-from lango.sessions import StoredEvent
+from lango.sessions import CONFIRMATION_CALL, CREDENTIAL_CALL, INPUT_CALL, StoredEvent
+
+_REQUESTS = {
+    CONFIRMATION_CALL: "request for approval",
+    INPUT_CALL: "request for input",
+    CREDENTIAL_CALL: "request for access",
+}
 
 
 def is_response(event: StoredEvent) -> bool:
@@ -66,13 +72,15 @@ def previous_times(messages: Sequence[StoredEvent], started_at: float) -> dict[i
     return found
 
 
-def message_step(event: StoredEvent) -> Step:
-    """Return the step of a message that code made."""
+def message_step(event: StoredEvent, *, turn_waits: bool) -> Step:
+    """Return the step of a message that code made: a request to a person waits as long as its turn does."""
     calls = event.message.tool_calls if event.message else ()
+    requests = [_REQUESTS[call.name] for call in calls if call.name in _REQUESTS]
     return Step(
         id=f"message:{event.seq}",
         kind="message",
-        name=", ".join(call.name for call in calls) or "message",
+        name=", ".join(requests or [call.name for call in calls]) or "message",
+        status="waiting" if requests and turn_waits else "done",
         started_at=event.created_at,
         duration_s=0.0,
         agent=author_of(event),

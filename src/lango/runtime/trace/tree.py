@@ -360,7 +360,8 @@ class _Tree:
             self._tools[key].steps = _by_agent(steps, f"{self._tools[key].id}/")
         for step in self.model_steps:
             step.steps.sort(key=_by_start)
-        return _by_agent([*top, *map(message_step, self._others)], "")
+        turn_waits = self._row.status == "waiting"
+        return _by_agent([*top, *(message_step(event, turn_waits=turn_waits) for event in self._others)], "")
 
 
 def _by_start(step: Step) -> tuple[float, int, str]:

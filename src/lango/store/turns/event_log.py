@@ -7,9 +7,11 @@ are long over, it keeps whole texts instead of their pieces. Imported turns have
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import groupby
 from typing import Any, Self
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from lango.errors import EventsGone, SchemaError
 from lango.event_text import join_text_deltas, remove_withdrawn
@@ -18,6 +20,8 @@ from lango.events import (
     NodeProgress,
     Queued,
     TextDelta,
+    TextEnd,
+    TextWithdrawn,
     ThoughtDelta,
     TurnError,
     TurnEvent,
@@ -38,6 +42,8 @@ from lango.store.turns.turn_result import TurnFailure, TurnResult
 KEPT_TURNS = 50
 """How many turns of a session keep their texts in pieces, as they were sent; those of older turns are joined."""
 PAGE = 500
+_BETWEEN_JOINED = 3
+_TEXT_EVENTS = (TextDelta, ThoughtDelta, TextWithdrawn)
 
 _LOCK_TURN = LockingRead("SELECT status, owner FROM turns WHERE session_key = $1 AND turn = $2", "UPDATE")
 _LAST_EVENT = """
@@ -78,11 +84,12 @@ JOIN ({_NEW_EVENTS["postgres"]}) given ON t.session_key = given.session_key AND 
 ORDER BY t.session_key, t.turn FOR UPDATE OF t
 """  # noqa: S608 - constants
 _EVENTS_FROM = """
-SELECT id, data FROM event_log WHERE session_key = $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT $4
+SELECT id, data, final FROM event_log WHERE session_key = $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT $4
 """
 _ENDED = "SELECT status, extra, epoch FROM turns WHERE session_key = $1 AND turn = $2"
 _TEXTS = """
-SELECT id, final, CASE WHEN type IN ('text_delta', 'thought_delta', 'text_withdrawn') THEN data END FROM event_log
+SELECT id, final, CASE WHEN type IN ('text_delta', 'thought_delta', 'text_end', 'text_withdrawn') THEN data END
+FROM event_log
 WHERE session_key = $1 AND id > $2 AND id < $3 ORDER BY id
 """
 _DROP_TEXTS = """
@@ -90,6 +97,8 @@ DELETE FROM event_log WHERE session_key = $1 AND id > $2 AND id < $3
     AND type IN ('text_delta', 'thought_delta', 'text_withdrawn')
 """
 _SET_JOINED = "UPDATE event_log SET final = 2 WHERE session_key = $1 AND id = $2"
+# no reader continues after an event that lies between the pieces of a joined text
+_END_PLACES = "UPDATE event_log SET final = 3 WHERE session_key = $1 AND id > $2 AND id < $3 AND type <> 'accepted'"
 _IS_JOINED = "SELECT 1 FROM event_log WHERE session_key = $1 AND id > $2 AND id < $3 AND final = 2"
 _HAS_LOG = "SELECT 1 FROM event_log WHERE session_key = $1 AND id > $2 AND id < $3 LIMIT 1"
 _NODES = """
@@ -127,9 +136,9 @@ class LoggedEvent(Struct, frozen=True):
 
     @classmethod
     def decode_known(cls, rows: Iterable[Row]) -> list[Self]:
-        """Read events back from rows of an id and a JSON text, without those that only a newer Lango knows."""
+        """Read events back from rows of the log, without those that only a newer Lango knows."""
         known: list[Self] = []
-        for _, data in rows:
+        for _, data, _ in rows:
             with suppress(SchemaError):
                 known.append(cls.decode(data))
         return known
@@ -236,9 +245,8 @@ def close_log(
         logged = [one.event for one in LoggedEvent.decode_known(rows)]
         if not logged or is_final(logged[-1]):
             return
-        newest, missing = rows[-1][0], list[TurnEvent]()
-        if rest := (yield from _unlogged_text(key, turn, logged)):
-            missing.append(TextDelta(newest + 1, rest))
+        newest = rows[-1][0]
+        missing: list[TurnEvent] = list((yield from _unlogged_texts(key, turn, logged, newest)))
         [[status, extra, epoch]] = yield _ENDED, (key, turn)
         result = TurnResult(failure) if failure else TurnResult.decode(extra)
         last_id = newest + len(missing) + 1
@@ -248,12 +256,33 @@ def close_log(
         yield from _join_texts(key, turn - KEPT_TURNS)
 
 
-def _unlogged_text(key: int, turn: int, logged: Sequence[TurnEvent]) -> Operation[str]:
-    """Return the stored text of a turn after its logged text; empty if the one does not continue the other."""
-    logged_text = "".join(event.text for event in logged if isinstance(event, TextDelta))
-    messages = yield from turns.read_turn_texts(key, turn)
-    stored_text = "".join(event.message.content for event in messages if event.message)
-    return stored_text.removeprefix(logged_text) if stored_text.startswith(logged_text) else ""
+def _unlogged_texts(
+    key: int, turn: int, logged: Sequence[TurnEvent], newest: int
+) -> Operation[list[TextDelta | TextEnd]]:
+    """Return the stored texts of a turn as far as the log lacks them, with ids after the newest one."""
+    texts: dict[int, TextDelta] = {}
+    for event in join_text_deltas(remove_withdrawn([one for one in logged if isinstance(one, _TEXT_EVENTS)])):
+        if isinstance(event, TextDelta):
+            before = texts.get(event.block)
+            texts[event.block] = replace(event, text=before.text + event.text) if before else event
+    ended = {event.block for event in logged if isinstance(event, TextEnd)}
+    last_block = max(texts, default=0)
+    missing: list[TextDelta | TextEnd] = []
+    for stored in (yield from turns.read_turn_texts(key, turn)):
+        if stored.message is None:
+            continue
+        text, author = stored.message.content, stored.message.author
+        own = [block for block, one in texts.items() if one.author in (author, "")]
+        same = [block for block in own if text.startswith(texts[block].text)]
+        if own and not same:
+            continue  # a callback changed what was streamed
+        last_block += not same
+        block, shown = (same[0], texts.pop(same[0]).text) if same else (last_block, "")
+        if rest := text[len(shown) :]:
+            missing.append(TextDelta(newest + len(missing) + 1, rest, author, block))
+        if block not in ended:
+            missing.append(TextEnd(newest + len(missing) + 1, block, author))
+    return missing
 
 
 def _join_texts(key: int, turn: int) -> Operation[None]:
@@ -274,6 +303,14 @@ def _join_texts(key: int, turn: int) -> Operation[None]:
     for event in whole:
         if isinstance(event, TextDelta | ThoughtDelta):
             yield _INSERT, LoggedEvent.of(event).row(key, turn)
+    if _are_mixed(logged):
+        yield _END_PLACES, (key, bounds[0], logged[-1].id)
+
+
+def _are_mixed(logged: Iterable[TurnEvent]) -> bool:
+    """Whether pieces of several texts alternate: an event between them comes before a part of a joined text only."""
+    blocks = [event.block for event in logged if isinstance(event, TextDelta | ThoughtDelta)]
+    return len(list(groupby(blocks))) > len(set(blocks))
 
 
 def has_joined_texts(key: int, turn: int) -> Operation[bool]:
@@ -285,12 +322,12 @@ def read_event_log(key: int, turn: int, after_id: int = 0) -> Operation[LogPage]
     """Read a page of a turn's events after an id, and the turn as it is stored.
 
     Events that only a newer version of Lango knows are left out. Raise `EventsGone` if events follow, and the log does
-    not have the one of that id: its text was joined with others.
+    not have the one of that id, or has it between texts that were joined.
     """
     stored = yield from turns.read_turn(key, turn)  # before its events: those of an ended turn are then all stored
     first, end = id_range(turn)
     rows: list[Any] = yield _EVENTS_FROM, (key, max(after_id, first), end, PAGE + 1)
-    if after_id > first and rows and rows[0][0] != after_id:
+    if after_id > first and rows and (rows[0][0] != after_id or rows[0][2] == _BETWEEN_JOINED):
         raise EventsGone(
             f"the events after {after_id} are no longer kept: read the messages of the session, then follow it again, "
             "without an id"
@@ -311,7 +348,9 @@ def _imported_events(key: int, turn: int, row: turns.StoredTurn) -> Operation[li
     events: list[TurnEvent] = [Accepted(event_id(turn, 1), turn, invocation_id=row.invocation_id)]
     for stored in (yield from turns.read_turn_texts(key, turn)):
         if stored.message:
-            events.append(TextDelta(events[-1].id + 1, stored.message.content, stored.message.author))
+            text, author, block = stored.message.content, stored.message.author, len(events) // 2 + 1
+            events.append(TextDelta(events[-1].id + 1, text, author, block))
+            events.append(TextEnd(events[-1].id + 1, block, author))
     final = row.result.final_event(events[-1].id + 1, turn, row.status, has_run=row.epoch is not None)
     return [LoggedEvent.of(event) for event in (*events, final)]
 

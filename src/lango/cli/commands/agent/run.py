@@ -25,6 +25,7 @@ from lango.errors import LangoError, TurnCancelled, UsageError
 from lango.event_text import FinalText, StreamedText
 from lango.events import Accepted, Resumed, TextDelta, TextWithdrawn, TurnDone, TurnEvent, Usage, WaitOpened, to_json
 from lango.messages import Attachment
+from lango.text_order import TextOrder
 from lango.waits import (
     ApprovalWait,
     Approve,
@@ -157,6 +158,7 @@ class _Printer(Struct):
     """Those with text, and those that withdraw it."""
     has_printed_text: bool = False
     final_text: FinalText = field(default_factory=FinalText)
+    order: TextOrder = field(default_factory=TextOrder)
     done: TurnDone | None = None
     usage: Usage | None = None
     turn: int | None = None
@@ -166,7 +168,8 @@ class _Printer(Struct):
         if self.output_format == "stream-json":
             self._print(json.dumps(to_json(event) | {"session": self.session_id}, ensure_ascii=False) + "\n")
         if self.output_format == "text":
-            self._print_text(event)
+            for ready in self.order.add(event):
+                self._print_text(ready)
         match event:
             case Accepted():
                 self.turn = event.turn

@@ -18,6 +18,7 @@ from lango.cli.tables import print_values
 from lango.cli.terminal_text import format_age, printable
 from lango.errors import UsageError
 from lango.events import TextDelta, ToolStart, TurnDone, TurnError
+from lango.text_order import one_text_at_a_time
 
 if TYPE_CHECKING:
     from lango.runtime.stored_data import StoredData
@@ -69,9 +70,13 @@ def follow(chosen: SessionOptions, session_id: SessionIdArgument, turn: TurnNumb
     """Print what a turn does until it ends, whichever process runs it; without --turn, the newest of the session."""
 
     async def read(data: "StoredData") -> None:
-        async for event in data.turns.follow(await chosen.session(data, session_id), turn):
+        speaker = ""
+        async for event in one_text_at_a_time(data.turns.follow(await chosen.session(data, session_id), turn)):
             match event:
                 case TextDelta():
+                    if speaker and event.author != speaker:
+                        print(f"\n\n{printable(event.author)}:", flush=True)
+                    speaker = event.author
                     print(printable(event.text), end="", flush=True)
                 case ToolStart():
                     print(f"\n[{printable(event.name)}]", flush=True)

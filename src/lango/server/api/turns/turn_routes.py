@@ -34,8 +34,8 @@ _EVENTS_GONE = error_responses(
 )
 STREAM_RESPONSES: Responses = {
     200: {
-        "description": "Server-sent events: accepted, queued, text_delta, thought_delta, tool_start, tool_end, "
-        "wait_opened, wait_closed, node, turn_error, done. The last is done, or an error that is fatal. "
+        "description": "Server-sent events: accepted, queued, text_delta, thought_delta, text_end, tool_start, "
+        "tool_end, wait_opened, wait_closed, node, turn_error, done. The last is done, or an error that is fatal. "
         "Resume a lost stream at GET .../stream.",
         "content": {"text/event-stream": EVENT_STREAM | {"example": STREAM_EXAMPLE}},
     }

@@ -4,11 +4,13 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from lango.events import TextDelta, TextWithdrawn, ThoughtDelta, TurnDone, TurnError, TurnEvent
+from lango.events import TextDelta, TextEnd, TextWithdrawn, ThoughtDelta, TurnError, TurnEvent, is_final
 from lango.server.context import AgentUser
 from lango.server.streaming.turn_streams import TurnRef
+from lango.text_order import TextOrder
 
 AdkEvent = dict[str, Any]
+_DELTAS = (TextDelta, ThoughtDelta)
 
 
 class RunEvents:
@@ -31,16 +33,15 @@ class RunEvents:
                     if event is None:
                         yield None
                         continue
-                    if order is None or order.may_complete_an_event(event):
+                    deltas = [] if order is None else [one for one in order.add(event) if isinstance(one, _DELTAS)]
+                    for delta in deltas:
+                        yield self._user.runtime.adk_rest.partial_event(
+                            delta.text, delta.author, invocation_id, thought=isinstance(delta, ThoughtDelta)
+                        )
+                    if not isinstance(event, _DELTAS):  # no event is stored between two pieces of a text
                         stored = await self._new_events(turn)
                         for one in stored if order is None else order.ready(stored, event):
                             yield one
-                    if order is not None and isinstance(event, TextDelta | ThoughtDelta):
-                        order.note(event)
-                        thought = isinstance(event, ThoughtDelta)
-                        yield self._user.runtime.adk_rest.partial_event(
-                            event.text, event.author, invocation_id, thought=thought
-                        )
                     if isinstance(event, TurnError) and event.fatal:
                         yield event
                         return
@@ -58,37 +59,49 @@ class _StreamedOrder:
     """Holds stored events back until their text deltas were sent: a fast turn is ahead of its stream."""
 
     def __init__(self) -> None:
+        self._order = TextOrder()
         self._held: list[AdkEvent] = []
-        self._author = ""
-        self._text = ""
+        self._texts: dict[int, str] = {}
+        """The text that was sent of each block."""
+        self._complete: list[tuple[str, str]] = []
+        """The authors and texts that were sent whole, and whose stored events were not."""
 
-    def may_complete_an_event(self, event: TurnEvent) -> bool:
-        """Whether stored events may have to be sent before an event: not between two pieces of one text."""
-        return not isinstance(event, TextDelta | ThoughtDelta) or event.author != self._author
-
-    def ready(self, stored: Iterable[AdkEvent], event: TurnEvent) -> list[AdkEvent]:
-        """Return the stored events whose text was sent before an event of the turn; at its end all of them."""
-        self._held += stored
-        ended = isinstance(event, TurnDone) or (isinstance(event, TurnError) and event.fatal)
-        ready: list[AdkEvent] = []
-        while self._held and (ended or self._was_sent(self._held[0])):
-            ready.append(self._held.pop(0))
-        if isinstance(event, TextWithdrawn):
-            self._author = self._text = ""
+    def add(self, event: TurnEvent) -> list[TurnEvent]:
+        """Add the next event of the turn; return the events that can be sent now, one text after the other."""
+        ready = self._order.add(event)
+        for one in ready:
+            match one:
+                case TextDelta():
+                    self._texts[one.block] = self._texts.get(one.block, "") + one.text
+                case TextEnd():
+                    self._complete.append((one.author, self._texts.pop(one.block, "")))
+                case TextWithdrawn():
+                    self._texts.pop(one.block, None)
+                case _:
+                    pass
         return ready
 
-    def note(self, delta: TextDelta | ThoughtDelta) -> None:
-        """Add a piece of text that is sent."""
-        if delta.author != self._author:
-            self._author, self._text = delta.author, ""
-        if isinstance(delta, TextDelta):
-            self._text += delta.text
+    def ready(self, stored: Iterable[AdkEvent], event: TurnEvent) -> list[AdkEvent]:
+        """Return the stored events whose text was sent; at the end of the turn all of them."""
+        ready: list[AdkEvent] = []
+        waiting: list[AdkEvent] = []
+        for one in [*self._held, *stored]:
+            is_ready = all(_are_parallel(one, other) for other in waiting) and self._was_sent(one)
+            (ready if is_ready or is_final(event) else waiting).append(one)
+        self._held = waiting
+        return ready
 
     def _was_sent(self, event: AdkEvent) -> bool:
         parts = event.get("content", {}).get("parts", ())
         text = "".join(part.get("text", "") for part in parts if not part.get("thought"))
-        if text and not (event["author"] == self._author and self._text.endswith(text)):
+        if text and (event["author"], text) not in self._complete:
             return False
         if text:
-            self._author = self._text = ""
+            self._complete.remove((event["author"], text))
         return True
+
+
+def _are_parallel(one: AdkEvent, other: AdkEvent) -> bool:
+    """Whether two events come from parallel branches, so that neither has to be sent first."""
+    branches = one.get("branch") or "", other.get("branch") or ""
+    return not (branches[0].startswith(branches[1]) or branches[1].startswith(branches[0]))

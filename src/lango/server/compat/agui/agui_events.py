@@ -57,8 +57,8 @@ class RunEvents:
         self._messages = RunMessages(run_input.messages)
         self._state: dict[str, Any] = dict(state_delta)
         """The state as the client knows it."""
-        self._open_message: tuple[type[events.TextDelta | events.ThoughtDelta], str] | None = None
-        self._speaker = ""
+        self._open: dict[int, tuple[type[events.TextDelta | events.ThoughtDelta], str]] = {}
+        """The kind and id of the message that each block writes: parallel agents write at once."""
         # the run that asked for approval has sent these calls
         self._known_calls = {answer.interrupt_id for answer in run_input.resume or ()}
         self._interrupts: list[agui.Interrupt] = []
@@ -86,7 +86,7 @@ class RunEvents:
                         else:
                             yield None if event is None else _encoder.encode(event)
             except LangoError:
-                for agui_event in self._close_message():
+                for agui_event in self._close_messages():
                     yield _encoder.encode(agui_event)
                 raise
             if self._failed:
@@ -129,28 +129,25 @@ class RunEvents:
                 yield _notice(event)
             case events.TextDelta() | events.ThoughtDelta():
                 yield from self._text(event)
-            case events.ToolStart() | events.ToolEnd():
-                yield from self._close_message()
-                if isinstance(event, events.ToolEnd):
-                    yield from self._tool_result(event)
-                else:
-                    yield from self._tool_call(event.call_id, event.name, event.arguments)
+            case events.ToolStart():
+                yield from self._tool_call(event.call_id, event.name, event.arguments)
+            case events.ToolEnd():
+                yield from self._tool_result(event)
             case events.WaitOpened():
                 yield from self._wait(event)
             case events.NodeProgress():
                 yield from self._step(event)
             case events.TurnDone() | events.TurnError(fatal=True):
                 yield from self._end_turn(event)
-            case events.TextWithdrawn():
-                yield from self._withdraw(event)
+            case events.TextEnd() | events.TextWithdrawn():
+                yield from self._end_text(event)
             case events.Accepted() | events.TurnError() | events.WaitClosed():
                 pass
             case _ as unexpected:
                 assert_never(unexpected)
 
     def _wait(self, event: events.WaitOpened) -> Iterator[agui.BaseEvent]:
-        """Close the text, show the call that waits for approval, and what a running tool asks: the run continues."""
-        yield from self._close_message()
+        """Show the call that waits for approval, and what a running tool asks: the run continues."""
         match event.wait:
             case ApprovalWait() as wait:
                 yield from self._tool_call(wait.call_id, wait.tool, wait.arguments)
@@ -160,7 +157,7 @@ class RunEvents:
                 pass
 
     def _end_turn(self, event: events.TurnDone | events.TurnError) -> Iterator[agui.BaseEvent]:
-        yield from self._close_message()
+        yield from self._close_messages()
         while self._steps:
             yield agui.StepFinishedEvent(step_name=self._steps.pop())
         if isinstance(event, events.TurnError):
@@ -183,38 +180,41 @@ class RunEvents:
         kind, text = type(event), event.text
         if not text:
             return
-        if self._open_message is None or self._open_message[0] != kind or self._speaker != event.author:
-            yield from self._close_message()
-            self._open_message, self._speaker = (kind, self._message_id(event)), event.author
-            id_ = self._open_message[1]
+        if event.block not in self._open or self._open[event.block][0] != kind:
+            yield from self._close_message(event.block)
+            id_ = self._message_id(event)
+            self._open[event.block] = kind, id_
             if kind is events.TextDelta:
                 yield agui.TextMessageStartEvent(message_id=id_, role="assistant", name=event.author or None)
             else:
                 yield agui.ReasoningStartEvent(message_id=id_)
                 yield agui.ReasoningMessageStartEvent(message_id=id_)
-        id_ = self._open_message[1]
+        id_ = self._open[event.block][1]
         self._messages.add_text(id_, event)
         if kind is events.TextDelta:
             yield agui.TextMessageContentEvent(message_id=id_, delta=text)
         else:
             yield agui.ReasoningMessageContentEvent(message_id=id_, delta=text)
 
-    def _close_message(self) -> Iterator[agui.BaseEvent]:
-        """End the message that is open."""
-        if self._open_message is None:
+    def _close_messages(self) -> Iterator[agui.BaseEvent]:
+        for block in list(self._open):
+            yield from self._close_message(block)
+
+    def _close_message(self, block: int) -> Iterator[agui.BaseEvent]:
+        """End the message that a block writes, if it is open."""
+        if block not in self._open:
             return
-        kind, id_ = self._open_message
+        kind, id_ = self._open.pop(block)
         if kind is events.TextDelta:
             yield agui.TextMessageEndEvent(message_id=id_)
         else:
             yield agui.ReasoningMessageEndEvent(message_id=id_)
             yield agui.ReasoningEndEvent(message_id=id_)
-        self._open_message = None
 
-    def _withdraw(self, event: events.TextWithdrawn) -> Iterator[agui.BaseEvent]:
-        """Replace the client's messages by those without the withdrawn text."""
-        yield from self._close_message()
-        if snapshot := self._messages.withdraw(event):
+    def _end_text(self, event: events.TextEnd | events.TextWithdrawn) -> Iterator[agui.BaseEvent]:
+        """End the message of a block; replace the client's messages by those without it, if it is withdrawn."""
+        yield from self._close_message(event.block)
+        if isinstance(event, events.TextWithdrawn) and (snapshot := self._messages.withdraw(event)):
             yield snapshot
 
     def _tool_result(self, event: events.ToolEnd) -> Iterator[agui.BaseEvent]:
@@ -320,10 +320,10 @@ class RunMessages:
         self._messages: list[agui.Message | _StreamedMessage] = list(sent)
 
     def add_text(self, message_id: str, event: events.TextDelta | events.ThoughtDelta) -> None:
-        """Add a piece to the message with this id, which is the newest, or a new one."""
-        last = self._messages[-1] if self._messages else None
-        if isinstance(last, _StreamedMessage) and last.id == message_id:
-            last.pieces.append(event)
+        """Add a piece to the message with this id, or make it."""
+        streamed = (one for one in reversed(self._messages) if isinstance(one, _StreamedMessage))
+        if (message := next((one for one in streamed if one.id == message_id), None)) is not None:
+            message.pieces.append(event)
         else:
             self._messages.append(_StreamedMessage(message_id, isinstance(event, events.ThoughtDelta), [event]))
 

@@ -18,6 +18,7 @@ from lango.server.context import AgentUser
 from lango.server.errors import ApiError, to_api_error, turn_api_error
 from lango.server.json_body import JsonResponse, tool_value_text
 from lango.server.streaming.turn_streams import TurnRef
+from lango.text_order import TextOrder
 
 _ERROR_TYPE_BY_STATUS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _PARAMETER = re.compile(r"([a-z_]+)(?:\.[\w.]+)?: ")
@@ -64,6 +65,7 @@ class Completion:
         # text before a tool call cannot be taken back from a stream
         holds_text = only_json and user.runtime.may_call_tools
         self._final_text = LastText() if holds_text else FinalText()
+        self._order = TextOrder()
         self._speakers = Speakers(user.runtime.root_name)
         self._no_usage: dict[str, Any] = {}
         """Part of every chunk but the last of a stream that ends with the usage."""
@@ -91,7 +93,7 @@ class Completion:
         if isinstance(done, events.TurnError):
             raise turn_api_error(done)
         assert isinstance(done, events.TurnDone), "the events of a turn end with a final one"
-        deltas = [delta for event in remove_withdrawn(followed) for delta in self._deltas(event)]
+        deltas = [delta for event in remove_withdrawn(followed) for delta in self._ordered_deltas(event)]
         text = "".join(delta.get("content", "") for delta in deltas)
         thoughts = "".join(delta.get("reasoning_content", "") for delta in deltas)
         calls, executed, speakers = self._tool_calls.client_calls, self._tool_calls.executed, self._speakers.named
@@ -116,7 +118,7 @@ class Completion:
                     yield frame
 
     def _frames(self, event: events.TurnEvent) -> Iterator[str]:
-        for delta in self._deltas(event):
+        for delta in self._ordered_deltas(event):
             yield self._chunk(delta)
         if isinstance(event, events.Queued):
             yield f": queued, place {event.place}\n\n"
@@ -124,6 +126,10 @@ class Completion:
             yield encode_error(turn_api_error(event))
         elif isinstance(event, events.TurnDone):
             yield from self._last_frames(event)
+
+    def _ordered_deltas(self, event: events.TurnEvent) -> Iterator[dict[str, Any]]:
+        for ready in self._order.add(event):
+            yield from self._deltas(ready)
 
     def _deltas(self, event: events.TurnEvent) -> Iterator[dict[str, Any]]:
         """Yield what an event adds to the message, except the calls that the client is to run."""

@@ -20,6 +20,7 @@ from lango.event_text import FinalText, LastText
 from lango.server.compat.client_view import pause_note
 from lango.server.compat.openai.responses.response_ids import approval_request_id, item_id
 from lango.server.json_body import tool_value_text
+from lango.text_order import TextOrder
 from lango.waits import ApprovalWait
 
 Item = dict[str, Any]
@@ -63,6 +64,7 @@ class OutputItems:
         self._counts: dict[str, int] = {}
         self._open: _OpenText | None = None
         self._final_text = LastText() if only_last_text else FinalText()
+        self._order = TextOrder()
         self._own_calls: dict[str, int] = {}
         """The indexes of the agent's own calls that run."""
         self._client_calls: dict[str, events.ToolStart] = {}
@@ -78,6 +80,10 @@ class OutputItems:
 
     def add(self, event: events.TurnEvent) -> Iterator[StreamEvent]:
         """Add the next event of the turn; yield the events that stream its changes."""
+        for ready in self._order.add(event):
+            yield from self._add_ordered(ready)
+
+    def _add_ordered(self, event: events.TurnEvent) -> Iterator[StreamEvent]:
         if text := self._final_text.add(event):
             yield from self._add_text("message", text)
         match event:
@@ -96,6 +102,7 @@ class OutputItems:
                 events.Accepted()
                 | events.Queued()
                 | events.TextDelta()
+                | events.TextEnd()
                 | events.TextWithdrawn()
                 | events.TurnError()
                 | events.Resumed()

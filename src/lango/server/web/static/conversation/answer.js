@@ -9,13 +9,17 @@ import { NodeList } from "./node-list.js";
 import { ToolCard } from "./tool-card.js";
 import { WaitCard } from "./wait-card.js";
 
-/** A text or thought, with the events that its pieces came from. @typedef {{element: HTMLElement, isThought: boolean, pieces: {id: number, author: string, text: string}[]}} Block */
-const STORED = { id: 0, author: "" };
+/** The event of a piece of text. @typedef {{id: number, author: string, block: number}} Piece */
+/** A text or thought. @typedef {{element: HTMLElement, isThought: boolean, text: string, block: Block | null}} Part */
+/** A response of a model, which may grow beside others; its calls follow it, and then the next response of its agent. @typedef {{author: string, text: GrowingMarkdown | null, thought: HTMLElement | null, part: Part | null, last: Element | null, hasCalls: boolean}} Block */
+const STORED = { id: 0, author: "", block: 0 };
+const IDS_PER_TURN = 1_000_000;
+const EXIT_LOOP = "exit_loop";
 
 export class Answer {
-  #blocks = /** @type {Block[]} */ ([]);
-  #text = /** @type {GrowingMarkdown | null} */ (null);
-  #thought = /** @type {HTMLElement | null} */ (null);
+  #parts = /** @type {Part[]} */ ([]);
+  /** by turn and number */ #blocks = /** @type {Map<string, Block>} */ (new Map());
+  /** the newest of each agent, of those that speak at once */ #newest = /** @type {Map<string, Block>} */ (new Map());
   #nodes = /** @type {NodeList | null} */ (null);
   #speaker = "";
 
@@ -48,45 +52,79 @@ export class Answer {
 
   /** The texts of the answer, without thoughts. @returns {string[]} */
   get texts() {
-    return this.#blocks.filter((block) => !block.isThought).map(textOf);
+    return this.#parts.filter((part) => !part.isThought).map((part) => part.text);
   }
 
-  /** @param {string} piece @param {{id: number, author: string}} event */
-  addText(piece, { id, author } = STORED) {
-    this.#nameSpeaker(author);
-    this.#thought = null;
-    if (!this.#text) {
+  /** @param {string} piece @param {Piece} event */
+  addText(piece, event = STORED) {
+    const block = this.#block(event);
+    block.thought = null;
+    if (!block.text) {
       const host = el("div", { class: "text" });
-      this.body.append(host);
-      this.#text = new GrowingMarkdown(host, (block) => this.transcript.announce(block));
-      this.#blocks.push({ element: host, isThought: false, pieces: [] });
+      this.#place(block, host, false);
+      block.text = new GrowingMarkdown(host, (text) => this.transcript.announce(text));
     }
-    this.#blocks.at(-1)?.pieces.push({ id, author, text: piece });
-    this.#text.add(piece);
+    if (block.part) block.part.text += piece;
+    block.text.add(piece);
   }
 
   /** @param {string} text @param {string} author */
   addWholeText(text, author = "") {
-    this.#nameSpeaker(author);
-    this.endBlock();
+    const block = this.#block({ ...STORED, author });
     const host = el("div", { class: "text" }, el("div", { class: "md" }, render(text)));
-    this.#blocks.push({ element: host, isThought: false, pieces: [{ ...STORED, text }] });
-    this.body.append(host);
+    this.#place(block, host, false, text);
+    this.endBlock();
     finishBlocks(host);
   }
 
-  /** @param {string} piece @param {{id: number, author: string}} event */
-  addThought(piece, { id, author } = STORED) {
-    this.#nameSpeaker(author);
-    this.#endText();
-    if (!this.#thought) {
-      this.#thought = /** @type {HTMLElement} */ (el("div", { class: "thought-text" }));
-      const element = el("details", { class: "thought" }, el("summary", {}, icon("thought"), "Thoughts"), this.#thought);
-      this.body.append(element);
-      this.#blocks.push({ element, isThought: true, pieces: [] });
+  /** @param {string} piece @param {Piece} event */
+  addThought(piece, event = STORED) {
+    const block = this.#block(event);
+    block.text?.end();
+    block.text = null;
+    if (!block.thought) {
+      block.thought = /** @type {HTMLElement} */ (el("div", { class: "thought-text" }));
+      this.#place(block, el("details", { class: "thought" }, el("summary", {}, icon("thought"), "Thoughts"), block.thought), true);
     }
-    this.#blocks.at(-1)?.pieces.push({ id, author, text: piece });
-    this.#thought.append(piece);
+    if (block.part) block.part.text += piece;
+    block.thought.append(piece);
+  }
+
+  /** End a block: its response is complete. @param {Piece} event */
+  endText(event) {
+    const block = this.#blocks.get(keyOf(event));
+    if (block) endGrowth(block);
+  }
+
+  /** Return the block that a piece belongs to; pieces without a number belong to the one at the end. @param {Piece} event @returns {Block} */
+  #block(event) {
+    const key = keyOf(event);
+    let block = this.#blocks.get(key);
+    if (!block || (!key && block.author !== event.author)) {
+      this.endBlock();
+      const before = this.#newest.get(event.author);
+      block = { author: event.author, text: null, thought: null, part: null, last: (before?.hasCalls && before.last) || null, hasCalls: false };
+      this.#blocks.set(key, block);
+      this.#newest.set(block.author, block);
+    }
+    return block;
+  }
+
+  /** Put an element at the end of its block, which begins at the end of the answer. @param {Block} block @param {HTMLElement} element @param {boolean} isThought */
+  #place(block, element, isThought, text = "") {
+    this.#insert(block, element);
+    block.part = { element, isThought, text, block };
+    this.#parts.push(block.part);
+  }
+
+  /** @param {Block} block @param {HTMLElement} element */
+  #insert(block, element) {
+    if (block.last?.parentNode === this.body && block.last.nextElementSibling?.matches(".speaker")) block.last.after(element);
+    else {
+      this.#nameSpeaker(block.author);
+      this.body.append(element);
+    }
+    block.last = element;
   }
 
   /** Say which agent speaks: once a second one does, or at once if it is not the root agent. @param {string} author */
@@ -94,36 +132,39 @@ export class Answer {
     if (!author || author === this.#speaker) return;
     const isNamed = this.body.querySelector(".speaker") !== null;
     if (this.#speaker || isNamed || (state.about.root && author !== state.about.root)) {
-      this.endBlock();
       if (this.#speaker && !isNamed) this.body.prepend(el("p", { class: "speaker", text: this.#speaker }));
       this.body.append(el("p", { class: "speaker", text: author }));
     }
     this.#speaker = author;
   }
 
-  /** Remove the text and thoughts that an event withdraws. @param {{id: number, after_id: number, author: string}} event */
-  withdraw({ id, after_id, author }) {
-    this.endBlock();
-    this.#blocks = this.#blocks.filter((block) => {
-      const kept = block.pieces.filter((piece) => piece.author !== author || piece.id <= after_id || piece.id >= id);
-      if (kept.length === block.pieces.length) return true;
-      block.pieces = kept;
-      if (!kept.length) block.element.remove();
-      else if (block.isThought) block.element.lastElementChild?.replaceChildren(textOf(block));
-      else block.element.replaceChildren(el("div", { class: "md" }, render(textOf(block))));
-      return kept.length > 0;
+  /** Remove the text and thoughts of a block. @param {Piece} event */
+  withdraw(event) {
+    this.endText(event);
+    const block = this.#blocks.get(keyOf(event));
+    this.#parts = this.#parts.filter((part) => {
+      if (part.block === block) part.element.remove();
+      return part.block !== block;
     });
+    this.#blocks.delete(keyOf(event));
+    if (this.#newest.get(event.author) === block) this.#newest.delete(event.author);
+    const labels = [...this.body.querySelectorAll(".speaker")];
+    const empty = labels.filter((label) => label.nextElementSibling?.matches(".speaker") ?? true);
+    for (const label of empty) label.remove();
+    if (empty.length) this.#speaker = labels.findLast((label) => !empty.includes(label))?.textContent ?? "";
   }
 
   /** @param {string} id @param {string} name @param {string} [author] the agent that calls it @returns {ToolCard} */
   toolCard(id, name, author = "") {
     let card = this.transcript.toolCards.get(id);
     if (!card || !this.body.contains(card.element)) { // some models reuse call ids in every turn
-      this.#nameSpeaker(author);
       this.endBlock();
       card = new ToolCard(id, name);
       this.transcript.toolCards.set(id, card);
-      this.body.append(card.element);
+      const block = this.#newest.get(author) ?? { author, text: null, thought: null, part: null, last: null, hasCalls: false };
+      this.#insert(block, card.element);
+      block.hasCalls = name !== EXIT_LOOP; // after which its agent does not go on
+      this.#newest.set(author, block);
     }
     return card;
   }
@@ -163,15 +204,12 @@ export class Answer {
     this.body.append(artifactCard(this.transcript.session, name, version));
   }
 
-  #endText() {
-    this.#text?.end();
-    this.#text = null;
-  }
-
-  /** End the current text or thought, so that the next piece starts a new one. */
+  /** End the text or thought without a number, so that the next piece starts a new one. */
   endBlock() {
-    this.#endText();
-    this.#thought = null;
+    const key = keyOf(STORED);
+    const block = this.#blocks.get(key);
+    if (block) endGrowth(block);
+    this.#blocks.delete(key);
   }
 
   /** @param {string} text @param {...(Node | false)} more */
@@ -193,13 +231,20 @@ export class Answer {
 
   /** End the answer and show its buttons. @param {...(Node | string | false | null)} buttons */
   finish(...buttons) {
-    this.endBlock();
+    for (const block of this.#blocks.values()) endGrowth(block);
+    this.#blocks.clear();
     this.busy = false;
     this.footer.replaceChildren(...buttons.filter((button) => button !== false && button !== null));
   }
 }
 
+/** @param {Piece} event */
+function keyOf({ id, block }) {
+  return block ? `${Math.floor(id / IDS_PER_TURN)} ${block}` : "";
+}
+
 /** @param {Block} block */
-function textOf(block) {
-  return block.pieces.map((piece) => piece.text).join("");
+function endGrowth(block) {
+  block.text?.end();
+  block.text = block.thought = null;
 }

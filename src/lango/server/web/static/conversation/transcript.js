@@ -179,7 +179,7 @@ export class Transcript {
     this.#addNodes(message);
     answer.firstSeq ??= message.seq;
     answer.lastSeq = message.seq;
-    if (message.thoughts) answer.addThought(message.thoughts, { id: 0, author: message.author });
+    if (message.thoughts) answer.addThought(message.thoughts, { id: 0, author: message.author, block: 0 });
     if (message.role === "system") return answer.addSystemNote(message.content);
     if (message.role !== "tool" && message.content) answer.addWholeText(message.content, message.author);
     for (const call of message.tool_calls) this.#addCall(answer, message, call);

@@ -27,6 +27,7 @@ export class TurnView {
       case "queued": answer.queuePlace = event.place; break;
       case "text_delta": answer.addText(event.text, event); break;
       case "thought_delta": answer.addThought(event.text, event); break;
+      case "text_end": answer.endText(event); break;
       case "text_withdrawn": answer.withdraw(event); break;
       case "resumed": this.#turnResumed(answer, event); break;
       case "tool_start": answer.toolCard(event.call_id, event.name, event.author).start(event.arguments, Date.now()); break;
