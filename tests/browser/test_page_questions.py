@@ -29,6 +29,22 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         yield site
 
 
+async def test_the_card_of_the_agent_lists_the_tools_of_a_server_and_calls_one(page: Page, site: Site) -> None:
+    await page.goto(site.url)
+    await page.get_by_role("button", name="How this agent is built").click()
+    card = page.get_by_role("region", name="Agent lango")
+    await card.get_by_text("media", exact=True).click()
+    await card.get_by_role("button", name="Ask for its tools").click()
+    await card.get_by_text("media", exact=True).click()
+    await card.get_by_text("structured", exact=True).click()
+    tool = card.locator("details", has=page.get_by_text("Return a picture in the content")).last
+    await expect(tool.get_by_text("Schema of its arguments")).to_be_visible()
+    form = tool.get_by_role("form", name="Call structured by hand")
+    await form.get_by_role("button", name="Call it").click()
+    await expect(form.get_by_label("Result", exact=True)).to_contain_text("image/png")
+    await check_accessibility(page)
+
+
 async def test_a_running_tool_asks_and_reports_its_progress(page: Page, site: Site) -> None:
     site.script.add(ToolCall("c1", "paint", {}), "painted", ToolCall("c2", "sign_in", {}), "not signed in")
     site.script.add(ToolCall("c3", "order", {}), "closed")

@@ -23,6 +23,7 @@ from lango.cli.commands.data import (
     turns,
 )
 from lango.cli.commands.setup import deploy, doctor, init, keys, models
+from lango.cli.hints import complete_hints
 from lango.cli.process_setup import reopen_closed_streams
 from lango.cli.terminal_text import printable
 from lango.errors import LangoError, StoreError, UsageError
@@ -87,7 +88,7 @@ def main() -> None:
         code: Any = app(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except LangoError as error:
-        print(f"lango: {printable(str(error))}", file=sys.stderr)
+        print(f"lango: {printable(complete_hints(str(error), typer.main.get_command(app)))}", file=sys.stderr)
         sys.exit(exit_code(error))
     except _CommandLineError as error:
         print(_usage_message(error), file=sys.stderr)

@@ -7,6 +7,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, is_dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
@@ -69,6 +70,7 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def run(**given: Any) -> None:
         chosen = shared(**{option: given.pop(option) for option in options})
+        chosen_options.set(chosen)
         command(**given, **{name: chosen})
 
     vars(run)["__signature__"] = inspect.Signature(
@@ -96,13 +98,22 @@ class StoreOptions:
         """The URL of the store."""
         return self.store or load_settings(self.config).store.url
 
+    @property
+    def agent_path(self) -> str | None:
+        """The file or folder of the agent, of commands that load one."""
+        return None
+
     def command(self, *words: str) -> str:
         """Return a command for the same store, as a shell takes it."""
+        options = [part for option in self.named_values() for part in option if option[0] in ("--config", "--store")]
+        return printable(shlex.join(["lango", *words, *options]))
+
+    def named_values(self) -> list[tuple[str, str]]:
+        """Return the options that were given, as another command takes them."""
         # hints are kept in logs: no password of the store
         store = None if self.store is None else re.sub(r"(?<=://)([^/:@]*):[^@]*(?=@)", r"\1:...", self.store)
         named = {"--config": self.config, "--store": store}
-        options = [part for name, value in named.items() if value is not None for part in (name, value)]
-        return printable(shlex.join(["lango", *words, *options]))
+        return [(name, value) for name, value in named.items() if value is not None]
 
     def run(self, work: "Callable[[StoredData], Awaitable[T]]", *, contract: bool = False) -> T:
         """Open the store, and run work on it; `contract`: with the contract steps of its schema."""
@@ -119,6 +130,10 @@ class StoreOptions:
             return run_async(opened())
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+chosen_options: ContextVar[StoreOptions | None] = ContextVar("lango_options", default=None)
+"""The options of the command that runs."""
 
 
 def _raise_interrupt(*_: object) -> None:
@@ -207,6 +222,16 @@ class AgentOptions(StoreOptions):
     def of_agent(self, settings: "Settings") -> Self:
         """Return the options that select the agent of the settings: of several, the user may have chosen one."""
         return replace(self, path=settings.agent.module) if self.path and not self.agent else self
+
+    @property
+    @override
+    def agent_path(self) -> str | None:
+        return self.path
+
+    @override
+    def named_values(self) -> list[tuple[str, str]]:
+        named = {"--path": self.path, "--agent": self.agent}
+        return [*super().named_values(), *((name, value) for name, value in named.items() if value is not None)]
 
     @override
     def command(self, *words: str) -> str:

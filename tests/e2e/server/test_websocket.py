@@ -231,6 +231,6 @@ async def test_results_of_a_long_running_tool_come_over_the_socket(socket: Clien
     result = {"type": "result", "result": {"n": 1}}
     for will_continue in (True, False):
         await send_command(socket, **message, answer=result | {"will_continue": will_continue})
-        assert (await receive_events(socket))[-2]["text"] == "the tool said {'n': 1}"
+        assert (await receive_events(socket))[-3]["text"] == "the tool said {'n': 1}"
     await send_command(socket, **message, answer=result)
     assert (await receive_events(socket))[-1]["error"] == "WaitNotOpen"

@@ -199,6 +199,7 @@ async def test_a5_a_call_of_an_unknown_tool_returns_the_valid_names_and_the_turn
         "turn_error",
         *["tool_start", "tool_end"],
         "text_delta",
+        "text_end",
         "done",
     ]
     assert [broken_for(request) for request in provider.requests] == [[]] * 3

@@ -1,5 +1,6 @@
 """The agents, nodes and tools of an app as its developer reads them, and calls of its tools by hand."""
 
+import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,13 @@ import httpx
 import pytest
 
 from lango import Settings, open_runtime
-from lango.config import AgentSettings, ServerSettings, StoreSettings, ToolSettings
+from lango.config import AgentSettings, McpSettings, ServerSettings, StoreSettings, ToolSettings
+from lango.runtime.runtime import Runtime
 from lango.server.app import create_app
 from lango.store.api_keys import add_key, new_secret
+from lango.testing import ScriptedProvider
 from tests.support.runtimes import store_of
+from tests.support.servers import mcp_tools
 
 _SERVERS = Path(__file__).parents[2] / "support" / "servers"
 _HTTP = "http://127.0.0.1:8787"
@@ -31,6 +35,13 @@ async def desk(sqlite_url: str) -> AsyncIterator[httpx.AsyncClient]:
 async def call(client: httpx.AsyncClient, tool: str, arguments: Mapping[str, Any], **more: Any) -> httpx.Response:
     body = {"agent": "weather", "tool": tool, "arguments": dict(arguments), **more}
     return await client.post("/v1/agents/desk/tool-calls", json=body)
+
+
+async def add_user(runtime: Runtime, name: str) -> str:
+    """Add a user, and return the key."""
+    secret = new_secret()
+    await store_of(runtime).write(add_key, name, secret, 0.0)
+    return secret
 
 
 def outline(node: Mapping[str, Any]) -> Any:
@@ -57,6 +68,39 @@ async def test_an_app_is_described_with_its_agents_and_tools(desk: httpx.AsyncCl
     assert [tool["decision"] for tool in (forecast, remember, book)] == ["run", "deny", "ask"]
     missing = await desk.get("/v1/agents/nobody")
     assert (missing.status_code, missing.json()["error"]["type"]) == (404, "AgentNotFound")
+
+
+async def test_a_toolset_of_an_mcp_server_lists_its_tools_when_it_is_asked(sqlite_url: str) -> None:
+    media = McpSettings(command=sys.executable, args=[mcp_tools.__file__], tools=["picture", "order"])
+    settings = Settings(
+        store=StoreSettings(url=sqlite_url),
+        agent=AgentSettings(name="painter", instruction="Paint."),
+        mcp={"media": media, "away": McpSettings(command="/nowhere/server")},
+        server=ServerSettings(auth="keys", operators=["ops"]),
+    )
+    async with open_runtime(settings, provider=ScriptedProvider([])) as runtime:
+        transport = httpx.ASGITransport(app=create_app(settings, runtime))
+        async with httpx.AsyncClient(transport=transport, base_url=_HTTP) as client:
+
+            async def read(secret: str, toolsets: str) -> list[dict[str, Any]]:
+                answer = await client.get(
+                    f"/v1/agents/painter?toolsets={toolsets}", headers={"Authorization": f"Bearer {secret}"}
+                )
+                return [tool for tool in answer.json()["tools"] if tool["is_toolset"]]
+
+            operator, user = await add_user(runtime, "ops"), await add_user(runtime, "ann")
+            unasked = await read(operator, "false")
+            assert [(tool["tools"], tool["problem"]) for tool in unasked] == [([], ""), ([], "")]
+            of_media, of_away = await read(operator, "true")
+            assert {tool["name"]: tool["description"] for tool in of_media["tools"]} == {
+                "picture": "Draw a picture.",
+                "order": "Ask the user for an order.",
+            }
+            assert all(tool["schema"]["type"] == "object" for tool in of_media["tools"])
+            assert {tool["decision"] for tool in of_media["tools"]} == {"ask"}
+            assert of_away["tools"] == []
+            assert "away" in of_away["problem"]
+            assert await read(user, "true") == unasked, "only an operator starts servers"
 
 
 async def test_a_workflow_is_described_with_its_edges(sqlite_url: str) -> None:
@@ -126,10 +170,7 @@ async def test_only_operators_read_instructions_and_call_tools(sqlite_url: str) 
         agent=AgentSettings(module=str(_SERVERS / "desk_agent.py")),
     )
     async with open_runtime(settings) as runtime:
-        keys: dict[str, str] = {}
-        for user in ("ops", "ann"):
-            keys[user] = new_secret()
-            await store_of(runtime).write(add_key, user, keys[user], 0.0)
+        keys = {user: await add_user(runtime, user) for user in ("ops", "ann")}
         transport = httpx.ASGITransport(app=create_app(settings, runtime))
         async with httpx.AsyncClient(transport=transport, base_url=_HTTP) as client:
             for user, instruction, status in (

@@ -228,7 +228,7 @@ class RecordedRun:
 
 WHY = (
     "the agent's code, or something it depends on, has changed since the turn began. Nothing stored is lost: undo the "
-    "change and continue the turn with `lango turns retry`, or send the message again"
+    "change and continue the turn with `lango turns retry SESSION`, or send the message again"
 )
 
 

@@ -244,19 +244,19 @@ async def _run_prompt(
         if resume and target.new:
             print(f"lango: there is no session {printable(resume)!r}: starting a new one", file=sys.stderr)
         printer.session_id, printer.speaker = target.session_id, runtime.root_name
-        _mention_demonstration(runtime.model_name)
+        _mention_demonstration(runtime.model_name, printer.options.command("chat"))
         try:
             return await _run_turns(runtime, target, prompt, printer)
         except BrokenPipeError:
             return _EXIT_CLOSED_PIPE
 
 
-def _mention_demonstration(model: str) -> None:
+def _mention_demonstration(model: str, chat: str) -> None:
     """Print a notice that a demonstration model answers, if a person can read it."""
     from lango.providers.local.known_models import is_demonstration
 
     if sys.stderr.isatty() and is_demonstration(model):
-        print("lango: a demonstration model answers; `lango chat` shows how to get a better one", file=sys.stderr)
+        print(f"lango: a demonstration model answers; `{chat}` shows how to get a better one", file=sys.stderr)
 
 
 async def check_tool_names(runtime: "Runtime", wanted: set[str]) -> None:

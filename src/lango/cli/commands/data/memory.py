@@ -86,7 +86,7 @@ def correct(
 ) -> None:
     """Correct a fact, or a note with `--session`. What you write is pinned."""
     if not text.strip():
-        raise UsageError("the new text is empty; `lango memory forget` deletes an item")
+        raise UsageError(f"the new text is empty; `lango memory forget {item_id}` deletes the item")
     _change(chosen, item_id, session, text=text)
     print(f"corrected {item_id}")
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import Struct
 
-from lango.cli.options import AgentPath, Config, load_settings
+from lango.cli.hints import complete_hints
+from lango.cli.options import AgentOptions, AgentPath, Config, chosen_options, load_settings
 from lango.cli.process_setup import quiet_logging, run_async
 from lango.cli.terminal_text import printable
 from lango.errors import ConfigError, LangoError, ProviderError, StoreDamaged
@@ -39,16 +40,18 @@ class Finding(Struct, frozen=True):
     """None: a note, neither success nor failure."""
 
 
-def doctor(path: AgentPath = None, config: Config = None, offline: Offline = False) -> None:
+def doctor(context: typer.Context, path: AgentPath = None, config: Config = None, offline: Offline = False) -> None:
     """Check configuration, store, models, agents, MCP servers, sandbox and port; say how to fix what fails."""
     quiet_logging()
+    chosen_options.set(AgentOptions(config=config, path=path))
     from lango.config.agent_files import find_agents
 
     paths = find_agents(path) if path is not None else []
     bad = 0
     for finding in _findings(config, path, paths, offline):
         mark = {True: "ok  ", False: "FAIL", None: "note"}[finding.ok]
-        print(printable(f"{mark} {finding.subject}: {finding.detail}"))
+        detail = complete_hints(finding.detail, context.find_root().command)
+        print(printable(f"{mark} {finding.subject}: {detail}"))
         bad += finding.ok is False
     if bad:
         print(f"lango: {bad} problem{'' if bad == 1 else 's'} to fix", file=sys.stderr)

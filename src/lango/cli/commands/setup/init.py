@@ -67,7 +67,9 @@ def init(path: Target = Path("lango.toml")) -> None:
         raise UsageError(f"{path} exists already: remove it first, or name another file") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
-    print(f"wrote {path}; `lango doctor` checks it")
+    print(
+        f"wrote {path}; `{'lango doctor' if path == Path('lango.toml') else f'lango doctor --config {path}'}` checks it"
+    )
 
 
 db = typer.Typer(help="The database: upgrade its schema.", no_args_is_help=True)
