@@ -5,6 +5,7 @@ from itertools import groupby
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lango.event_text import StreamedText, join_text_deltas
 from lango.events import Accepted, TextDelta, TextEnd, TextWithdrawn, ThoughtDelta, ToolEnd, ToolStart, TurnEvent
@@ -60,9 +61,7 @@ def test_readers_end_with_the_stored_texts_and_the_new_ones(
     while left := [queue for queue in queues if queue]:
         event = data.draw(st.sampled_from(left)).pop(0)
         assert isinstance(event, TextDelta | TextEnd)
-        log.emit(
-            type(event)(**{**{name: getattr(event, name) for name in event.__struct_fields__}, "id": log.next_id()})
-        )
+        log.emit(replace(event, id=log.next_id()))
     read_before, count = join_text_deltas(log.events), len(log.events)
     resumed = ResumedEvents(log, log.events)
     for author, text in data.draw(st.permutations(stored)) if data.draw(st.booleans()) else stored:
