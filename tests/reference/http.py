@@ -30,12 +30,14 @@ _SECTIONS = {
     "openai": "OpenAI's chat completions",
     "responses": "OpenAI's responses",
     "agui": "AG-UI",
+    "a2a": "A2A",
 }
 _HOWTOS = {
     "triggers": "See [Triggers](../howto/triggers.md): who may call them, and what becomes of an event.",
     "openai": "See [OpenAI clients](../howto/openai-client.md): what the model reads, which parameters hold.",
     "responses": "See [OpenAI's responses](../howto/openai-responses.md), also over a WebSocket at `/v1/responses`.",
     "agui": "See [AG-UI](../howto/serve.md#other-protocols): state, files, client tools, edits.",
+    "a2a": "See [A2A](../howto/a2a.md): tasks, contexts, waits, and the REST routes below `/a2a/{agent}/v1`.",
 }
 _ADK_HOWTO = "../howto/adk-web.md#adks-rest-api-on-langos-own-server"
 _KINDS = {"string": "text", "integer": "number", "number": "number", "boolean": "true or false", "object": "object"}

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lango.adk.agents.remote_agents import a2a_config
     from lango.adk.agents.tools.adk_tool import AdkTool
     from lango.adk.agents.tools.effects import idempotent, once
     from lango.adk.model.provider_llm import ProviderLlm
@@ -19,6 +20,7 @@ __all__ = [
     "SqlCredentialService",
     "SqlMemoryService",
     "SqlSessionService",
+    "a2a_config",
     "event_data",
     "idempotent",
     "once",
@@ -34,6 +36,7 @@ _HOMES = {
     "SqlMemoryService": "lango.adk.services.memory_service",
     "SqlSessionService": "lango.adk.services.session_service",
     "event_data": "lango.pauses",
+    "a2a_config": "lango.adk.agents.remote_agents",
     "idempotent": "lango.adk.agents.tools.effects",
     "once": "lango.adk.agents.tools.effects",
     "sleep": "lango.pauses",

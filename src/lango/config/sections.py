@@ -278,6 +278,18 @@ class OidcSettings(Section):
     """Limit of tokens per user and day (UTC); unlimited by default."""
 
 
+class A2aSettings(Section):
+    """`[server.a2a]`: what other agents are told by the agent cards of A2A."""
+
+    url: str = ""
+    """The public address of the server, such as `https://agents.example`; by default that of each request."""
+    organization: str = ""
+    """Who provides the agents."""
+    signing_key_env: str = ""
+    """The environment variable with a private key (PEM, for ES256) that signs the agent cards; empty: they are not
+    signed."""
+
+
 class ServerLimits(Section):
     """`[server.limits]`: how much clients may send, and how slowly."""
 
@@ -318,6 +330,8 @@ class ServerSettings(Section):
     """The table `[server.oidc]`."""
     limits: ServerLimits = ServerLimits()
     """The table `[server.limits]`."""
+    a2a: A2aSettings = A2aSettings()
+    """The table `[server.a2a]`."""
     operators: list[str] = []
     """Users who may read and set `app:` state, which every user shares, and read the agent's instructions, over ADK's
     REST API. With `auth = "none"` the only user may."""

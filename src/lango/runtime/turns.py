@@ -15,7 +15,7 @@ from lango.sessions import SessionInfo, Status, StoredEvent
 from lango.store import Store, Turn
 from lango.store.sessions.client_history import find_by_input
 from lango.store.turns import client_requests, event_log, queue
-from lango.store.turns.client_requests import StoredKey
+from lango.store.turns.client_requests import KeyedTurn, StoredKey
 from lango.store.turns.continuing import retry_turn
 from lango.store.turns.event_log import LoggedEvent, LogPage
 from lango.store.turns.lease import count_open_turns
@@ -27,7 +27,7 @@ from lango.turns.liveness import place_of_owner, standing_of_owner
 from lango.turns.running_turn import RunningTurn
 from lango.waits import ClientResultWait
 
-__all__ = ["ListedTurn", "LogPage", "LoggedEvent", "QueuedMessage", "StoredKey", "StoredTurn", "Turns"]
+__all__ = ["KeyedTurn", "ListedTurn", "LogPage", "LoggedEvent", "QueuedMessage", "StoredKey", "StoredTurn", "Turns"]
 
 _POLL_S = 0.05
 
@@ -98,6 +98,10 @@ class Turns:
     async def find_by_key_of_user(self, user_id: str, idempotency_key: str) -> StoredKey | None:
         """Find the turn of an idempotency key that holds in all sessions of a user."""
         return await self._store.read(client_requests.find_key_of_user, self._app_name, user_id, idempotency_key)
+
+    async def list_by_key_prefix(self, user_id: str, prefix: str, session_id: str = "") -> Sequence[KeyedTurn]:
+        """List the turns of a user, or of one session, whose idempotency keys begin with this, the newest first."""
+        return await self._store.read(client_requests.list_by_key_prefix, self._app_name, user_id, prefix, session_id)
 
     async def message_of_key(self, session: SessionInfo, prefix: str) -> int | None:
         """Return the message of the newest recent turn whose idempotency key begins with this, or None."""

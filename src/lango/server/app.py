@@ -29,6 +29,7 @@ from lango.server.api.sessions import (
 )
 from lango.server.api.turns import credential_routes, event_routes, trigger_routes, turn_routes, wait_routes, websocket
 from lango.server.api.turns.wait_schemas import answer_component
+from lango.server.compat.a2a import a2a_routes
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.adk import artifact_routes as adk_artifact_routes
 from lango.server.compat.agui import agui_routes
@@ -82,6 +83,7 @@ _ROUTERS = (
     response_routes.router,
     response_socket.router,
     agui_routes.router,
+    a2a_routes.router,
     adk_routes.router,
     adk_artifact_routes.router,
 )

@@ -1,5 +1,6 @@
 """Share one run of a turn between ADK's services, models and callbacks."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -86,6 +87,7 @@ class TurnRun(Struct, eq=False, frozen=True, kw_only=True):
     tried_models: Mapping[str, Any] = {}
     """The models of `ModelOptions.agents`, by the agents."""
     _failed_servers: dict[str, ConfigError] = field(default_factory=dict[str, ConfigError])
+    _sent: Counter[str] = field(default_factory=Counter[str])
 
     @property
     def input_event(self) -> Event:
@@ -105,6 +107,11 @@ class TurnRun(Struct, eq=False, frozen=True, kw_only=True):
     def note_failed_server(self, server: str, failure: ConfigError) -> None:
         """Note that the tools of an MCP server cannot be listed: the turn runs without them."""
         self._failed_servers[server] = failure
+
+    def number_of_message(self, sender: str) -> int:
+        """Count a message that an agent sends to a remote one: the same number in each run of the turn."""
+        self._sent[sender] += 1
+        return self._sent[sender]
 
     @property
     def place(self) -> str:

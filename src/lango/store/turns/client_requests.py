@@ -33,8 +33,24 @@ SELECT s.session_key, t.turn, t.digest FROM sessions s
 JOIN turns t ON t.session_key = s.session_key AND t.idempotency_key = $1
 WHERE s.app_name = $2 AND s.user_id = $3 AND s.id = $4
 """
+_LIST_BY_KEY = """
+SELECT s.session_key, t.turn, t.idempotency_key, COALESCE(t.ended_at, t.started_at, t.created_at) AS changed_at
+FROM sessions s JOIN turns t ON t.session_key = s.session_key AND substr(t.idempotency_key, 1, $1) = $2
+WHERE s.app_name = $3 AND s.user_id = $4 AND (s.id = $5 OR $5 = '')
+ORDER BY changed_at DESC, t.idempotency_key
+"""
 _REQUESTS = "SELECT turn, request FROM turns WHERE session_key = $1"
 _SET_REQUEST = "UPDATE turns SET request = $1 WHERE session_key = $2 AND turn = $3"
+
+
+class KeyedTurn(Struct, frozen=True):
+    """A turn whose request had an idempotency key."""
+
+    session_key: int
+    turn: int
+    idempotency_key: str
+    changed_at: float
+    """When it ended, or else started, or else was stored."""
 
 
 class StoredKey(Struct, frozen=True):
@@ -72,6 +88,12 @@ def find_key_of_user(app_name: str, user_id: str, idempotency_key: str) -> Opera
     """Find the turn of an idempotency key that holds in all sessions of a user."""
     rows = yield _BY_KEY, (idempotency_key, app_name, user_id)
     return StoredKey(*rows[0]) if rows else None
+
+
+def list_by_key_prefix(app_name: str, user_id: str, prefix: str, session_id: str) -> Operation[list[KeyedTurn]]:
+    """List the turns of a user, or of one session, whose idempotency keys begin with this, the newest first."""
+    rows = yield _LIST_BY_KEY, (len(prefix), prefix, app_name, user_id, session_id)
+    return [KeyedTurn(*row) for row in rows]
 
 
 def last_message_of_turn(key: int, turn: int, row: StoredTurn) -> Operation[int | None]:

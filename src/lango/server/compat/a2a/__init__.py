@@ -1,0 +1,1 @@
+"""Serve the agents to other agents over A2A."""

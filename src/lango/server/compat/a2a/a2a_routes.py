@@ -1,0 +1,216 @@
+"""Serve A2A per agent: its card, JSON-RPC at `/a2a/{agent}`, and REST below `/a2a/{agent}/v1`.
+
+The maintained SDK parses requests and writes answers, also in the shapes of version 0.3; `task_handler` does what they
+ask for. docs/howto/a2a.md says how tasks, contexts and waits map to turns, sessions and waits here.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Request
+from starlette.responses import Response
+
+from lango.server.context import AgentUser, Context, CurrentUser, ServerContext
+from lango.server.errors import ApiError
+from lango.server.json_body import JsonResponse
+from lango.server.openapi import EVENT_STREAM
+from lango.server.schemas import COMMON_ERRORS, Responses, error_responses
+from lango.server.security.auth import AuthenticatedRouter
+from lango.server.streaming.sse import EventStreamResponse
+
+if TYPE_CHECKING:
+    from a2a.server.context import ServerCallContext
+    from a2a.types import AgentCard
+
+router = AuthenticatedRouter(tags=["a2a"])
+
+_MISSING = error_responses({501: "A2A's package is not installed here."})
+_ANSWER: Responses = {
+    200: {
+        "description": "The answer, or its updates as server-sent events.",
+        "content": {"application/json": {"schema": {"type": "object"}}, "text/event-stream": EVENT_STREAM},
+    },
+    **COMMON_ERRORS,
+} | _MISSING
+_JSON_BODY: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}
+}
+_CARD: Responses = {200: {"description": "The agent card."}} | error_responses(
+    {404: "There is no such agent.", 501: "A2A's package is not installed here.", 503: "The agent cannot run now."}
+)
+
+
+def _check_installed() -> None:
+    if find_spec("a2a") is None:
+        message = 'A2A needs a package that is not installed here: pip install "lango-adk[a2a]"'
+        raise ApiError(501, "MissingDependency", message)
+
+
+# -- cards -----------------------------------------------------------------------------------------------------------
+
+
+@router.get("/.well-known/agent-card.json", responses=_CARD)
+async def default_card(request: Request, context: Context) -> Response:
+    """Return the card of the agent that answers requests which name none."""
+    return await _card_response(request, context)
+
+
+@router.get("/a2a/{agent}/.well-known/agent-card.json", responses=_CARD)
+async def agent_card(agent: str, request: Request, context: Context) -> Response:
+    """Return the card of an agent; anyone may read it."""
+    return await _card_response(request, context.agents.named(agent))
+
+
+async def _card_response(request: Request, context: ServerContext) -> Response:
+    _check_installed()
+    from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+
+    return JsonResponse(agent_card_to_dict(await _public_card(request, context)))
+
+
+async def _public_card(request: Request, context: ServerContext) -> "AgentCard":
+    from lango.server.compat.a2a import cards
+
+    address = _address(request, context)
+    suggestions = await context.runtime.suggestions()
+    return cards.card_signer(context.settings)(cards.make_card(context.settings, context.runtime, address, suggestions))
+
+
+def _address(request: Request, context: ServerContext) -> str:
+    return (context.settings.server.a2a.url or str(request.base_url)).rstrip("/")
+
+
+# -- operations ------------------------------------------------------------------------------------------------------
+
+
+class _CallContexts:
+    """Gives the SDK the caller whom the route authenticated."""
+
+    def __init__(self, state: Mapping[str, Any]) -> None:
+        self._state = state
+
+    def build(self, request: Request) -> "ServerCallContext":
+        """Build the context of a call."""
+        from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
+        from a2a.server.context import ServerCallContext
+
+        extensions = get_requested_extensions(request.headers.getlist(HTTP_EXTENSION_HEADER))
+        state = {**self._state, "headers": dict(request.headers)}
+        return ServerCallContext(state=state, requested_extensions=extensions)
+
+
+async def _call_contexts(request: Request, agent: str, user: AgentUser) -> Any:
+    """Return what builds the contexts of calls to an agent."""
+    _check_installed()
+    from lango.server.compat.a2a import cards, task_handler, tasks
+
+    named = AgentUser(user.context.agents.named(agent), user.caller)
+    public = await _public_card(request, named.context)
+    root = await named.runtime.describe_agents()
+    sign = cards.card_signer(named.settings)
+    state = {
+        task_handler.TASKS: tasks.Tasks(named, _address(request, named.context)),
+        task_handler.CARD: lambda: sign(cards.make_extended_card(public, root)),
+    }
+    return _CallContexts(state)
+
+
+@router.post("/a2a/{agent}", response_model=None, responses=_ANSWER, openapi_extra=_JSON_BODY)
+async def call(agent: str, request: Request, user: CurrentUser) -> Response:
+    """Answer a JSON-RPC request of A2A 1.0 or 0.3."""
+    contexts = await _call_contexts(request, agent, user)
+    from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
+
+    from lango.server.compat.a2a.task_handler import TaskHandler
+
+    dispatcher = JsonRpcDispatcher(TaskHandler(), contexts, enable_v0_3_compat=True)
+    return _to_response(user, await dispatcher.handle_requests(request))
+
+
+async def _rest(request: Request, agent: str, user: AgentUser, operation: str) -> Response:
+    contexts = await _call_contexts(request, agent, user)
+    from a2a.server.routes.rest_dispatcher import RestDispatcher
+
+    from lango.server.compat.a2a.task_handler import TaskHandler
+
+    answer = getattr(RestDispatcher(TaskHandler(), contexts), operation)
+    return _to_response(user, await answer(request))
+
+
+def _add_rest_route(method: str, path: str, operation: str) -> None:
+    async def endpoint(agent: str, request: Request, user: CurrentUser) -> Response:
+        return await _rest(request, agent, user, operation)
+
+    endpoint.__name__ = f"a2a_{operation.removeprefix('on_')}"
+    endpoint.__doc__ = f"Answer A2A's REST operation `{operation.removeprefix('on_')}`."
+    router.add_api_route(
+        f"/a2a/{{agent}}/v1{path}",
+        endpoint,
+        methods=[method],
+        response_model=None,
+        responses=_ANSWER,
+        include_in_schema=False,  # the protocol's own specification describes them
+    )
+
+
+for _method, _path, _operation in (
+    ("POST", "/message:send", "on_message_send"),
+    ("POST", "/message:stream", "on_message_send_stream"),
+    ("POST", "/tasks/{id}:cancel", "on_cancel_task"),
+    ("POST", "/tasks/{id}:subscribe", "on_subscribe_to_task"),
+    ("GET", "/tasks/{id}:subscribe", "on_subscribe_to_task"),
+    ("GET", "/tasks/{id}", "on_get_task"),
+    ("GET", "/tasks", "list_tasks"),
+    ("GET", "/extendedAgentCard", "handle_authenticated_agent_card"),
+    ("POST", "/tasks/{id}/pushNotificationConfigs", "set_push_notification"),
+    ("GET", "/tasks/{id}/pushNotificationConfigs", "list_push_notifications"),
+    ("GET", "/tasks/{id}/pushNotificationConfigs/{push_id}", "get_push_notification"),
+    ("DELETE", "/tasks/{id}/pushNotificationConfigs/{push_id}", "delete_push_notification"),
+):
+    _add_rest_route(_method, _path, _operation)
+
+
+# -- streams ---------------------------------------------------------------------------------------------------------
+
+
+def _to_response(user: AgentUser, answer: Response) -> Response:
+    """Return the SDK's answer; a stream is sent as all streams here: with heartbeats, and only while access lasts."""
+    from sse_starlette.sse import EventSourceResponse
+
+    if not isinstance(answer, EventSourceResponse):
+        return answer
+    server = user.settings.server
+    items: Any = getattr(answer, "body_iterator")  # noqa: B009 - its type is not complete
+    frames = _frames(aiter(items), server.heartbeat_s)
+    return EventStreamResponse(frames, server.write_timeout_s, _encode_error)
+
+
+async def _frames(items: AsyncIterator[Any], heartbeat_s: float) -> AsyncGenerator[str | None, None]:
+    """Yield server-sent events as text; None whenever no event came for a heartbeat."""
+    from sse_starlette.event import ensure_bytes  # pyright: ignore[reportUnknownVariableType]
+
+    upcoming = asyncio.ensure_future(anext(items))
+    try:
+        while True:
+            done, _ = await asyncio.wait([upcoming], timeout=heartbeat_s)
+            if not done:
+                yield None
+                continue
+            try:
+                item = upcoming.result()
+            except StopAsyncIteration:
+                return
+            upcoming = asyncio.ensure_future(anext(items))
+            yield ensure_bytes(item, "\n").decode()
+    finally:
+        upcoming.cancel()
+        with suppress(asyncio.CancelledError, StopAsyncIteration):
+            await upcoming
+
+
+def _encode_error(error: ApiError) -> str:
+    """Encode the end of a stream whose task goes on: the client subscribes to it again."""
+    return f": {error}\n\n"

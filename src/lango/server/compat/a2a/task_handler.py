@@ -1,0 +1,186 @@
+"""Answer the operations of A2A: messages, tasks and the extended card. Imports `a2a`."""
+
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing, contextmanager
+from typing import cast
+
+from a2a.server.context import ServerCallContext
+from a2a.server.events.event_queue import Event
+from a2a.server.request_handlers.request_handler import RequestHandler
+from a2a.types import (
+    AgentCard,
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
+    ListTasksRequest,
+    ListTasksResponse,
+    Message,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    Task,
+    TaskPushNotificationConfig,
+)
+from a2a.utils.errors import (
+    A2AError,
+    InternalError,
+    InvalidParamsError,
+    PushNotificationNotSupportedError,
+    TaskNotCancelableError,
+    UnsupportedOperationError,
+)
+from a2a.utils.proto_utils import validate_proto_required_fields
+from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
+from google.protobuf.message import Message as ProtoMessage
+from typing_extensions import override
+
+from lango.errors import Conflict, LangoError, WaitNotOpen
+from lango.server.compat.a2a.task_view import TERMINAL
+from lango.server.compat.a2a.tasks import Tasks
+from lango.server.errors import ApiError, to_api_error
+
+TASKS = "tasks"
+"""Where the state of a call has the tasks of its caller."""
+CARD = "card"
+"""Where the state of a call has the function that makes the extended card."""
+_PAGE = 50
+
+
+class TaskHandler(RequestHandler):
+    """Answers every operation from the store: no task lives in the memory of one process."""
+
+    @override
+    async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task | Message:
+        """Submit a message; return its task when that has ended or waits for the client, or at once if asked to."""
+        with _checked(params):
+            config = params.configuration
+            _check(params)
+            tasks = _tasks(context)
+            submitted = await tasks.submit(params)
+            if not config.return_immediately:
+                async with aclosing(tasks.updates(submitted, from_start=True)) as updates:
+                    async for _ in updates:
+                        pass
+            view = await tasks.view(await tasks.find(submitted.task_id))
+            return apply_history_length(view.task, config)
+
+    @override
+    async def on_message_send_stream(
+        self, params: SendMessageRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Event]:
+        """Submit a message; yield its task and then its updates."""
+        with _checked(params):
+            _check(params)
+            tasks = _tasks(context)
+            submitted = await tasks.submit(params)
+            async with aclosing(tasks.updates(submitted, from_start=True)) as updates:
+                async for update in updates:
+                    yield apply_history_length(update, params.configuration) if isinstance(update, Task) else update
+
+    @override
+    async def on_subscribe_to_task(
+        self, params: SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Event]:
+        """Yield a task that has not ended, and then its updates."""
+        with _checked(params):
+            tasks = _tasks(context)
+            task = await tasks.find(params.id)
+            if (await tasks.view(task)).state in TERMINAL:
+                raise UnsupportedOperationError(f"task {params.id!r} has ended: read it with GetTask")
+            async with aclosing(tasks.updates(task, from_start=False)) as updates:
+                async for update in updates:
+                    yield update
+
+    @override
+    async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task | None:
+        """Return a task of the caller."""
+        with _checked(params):
+            validate_history_length(params)
+            tasks = _tasks(context)
+            return apply_history_length((await tasks.view(await tasks.find(params.id))).task, params)
+
+    @override
+    async def on_list_tasks(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
+        """Return a page of the caller's tasks, the one that changed last first."""
+        with _checked(params):
+            validate_history_length(params)
+            size = params.page_size if params.HasField("page_size") else _PAGE
+            validate_page_size(size)
+            return await _tasks(context).page(params, size)
+
+    @override
+    async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task | None:
+        """Stop a task; return it as it ended."""
+        with _checked(params):
+            tasks = _tasks(context)
+            task = await tasks.find(params.id)
+            if (await tasks.view(task)).state in TERMINAL:
+                raise TaskNotCancelableError(f"task {params.id!r} has ended")
+            return (await tasks.cancel(task)).task
+
+    @override
+    async def on_get_extended_agent_card(
+        self, params: GetExtendedAgentCardRequest, context: ServerCallContext
+    ) -> AgentCard:
+        """Return the card that callers with access read."""
+        with _checked(params):
+            make_card = cast("Callable[[], AgentCard]", context.state[CARD])
+            return make_card()
+
+    @override
+    async def on_create_task_push_notification_config(
+        self, params: TaskPushNotificationConfig, context: ServerCallContext
+    ) -> TaskPushNotificationConfig:
+        """Refuse: the card says that there are no push notifications."""
+        raise PushNotificationNotSupportedError
+
+    @override
+    async def on_get_task_push_notification_config(
+        self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> TaskPushNotificationConfig:
+        """Refuse: the card says that there are no push notifications."""
+        raise PushNotificationNotSupportedError
+
+    @override
+    async def on_list_task_push_notification_configs(
+        self, params: ListTaskPushNotificationConfigsRequest, context: ServerCallContext
+    ) -> ListTaskPushNotificationConfigsResponse:
+        """Refuse: the card says that there are no push notifications."""
+        raise PushNotificationNotSupportedError
+
+    @override
+    async def on_delete_task_push_notification_config(
+        self, params: DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> None:
+        """Refuse: the card says that there are no push notifications."""
+        raise PushNotificationNotSupportedError
+
+
+def _tasks(context: ServerCallContext) -> Tasks:
+    return context.state[TASKS]
+
+
+def _check(params: SendMessageRequest) -> None:
+    config = params.configuration
+    validate_history_length(config)
+    if config.HasField("task_push_notification_config"):
+        raise PushNotificationNotSupportedError
+
+
+@contextmanager
+def _checked(params: ProtoMessage) -> Generator[None]:
+    """Refuse a request without its required fields, and raise Lango's errors as those of A2A."""
+    try:
+        validate_proto_required_fields(params)
+        yield
+    except A2AError:
+        raise
+    except (WaitNotOpen, Conflict) as error:
+        raise UnsupportedOperationError(str(error)) from error
+    except (LangoError, ApiError) as error:
+        refused = to_api_error(error)
+        kind = InvalidParamsError if refused.status < 500 and refused.status != 429 else InternalError
+        raise kind(str(error), data={"error": refused.type}) from error
