@@ -2,10 +2,10 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -54,7 +54,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @asynccontextmanager
-async def connected(server: Server, binding: str = "JSONRPC", **headers: str) -> AsyncIterator[Client]:
+async def connected(server: Server, binding: str = "JSONRPC", **headers: str) -> AsyncGenerator[Client]:
     """Connect as a client that knows nothing but the address of the agent."""
     async with httpx.AsyncClient(timeout=TIMEOUT_S, headers=headers) as http:
         card = await A2ACardResolver(http, f"{server.url}/a2a/{AGENT}").get_agent_card()
@@ -170,11 +170,9 @@ async def test_a_client_leaves_and_subscribes_again_and_cancels(server: Server, 
 
 async def _first(client: Client, sent: Message) -> StreamResponse:
     """Send a message and leave its stream after the first response."""
-    stream = client.send_message(SendMessageRequest(message=sent))
-    try:
+    stream = cast("AsyncGenerator[StreamResponse]", client.send_message(SendMessageRequest(message=sent)))
+    async with aclosing(stream):
         return await anext(stream)
-    finally:
-        await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 async def _collect(client: Client, task_id: str) -> list[StreamResponse]:
