@@ -1,4 +1,4 @@
-"""Log each failure of the user's own code once, with its traceback, and keep the newest for the developer.
+"""Log each failure of the user's own code once, with its traceback, and collect it for the developer.
 
 Frames of libraries, of ADK and of Lango are folded, unless there are no others. Secrets are redacted.
 """
@@ -8,7 +8,6 @@ import logging
 import sysconfig
 import time
 import traceback
-from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,7 +25,6 @@ _log = logging.getLogger(LOGGER)
 _LOGGED_MARK = "_lango_logged"
 _MAX_CHARACTERS = 20_000
 _MAX_CHAIN = 20
-_MOST_KEPT = 200
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -50,36 +48,42 @@ class Failure(Struct, frozen=True, kw_only=True):
     at: float
 
 
-class KeptFailures:
-    """The newest failures in this process, of all sessions."""
+class CollectedFailures:
+    """The failures of some code, until they are taken."""
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[int, Failure]] = deque(maxlen=_MOST_KEPT)
+        self._failures: list[Failure] = []
 
-    def add(self, session_key: int, failure: Failure) -> None:
-        """Keep a failure, instead of the oldest where there are too many."""
-        self._kept.append((session_key, failure))
+    @property
+    def are_any(self) -> bool:
+        """Whether there are failures to take."""
+        return bool(self._failures)
 
-    def of_session(self, session_key: int) -> Sequence[Failure]:
-        """Return the failures of a session, the oldest first."""
-        return [failure for key, failure in self._kept if key == session_key]
+    def add(self, *failures: Failure) -> None:
+        """Add failures, also those that were taken and are still to be stored."""
+        self._failures += failures
+
+    def take(self) -> Sequence[Failure]:
+        """Remove and return the failures, the oldest first."""
+        taken, self._failures = self._failures, []
+        return sorted(taken, key=lambda failure: failure.at)
 
 
-_place: ContextVar[tuple[KeptFailures, int, int] | None] = ContextVar("lango_failures", default=None)
+_collected: ContextVar[tuple[CollectedFailures, int] | None] = ContextVar("lango_failures", default=None)
 
 
 @contextmanager
-def failures_kept(kept: KeptFailures, session_key: int, turn: int) -> Generator[None]:
-    """Keep the failures of the code of the block, and of the tasks that it starts."""
-    token = _place.set((kept, session_key, turn))
+def failures_collected(into: CollectedFailures, turn: int) -> Generator[None]:
+    """Collect the failures of the code of the block, and of the tasks that it starts."""
+    token = _collected.set((into, turn))
     try:
         yield
     finally:
-        _place.reset(token)
+        _collected.reset(token)
 
 
 def log_failure(what: str, error: BaseException, step: str = "") -> None:
-    """Log that something failed, with the traceback of its error, and keep it for the developer.
+    """Log that something failed, with the traceback of its error, and collect it for the developer.
 
     `step` is the tool call or node. Nothing is logged for a cancellation, for an error of Lango (of the store, a
     provider or a limit), or if the error, or one that led to it, was logged before.
@@ -91,13 +95,13 @@ def log_failure(what: str, error: BaseException, step: str = "") -> None:
             return
     vars(error)[_LOGGED_MARK] = True
     folded = _safe("".join(_folded(error).format()))
-    if (place := _place.get()) is not None:
-        kept, session_key, turn = place
+    if (collected := _collected.get()) is not None:
+        into, turn = collected
         frame = next((own[-1] for one in reversed(chain) if (own := _own_frames(one))), None)
         failure = Failure(
             turn=turn,
             step=step,
-            what=printable_line(what),
+            what=printable_line(redact_secrets(what)),
             error=_safe("".join(traceback.format_exception_only(error))),
             file=_short_path(frame.filename) if frame else "",
             line=(frame.lineno or 0) if frame else 0,
@@ -106,7 +110,7 @@ def log_failure(what: str, error: BaseException, step: str = "") -> None:
             traceback=_safe("".join(traceback.format_exception(error))),
             at=time.time(),
         )
-        kept.add(session_key, failure)
+        into.add(failure)
     if not _log.isEnabledFor(logging.ERROR):
         return
     record = _log.makeRecord(_log.name, logging.ERROR, __file__, 0, "%s", (what,), None)

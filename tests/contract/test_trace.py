@@ -10,16 +10,20 @@ from google.adk.agents import LlmAgent
 from google.adk.tools.agent_tool import AgentTool
 
 from lango import Settings, Tool, open_runtime
+from lango.adk import ProviderLlm
 from lango.config import StoreSettings, ToolSettings, TraceSettings
 from lango.errors import MessageNotFound, ProviderUnavailable, SessionNotFound, TraceNotFound
 from lango.messages import ToolCall
 from lango.providers import Delta, Finish, Request, Retries, TextDelta, UsageDelta
 from lango.providers.wrappers.resilience import ResilientProvider
+from lango.runtime.runtime import Runtime
 from lango.runtime.trace.session_trace import traced_event
 from lango.runtime.trace.steps import Step
 from lango.sessions import SessionId
 from lango.store.engine.database import Operation
+from lango.store.turns import failures
 from lango.testing import ScriptedProvider
+from tests.agents.parts import rows
 from tests.support.runtimes import store_of
 
 _SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
@@ -179,6 +183,72 @@ async def test_requests_are_kept_within_bounds_and_deleted_with_their_session(
         assert await store_of(runtime).read(_count_requests)
         await runtime.sessions.delete("s")
         assert await store_of(runtime).read(_count_requests) == 0
+
+
+async def test_the_requests_of_a_users_own_model_are_kept_within_the_bound_of_all_sessions(store_url: str) -> None:
+    def retrying(script: ScriptedProvider) -> ResilientProvider:
+        return ResilientProvider(script, retries=Retries(base_s=0.0))
+
+    script = ["one", "two", ProviderUnavailable("away", provider="x"), "three", *(["x" * 3_000] for _ in range(6))]
+    own = LlmAgent(name="own", model=ProviderLlm(retrying(ScriptedProvider(script)), "mine"))
+    async with open_runtime(_settings(store_url, requests=True), root_agent=own) as runtime:
+        for session in ("a", "b", "c"):
+            await runtime.run(session, "hello")
+        traces = [(await runtime.sessions.trace(session)).turns[0] for session in ("a", "b", "c")]
+        attempts = [[one for step in _flat(turn.steps) for one in step.attempts] for turn in traces]
+        ids = [found[-1].request_id or "" for found in attempts]
+        assert (await runtime.sessions.traced_request("a", ids[0])).bodies()["answer"]["text"] == "one"
+        assert (await runtime.sessions.traced_request("c", ids[2])).bodies()["answer"]["text"] == "three"
+        assert attempts[2][0].error == "ProviderUnavailable: away"
+        sizes = [found[-1].size for found in attempts]
+    bounded = _settings(store_url, requests=True, max_total_bytes=sizes[1] + sizes[2])
+    async with open_runtime(bounded, root_agent=own) as runtime:
+        await runtime.run("d", "hello")
+        kept = [session for session in ("a", "b", "c", "d") if await _has_requests(runtime, session)]
+        assert "a" not in kept, "the oldest are deleted first, of whatever session"
+        for _ in range(4):
+            await runtime.run("d", "more")
+        [[total]] = await rows(store_of(runtime), "SELECT SUM(size) FROM model_requests")
+        assert (total or 0) <= sizes[1] + sizes[2]
+
+
+async def _has_requests(runtime: Runtime, session: str) -> bool:
+    turns = (await runtime.sessions.trace(session)).turns
+    return any(one.request_id for turn in turns for step in _flat(turn.steps) for one in step.attempts)
+
+
+async def test_failures_outlive_their_process_within_bounds_and_end_with_their_session(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fall() -> str:
+        """Fail."""
+        raise ValueError("no such drawer, very-secret-value")
+
+    monkeypatch.setenv("LANGO_TEST_API_KEY", "very-secret-value")
+    monkeypatch.setattr(failures, "MAX_OF_SESSION", 2)
+    monkeypatch.setattr(failures, "MAX_OF_ALL", 3)
+    calls = [[ToolCall(f"c{at}", "fall", {})] if at % 2 else "a pity" for at in range(1, 11)]
+    own = LlmAgent(name="own", model="m/x", tools=[fall])
+    async with open_runtime(_settings(store_url), root_agent=own, provider=ScriptedProvider(calls)) as runtime:
+        for _ in range(3):
+            await runtime.run("a", "go")
+        found = await runtime.sessions.failures("a")
+        assert [(one.turn, one.function) for one in found] == [(2, "fall"), (3, "fall")]
+        for _ in range(2):
+            await runtime.run("b", "go")
+        await runtime.sessions.fork("b", new_id="c")
+    async with open_runtime(_settings(store_url), root_agent=own, provider=ScriptedProvider([])) as restarted:
+        [last] = await restarted.sessions.failures("a")
+        assert last.step == "c5"
+        assert last.file.endswith("test_trace.py")
+        assert "very-secret-value" not in repr(last)
+        assert "[secret]" in last.traceback
+        assert len(await restarted.sessions.failures("b")) == 2
+        assert await restarted.sessions.failures("c") == []
+        with pytest.raises(SessionNotFound):
+            await restarted.sessions.failures("a", user_id="another")
+        await restarted.sessions.delete("b")
+        assert len(await rows(store_of(restarted), "SELECT id FROM failures")) == 1
 
 
 async def test_a_running_turn_shows_its_steps_so_far(store_url: str) -> None:

@@ -304,6 +304,17 @@ CREATE TABLE frozen_schema.event_log (
 
 
 --
+-- Name: failures; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.failures (
+    session_key bigint NOT NULL,
+    id text NOT NULL,
+    data text NOT NULL
+);
+
+
+--
 -- Name: forgotten_memories; Type: TABLE; Schema: frozen_schema; Owner: -
 --
 
@@ -781,7 +792,7 @@ INSERT INTO frozen_schema.app_states VALUES ('frozen app', '{"count":1}');
 -- Data for Name: commits; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.commits VALUES ('06488dbcfb6c4479897bd525e35e6fdd', 6, '2026-11-18 23:48:57.179288+00');
+INSERT INTO frozen_schema.commits VALUES ('9436feaac8e6485b9a57d3e92c31f193', 6, '2026-11-19 04:21:18.122578+00');
 
 
 --
@@ -809,6 +820,12 @@ INSERT INTO frozen_schema.commits VALUES ('06488dbcfb6c4479897bd525e35e6fdd', 6,
 
 
 --
+-- Data for Name: failures; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
 -- Data for Name: forgotten_memories; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
@@ -818,7 +835,7 @@ INSERT INTO frozen_schema.commits VALUES ('06488dbcfb6c4479897bd525e35e6fdd', 6,
 -- Data for Name: lango_schema; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-18 23:48:56.507791+00');
+INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-19 04:21:17.418343+00');
 
 
 --
@@ -843,13 +860,13 @@ INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-18 23:48:56.507791
 -- Data for Name: messages; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.messages VALUES (367647566, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
-INSERT INTO frozen_schema.messages VALUES (367647566, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
-INSERT INTO frozen_schema.messages VALUES (367647566, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
-INSERT INTO frozen_schema.messages VALUES (367647566, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
-INSERT INTO frozen_schema.messages VALUES (367647566, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
-INSERT INTO frozen_schema.messages VALUES (367647566, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
-INSERT INTO frozen_schema.messages VALUES (367647566, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
+INSERT INTO frozen_schema.messages VALUES (666399130, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
+INSERT INTO frozen_schema.messages VALUES (666399130, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
+INSERT INTO frozen_schema.messages VALUES (666399130, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
+INSERT INTO frozen_schema.messages VALUES (666399130, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
+INSERT INTO frozen_schema.messages VALUES (666399130, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
+INSERT INTO frozen_schema.messages VALUES (666399130, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
+INSERT INTO frozen_schema.messages VALUES (666399130, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
 
 
 --
@@ -880,7 +897,7 @@ INSERT INTO frozen_schema.messages VALUES (367647566, 7, 'event', 'helper', '', 
 -- Data for Name: open_calls; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.open_calls VALUES (367647566, 'c2', 2, 1);
+INSERT INTO frozen_schema.open_calls VALUES (666399130, 'c2', 2, 1);
 
 
 --
@@ -923,15 +940,15 @@ INSERT INTO frozen_schema.open_calls VALUES (367647566, 'c2', 2, 1);
 -- Data for Name: session_states; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.session_states VALUES (367647566, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
+INSERT INTO frozen_schema.session_states VALUES (666399130, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
 
 
 --
 -- Data for Name: sessions; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.sessions VALUES (367647566, 'frozen app', 'Ada', 'one of everything', NULL, 1795045736.8231924, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
-INSERT INTO frozen_schema.sessions VALUES (1901598763, 'frozen app', 'Bob', 'empty', NULL, 1795045737.1725574, 1795045737.1725574, 0, 0, 0, 0, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (666399130, 'frozen app', 'Ada', 'one of everything', NULL, 1795062078.0351243, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (1857751600, 'frozen app', 'Bob', 'empty', NULL, 1795062078.1223726, 1795062078.1223726, 0, 0, 0, 0, 0, NULL, NULL, NULL);
 
 
 --
@@ -944,8 +961,8 @@ INSERT INTO frozen_schema.sessions VALUES (1901598763, 'frozen app', 'Bob', 'emp
 -- Data for Name: state_events; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.state_events VALUES (367647566, 0, 0, '', 1795045736.8231924, '{"began":true,"user:name":"Ada"}', NULL);
-INSERT INTO frozen_schema.state_events VALUES (367647566, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
+INSERT INTO frozen_schema.state_events VALUES (666399130, 0, 0, '', 1795062078.0351243, '{"began":true,"user:name":"Ada"}', NULL);
+INSERT INTO frozen_schema.state_events VALUES (666399130, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
 
 
 --
@@ -1071,6 +1088,14 @@ ALTER TABLE ONLY frozen_schema.credentials
 
 ALTER TABLE ONLY frozen_schema.event_log
     ADD CONSTRAINT event_log_pkey PRIMARY KEY (session_key, id);
+
+
+--
+-- Name: failures failures_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.failures
+    ADD CONSTRAINT failures_pkey PRIMARY KEY (session_key, id);
 
 
 --
@@ -1305,6 +1330,13 @@ CREATE INDEX event_log_nodes ON frozen_schema.event_log USING btree (session_key
 
 
 --
+-- Name: failures_newest; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX failures_newest ON frozen_schema.failures USING btree (id);
+
+
+--
 -- Name: memory_entries_id; Type: INDEX; Schema: frozen_schema; Owner: -
 --
 
@@ -1337,6 +1369,13 @@ CREATE UNIQUE INDEX messages_event ON frozen_schema.messages USING btree (sessio
 --
 
 CREATE INDEX messages_state ON frozen_schema.messages USING btree (session_key, seq) WHERE (state_delta IS NOT NULL);
+
+
+--
+-- Name: model_requests_newest; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX model_requests_newest ON frozen_schema.model_requests USING btree (id, size);
 
 
 --

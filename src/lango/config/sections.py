@@ -382,3 +382,5 @@ class TraceSettings(Section):
     """How much of one request, and of one response, is stored; long texts in it are shortened."""
     max_session_bytes: Annotated[int, Field(ge=0)] = 20_000_000
     """How much is stored for one session; the oldest requests are deleted first."""
+    max_total_bytes: Annotated[int, Field(ge=0)] = 500_000_000
+    """How much is stored for all sessions; the oldest requests are deleted first."""

@@ -97,6 +97,7 @@ async def note_request(request: Any) -> None:
         return
     exchange.url = f"{request.url.scheme}://{request.url.netloc.decode('ascii', 'replace')}{request.url.path}"
     exchange.request = request.content
+    exchange.response.clear()  # of the request before it, if a user's own provider repeats it
     request.headers["accept-encoding"] = "identity"  # the bytes of the response are kept as they come
 
 

@@ -84,7 +84,6 @@ class Runtime:
             lambda: engine.window_rules,
             lambda: engine.app.credential_names,
             self._supervisor.model_calls_of,
-            engine.failures,
             settings.agent.prices,
         )
         """The sessions of this agent: list, read, trace, rename, fork, rewind, delete."""

@@ -94,13 +94,16 @@ def test_withdrawn_text_leaves_the_tail_and_printed_text_is_marked(chat: Termina
     assert after.split() == ["the", "whole", "answer"]
 
 
-def test_failures_are_reported(chat: Terminal) -> None:
+def test_failures_are_reported(chat: Terminal, folder: Path) -> None:
     chat.ask("/error", "no tool, node or callback has raised an error")
     chat.ask("broken things", "✗", "broken(text=", "failed: ", "cannot do things")
     raised = chat.ask("/error", "tool broken failed", "terminal_agent.py", "_broken", "of libraries]")
     assert "in run_tool" not in raised
     assert "in run_tool" in chat.ask("/error all")
     chat.ask("/error x", "/error shows the newest error")
+    with terminal(folder, "chat", "-r", session_of(chat)) as another:
+        another.wait_prompt()
+        another.ask("/error", "tool broken failed", "terminal_agent.py", "_broken")
     chat.ask("fail", "the provider does not want to")
     chat.ask("/nothing", "unknown command /nothing; /help")
     assert "\n/etc/hosts is a path\n" in chat.ask("/etc/hosts is a path"), "not a command"

@@ -38,5 +38,16 @@ async def test_a_trace_is_a_waterfall_in_the_terminal_and_json_for_programs(tmp_
     assert json.loads(lango(*request, "--json", cwd=tmp_path).stdout)["request"]["messages"][-1]["content"] == "look"
     lines = lango(*request, cwd=tmp_path).stdout.splitlines()
     assert lines[-4:] == ["user:", "  look", "answer (tool_calls):", "  calls look {}"]
+
+    def fall(arguments: dict[str, str]) -> None:
+        raise LookupError("no such drawer")
+
+    failing = Tool("fall", "Fail.", {"type": "object"}, fall)
+    script = ScriptedProvider([ToolCall("c2", failing.name, {}), "a pity"])
+    async with open_runtime(settings, tools=[failing], provider=script) as runtime:
+        await runtime.run("broken", "open")
+    printed = lango("sessions", "trace", "broken", cwd=tmp_path).stdout
+    assert "in fall\nTraceback (most recent call last):" in printed
+    assert "LookupError: no such drawer" in printed
     refused(lango("sessions", "trace", "s", "--turn", "2", cwd=tmp_path), "no turn 2")
     refused(lango("sessions", "trace", "other", cwd=tmp_path), "no session 'other'")

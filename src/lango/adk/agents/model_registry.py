@@ -20,7 +20,7 @@ from lango.messages import Message
 from lango.providers import Fallback, Provider, Request, ResilientProvider, Timeouts, resolve
 from lango.providers.protocol import Closable, ContextSizedProvider, LoadableProvider, closing_stream
 from lango.providers.reply_assembly import ReplyAssembler
-from lango.providers.wrappers.observed_provider import ObservedProvider, record_request, trace_request
+from lango.providers.wrappers.observed_provider import ObservedProvider, trace_request
 from lango.telemetry.traces import is_tracing
 
 _ANSWER_TIMEOUT_S = 30.0
@@ -173,10 +173,9 @@ class ModelRegistry:
             "counter": self._counter,
         }
 
-    def _observed(self, provider: Provider) -> Provider:
-        """Wrap a provider where its requests are traced or kept."""
-        if self._settings.trace.requests:
-            provider = ObservedProvider(provider, record_request)
+    @staticmethod
+    def _observed(provider: Provider) -> Provider:
+        """Wrap a provider where its requests are traced."""
         return ObservedProvider(provider, trace_request) if is_tracing() else provider
 
     def _resolve(self, model: str) -> tuple[Provider, str]:

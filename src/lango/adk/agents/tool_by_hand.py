@@ -23,7 +23,7 @@ from lango.adk.agents.tools.tool_names import list_toolset
 from lango.adk.agents.tree import agent_in_tool, tools_of, walk_with_agent_tools
 from lango.agent_cards import CallByHand, CallResult
 from lango.errors import ApprovalRequired, ConfigError, InvalidArguments, ToolNotFound, ToolRefused
-from lango.failures import KeptFailures, failures_kept, log_failure
+from lango.failures import CollectedFailures, failures_collected, log_failure
 from lango.tools.approval_policy import Decision
 from lango.tools.execution import convert_base_exceptions
 from lango.tools.results import error_text, to_result
@@ -72,7 +72,7 @@ async def run_by_hand(
     app_name: str, user_id: str, agent: BaseAgent, tool: BaseTool, call: CallByHand, timeout_s: float
 ) -> CallResult:
     """Run a tool that `check_call` let pass, with a session, artifacts and a memory that end with the call."""
-    call_id, kept, artifacts = f"try-{uuid4()}", KeptFailures(), InMemoryArtifactService()
+    call_id, failures, artifacts = f"try-{uuid4()}", CollectedFailures(), InMemoryArtifactService()
     session = Session(id=call_id, app_name=app_name, user_id=user_id, state=dict(call.state))
     invocation = InvocationContext(
         session_service=InMemorySessionService(),
@@ -87,7 +87,7 @@ async def run_by_hand(
     confirmation = ToolConfirmation(confirmed=True) if is_approved else None
     context = ToolContext(invocation, function_call_id=call_id, tool_confirmation=confirmation)
     began = time.monotonic()
-    with failures_kept(kept, 0, 0):
+    with failures_collected(failures, 0):
         result, files = await _run(tool, dict(call.arguments), context, call_id, time_limit_s(tool, timeout_s))
     duration_s = time.monotonic() - began
     _log.info("user %s called tool %s of agent %s by hand", user_id, tool.name, agent.name)
@@ -103,7 +103,7 @@ async def run_by_hand(
         artifacts=await artifacts.list_artifact_keys(app_name=app_name, user_id=user_id, session_id=call_id),
         files=files,
         asks=asks,
-        failure=next(iter(kept.of_session(0)), None),
+        failure=next(iter(failures.take()), None),
     )
 
 

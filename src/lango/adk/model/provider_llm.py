@@ -55,6 +55,7 @@ from lango.history.history_repair import CONTEXT_AUTHOR, CONTINUE
 from lango.json_values import is_larger_than
 from lango.memory import quote
 from lango.messages import Message
+from lango.providers.call_log import current_call_log
 from lango.providers.protocol import (
     Provider,
     Request,
@@ -63,6 +64,7 @@ from lango.providers.protocol import (
     closing_stream,
 )
 from lango.providers.reply_assembly import Reply, ReplyAssembler
+from lango.providers.wrappers.observed_provider import ObservedProvider, record_request, records_requests
 from lango.store.memory.observations import SessionMemory
 
 _LARGE_REQUEST = 200_000
@@ -171,14 +173,15 @@ class ProviderLlm(BaseLlm):
         used_ids = {call.id for message in (*messages, *request.messages) for call in message.tool_calls}
         sink = turn.output.take_text_sink(llm_request) if turn is not None and stream else None
         note_progress = turn.limits.time.note_progress if turn is not None else lambda: None
+        provider = self._recorded_provider()
         answer: Reply | None = None
         problem = ""
         for _ in range(MAX_CORRECTIONS + 1):
             assembler = ReplyAssembler(self._provider.name)
             if sink is not None:
-                await _await_in_task(self._stream_to_sink(request, assembler, sink, note_progress))
+                await _await_in_task(_stream_to_sink(provider, request, assembler, sink, note_progress))
             else:
-                async with closing_stream(self._provider.stream(request)) as deltas:
+                async with closing_stream(provider.stream(request)) as deltas:
                     async for delta in deltas:
                         note_progress()
                         assembler.add(delta)
@@ -200,16 +203,12 @@ class ProviderLlm(BaseLlm):
             provider=self._provider.name,
         )
 
-    async def _stream_to_sink(
-        self, request: Request, assembler: ReplyAssembler, sink: TextSink, note_progress: Callable[[], None]
-    ) -> None:
-        async with closing_stream(self._provider.stream(request)) as deltas:
-            async for delta in deltas:
-                assembler.add(delta)
-                if isinstance(delta, TextDelta | ThoughtDelta) and delta.text:
-                    sink(delta)
-                else:
-                    note_progress()
+    def _recorded_provider(self) -> Provider:
+        """Return the provider, which keeps its requests if this turn does: the one of a user's own model, too."""
+        log = current_call_log.get()
+        if log is None or log.exchanges is None or records_requests(self._provider):
+            return self._provider
+        return ObservedProvider(self._provider, record_request)
 
     def _request(self, llm_request: LlmRequest, messages: Sequence[Message]) -> Request:
         config = llm_request.config
@@ -298,6 +297,22 @@ class ProviderLlm(BaseLlm):
         if reported and not any(message.media for message in request.messages):
             counted = count_tokens(request.messages) + reserved_tokens(request)
             self._counter.learn(self._counter_key(request), counted, reported)
+
+
+async def _stream_to_sink(
+    provider: Provider,
+    request: Request,
+    assembler: ReplyAssembler,
+    sink: TextSink,
+    note_progress: Callable[[], None],
+) -> None:
+    async with closing_stream(provider.stream(request)) as deltas:
+        async for delta in deltas:
+            assembler.add(delta)
+            if isinstance(delta, TextDelta | ThoughtDelta) and delta.text:
+                sink(delta)
+            else:
+                note_progress()
 
 
 def _is_large(messages: Sequence[Message]) -> bool:

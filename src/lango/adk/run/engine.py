@@ -32,6 +32,7 @@ from lango.adk.services.credential_service import SqlCredentialService
 from lango.adk.services.memory_service import SqlMemoryService
 from lango.adk.services.session_service import SessionRules, SqlSessionService
 from lango.adk.services.stored_files import FileLoader
+from lango.adk.turn.kept_requests import KeptRequests
 from lango.adk.turn.left_out_log import LeftOutLog
 from lango.adk.turn.limits import Limits
 from lango.adk.turn.model_calls import ModelCalls
@@ -40,7 +41,6 @@ from lango.adk.turn.record import Record
 from lango.adk.turn.turn_run import AppServices, TurnRun
 from lango.adk.turn.waits import Waits
 from lango.config import Settings
-from lango.failures import KeptFailures
 from lango.history import DEFAULT_BUDGET_TOKENS, WindowRules, load_tokenizer, messages_to_load
 from lango.memory import Memory, MemoryModel, MemoryThresholds, Observer, thresholds_for
 from lango.store import Store, Turn
@@ -112,7 +112,6 @@ class AdkEngine:
         self._store = store
         self.app = app
         self._limits = ContextLimits(settings, app)
-        self.failures = KeptFailures()
         self._observer: Observer | None = None
         self._box = SecretBox.from_environment()
         keep_answers_out_of_logs()
@@ -144,9 +143,8 @@ class AdkEngine:
             agent_names=functools.partial(transfer_targets, app.root),
             continued_history=continued_history(app.root),
             tool_schema=lambda agent, tool: app.version.shape.tool_schema(agent, tool),
-            trace=settings.trace,
+            kept_requests=KeptRequests(store, settings.trace),
             left_out_log=LeftOutLog(self._limits.load_rules),
-            failures=self.failures,
             direct_text_agents=frozenset() if has_plugins else agents_with_direct_text(walk_agents(app.root)),
         )
 

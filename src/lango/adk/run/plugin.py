@@ -44,6 +44,7 @@ from lango.adk.run.record.replay import (
     result_before_update,
     runs_agents,
 )
+from lango.adk.run.record.stored_failures import store_failures
 from lango.adk.run.runtime_tools import guard_tool
 from lango.adk.run.turn_limits import (
     WARN_AT_SHARE,
@@ -164,6 +165,7 @@ class RuntimePlugin(BasePlugin):
         if turn is None or not turn.record.is_running(call_id):
             enter_step("")
             return None
+        await store_failures(turn)  # of a tool of Lango's, which returns its error as its result
         try:
             refusal = refusal_reason(tool_context.tool_confirmation)
             return await record_result(turn, call_id, tool, tool_context, result, refusal)
@@ -182,6 +184,7 @@ class RuntimePlugin(BasePlugin):
         call_id = tool_context.function_call_id or ""
         if turn is not None:
             log_failure(f"tool {tool.name} failed in {turn.place}", error, call_id)
+            await store_failures(turn)
         if turn is None or not turn.record.is_running(call_id):
             return None
         try:

@@ -12,15 +12,15 @@ from google.adk.tools import BaseTool, ToolContext
 from google.genai import types
 from msgspec import Struct, field
 
+from lango.adk.turn.kept_requests import KeptRequests
 from lango.adk.turn.left_out_log import LeftOutLog
 from lango.adk.turn.limits import Limits
 from lango.adk.turn.model_calls import ModelCallStats
 from lango.adk.turn.output import Output
 from lango.adk.turn.record import Record
 from lango.adk.turn.waits import Waits
-from lango.config import TraceSettings
 from lango.errors import ConfigError
-from lango.failures import KeptFailures, failures_kept
+from lango.failures import CollectedFailures, failures_collected
 from lango.sessions import SessionId
 from lango.store.credentials.secret_box import SecretBox
 from lango.tools import Effect
@@ -62,10 +62,9 @@ class AppServices(Struct, frozen=True, kw_only=True):
     continued_history: ContinuedHistory
     tool_schema: Callable[[str, str], str | None]
     """Returns the digest of the schema of an agent's tool, given by their names, or None before a run."""
-    trace: TraceSettings
-    """What the trace keeps of the model calls."""
+    kept_requests: KeptRequests
+    """Stores the requests to models, where the settings say so."""
     left_out_log: LeftOutLog
-    failures: KeptFailures
     direct_text_agents: frozenset[str]
     """The agents whose text nothing in ADK can change; see `lango.adk.agents.tree`."""
 
@@ -86,6 +85,8 @@ class TurnRun(Struct, eq=False, frozen=True, kw_only=True):
     """The model that was chosen for the session, or None for the agent's own."""
     tried_models: Mapping[str, Any] = {}
     """The models of `ModelOptions.agents`, by the agents."""
+    failures: CollectedFailures = field(default_factory=CollectedFailures)
+    """What the user's own code raised, until it is stored."""
     _failed_servers: dict[str, ConfigError] = field(default_factory=dict[str, ConfigError])
     _sent: Counter[str] = field(default_factory=Counter[str])
 
@@ -153,7 +154,7 @@ def entered(turn: TurnRun) -> Generator[None]:
     """Let the code of the block, and the tasks that it starts, belong to a run of a turn."""
     token, lease = current_turn.set(turn), turn.record.lease
     try:
-        with failures_kept(turn.app.failures, lease.session_key, lease.turn):
+        with failures_collected(turn.failures, lease.turn):
             yield
     finally:
         current_turn.reset(token)

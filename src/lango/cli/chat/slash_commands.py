@@ -188,7 +188,7 @@ async def _error(chat: ChatSession, rest: str) -> None:
     if not chat.target.new:
         failures = await chat.runtime.sessions.failures(chat.target.session_id, user_id=LOCAL_USER)
     if not failures:
-        chat.screen.print_line("no tool, node or callback has raised an error in this session since the chat began")
+        chat.screen.print_line("no tool, node or callback has raised an error in this session")
         return
     newest = failures[-1]
     place = f": {newest.file}, line {newest.line}, in {newest.function}" if newest.file else ""

@@ -19,6 +19,7 @@ class ObservedProvider:
 
     def __init__(self, provider: Provider, observe: Observer) -> None:
         self.name = provider.name
+        self.records_requests = records_requests(provider)
         self._provider = provider
         self._observe = observe
 
@@ -34,6 +35,11 @@ class ObservedProvider:
         """Close the connections of the wrapped provider."""
         if isinstance(self._provider, Closable):
             await self._provider.aclose()
+
+
+def records_requests(provider: Provider) -> bool:
+    """Whether a provider keeps its requests for the trace, so that its caller does not."""
+    return getattr(provider, "records_requests", False)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from lango.providers.call_log import note_failure
 from lango.providers.protocol import Closable, Delta, Finish, Provider, Request, UsageDelta, closing_stream
 from lango.providers.sdk.request_encoding import without_media, without_signatures
 from lango.providers.sdk.sdk_client import Timeouts
+from lango.providers.wrappers.observed_provider import record_request
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +81,8 @@ class ResilientProvider:
     ) -> None:
         """Tests replace `sleep`, `clock` and `jitter` (0 to 1)."""
         self.name = provider.name
+        self.records_requests = True
+        """Each attempt is kept by itself, where requests are kept."""
         self._provider = provider
         self._fallbacks = tuple(fallbacks)
         self._timeouts = timeouts or Timeouts()
@@ -138,14 +141,16 @@ class ResilientProvider:
     async def _stream_once(self, provider: Provider, request: Request, deadline: float) -> AsyncGenerator[Delta, None]:
         started_at = time.time()
         try:
-            async with closing_stream(provider.stream(request)) as stream:
-                while delta := await self._next_delta(stream, provider.name, deadline):
-                    yield delta
-                    if isinstance(delta, Finish):
-                        return
-            raise ProviderProtocolError(
-                f"{provider.name}: the answer ended without a finish reason", provider=provider.name
-            )
+            with record_request(provider.name, request) as note:
+                async with closing_stream(provider.stream(request)) as stream:
+                    while delta := await self._next_delta(stream, provider.name, deadline):
+                        note(delta)
+                        yield delta
+                        if isinstance(delta, Finish):
+                            return
+                raise ProviderProtocolError(
+                    f"{provider.name}: the answer ended without a finish reason", provider=provider.name
+                )
         except ProviderError as error:
             note_failure(provider.name, request.model, started_at, error)
             raise

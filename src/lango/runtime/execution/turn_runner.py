@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.record.model_requests import store_last_requests
+from lango.adk.run.record.stored_failures import store_failures
 from lango.adk.turn.model_calls import merge_model_calls
 from lango.adk.turn.turn_run import TurnRun
 from lango.config import AgentSettings
@@ -123,8 +124,7 @@ class TurnRunner:
             outcome, error = "cancelled" if isinstance(failed, TurnCancelled) else "failed", to_lango_error(failed)
             if outcome == "failed" and turn.output.corrected_transfer is not None:
                 error.__cause__ = turn.output.corrected_transfer
-        if turn.app.trace.requests:
-            await finish_despite_cancel(store_last_requests(turn))
+        await _store_trace(turn)
         if isinstance(running.stop_reason, TurnReleased):
             await finish_despite_cancel(self.release(running))
             return True
@@ -256,6 +256,14 @@ class TurnRunner:
         with wait_for_database("short"):
             for wait in await self._store.read(list_requests_of_stopped_turn, *place):
                 log.emit(WaitClosed(log.next_id(), wait, "cancelled"))
+
+
+async def _store_trace(turn: TurnRun) -> None:
+    """Store what the trace keeps besides the messages: failures of the user's own code, and requests to models."""
+    if turn.failures.are_any:
+        await finish_despite_cancel(store_failures(turn))
+    if turn.app.kept_requests.settings.requests:
+        await finish_despite_cancel(store_last_requests(turn))
 
 
 def _task_is_cancelled() -> bool:

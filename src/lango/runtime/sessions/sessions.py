@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lango.errors import SessionExists, SessionNotFound, StaleSession, TurnRunning, Unstorable
 from lango.events import NodeProgress
-from lango.failures import Failure, KeptFailures
+from lango.failures import Failure
 from lango.history import WindowRules
 from lango.messages import StoredBytes
 from lango.runtime.prices import Prices
@@ -53,6 +53,7 @@ from lango.store.sessions.sessions import (
 )
 from lango.store.sessions.window import read_message, read_message_page
 from lango.store.turns.event_log import read_nodes
+from lango.store.turns.failures import read_failures
 from lango.store.turns.model_requests import ModelRequest
 from lango.store.turns.queue import read_open_turns
 from lango.store.turns.turns import read_resumptions
@@ -73,13 +74,11 @@ class Sessions:
         rules: Callable[[], WindowRules] = WindowRules,
         credential_names: Callable[[], Collection[str]] = frozenset,
         running_calls: RunningCalls = no_running_calls,
-        failures: KeptFailures | None = None,
         prices: Prices | None = None,
     ) -> None:
         """`rules` returns the limits of the agent's next request, `credential_names` what no client may write."""
         self._credential_names = credential_names
         self._running_calls = running_calls
-        self._failures = failures or KeptFailures()
         self._prices = prices or {}
         self._store = store
         self._app_name = app_name
@@ -177,12 +176,11 @@ class Sessions:
         return await usage_by_day(self._store, self._app_name, user_id, since, self._prices)
 
     async def failures(self, session_id: str, *, user_id: str = "user") -> Sequence[Failure]:
-        """Return the newest failures of the user's own code that this process has seen, the oldest first.
+        """Read the newest failures of the user's own code in the turns of a session, the oldest first.
 
         Raise `SessionNotFound`. Tracebacks are for developers: show them to operators only.
         """
-        session = await self._store.read(get_session, self._session_id(session_id, user_id))
-        return self._failures.of_session(session.key)
+        return await self._store.read(read_failures, self._session_id(session_id, user_id))
 
     async def trace(
         self,

@@ -27,6 +27,7 @@ _DELETE_OWN_ROWS = [
         "turns",
         "event_log",
         "model_requests",
+        "failures",
         "session_lineage",
         "observation_batches",
         "observations",

@@ -324,6 +324,17 @@ CREATE TABLE model_requests (
     response    TEXT NOT NULL,
     PRIMARY KEY (session_key, id)
 );
+-- For the bound over all sessions.
+CREATE INDEX model_requests_newest ON model_requests (id, size);
+
+-- What the user's own code raised in turns, for its developer: the newest, without secrets.
+CREATE TABLE failures (
+    session_key BIGINT NOT NULL,
+    id          TEXT NOT NULL,                 -- grows with the time of the failure
+    data        TEXT NOT NULL,                 -- JSON of lango.failures.Failure
+    PRIMARY KEY (session_key, id)
+);
+CREATE INDEX failures_newest ON failures (id);
 
 -- The clock that every process on this database shares.
 CREATE VIEW database_clock AS

@@ -1,4 +1,4 @@
-"""Store the requests to models and their responses, within a bound for each session.
+"""Store the requests to models and their responses, within a bound for each session and one for all.
 
 A request belongs to a step of its turn: the agent with its branch and the number of the model call, such as `lango@#2`,
 after the ids of the tool calls that it runs inside of.
@@ -28,6 +28,12 @@ SELECT id FROM (
 ) AS sizes WHERE total > $2
 """
 _DELETE = "DELETE FROM model_requests WHERE session_key = $1 AND id <= $2"
+_OLDEST_OF_ALL = """
+SELECT id FROM (SELECT id, SUM(size) OVER (ORDER BY id DESC) AS total FROM model_requests) AS sizes
+WHERE total > $1 ORDER BY id LIMIT $2
+"""
+_DELETE_OF_ALL = "DELETE FROM model_requests WHERE id <= $1"
+_MOST_DELETED = 200
 _OF_TURNS = f"""
 SELECT {_COLUMNS} FROM model_requests WHERE session_key = $1 AND turn >= $2 AND turn <= $3 ORDER BY id
 """  # noqa: S608 - constants
@@ -63,19 +69,32 @@ class ModelRequest(Struct, frozen=True):
         return {"request": loads(self.request), "response": response["raw"], "answer": response["answer"]}
 
 
-def add_requests(turn: Turn, requests: Sequence[ModelRequest], max_bytes: int) -> Operation[None]:
-    """Store requests of a turn that has its lease, and delete the oldest of the session beyond `max_bytes`."""
-    key = turn.session_key
+def add_requests(turn: Turn, requests: Sequence[ModelRequest], max_bytes: int) -> Operation[int]:
+    """Store requests of a turn that has its lease, and delete the oldest of the session beyond `max_bytes`.
+
+    Return the size of what was stored.
+    """
+    key, added = turn.session_key, 0
     if not (yield from is_current_epoch(key, turn.epoch)):
-        return
+        return 0
     for new in requests:
         texts = storable_text(new.request), storable_text(new.response)
         size = sum(len(text.encode()) for text in texts)
         about = new.step, new.provider, new.model, new.url, new.started_at, new.duration_s, new.status
         id_ = f"{int(new.started_at * 1e6):014x}{secrets.token_hex(3)}"  # sorts by time; two at once differ
         yield _ADD, (key, *about, storable_text(new.error), id_, turn.turn, size, *texts)
+        added += size
     if beyond := (yield _OLDEST, (key, max_bytes)):
         yield _DELETE, (key, max(row[0] for row in beyond))
+    return added
+
+
+def delete_oldest(max_bytes: int) -> Operation[bool]:
+    """Delete the oldest requests of all sessions beyond `max_bytes`, some at a time; return whether there are more."""
+    rows = yield _OLDEST_OF_ALL, (max_bytes, _MOST_DELETED)
+    if rows:
+        yield _DELETE_OF_ALL, (rows[-1][0],)
+    return len(rows) == _MOST_DELETED
 
 
 def read_requests(session: SessionInfo, first_turn: int, last_turn: int) -> Operation[list[ModelRequest]]:

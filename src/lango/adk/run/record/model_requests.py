@@ -13,7 +13,7 @@ from lango.errors import StoreError
 from lango.providers.call_log import Exchange
 from lango.providers.wire_json import body_to_json_text, bounded_json_text
 from lango.safe_text import redact_json
-from lango.store.turns.model_requests import ModelRequest, add_requests
+from lango.store.turns.model_requests import ModelRequest
 
 _log = logging.getLogger("lango.runtime")
 _LARGE_BYTES = 20_000
@@ -37,8 +37,8 @@ def keep_adk_request(call: ModelCallStats, request: LlmRequest) -> None:
 
 async def store_requests(turn: TurnRun) -> None:
     """Store the requests that have ended since the last time. A failure is logged: a trace must not fail a turn."""
-    settings = turn.app.trace
-    if not settings.requests:
+    kept = turn.app.kept_requests
+    if not kept.settings.requests:
         return
     ended: list[tuple[str, Exchange]] = []
     for call in turn.output.model_calls.calls:
@@ -49,11 +49,11 @@ async def store_requests(turn: TurnRun) -> None:
         return
     size = sum(len(exchange.request) + len(exchange.response) for _, exchange in ended)
     if size > _LARGE_BYTES:
-        new = await asyncio.to_thread(_to_rows, ended, settings.max_request_bytes)
+        new = await asyncio.to_thread(_to_rows, ended, kept.settings.max_request_bytes)
     else:
-        new = _to_rows(ended, settings.max_request_bytes)
+        new = _to_rows(ended, kept.settings.max_request_bytes)
     try:
-        await turn.record.store.write(add_requests, turn.record.lease, new, settings.max_session_bytes)
+        await kept.add(turn.record.lease, new)
     except StoreError as error:
         _log.warning("turn %s: %d requests could not be kept: %s", turn.record.lease.turn, len(new), error)
 

@@ -25,6 +25,7 @@ from lango.adk.agents.adk_internals import NodeRun, is_node_interrupt, journal_n
 from lango.adk.agents.tools.effects import effect_of_node
 from lango.adk.agents.tree import node_at
 from lango.adk.run.record.divergence import require_used_up
+from lango.adk.run.record.stored_failures import store_failures
 from lango.adk.services.credential_secrets import public_actions, requests_credential
 from lango.adk.turn.step import current_step, enter_step
 from lango.adk.turn.turn_run import TurnRun, current_turn
@@ -78,6 +79,7 @@ async def run_observed(
         else:
             if turn is not None:
                 log_failure(f"node {name} failed in {turn.place}", error, context.node_path)
+                await store_failures(turn)
             emit("failed", f"{type(error).__name__}: {error}")
         raise
     emit("waiting" if context.interrupt_ids else "ended")

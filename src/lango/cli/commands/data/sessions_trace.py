@@ -12,8 +12,12 @@ from lango.cli.tables import print_table
 from lango.cli.terminal_text import describe_resumption, format_time, one_line, printable
 
 if TYPE_CHECKING:
+    from lango.failures import Failure
     from lango.runtime.trace.readable_request import ReadableRequest
+    from lango.runtime.stored_data import AppData
+    from lango.runtime.trace.session_trace import SessionTrace
     from lango.runtime.trace.steps import Step, TurnTrace
+    from lango.sessions import SessionInfo
 
 _BAR_WIDTH = 20
 
@@ -36,10 +40,12 @@ def trace(
     if request is not None:
         _print_request(chosen, session_id, request, as_json=as_json)
         return
-    found = chosen.run_on(
-        session_id,
-        lambda app, record: app.sessions.trace(record.name.id, user_id=record.name.user_id, turn=turn, limit=limit),
-    )
+
+    async def read(app: "AppData", record: "SessionInfo") -> "tuple[SessionTrace, Sequence[Failure]]":
+        read_trace = app.sessions.trace(record.name.id, user_id=record.name.user_id, turn=turn, limit=limit)
+        return await read_trace, await app.sessions.failures(record.name.id, user_id=record.name.user_id)
+
+    found, failures = chosen.run_on(session_id, read)
     if as_json:
         from lango.server.api.sessions.trace_routes import TraceReport
         from lango.server.struct_views import shown
@@ -53,6 +59,15 @@ def trace(
         if number:
             print()
         print_turn(one)
+        for failure in failures:
+            if failure.turn == one.turn:
+                _print_failure(failure)
+
+
+def _print_failure(failure: "Failure") -> None:
+    """Print where the user's own code raised an error."""
+    place = f": {failure.file}, line {failure.line}, in {failure.function}" if failure.file else ""
+    print(f"\n{one_line(failure.what)}{one_line(place)}\n{printable(failure.folded)}")
 
 
 def _print_request(chosen: SessionOptions, session_id: str, request_id: str, *, as_json: bool) -> None:

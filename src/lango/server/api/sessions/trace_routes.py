@@ -126,7 +126,7 @@ async def read_raw_request(session_id: SessionIdPath, request_id: RequestId, use
 
 @router.get("/{session_id}/trace/failures", responses=reference_to(FailureList) | _OPERATORS_ONLY)
 async def read_failures(session_id: SessionIdPath, user: CurrentUser) -> Response:
-    """Read the errors of tools, nodes and callbacks that this process has seen, with tracebacks; for operators only."""
+    """Read the newest errors of tools, nodes and callbacks, with their tracebacks; for operators only."""
     user.require_operator("read it", "a traceback contains source code")
     found = await user.runtime.sessions.failures(session_id, user_id=user.id)
     return await large_response(lambda: shown(FailureList(found)))
