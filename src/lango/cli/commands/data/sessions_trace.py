@@ -13,8 +13,8 @@ from lango.cli.terminal_text import describe_resumption, format_time, one_line, 
 
 if TYPE_CHECKING:
     from lango.failures import Failure
-    from lango.runtime.trace.readable_request import ReadableRequest
     from lango.runtime.stored_data import AppData
+    from lango.runtime.trace.readable_request import ReadableRequest
     from lango.runtime.trace.session_trace import SessionTrace
     from lango.runtime.trace.steps import Step, TurnTrace
     from lango.sessions import SessionInfo
