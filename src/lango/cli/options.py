@@ -300,3 +300,13 @@ def configured_apps(settings: "Settings", path: str | None) -> set[str] | None:
         return {load_named_agent(settings)[0].app_name}
     except LangoError:
         return None
+
+
+def read_json_option(name: str, text: str | None) -> Any:
+    """Return the value of an option that takes JSON, or None if it is not given. Raise `UsageError`."""
+    from lango.json_values import read_json
+
+    try:
+        return None if text is None else read_json(text)
+    except ValueError as error:
+        raise UsageError(f"{name} takes JSON: {error}") from None

@@ -1,7 +1,7 @@
 """Format text and values for a terminal, with control characters made harmless."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -59,23 +59,55 @@ def format_age(at: float, now: float) -> str:
 
 
 _TYPES = {"string": "", "boolean": "yes or no", "integer": "a whole number", "number": "a number"}
+_FORMATS = {
+    "date": "a date such as 2030-12-31",
+    "time": "a time such as 18:30",
+    "date-time": "a time such as 2030-12-31T18:30+00:00",
+    "email": "an e-mail address",
+    "uri": "an address such as https://example.org",
+}
 
 
 def describe_schema(schema: Mapping[str, Any] | None) -> str:
     """Describe what fits a schema in a few words, or return "" if any text fits."""
     wanted = schema or {}
-    if choices := _choices(wanted):
-        return f"one of {', '.join(choices)}"
+    if choices := choices_of(wanted):
+        return f"one of {_names(choices)}"
     kind: Any = wanted.get("type")
-    if kind == "array" and (choices := _choices(wanted.get("items") or {})):
-        return f"several of {', '.join(choices)}, with commas between"
+    if kind == "array" and (choices := choices_of(wanted.get("items") or {})):
+        return f"several of {_names(choices)}, with commas between"
     if not wanted or kind in _TYPES:
-        return _TYPES.get(kind, "")
+        return f"{_FORMATS.get(str(wanted.get('format')), _TYPES.get(kind, ''))}{_range(wanted)}".strip()
     return f"JSON that fits {printable(json.dumps(dict(wanted), ensure_ascii=False, default=str))}"
 
 
-def _choices(schema: Mapping[str, Any]) -> list[str]:
-    """Return the values to choose from; MCP names them in one of two ways."""
+def _range(schema: Mapping[str, Any]) -> str:
+    """Describe the bounds of a number, or of the length of a text."""
+    bounds = [
+        f"{word} {schema[name]}{unit}"
+        for name, word, unit in (
+            ("minimum", "at least", ""),
+            ("exclusiveMinimum", "more than", ""),
+            ("maximum", "at most", ""),
+            ("exclusiveMaximum", "less than", ""),
+            ("multipleOf", "a multiple of", ""),
+            ("minLength", "at least", " characters"),
+            ("maxLength", "at most", " characters"),
+        )
+        if name in schema
+    ]
+    return f" {', '.join(bounds)}" if bounds else ""
+
+
+def _names(choices: Sequence[tuple[Any, str]]) -> str:
+    return ", ".join(name for _, name in choices)
+
+
+def choices_of(schema: Mapping[str, Any]) -> list[tuple[Any, str]]:
+    """Return the values to choose from, with their names; MCP names them in several ways."""
     titled: Any = schema.get("oneOf") or schema.get("anyOf") or []
-    values: Any = schema.get("enum") or [choice["const"] for choice in titled if "const" in choice]
-    return [one_line(str(value)) for value in values]
+    if titled and all("const" in choice for choice in titled):
+        return [(choice["const"], one_line(str(choice.get("title", choice["const"])))) for choice in titled]
+    values: Any = schema.get("enum") or []
+    names: Any = schema.get("enumNames") or values
+    return [(value, one_line(str(name))) for value, name in zip(values, names, strict=False)]

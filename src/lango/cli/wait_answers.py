@@ -70,15 +70,21 @@ def _call(wait: ApprovalWait | ClientResultWait | LongRunningWait) -> str:
 
 
 def read_answer(
-    wait: Wait, text: str, *, grant: NewGrant | None = None, reason: str = "", update: bool = False
+    wait: Wait,
+    text: str,
+    *,
+    grant: NewGrant | None = None,
+    reason: str = "",
+    update: bool = False,
+    payload: Any = None,
 ) -> Answer:
     """Return the answer that a text stands for. Raise `UsageError` for one that does not fit the wait."""
     if update and not isinstance(wait, LongRunningWait):
         raise UsageError("--update works only for a long-running tool, and this is not one")
     if isinstance(wait, ApprovalWait):
-        return _read_decision(wait, text.strip().lower(), grant, reason)
-    if grant is not None or reason:
-        raise UsageError("--always and --reason work only for an approval, and this is not one")
+        return _read_decision(wait, text.strip().lower(), grant, reason, payload)
+    if grant is not None or reason or payload is not None:
+        raise UsageError("--always, --reason and --payload work only for an approval, and this is not one")
     match wait:
         case QuestionWait() if text.strip().lower() in (*_NO, "decline"):
             return Decline()
@@ -96,11 +102,13 @@ def read_answer(
             assert_never(wait)
 
 
-def _read_decision(wait: ApprovalWait, word: str, grant: NewGrant | None, reason: str) -> Answer:
+def _read_decision(wait: ApprovalWait, word: str, grant: NewGrant | None, reason: str, payload: Any) -> Answer:
+    if payload is not None and wait.payload is None:
+        raise UsageError(f"{wait.tool} asks without a payload: leave out --payload")
     if word in _YES and not reason:
-        return Approve(grant)
+        return Approve(grant, payload)
     if word in _NO and grant is None:
-        return Refuse(reason)
+        return Refuse(reason, payload)
     if word in (*_YES, *_NO):
         raise UsageError("--always comes with yes, and --reason with no")
     raise UsageError(f"{wait.tool} waits for an approval: answer yes or no")

@@ -172,8 +172,15 @@ def test_an_approval_request_shows_the_hint_and_payload_of_its_tool(chat: Termin
     chat.send("pay it")
     chat.wait_for("run exactly this?")
     assert 'pay says: This costs 30 euros.\nwith: {"limit": 30}\n' in chat.text
+    chat.type("e")
+    chat.wait_for("limit (a number; Enter: 30):")
+    chat.send("much")
+    chat.wait_for(lambda: chat.text.count("limit (a number") == 2)
+    assert '"much" is not of type "number"' in chat.text
+    chat.send("40")
+    chat.wait_for(lambda: "run exactly this?" in chat.text.rpartition('with: {"limit": 40}')[2])
     chat.type("y")
-    chat.wait_for("the tool said {'payload': {'limit': 30}")
+    chat.wait_for("the tool said {'payload': {'limit': 40}")
     chat.wait_prompt()
 
 

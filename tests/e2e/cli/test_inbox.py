@@ -37,7 +37,8 @@ def test_the_hint_of_a_tool_is_listed_and_its_payload_comes_back(folder: Path) -
     assert "This costs \N{SYMBOL FOR ESCAPE}[31m30 euros." in lango(folder, "inbox").replace("\n", " ")
     [item] = items(folder)
     assert (item["wait"]["hint"], item["wait"]["payload"]) == ("This costs \x1b[31m30 euros.", {"limit": 30})
-    assert "30" in lango(folder, "inbox", "answer", item["id"], "yes")
+    assert "--payload takes JSON" in lango(folder, "inbox", "answer", item["id"], "yes", "--payload", "{", code=2)
+    assert "40" in lango(folder, "inbox", "answer", item["id"], "yes", "--payload", '{"limit": 40}')
 
 
 def test_approvals_and_results_are_listed_and_answered(folder: Path) -> None:
@@ -55,7 +56,7 @@ def test_approvals_and_results_are_listed_and_answered(folder: Path) -> None:
     ]
     assert (approval["title"], approval["wait"]["arguments"]) == ("ask", {"text": "this"})
     assert "answer yes or no" in lango(folder, "inbox", "answer", approval["id"], "perhaps", code=2)
-    assert "--always and --reason work only for an approval" in lango(
+    assert "--always, --reason and --payload work only for an approval" in lango(
         folder, "inbox", "answer", result["id"], "{}", "--always", code=2
     )
     assert "--reason with no" in lango(folder, "inbox", "answer", approval["id"], "yes", "--reason", "x", code=2)

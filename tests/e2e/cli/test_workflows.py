@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import run_lango
-from tests.support.terminal import terminal
+from tests.support.terminal import CTRL_C, terminal
 
 AGENT = Path(__file__).parents[2] / "support" / "servers" / "workflow_agent.py"
 ORDERED = '{"ordered":{"size":3,"color":null}}'
@@ -45,15 +45,22 @@ def test_chat_asks_and_shows_the_nodes(folder: Path) -> None:
     with terminal(folder, "chat", "-r", "s", columns=100) as chat:
         chat.confirm_new_session()
         chat.send("go")
-        chat.wait_for("your next message is the answer")
+        chat.wait_for("size (a whole number at least 1):")
         assert "prepare: go" in chat.text
         assert "How large, and which color?" in chat.text
         chat.send("large")
+        chat.wait_for(lambda: chat.text.count("size (a whole number") == 2)
+        assert '"large" is not of type "integer"' in chat.text
+        chat.type(CTRL_C)
+        chat.wait_for("not answered: /answer asks again")
+        chat.send('{"size": 0}')
         chat.wait_for("does not fit")
     with terminal(folder, "chat", "-r", "s", columns=100) as chat:
-        chat.wait_for("your next message is the answer")
+        chat.wait_for("size (a whole number at least 1):")
         assert "prepare: go" in chat.text, "the nodes of a resumed session are shown"
-        chat.send('{"size": 3}')
+        chat.send("3")
+        chat.wait_for("color (one of red, blue; optional):")
+        chat.send("")
         chat.wait_for(ORDERED)
     with terminal(folder, "chat", "-r", "s", columns=100) as chat:
         chat.wait_for("order: ")
@@ -64,3 +71,7 @@ def test_chat_asks_and_shows_the_nodes(folder: Path) -> None:
         chat.wait_for("closed what was waiting for you")
         chat.send("/skip")
         chat.wait_for("nothing is waiting for you")
+        chat.send("again")
+        chat.wait_for(lambda: chat.shown.rstrip().endswith("size (a whole number at least 1):"))
+        chat.send("/skip")
+        chat.wait_for(lambda: chat.text.count("closed what was waiting for you") == 2)

@@ -10,7 +10,7 @@ from lango.cli.chat.collapsed_sections import CollapsedSection, show_section_con
 from lango.cli.chat.terminal.message_reader import InputInterrupted
 from lango.cli.chat.terminal.screen import Screen
 from lango.cli.chat.turn_view import TurnView
-from lango.cli.chat.wait_cards import ask_answer, show_wait
+from lango.cli.chat.wait_cards import ask_answer, has_form, show_wait
 from lango.cli.session_target import LOCAL_USER, SessionTarget
 from lango.cli.terminal_text import one_line
 from lango.config import Settings
@@ -21,7 +21,7 @@ from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.runtime.sessions.session_usage import Window, window_rules_for
 from lango.sessions import SessionInfo
-from lango.waits import Answer, ApprovalWait, QuestionWait, Wait
+from lango.waits import Answer, ApprovalWait, ClientResultWait, Decline, InputWait, QuestionWait, ToolResultWait, Wait
 
 if TYPE_CHECKING:
     from lango.cli.chat.wait_cards import MessageReader
@@ -91,31 +91,49 @@ class ChatSession:
         """Send a message and show its turn."""
         turn = await self.runtime.submit(self.target.session_id, text, user_id=LOCAL_USER)
         self.target = SessionTarget(self.target.session_id)
-        await self.ask_for_approvals(await self._show_turn(turn))
+        await self.ask_for_answers(await self._show_turn(turn))
 
-    async def ask_for_approvals(self, waits: Sequence[Wait]) -> None:
-        """Ask the user about each approval, with the exact arguments, and continue the turn with the decision."""
-        while approvals := [wait for wait in waits if isinstance(wait, ApprovalWait)]:
-            wait = approvals[0]
-            show_wait(self.screen, wait, await self.runtime.diff_of_call(wait.tool, wait.arguments))
-            if (answer := await self.ask_answer(wait)) is None:
+    async def ask_for_answers(self, waits: Sequence[Wait]) -> None:
+        """Ask for each approval, with the exact arguments, and for inputs of several fields; continue the turn."""
+        while found := [wait for wait in waits if isinstance(wait, ApprovalWait) or has_form(wait)]:
+            wait, refused = found[0], None
+            if isinstance(wait, ApprovalWait):
+                show_wait(self.screen, wait, await self.runtime.diff_of_call(wait.tool, wait.arguments))
+            while (answer := await self.ask_answer(wait, refused)) is not None:
+                try:
+                    waits = await self.show_answered_turn(wait, answer)
+                    break
+                except InvalidAnswer as error:
+                    self.screen.print_line(str(error), "red")
+                    refused = answer
+            if answer is None:
                 return
-            waits = await self.show_answered_turn(wait, answer)
 
-    async def ask_answer(self, wait: Wait) -> Answer | None:
-        """Ask the user for an answer; return None if the user gives none now."""
+    async def ask_answer(self, wait: Wait, refused: Answer | None = None) -> Answer | None:
+        """Ask the user for an answer, after one that was `refused`; return None if the user gives none now."""
         try:
-            answer = await ask_answer(self.reader, self.screen, wait)
+            answer = await ask_answer(self.reader, self.screen, wait, refused)
         except InputInterrupted:
             answer = None
+        if isinstance(answer, Decline) and isinstance(wait, InputWait):
+            await self.close_waits()
+            return None
         if answer is None:
             denied = "; /skip or any other message denies it" if isinstance(wait, ApprovalWait) else ""
             self.screen.print_line(f"not answered: /answer asks again{denied}", "yellow")
         return answer
 
+    async def close_waits(self) -> None:
+        """Close the requests to the user without an answer."""
+        waits = [wait for wait in await self.open_waits() if not isinstance(wait, ClientResultWait | ToolResultWait)]
+        if waits and await self.runtime.cancel(self.target.session_id, user_id=LOCAL_USER):
+            self.screen.print_line("closed what was waiting for you; your next message starts a new turn")
+        else:
+            self.screen.print_line("nothing is waiting for you")
+
     async def answer(self, wait: Wait, answer: Answer) -> None:
-        """Answer a wait, show the turn that continues with it, and ask for the approvals that it needs."""
-        await self.ask_for_approvals(await self.show_answered_turn(wait, answer))
+        """Answer a wait, show the turn that continues with it, and ask for the answers that it needs."""
+        await self.ask_for_answers(await self.show_answered_turn(wait, answer))
 
     async def show_answered_turn(self, wait: Wait, answer: Answer) -> Sequence[Wait]:
         """Answer a wait, and show the turn that continues with it; return what it waits for."""
@@ -145,12 +163,13 @@ class ChatSession:
             if turn.queued_text:
                 self.screen.print_line(f"> {turn.queued_text}", "bold")
             await self._show_turn(turn.running)
-        await self.ask_for_approvals(await self.open_waits())
+        for wait in await self.open_waits():
+            if not isinstance(wait, ApprovalWait | QuestionWait):
+                show_wait(self.screen, wait)
+        await self.ask_for_answers(await self.open_waits())
         for wait in await self.open_waits():
             if isinstance(wait, QuestionWait):
                 await self._answer_question(wait)
-            elif not isinstance(wait, ApprovalWait):
-                show_wait(self.screen, wait)
 
     async def _show_history(self, session: SessionInfo, last_seq: int | None) -> None:
         """Show a session's last turns; what follows `last_seq` is shown as its turn continues."""

@@ -9,13 +9,13 @@ from msgspec import Struct
 from lango.cli.chat import resumed_session
 from lango.cli.chat.chat_session import ChatSession
 from lango.cli.chat.model_choice import change_model, known_models
-from lango.cli.chat.wait_cards import show_wait
+from lango.cli.chat.wait_cards import has_form, show_wait
 from lango.cli.session_target import LOCAL_USER, SessionTarget, new_session, session_by_prefix
 from lango.cli.tables import grant_row, make_table, summary_lines, turn_row
 from lango.cli.terminal_text import format_age
 from lango.cli.wait_answers import read_answer
 from lango.errors import UsageError
-from lango.waits import ApprovalWait, ClientResultWait, EventWait, TimerWait, ToolResultWait
+from lango.waits import ApprovalWait, EventWait, TimerWait
 
 if TYPE_CHECKING:
     from lango.failures import Failure
@@ -239,10 +239,11 @@ async def _answer(chat: ChatSession, rest: str) -> None:
     for wait in waits:
         if wait not in await chat.open_waits():
             continue  # an answer to another one closed it
-        if isinstance(wait, ApprovalWait):
-            await chat.ask_for_approvals([wait])
+        if not isinstance(wait, ApprovalWait):
+            show_wait(chat.screen, wait)
+        if isinstance(wait, ApprovalWait) or has_form(wait):
+            await chat.ask_for_answers([wait])
             continue
-        show_wait(chat.screen, wait)
         if (answer := await chat.ask_answer(wait)) is None:
             return
         await chat.answer(wait, answer)
@@ -267,11 +268,7 @@ async def _answer_with(chat: ChatSession, rest: str, *, update: bool = False) ->
 
 
 async def _skip(chat: ChatSession, _: str) -> None:
-    waits = [wait for wait in await chat.open_waits() if not isinstance(wait, ClientResultWait | ToolResultWait)]
-    if waits and await chat.runtime.cancel(chat.target.session_id, user_id=LOCAL_USER):
-        chat.screen.print_line("closed what was waiting for you; your next message starts a new turn")
-    else:
-        chat.screen.print_line("nothing is waiting for you")
+    await chat.close_waits()
 
 
 async def _quit(_chat: ChatSession, _: str) -> None:

@@ -4,7 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, assert_never, cast
 
+from msgspec import UNSET
+
 from lango.cli.chat.collapsed_sections import call_title, exact_arguments, show_diff
+from lango.cli.chat.value_form import DECLINE, HOW_TO_FILL, FormLeft, ValueForm, has_fields, members_of, schema_of
 from lango.cli.terminal_text import describe_schema, format_cell, one_line, printable
 from lango.cli.wait_answers import describe_wait, read_answer
 from lango.grants import NewGrant
@@ -33,10 +36,9 @@ if TYPE_CHECKING:
 
     MessageReader = KeyboardReader | LineReader
 
-DECLINE = "/skip"
 HOW_TO_ANSWER: Mapping[type[Wait], str] = {
     ApprovalWait: "",
-    InputWait: "your next message is the answer; /skip closes the request",
+    InputWait: "your next message is the answer, or /answer asks for it; /skip closes the request",
     CredentialWait: "/answer asks for it, and does not show what you type; /skip closes the request",
     ClientResultWait: "the client that runs the tool sends it",
     LongRunningWait: "/answer ID VALUE gives it, /update ID VALUE reports progress; you can write in between",
@@ -47,8 +49,8 @@ HOW_TO_ANSWER: Mapping[type[Wait], str] = {
 _APPROVAL_PROMPT = (
     "run exactly this? y: yes, a: always in this session, n: no, r: no with a reason, Ctrl-C: decide later"
 )
+_EDIT_PROMPT = _APPROVAL_PROMPT.replace(", Ctrl-C", ", e: change what it asks with, Ctrl-C")
 _REASON_PROMPT = "why not? The model reads it:"
-_WORDS = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 
 
 def show_wait(screen: "Screen", wait: Wait, diff: str = "") -> None:
@@ -70,7 +72,7 @@ def show_wait(screen: "Screen", wait: Wait, diff: str = "") -> None:
         case _:
             assert_never(wait)
     until = "" if isinstance(wait, TimerWait | EventWait) else format_cell(wait.expires_at)
-    hint = HOW_TO_ANSWER[type(wait)]
+    hint = HOW_TO_FILL if has_form(wait) else HOW_TO_ANSWER[type(wait)]
     if until:
         hint = f"{hint} (until {until})" if hint else f"denied if not answered by {until}"
     if hint:
@@ -81,13 +83,17 @@ def _show_input(screen: "Screen", wait: InputWait) -> None:
     screen.print_line(printable(wait.message) or "the workflow needs your input", "bold")
     if wait.payload is not None:
         screen.print_line(printable(json.dumps(wait.payload, ensure_ascii=False, indent=2, default=str)))
-    if fits := describe_schema(wait.schema):
+    if not has_fields(wait.schema) and (fits := describe_schema(wait.schema)):
         screen.print_line(f"expected: {fits}", "dim")
 
 
 def _show_call(screen: "Screen", wait: ClientResultWait | LongRunningWait) -> None:
     title = call_title(wait.tool, wait.arguments)
     screen.print_line(f"{screen.symbol('…', '~')} {title} waits for its result ({printable(wait.id)})", "dim")
+
+
+def _json(value: Any) -> str:
+    return printable(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def _show_question(screen: "Screen", wait: QuestionWait) -> None:
@@ -114,9 +120,14 @@ def _show_approval(screen: "Screen", wait: ApprovalWait, diff: str) -> None:
     if wait.hint:
         screen.print_line(f"{wait.tool} says: {printable(wait.hint)}")
     if wait.payload is not None:
-        screen.print_line(f"with: {printable(json.dumps(wait.payload, ensure_ascii=False))}")
+        screen.print_line(f"with: {_json(wait.payload)}")
     if diff:
         show_diff(screen, diff)
+
+
+def has_form(wait: Wait) -> bool:
+    """Whether a workflow waits for a value of several fields."""
+    return isinstance(wait, InputWait) and has_fields(wait.schema)
 
 
 async def ask_answer(
@@ -124,17 +135,18 @@ async def ask_answer(
 ) -> Answer | None:
     """Return the answer of the user to a wait, or None for no answer now. Raise `InputInterrupted` for Ctrl-C.
 
-    `refused` is the answer before, which did not fit: an empty line keeps what it had.
+    `refused` is the answer before, which did not fit: an empty line keeps what it had. `Decline` closes the request of
+    a workflow, too.
     """
     match wait:
         case ApprovalWait():
             return await _ask_approval(reader, screen, wait)
         case QuestionWait() | InputWait():
-            before: Any = refused.value if isinstance(refused, Value) else None
-            given = cast("dict[str, Any]", before) if isinstance(before, dict) else {}
-            value = await _fill_form(wait, reader, given)
+            before: Any = asked_payload(wait) if isinstance(wait, InputWait) else UNSET
+            given = refused.value if isinstance(refused, Value) else before
+            value = await _fill_form(wait, reader, screen, given)
             if value == DECLINE:
-                return Decline() if isinstance(wait, QuestionWait) else None
+                return Decline()
             return None if value is None else Value(value)
         case CredentialWait():
             what = "the address that you were sent to" if wait.auth_url else f"the credential ({wait.scheme_type})"
@@ -152,7 +164,11 @@ async def ask_answer(
 
 
 async def _ask_approval(reader: "MessageReader", screen: "Screen", wait: ApprovalWait) -> Answer | None:
-    decision, reason = await reader.ask_decision(_APPROVAL_PROMPT), ""
+    payload, reason = wait.payload, ""
+    asks_with = payload is not None
+    while (decision := await reader.ask_decision(_EDIT_PROMPT if asks_with else _APPROVAL_PROMPT)) == "edit":
+        if asks_with:
+            payload = await _edit_payload(reader, screen, payload)
     if decision is None:
         return None
     if decision == "reason":
@@ -163,56 +179,46 @@ async def _ask_approval(reader: "MessageReader", screen: "Screen", wait: Approva
         screen.print_line(f"reason: {printable(reason)}", style)
     if decision == "always":
         screen.print_line(f"{wait.tool} runs without asking in this session: /grants revokes it", "dim")
-    return Refuse(reason) if decision == "no" else Approve(NewGrant() if decision == "always" else None)
+    changed = payload if payload != wait.payload else None
+    if decision == "no":
+        return Refuse(reason, changed)
+    return Approve(NewGrant() if decision == "always" else None, changed)
 
 
-async def _fill_form(wait: QuestionWait | InputWait, reader: "MessageReader", given: Mapping[str, Any]) -> Any:
+async def _edit_payload(reader: "MessageReader", screen: "Screen", payload: Any) -> Any:
+    """Ask for each value of what a tool asks with; an empty line keeps it."""
+    schema = schema_of(payload)
+    screen.print_line(HOW_TO_FILL.replace("closes the request", "changes nothing"), "dim")
+    try:
+        edited = await ValueForm(schema, reader.ask_line, screen.print_line).fill(payload)
+    except FormLeft:
+        return payload
+    screen.print_line(f"with: {_json(edited)}")
+    return edited
+
+
+async def _fill_form(wait: QuestionWait | InputWait, reader: "MessageReader", screen: "Screen", given: Any) -> Any:
     """Ask for a value; return None at the end of the input, or `DECLINE` if the user declines.
 
     An empty line takes what was `given` before, then the default, and leaves out an optional field.
     """
     schema = wait.schema or {}
-    properties: Mapping[str, Mapping[str, Any]] = schema.get("properties") or {}
-    if not properties:
-        agrees = not schema and isinstance(wait, QuestionWait)  # the user does what the message says
-        line = await reader.ask_line(
-            "press Enter when you are done:" if agrees else f"{describe_schema(schema) or 'your answer'}:"
-        )
-        return {} if line == "" and agrees else line
-    values: dict[str, Any] = {}
-    for name, field in properties.items():
-        default = given.get(name, field.get("default"))
-        line = await reader.ask_line(
-            _field_prompt(name, field, default, optional=name not in (schema.get("required") or ()))
-        )
-        if line is None or line == DECLINE:
-            return line
-        if line or default is not None:
-            values[name] = _read_value(field, line) if line else default
-    return values
+    if has_fields(schema):
+        if isinstance(wait, QuestionWait):
+            screen.print_line(HOW_TO_FILL, "dim")
+        try:
+            return await ValueForm(schema, reader.ask_line, screen.print_line).fill(given)
+        except FormLeft as left:
+            return str(left) or None
+    agrees = not schema and isinstance(wait, QuestionWait)  # the user does what the message says
+    line = await reader.ask_line(
+        "press Enter when you are done:" if agrees else f"{describe_schema(schema) or 'your answer'}:"
+    )
+    return {} if line == "" and agrees else line
 
 
-def _field_prompt(name: str, field: Mapping[str, Any], default: Any, *, optional: bool) -> str:
-    without_line = "optional" if optional else ""
-    if default is not None:
-        without_line = f"Enter: {json.dumps(default, ensure_ascii=False)}"
-    note = "; ".join(one_line(part) for part in (describe_schema(field), without_line) if part)
-    what = one_line(str(field.get("title") or name))
-    description = one_line(str(field.get("description") or ""))
-    return f"{what}{f', {description}' if description else ''}{f' ({note})' if note else ''}:"
-
-
-def _read_value(field: Mapping[str, Any], line: str) -> Any:
-    """Return what a line stands for in a field; what does not fit is refused with the whole answer."""
-    match field.get("type"):
-        case "boolean":
-            return _WORDS.get(line.lower(), line)
-        case "integer" | "number":
-            try:
-                return json.loads(line)
-            except ValueError:
-                return line
-        case "array":
-            return [item.strip() for item in line.split(",") if item.strip()]
-        case _:
-            return line
+def asked_payload(wait: InputWait) -> Any:
+    """Return what a node that asks for confirmation begins with: its payload may be changed."""
+    properties: Mapping[str, Any] = (wait.schema or {}).get("properties") or {}
+    payload = members_of(wait.payload).get("confirmation_payload")
+    return UNSET if payload is None or "confirmed" not in properties else {"payload": payload}

@@ -110,7 +110,7 @@ class KeyboardReader:
                 raise
 
     async def ask_decision(self, question: str) -> Decision | None:
-        """Read y, n, a or r; return None for Ctrl-C, Ctrl-D or Escape.
+        """Read y, n, a, r or e; return None for Ctrl-C, Ctrl-D or Escape.
 
         Keys typed before the question do not answer it.
         """

@@ -8,10 +8,17 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import ClassVar, Literal
 
-Decision = Literal["yes", "no", "always", "reason"]
-DECISIONS: Mapping[str, Decision] = {"y": "yes", "n": "no", "a": "always", "r": "reason"}
+Decision = Literal["yes", "no", "always", "reason", "edit"]
+DECISIONS: dict[str, Decision] = {"y": "yes", "n": "no", "a": "always", "r": "reason", "e": "edit"}
 """The decisions about a call, by the key that gives them."""
-_WORDS: Mapping[str, Decision] = {**DECISIONS, "yes": "yes", "no": "no", "always": "always", "reason": "reason"}
+_WORDS: Mapping[str, Decision] = {
+    **DECISIONS,
+    "yes": "yes",
+    "no": "no",
+    "always": "always",
+    "reason": "reason",
+    "edit": "edit",
+}
 
 
 class InputInterrupted(Exception):
@@ -45,7 +52,7 @@ class LineReader:
         return "\n".join(lines) if lines else None
 
     async def ask_decision(self, question: str) -> Decision | None:
-        """Read y, n, a or r. On a terminal, ask again; in a pipe, any other line is the next message and no answer."""
+        """Read a decision. On a terminal, ask again; in a pipe, any other line is the next message and no answer."""
         if self._is_interactive:
             self._lines.clear()  # lines typed before the question do not answer it
         while True:

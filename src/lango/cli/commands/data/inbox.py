@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lango.cli.options import AgentOptions, Json, SessionOptions, with_shared_options
+from lango.cli.options import AgentOptions, Json, SessionOptions, read_json_option, with_shared_options
 from lango.cli.process_setup import fast_imports, run_async
 from lango.cli.session_target import LOCAL_USER
 from lango.cli.tables import print_table
@@ -93,6 +93,10 @@ def answer(
         float | None, typer.Option("--expires", metavar="SECONDS", help="How long --always holds.")
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Why you refuse the call; the model reads it.")] = "",
+    payload: Annotated[
+        str | None,
+        typer.Option("--payload", metavar="JSON", help="What the tool gets instead of the payload that it asks with."),
+    ] = None,
     update: Annotated[bool, typer.Option("--update", help="More results of the long-running tool follow.")] = False,
     user: User = LOCAL_USER,
 ) -> None:
@@ -101,9 +105,11 @@ def answer(
         raise UsageError("--expires says how long --always holds: use both")
     grant = NewGrant(expires_in_s=expires_s) if always else None
 
+    given = read_json_option("--payload", payload)
+
     def to_answer(wait: "Wait") -> "Answer":
         text = _read_secret() if isinstance(wait, CredentialWait) and value == "-" else value
-        return read_answer(wait, text, grant=grant, reason=reason, update=update)
+        return read_answer(wait, text, grant=grant, reason=reason, update=update, payload=given)
 
     run_async(_answer(chosen.settings(), item_id, user, to_answer))
 
