@@ -53,13 +53,18 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.url
 
 
-async def test_one_inbox_and_one_search_over_all_agents(page: Page, url: str) -> None:
+async def test_one_inbox_and_one_search_over_all_agents(page: Page, open_page: OpenPage, url: str) -> None:
+    elsewhere = await open_page()
+    await elsewhere.goto(f"{url}/?agent=anna")
+    await expect(elsewhere.get_by_role("button", name="Inbox", exact=True)).to_be_visible()
     await page.goto(f"{url}/?agent=anna")
     await ask(page, "where is the zebra", "anna heard where is the zebra")
     await page.goto(f"{url}/?agent=ben")
     await ask(page, "a zebra was here", "ben heard a zebra was here")
     await send(page, "pay")
     await expect(page.get_by_role("button", name="Approve", exact=True)).to_be_visible()
+    await expect(elsewhere.get_by_role("button", name="Inbox: 1 waiting")).to_be_visible()  # it is live
+    await elsewhere.goto("about:blank")
 
     await page.goto(f"{url}/?agent=anna")
     await page.get_by_role("searchbox", name="Search your conversations").fill("zebra")

@@ -10,13 +10,15 @@ import pytest
 
 from lango import Settings, Tool, open_runtime
 from lango.config import HistorySettings, StoreSettings
-from lango.errors import LangoError, SessionNotFound
+from lango.errors import LangoError, ProviderRejected, SessionNotFound
 from lango.history import count_tokens
 from lango.messages import Message, ToolCall
-from lango.providers.protocol import UsageDelta
+from lango.providers.protocol import Finish, UsageDelta
 from lango.runtime.runtime import Runtime
 from lango.runtime.sessions.session_usage import SessionUsage
+from lango.runtime.sessions.usage_by_day import UsageByDay
 from lango.sessions import SessionId
+from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import create_session, find_session
 from lango.store.sessions.window import read_message_page
 from lango.testing import Entry, ScriptedProvider
@@ -278,3 +280,36 @@ async def test_a_fork_has_shared_messages_in_its_window_and_only_its_own_cost(st
         assert [(turn.first_seq, turn.last_seq, turn.usage.input_tokens) for turn in fork.turns] == [(5, 6, 10)]
         assert (fork.window.messages, fork.window.left_out_messages) == (6, 0)
         assert fork.window.tokens == sum(turn.tokens for turn in (*whole.turns[:2], *fork.turns))
+
+
+async def test_the_turns_of_all_sessions_are_summed_by_day_and_model(store_url: str) -> None:
+    script: list[Entry] = [
+        ["a", UsageDelta(100, 10, 40), Finish("stop", model="m\x00\ud800")],
+        ["b", UsageDelta(50, 5), Finish("stop", model="gpt-4o-mini")],
+        ["c", UsageDelta(7, 3), Finish("stop", model="gpt-4o-mini")],
+        ProviderRejected("no", provider="x", status=400),
+    ]
+    settings = Settings(store=StoreSettings(url=store_url))
+    async with open_runtime(settings, provider=ScriptedProvider(script)) as runtime:
+        for user in ("ann", "bob", "bob"):
+            await runtime.run("s", "hello", user_id=user)
+        with pytest.raises(ProviderRejected):
+            await runtime.run("s", "fail", user_id="ann")
+        store = store_of(runtime)
+        await store.write(_set_created_at, 86_400.0 * 3 - 0.4)
+        everyone = await runtime.sessions.usage_by_day(0.0, user_id=None)
+        assert [(one.day, one.turns, one.failed) for one in everyone.turns] == [("1970-01-03", 4, 1)]
+        calls = {one.model: (one.calls, one.input_tokens, one.output_tokens) for one in everyone.models}
+        assert calls["gpt-4o-mini"] == (2, 57, 8)
+        assert (1, 100, 10) in calls.values(), "a name that PostgreSQL cannot hold does not stop the sum"
+        [mini] = [one for one in everyone.models if one.model == "gpt-4o-mini"]
+        assert mini.cost_usd
+        assert 0 < mini.slowest_s <= mini.duration_s
+        anns = await runtime.sessions.usage_by_day(0.0, user_id="ann")
+        assert [(one.turns, one.failed) for one in anns.turns] == [(2, 1)]
+        assert "gpt-4o-mini" not in {one.model for one in anns.models}
+        assert await runtime.sessions.usage_by_day(time.time() + 60, user_id=None) == UsageByDay([], [])
+
+
+def _set_created_at(at: float) -> Operation[None]:
+    yield "UPDATE turns SET created_at = $1", (at,)

@@ -1,11 +1,16 @@
 """A turn runs on from one of its steps with something changed, as a fork; the original stays."""
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from google.adk.agents import LlmAgent
+from google.adk.models import BaseLlm
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
 from google.adk.tools import ToolContext
 from google.adk.workflow import START, Workflow
+from google.genai import types
 
 from lango import open_runtime
 from lango.adk import ProviderLlm
@@ -105,6 +110,29 @@ async def test_a_workflow_runs_on_from_its_agent_without_its_first_node(sqlite_u
         assert await turn.collect_answer() == "closed after two"
         assert ran == ["prepare", "close", "close"]
         assert provider.requests[-1].system == "Write well."
+
+
+class EchoLlm(BaseLlm):
+    """A model object of the user's own, which Lango does not know."""
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        yield LlmResponse(content=types.ModelContent(f"echo of {len(llm_request.contents)}"))
+
+
+async def test_a_model_object_of_the_users_own_is_replaced(sqlite_url: str) -> None:
+    provider = ScriptedProvider([[ToolCall("c1", "look", {"place": "attic"})], "Nothing there.", "Kindly."])
+    root = LlmAgent(name="desk", model=EchoLlm(model="mine"), tools=[look])
+    async with open_runtime(settings_for(sqlite_url), provider=provider, root_agent=root) as runtime:
+        assert await runtime.run("s", "hi") == "echo of 1"
+        changes = Changes(agents={"desk": AgentOptions(model="openai/y")})
+        _, turn = await runtime.playground.run_on("s", 1, changes, new_id="f")
+        assert await turn.collect_answer() == "Nothing there."
+        assert [request.model for request in provider.requests] == ["y", "y"]
+        _, turn = await runtime.playground.run_on("s", None, Changes("again", changes.agents), new_id="g")
+        assert await turn.collect_answer() == "Kindly."
+        assert await runtime.run("g", "and now?") == "echo of 5", "its own model again"
 
 
 async def test_one_message_is_sent_to_several_forks_with_other_models(sqlite_url: str) -> None:

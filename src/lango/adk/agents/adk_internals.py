@@ -9,6 +9,8 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
+from google.adk.agents import BaseAgent
+from google.adk.agents.callback_context import CallbackContext
 from google.adk.events import Event, RequestInput
 from google.adk.models import BaseLlm
 from google.adk.sessions import Session
@@ -37,6 +39,11 @@ def agent_to_run(root: Any, events: Sequence[Event]) -> Any:
 
     session = Session(id="", app_name="", user_id="", events=[*events])
     return find_agent_to_run(session, root)
+
+
+def let_agent_answer(context: CallbackContext, agent: BaseAgent) -> None:
+    """Let another agent make the model call that a callback precedes; ADK shows callbacks a copy of the invocation."""
+    context._invocation_context.agent = agent  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 def node_of_tool(tool: Any) -> Any:

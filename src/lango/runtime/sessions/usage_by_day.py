@@ -1,22 +1,15 @@
 """Sum what turns used over all sessions of an app, by day and model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from lango.events import Usage
-from lango.json_values import convert
 from lango.runtime.prices import Prices, cost_usd
 from lango.sessions import as_datetime
 from lango.store import Store
-from lango.store.engine.database import Row
-from lango.store.turns.turn_result import TurnResult
-from lango.store.turns.turn_usage import ModelCall, read_turns_since
+from lango.store.turns.turn_usage import sum_by_day
 from lango.threads import run_in_thread
-
-MAX_TURNS = 50_000
-"""How many of the newest turns are summed."""
 
 
 class ModelUsage(Struct, frozen=True):
@@ -51,43 +44,25 @@ class UsageByDay(Struct, frozen=True):
 
     models: Sequence[ModelUsage]
     turns: Sequence[TurnCount]
-    complete: bool
-    """False: there are more turns, and the oldest were left out."""
 
 
 async def usage_by_day(store: Store, app: str, user_id: str | None, since: float, prices: Prices) -> UsageByDay:
-    """Sum the turns of a user, or of all users, since a time."""
-    rows = await store.read(read_turns_since, app, user_id, since, MAX_TURNS)
-    return await run_in_thread(_sum, app, rows, prices)
+    """Sum the turns of a user, or of all users, since a time; the database sums them."""
+    turns, models = await store.read(sum_by_day, store.dialect, app, user_id, since)
+
+    def priced() -> list[ModelUsage]:
+        return [
+            ModelUsage(_day(day), app, model, *sums, cost_usd=_cost(model, sums[1:4], prices))
+            for day, model, *sums in models
+        ]
+
+    counts = [TurnCount(_day(one.day), app, one.turns, one.failed) for one in turns]
+    return UsageByDay(await run_in_thread(priced), counts)
 
 
-def _sum(app: str, rows: Sequence[Row], prices: Prices) -> UsageByDay:
-    models: dict[tuple[str, str], ModelUsage] = {}
-    turns: dict[str, TurnCount] = {}
-    for status, started_at, extra in rows:
-        day = as_datetime(started_at).date().isoformat()
-        count = turns.get(day, TurnCount(day, app))
-        has_failed = status in ("failed", "interrupted")
-        turns[day] = replace(count, turns=count.turns + 1, failed=count.failed + has_failed)
-        for call in convert(TurnResult.decode(extra).calls, list[ModelCall]):
-            known = models.get((day, call.model), ModelUsage(day, app, call.model))
-            models[day, call.model] = _with_call(known, call)
-    priced = [replace(one, cost_usd=_cost(one, prices)) for _, one in sorted(models.items())]
-    return UsageByDay(priced, [turns[day] for day in sorted(turns)], len(rows) < MAX_TURNS)
+def _day(number: int) -> str:
+    return as_datetime(number * 86_400.0).date().isoformat()
 
 
-def _with_call(known: ModelUsage, call: ModelCall) -> ModelUsage:
-    return replace(
-        known,
-        calls=known.calls + 1,
-        input_tokens=known.input_tokens + call.input_tokens,
-        output_tokens=known.output_tokens + call.output_tokens,
-        cached_tokens=known.cached_tokens + call.cached_tokens,
-        duration_s=known.duration_s + call.duration_s,
-        slowest_s=max(known.slowest_s, call.duration_s),
-    )
-
-
-def _cost(one: ModelUsage, prices: Prices) -> float | None:
-    usage: Mapping[str, Usage] = {one.model: Usage(one.input_tokens, one.output_tokens, one.cached_tokens)}
-    return cost_usd(usage, prices) if one.model else None
+def _cost(model: str, tokens: Sequence[int], prices: Prices) -> float | None:
+    return cost_usd({model: Usage(*tokens)}, prices) if model else None

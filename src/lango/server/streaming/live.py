@@ -5,15 +5,15 @@ client started them, with the event ids that they have everywhere. A `Changed` h
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AsyncExitStack, aclosing, suppress
 from typing import Literal, TypeVar
 
 from msgspec import Struct
 
 from lango.errors import SessionNotFound, Stopping
 from lango.events import turn_of_event
-from lango.runtime.sessions.session_watch import UserWatch
+from lango.runtime.sessions.session_watch import SessionWatch, UserWatch
 from lango.runtime.turns import LoggedEvent
 from lango.server.streaming.turn_streams import TurnRef, TurnStreams
 from lango.sessions import SessionInfo
@@ -25,8 +25,8 @@ What = Literal["sessions", "inbox", "waiting", "rewound"]
 class Changed(Struct, frozen=True, tag_field="type", tag="changed"):
     """A hint that a client should read something again.
 
-    `sessions`: the list of sessions; `inbox`: what waits for the user in any session; `waiting`: the queued messages;
-    `rewound`: the messages, some of which may have been rewound.
+    `sessions`: the list of sessions; `inbox`: what waits for the user in any session, of any agent; `waiting`: the
+    queued messages; `rewound`: the messages, some of which may have been rewound.
     """
 
     what: What
@@ -53,13 +53,21 @@ class _Reader:
 
 
 async def live_events(
-    streams: TurnStreams, user_id: str, session: SessionInfo | None, after_id: int | None
+    streams: TurnStreams,
+    user_id: str,
+    session: SessionInfo | None,
+    after_id: int | None,
+    others: Iterable[SessionWatch] = (),
 ) -> LiveEvents:
-    """Yield the events of a session's turns and hints about changes, until the session or the server ends."""
-    async with streams.session_watch.watch(user_id) as watched:
-        reader = _Reader(watched, session)
-        both = _merge(_turn_events(streams, reader, after_id), _change_hints(reader))
-        async with aclosing(both) as events:
+    """Yield the events of a session's turns and hints about changes, until the session or the server ends.
+
+    `others` are the sessions of other agents, whose waits are in the inbox of the user, too.
+    """
+    async with AsyncExitStack() as watches:
+        reader = _Reader(await watches.enter_async_context(streams.session_watch.watch(user_id)), session)
+        elsewhere = [await watches.enter_async_context(other.watch(user_id)) for other in others]
+        sources = _turn_events(streams, reader, after_id), _change_hints(reader), *map(_inbox_hints, elsewhere)
+        async with aclosing(_merge(*sources)) as events:
             async for item in events:
                 yield item
 
@@ -103,6 +111,17 @@ async def _change_hints(reader: _Reader) -> LiveEvents:
         for what, count in changes.items():
             if before.get(what) != count:
                 yield Changed(what)
+
+
+async def _inbox_hints(watch: UserWatch) -> LiveEvents:
+    """Yield a hint whenever the inbox of another agent changes."""
+    seen = watch.inbox_changes  # the reader reads all inboxes at the start
+    while True:
+        if watch.inbox_changes == seen:
+            await watch.changed.wait()
+            continue
+        seen = watch.inbox_changes
+        yield Changed("inbox")
 
 
 async def _merge(*sources: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:

@@ -1,8 +1,8 @@
 """Operations that read what turns took: the newest few with their tools, and the sum of all."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -10,7 +10,7 @@ from lango.events import Usage
 from lango.json_values import convert
 from lango.sessions import SessionInfo, Status
 from lango.store.codec.json_text import loads
-from lango.store.engine.database import LARGEST, Operation, Row
+from lango.store.engine.database import LARGEST, Dialect, Operation, Row
 from lango.store.sessions.lineage import is_live, live_ranges, total_tokens_at
 from lango.store.tool_calls.tool_journal import seconds_between
 from lango.store.turns.turn_result import TurnResult
@@ -42,10 +42,29 @@ _TOTALS = """
 SELECT COUNT(*), SUM(input_tokens), SUM(output_tokens), SUM(cached_tokens), SUM(model_calls), SUM(cost_usd)
 FROM turns WHERE session_key = $1
 """
-_TURNS_SINCE = """
-SELECT t.status, t.created_at, t.extra FROM sessions s JOIN turns t ON t.session_key = s.session_key
-WHERE s.app_name = $1 AND s.updated_at >= $2 AND t.created_at >= $2 {of_user} ORDER BY t.created_at DESC LIMIT $3
+# days since 1970, UTC
+_DAY = "CAST(FLOOR(t.created_at) AS BIGINT) / 86400"
+_TURNS_BY_DAY = """
+SELECT {day}, COUNT(*), SUM(CASE WHEN t.status IN ('failed', 'interrupted') THEN 1 ELSE 0 END)
+FROM sessions s JOIN turns t ON t.session_key = s.session_key
+WHERE s.app_name = $1 AND s.updated_at >= $2 AND t.created_at >= $2 {of_user} GROUP BY 1 ORDER BY 1
 """
+# PostgreSQL refuses some characters that JSON can escape, such as \\u0000 in the name of a model: it sees no escape
+_EXTRA = r"REPLACE(REPLACE(t.extra, '\\', '//'), '\u', '/u')"
+_CALLS_BY_DAY = """
+SELECT {day}, CAST(c.value -> 'model' AS TEXT), COUNT(*), {sums}, MAX({duration})
+FROM sessions s JOIN turns t ON t.session_key = s.session_key {calls}
+WHERE s.app_name = $1 AND s.updated_at >= $2 AND t.created_at >= $2 {of_user} GROUP BY 1, 2 ORDER BY 1, 2
+"""
+_CALLS: Mapping[Dialect, str] = {
+    "sqlite": f"JOIN json_each({_EXTRA}, '$.calls') c",
+    "postgres": f"CROSS JOIN LATERAL json_array_elements(CAST({_EXTRA} AS json) -> 'calls') AS c(value)",
+}
+_DURATION = "CAST(CAST(c.value -> 'duration_s' AS TEXT) AS DOUBLE PRECISION)"
+_SUMS = ", ".join(
+    f"SUM(COALESCE(CAST(CAST(c.value -> '{name}' AS TEXT) AS BIGINT), 0))"
+    for name in ("input_tokens", "output_tokens", "cached_tokens")
+)
 NEWEST_TURN = LARGEST
 
 
@@ -179,12 +198,41 @@ def _row_to_turn(
     )
 
 
-def read_turns_since(app_name: str, user_id: str | None, since: float, limit: int) -> Operation[list[Row]]:
-    """Read status, time and result of the newest turns since a time, in the sessions of a user, or of all users."""
-    of_user = "" if user_id is None else "AND s.user_id = $4"
-    return (
-        yield _TURNS_SINCE.format(of_user=of_user), (app_name, since, limit, *(() if user_id is None else (user_id,)))
-    )
+class DayOfTurns(NamedTuple):
+    """How many turns began on a day, counted from 1970, UTC."""
+
+    day: int
+    turns: int
+    failed: int
+    """Failed or interrupted."""
+
+
+class DayOfModel(NamedTuple):
+    """What the calls of a model in the turns of a day took."""
+
+    day: int
+    model: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    duration_s: float
+    slowest_s: float
+
+
+def sum_by_day(
+    dialect: Dialect, app_name: str, user_id: str | None, since: float
+) -> Operation[tuple[list[DayOfTurns], list[DayOfModel]]]:
+    """Sum the turns since a time by day, and their model calls by day and model, of a user or of all users."""
+    values = (app_name, since, *(() if user_id is None else (user_id,)))
+    about = {"day": _DAY, "of_user": "" if user_id is None else "AND s.user_id = $3"}
+    calls = {"calls": _CALLS[dialect], "sums": f"{_SUMS}, SUM({_DURATION})", "duration": _DURATION}
+    turns = [DayOfTurns(*row) for row in (yield _TURNS_BY_DAY.format(**about), values)]
+    models = [
+        DayOfModel(day, str(loads(model or '""') or ""), *sums)
+        for day, model, *sums in (yield _CALLS_BY_DAY.format(**about, **calls), values)
+    ]
+    return turns, models
 
 
 def _row_to_tool(row: Row, *, ended: bool, waiting_calls: frozenset[str]) -> ToolUse:

@@ -107,6 +107,5 @@ async def read_usage_by_day(user: CurrentUser, days: Annotated[int, Query(ge=1, 
     whole = UsageByDay(
         [row for one in found for row in one.models],
         [row for one in found for row in one.turns],
-        all(one.complete for one in found),
     )
     return await large_response(lambda: shown(whole))

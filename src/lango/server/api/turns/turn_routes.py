@@ -126,7 +126,9 @@ async def follow_live(
     if record is not None and after_id is not None:
         # raises if the events after that id are gone
         await user.turns.has_more(record, after_id)
-    return user.context.event_response(live_events(user.turns, user.id, record, after_id))
+    _, *others = user.runtimes(all_agents=True)
+    watched = [runtime.session_watch for runtime in others]
+    return user.context.event_response(live_events(user.turns, user.id, record, after_id, watched))
 
 
 def _parse_last_event_id(last_id: str | None) -> int | None:

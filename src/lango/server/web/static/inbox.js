@@ -10,7 +10,6 @@ import { on, state } from "./base/state.js";
 
 const MAX_SHOWN = 100;
 const RETRY_MS = 2_000;
-const OTHERS_POLL_MS = 15_000; // the live stream reports only the chosen agent
 const NOTHING = "Nothing is waiting for you.";
 
 let dialog = /** @type {any} */ (null);
@@ -122,5 +121,4 @@ export function setUpInbox() {
     clearTimeout(timer);
     timer = setTimeout(refresh, 100);
   });
-  setInterval(() => state.about.agents?.length > 1 && !document.hidden && void refresh(), OTHERS_POLL_MS);
 }

@@ -7,7 +7,7 @@ import { formatShort, legend, Plot } from "../panel/plots.js";
 /**
  * @typedef {{day: string, agent: string, model: string, calls: number, input_tokens: number, output_tokens: number, cached_tokens: number, duration_s: number, slowest_s: number, cost_usd: number | null}} ModelUsage
  * @typedef {{day: string, agent: string, turns: number, failed: number}} TurnCount
- * @typedef {{models: ModelUsage[], turns: TurnCount[], complete: boolean}} Usage
+ * @typedef {{models: ModelUsage[], turns: TurnCount[]}} Usage
  */
 
 const COLORS = ["accent", "link", "warn", "edge"];
@@ -63,7 +63,6 @@ function draw(usage) {
     chart("Time per model call", days, latency(models, days), (seconds) => (seconds ? formatDuration(seconds) : "0")),
     chart("Turns per day", days, outcome(turns, days), formatShort),
     table(models, turns),
-    usage.complete ? "" : el("p", { class: "note", text: "There are more turns than are summed: the oldest are left out." }),
   ];
   const focused = document.activeElement?.getAttribute("aria-label");
   body.replaceChildren(...wanted);
