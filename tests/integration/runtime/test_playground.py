@@ -5,22 +5,26 @@ from typing import Any
 
 import pytest
 from google.adk.agents import LlmAgent
+from google.adk.events import RequestInput
 from google.adk.models import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.tools import ToolContext
-from google.adk.workflow import START, Workflow
+from google.adk.workflow import START, Workflow, node
 from google.genai import types
 
-from lango import open_runtime
+from lango import Tool, open_runtime
 from lango.adk import ProviderLlm
 from lango.errors import AgentFailed, ConfigError, Conflict, StateRefused, TraceNotFound
 from lango.messages import ToolCall
 from lango.model_options import AgentOptions
 from lango.runtime.playground import Changes
 from lango.runtime.runtime import Runtime
+from lango.store.engine.database import Operation
 from lango.testing import Entry, ScriptedProvider
+from lango.waits import Approve, Value
 from tests.agents.parts import settings_for
+from tests.support.runtimes import store_of
 
 RUNS: list[str] = []
 
@@ -151,6 +155,88 @@ async def test_one_message_is_sent_to_several_forks_with_other_models(sqlite_url
         ]
         assert (await runtime.sessions.state(turn.session.name.id)).session == {"a": 1}
         assert len(await runtime.sessions.messages("s")) == 2
+
+
+async def test_a_turn_after_an_approval_runs_on_from_its_steps(store_url: str) -> None:
+    ran: list[Any] = []
+
+    def wipe(arguments: dict[str, Any]) -> dict[str, Any]:
+        ran.append(arguments["disk"])
+        return {"wiped": arguments["disk"]}
+
+    schema = {"type": "object", "properties": {"disk": {"type": "string"}}}
+    tool = Tool("wipe", "Wipe a disk.", schema, wipe, level="dangerous")
+    provider = ScriptedProvider(
+        [[ToolCall("c1", "wipe", {"disk": "a"})], "Wiped.", "It failed?", "Wiped again.", "Yes."]
+    )
+    async with open_runtime(settings_for(store_url), tools=[tool], provider=provider) as runtime:
+        await runtime.run("s", "wipe a")
+        [wait] = await runtime.waits("s")
+        await (await runtime.answer("s", wait.id, Approve())).collect_answer()
+        [_, traced] = (await runtime.sessions.trace("s")).turns
+        stored = await runtime.sessions.messages("s")
+        result = next(one.seq for one in stored if one.message and "wiped" in str(one.message.tool_calls))
+        changes = Changes(results={"c1": {"error": "the disk is busy"}})
+        _, turn = await runtime.playground.run_on("s", traced.turn, changes, before=result, new_id="f")
+        assert await turn.collect_answer() == "It failed?"
+        assert provider.requests[-1].messages[-1].tool_calls[0].output == {"error": "the disk is busy"}
+        assert ran == ["a"], "the tool did not run again"
+        _, turn = await runtime.playground.run_on("s", traced.turn, Changes(), new_id="g")
+        assert await turn.collect_answer() == "Wiped again."
+        assert ran == ["a", "a"], "the same answer starts the turn again"
+        for session in ("s", "f", "g"):
+            assert not await runtime.sessions.check(session)
+            assert await runtime.waits(session) == []
+        assert await runtime.run("g", "sure?") == "Yes."
+        with pytest.raises(Conflict, match="fork the session before message"):
+            await runtime.playground.run_on("s", traced.turn, Changes("no"), new_id="h")
+
+
+async def test_a_turn_after_an_input_runs_on_from_its_agent(store_url: str) -> None:
+    ran: list[str] = []
+
+    async def ask(node_input: Any) -> AsyncGenerator[Any, None]:
+        ran.append("ask")
+        yield RequestInput(message="How many?", response_schema={"type": "integer"})
+
+    provider = ScriptedProvider(["one", "two", "three"])
+    writer = LlmAgent(name="writer", model=ProviderLlm(provider, "m"), instruction="Write.")
+    flow = Workflow(name="flow", edges=[(START, node(ask), writer)])
+    async with open_runtime(settings_for(store_url), root_agent=flow) as runtime:
+        await runtime.run("s", "go")
+        [wait] = await runtime.waits("s")
+        await (await runtime.answer("s", wait.id, Value(3))).collect_answer()
+        [_, traced] = (await runtime.sessions.trace("s")).turns
+        group = next(group for group in traced.steps if group.name == "writer")
+        changes = Changes(agents={"writer": AgentOptions(system="Write well.")})
+        _, turn = await runtime.playground.run_on("s", 2, changes, before=group.steps[0].seq, new_id="f")
+        assert await turn.collect_answer() == "two"
+        assert (provider.requests[-1].system, provider.requests[-1].messages) == (
+            "Write well.",
+            provider.requests[0].messages,
+        )
+        _, turn = await runtime.playground.run_on("s", 2, Changes(), new_id="g")
+        assert await turn.collect_answer() == "three"
+        assert ran.count("ask") == 1
+        assert not await runtime.sessions.check("g")
+
+
+async def test_a_turn_after_a_credential_is_refused_with_its_reason(sqlite_url: str) -> None:
+    async with open_runtime(settings_for(sqlite_url), provider=ScriptedProvider(["hi"])) as runtime:
+        await runtime.run("s", "hello")
+        store = store_of(runtime)
+        for request, why in (
+            ('{"answer": {"kind": "credential", "wait_id": "x"}}', "a credential, which is not kept"),
+            ('{"retry_of": "e1"}', "the turn before it"),
+        ):
+            await store.write(_set_request, request)
+            with pytest.raises(Conflict, match=why):
+                await runtime.playground.run_on("s", 1, Changes(), new_id="f")
+        assert await runtime.sessions.find("f") is None
+
+
+def _set_request(request: str) -> Operation[None]:
+    yield "UPDATE turns SET request = $1", (request,)
 
 
 async def test_what_cannot_be_run_on_is_refused_and_leaves_no_fork(sqlite_url: str) -> None:

@@ -35,6 +35,14 @@ SELECT CAST($1 AS BIGINT), call_id, CAST($2 AS BIGINT), name, effect, status, ar
 WHERE session_key = $3 AND epoch = $4 AND status = 'finished' AND finished_at <= $5
     AND COALESCE(result, '') NOT LIKE '{"failure":{"module":%'
 """
+# the wait that the turn's input answered, as that left it
+_COPY_ANSWERED_WAIT = """
+INSERT INTO waits (session_key, id, kind, invocation_id, seq, about_id, about_seq, opened_at, expires_at, answered_at,
+    answered_by, answer, data, closed, closed_at)
+SELECT CAST($1 AS BIGINT), id, kind, invocation_id, seq, about_id, about_seq, opened_at, expires_at, answered_at,
+    answered_by, answer, data, closed, closed_at FROM waits WHERE session_key = $2 AND id = $3
+ON CONFLICT (session_key, id) DO NOTHING
+"""
 _SET_RESULT = """
 UPDATE tool_journal SET result = $1, whole = NULL WHERE session_key = $2 AND call_id = $3 AND epoch = $4
 RETURNING call_id
@@ -74,22 +82,24 @@ def run_on(
     """Create a fork that runs a turn on from message `before`, or from its start; return the turn of the fork.
 
     `results` replaces those of tool calls that message `before` has, `state` changes the state, and `request` is what
-    came with the turn, whose options are added to those that it had. Raise `TraceNotFound` if there is no such turn, or
-    `Conflict` if it cannot be run on so.
+    came with the turn, whose options are added to those that it had. A turn that an answer or a result started begins
+    with the same one again. Raise `TraceNotFound` if there is no such turn, or `Conflict` if it cannot be run on so.
     """
     new.check_new()
     session = yield from lock_named_session(source)
     rows = yield _TURN, (session.key, turn)
     if not rows or rows[0][0] is None:
         raise TraceNotFound(f"session {source.id!r} has no turn {turn}")
-    first_seq, invocation_id, stored, source_epoch, begun_version, version, continued_seq, role, next_seq = rows[0]
+    first_seq, invocation_id, stored, source_epoch, begun_version, version, continued_seq, _, next_seq = rows[0]
     earlier: dict[str, Any] = loads(stored) if stored else {}
-    if role != "user" or continued_seq is not None or {"answer", "retry_of"} & earlier.keys():
-        raise Conflict(f"turn {turn} continues an earlier one: run on from a turn that began with a message")
+    if problem := _why_not(earlier, is_continued=continued_seq is not None):
+        raise Conflict(f"turn {turn} {problem}")
     at = first_seq if before is None else before - 1
     if before is not None and not first_seq < before <= (next_seq or session.last_seq + 1):
         raise Conflict(f"message {before} is no step of turn {turn}: choose one from {first_seq + 1} on")
     key = yield from copy_session(session, new, at, first_seq - 1, title, now)
+    if answer := earlier.get("answer"):
+        yield _COPY_ANSWERED_WAIT, (key, session.key, answer["wait_id"])
     [[epoch, revision]] = yield NEW_EPOCH, (key,)
     if before is not None:
         rows = yield _CREATED_AT, (session.key, before)
@@ -110,11 +120,30 @@ def run_on(
     return started
 
 
+def _why_not(request: Mapping[str, Any], *, is_continued: bool) -> str:
+    """Say why a turn cannot be run on, or return ""."""
+    if is_continued:
+        return "continued from its history after an update: run on from another turn"
+    if "retry_of" in request:
+        return "repeats one that failed: run on from the turn before it"
+    if request.get("answer", {}).get("kind") == "credential":
+        return "began with a credential, which is not kept: run on from the turn that asked for it"
+    return ""
+
+
 def read_message_of_turn(name: SessionId, turn: int) -> Operation[int]:
-    """Return the message that started a turn. Raise `TraceNotFound` if there is no such turn."""
+    """Return the message of the user that started a turn.
+
+    Raise `TraceNotFound` if there is no such turn, or `Conflict` if an answer or a result started it.
+    """
     session = yield from get_session(name)
     for row in (yield _TURN, (session.key, turn)):
         if row[0] is not None:
+            if row[7] != "user":
+                raise Conflict(
+                    f"turn {turn} began with an answer: to give another one, fork the session before message {row[0]}, "
+                    "where it waits again"
+                )
             return row[0]
     raise TraceNotFound(f"session {name.id!r} has no turn {turn}")
 

@@ -26,7 +26,7 @@ export async function openPlayground(session, turn, step, before = (step?.kind =
     call ? readSystem(session, call) : "",
   ]);
   const output = result?.tool_calls.find((/** @type {any} */ one) => one.id === step?.call_id)?.output;
-  const messageBox = message && field("Message", el("textarea", { rows: 2, required: true }), message.content);
+  const messageBox = message?.role === "user" && field("Message", el("textarea", { rows: 2, required: true }), message.content);
   const resultBox = output !== undefined && jsonField(`Result of ${step?.name}`, output);
   const stateBox = jsonField("State to change, as JSON", {});
   const variants = /** @type {Variant[]} */ ([]);
