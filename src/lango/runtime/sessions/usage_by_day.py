@@ -8,7 +8,7 @@ from lango.events import Usage
 from lango.runtime.prices import Prices, cost_usd
 from lango.sessions import as_datetime
 from lango.store import Store
-from lango.store.turns.turn_usage import sum_by_day
+from lango.store.turns.turn_usage import DayOfModel, sum_by_day
 from lango.threads import run_in_thread
 
 
@@ -46,14 +46,22 @@ class UsageByDay(Struct, frozen=True):
     turns: Sequence[TurnCount]
 
 
+_SUMS = [name for name in DayOfModel._fields if name != "day"]
+
+
 async def usage_by_day(store: Store, app: str, user_id: str | None, since: float, prices: Prices) -> UsageByDay:
     """Sum the turns of a user, or of all users, since a time; the database sums them."""
     turns, models = await store.read(sum_by_day, store.dialect, app, user_id, since)
 
     def priced() -> list[ModelUsage]:
         return [
-            ModelUsage(_day(day), app, model, *sums, cost_usd=_cost(model, sums[1:4], prices))
-            for day, model, *sums in models
+            ModelUsage(
+                day=_day(one.day),
+                agent=app,
+                cost_usd=_cost(one, prices),
+                **{name: getattr(one, name) for name in _SUMS},
+            )
+            for one in models
         ]
 
     counts = [TurnCount(_day(one.day), app, one.turns, one.failed) for one in turns]
@@ -64,5 +72,6 @@ def _day(number: int) -> str:
     return as_datetime(number * 86_400.0).date().isoformat()
 
 
-def _cost(model: str, tokens: Sequence[int], prices: Prices) -> float | None:
-    return cost_usd({model: Usage(*tokens)}, prices) if model else None
+def _cost(one: DayOfModel, prices: Prices) -> float | None:
+    usage = {one.model: Usage(one.input_tokens, one.output_tokens, one.cached_tokens)}
+    return cost_usd(usage, prices) if one.model else None
