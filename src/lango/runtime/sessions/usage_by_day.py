@@ -46,21 +46,13 @@ class UsageByDay(Struct, frozen=True):
     turns: Sequence[TurnCount]
 
 
-_SUMS = [name for name in DayOfModel._fields if name != "day"]
-
-
 async def usage_by_day(store: Store, app: str, user_id: str | None, since: float, prices: Prices) -> UsageByDay:
     """Sum the turns of a user, or of all users, since a time; the database sums them."""
     turns, models = await store.read(sum_by_day, store.dialect, app, user_id, since)
 
     def priced() -> list[ModelUsage]:
         return [
-            ModelUsage(
-                day=_day(one.day),
-                agent=app,
-                cost_usd=_cost(one, prices),
-                **{name: getattr(one, name) for name in _SUMS},
-            )
+            ModelUsage(agent=app, cost_usd=_cost(one, prices), **one._asdict() | {"day": _day(one.day)})
             for one in models
         ]
 
