@@ -1,6 +1,7 @@
 """Sum what turns used over all sessions of an app, by day and model."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -51,9 +52,9 @@ async def usage_by_day(store: Store, app: str, user_id: str | None, since: float
     turns, models = await store.read(sum_by_day, store.dialect, app, user_id, since)
 
     def priced() -> list[ModelUsage]:
+        rows: list[dict[str, Any]] = [one._asdict() | {"day": _day(one.day)} for one in models]
         return [
-            ModelUsage(agent=app, cost_usd=_cost(one, prices), **one._asdict() | {"day": _day(one.day)})
-            for one in models
+            ModelUsage(agent=app, cost_usd=_cost(one, prices), **row) for one, row in zip(models, rows, strict=True)
         ]
 
     counts = [TurnCount(_day(one.day), app, one.turns, one.failed) for one in turns]
