@@ -30,6 +30,17 @@ SET default_tablespace = '';
 SET default_table_access_method = heap;
 
 --
+-- Name: answered_events; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.answered_events (
+    session_key bigint NOT NULL,
+    name text NOT NULL,
+    event_key text NOT NULL
+);
+
+
+--
 -- Name: api_key_usage; Type: TABLE; Schema: frozen_schema; Owner: -
 --
 
@@ -304,6 +315,17 @@ CREATE TABLE frozen_schema.event_log (
 
 
 --
+-- Name: event_names; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.event_names (
+    app_name text NOT NULL,
+    name text NOT NULL,
+    changes bigint NOT NULL
+);
+
+
+--
 -- Name: failures; Type: TABLE; Schema: frozen_schema; Owner: -
 --
 
@@ -499,6 +521,22 @@ CREATE TABLE frozen_schema.search_progress (
     session_key bigint NOT NULL,
     indexed_seq bigint NOT NULL,
     indexed_title text
+);
+
+
+--
+-- Name: sent_events; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.sent_events (
+    app_name text NOT NULL,
+    name text NOT NULL,
+    event_key text NOT NULL,
+    user_id text NOT NULL,
+    session_id text NOT NULL,
+    data text NOT NULL,
+    sent_at double precision NOT NULL,
+    expires_at double precision NOT NULL
 );
 
 
@@ -744,6 +782,7 @@ CREATE TABLE frozen_schema.waits (
     about_seq bigint,
     opened_at double precision NOT NULL,
     expires_at double precision,
+    event_name text,
     app_name text,
     user_id text,
     data text,
@@ -755,6 +794,12 @@ CREATE TABLE frozen_schema.waits (
     closed text,
     closed_at double precision
 );
+
+
+--
+-- Data for Name: answered_events; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
 
 
 --
@@ -792,7 +837,7 @@ INSERT INTO frozen_schema.app_states VALUES ('frozen app', '{"count":1}');
 -- Data for Name: commits; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.commits VALUES ('9436feaac8e6485b9a57d3e92c31f193', 6, '2026-11-19 04:21:18.122578+00');
+INSERT INTO frozen_schema.commits VALUES ('198204b92d5a45a4bb8c5799ba952db1', 6, '2026-11-19 05:29:57.501417+00');
 
 
 --
@@ -820,6 +865,12 @@ INSERT INTO frozen_schema.commits VALUES ('9436feaac8e6485b9a57d3e92c31f193', 6,
 
 
 --
+-- Data for Name: event_names; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
 -- Data for Name: failures; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
@@ -835,7 +886,7 @@ INSERT INTO frozen_schema.commits VALUES ('9436feaac8e6485b9a57d3e92c31f193', 6,
 -- Data for Name: lango_schema; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-19 04:21:17.418343+00');
+INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-19 05:29:55.748912+00');
 
 
 --
@@ -860,13 +911,13 @@ INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-19 04:21:17.418343
 -- Data for Name: messages; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.messages VALUES (666399130, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
-INSERT INTO frozen_schema.messages VALUES (666399130, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
-INSERT INTO frozen_schema.messages VALUES (666399130, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
-INSERT INTO frozen_schema.messages VALUES (666399130, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
-INSERT INTO frozen_schema.messages VALUES (666399130, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
-INSERT INTO frozen_schema.messages VALUES (666399130, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
-INSERT INTO frozen_schema.messages VALUES (666399130, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
+INSERT INTO frozen_schema.messages VALUES (2082674567, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
+INSERT INTO frozen_schema.messages VALUES (2082674567, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
+INSERT INTO frozen_schema.messages VALUES (2082674567, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
+INSERT INTO frozen_schema.messages VALUES (2082674567, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
+INSERT INTO frozen_schema.messages VALUES (2082674567, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
+INSERT INTO frozen_schema.messages VALUES (2082674567, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
+INSERT INTO frozen_schema.messages VALUES (2082674567, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
 
 
 --
@@ -897,7 +948,7 @@ INSERT INTO frozen_schema.messages VALUES (666399130, 7, 'event', 'helper', '', 
 -- Data for Name: open_calls; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.open_calls VALUES (666399130, 'c2', 2, 1);
+INSERT INTO frozen_schema.open_calls VALUES (2082674567, 'c2', 2, 1);
 
 
 --
@@ -925,6 +976,12 @@ INSERT INTO frozen_schema.open_calls VALUES (666399130, 'c2', 2, 1);
 
 
 --
+-- Data for Name: sent_events; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
 -- Data for Name: session_lineage; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
@@ -940,15 +997,15 @@ INSERT INTO frozen_schema.open_calls VALUES (666399130, 'c2', 2, 1);
 -- Data for Name: session_states; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.session_states VALUES (666399130, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
+INSERT INTO frozen_schema.session_states VALUES (2082674567, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
 
 
 --
 -- Data for Name: sessions; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.sessions VALUES (666399130, 'frozen app', 'Ada', 'one of everything', NULL, 1795062078.0351243, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
-INSERT INTO frozen_schema.sessions VALUES (1857751600, 'frozen app', 'Bob', 'empty', NULL, 1795062078.1223726, 1795062078.1223726, 0, 0, 0, 0, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (2082674567, 'frozen app', 'Ada', 'one of everything', NULL, 1795066197.1793516, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (1567463009, 'frozen app', 'Bob', 'empty', NULL, 1795066197.5012228, 1795066197.5012228, 0, 0, 0, 0, 0, NULL, NULL, NULL);
 
 
 --
@@ -961,8 +1018,8 @@ INSERT INTO frozen_schema.sessions VALUES (1857751600, 'frozen app', 'Bob', 'emp
 -- Data for Name: state_events; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.state_events VALUES (666399130, 0, 0, '', 1795062078.0351243, '{"began":true,"user:name":"Ada"}', NULL);
-INSERT INTO frozen_schema.state_events VALUES (666399130, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
+INSERT INTO frozen_schema.state_events VALUES (2082674567, 0, 0, '', 1795066197.1793516, '{"began":true,"user:name":"Ada"}', NULL);
+INSERT INTO frozen_schema.state_events VALUES (2082674567, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
 
 
 --
@@ -1000,6 +1057,14 @@ INSERT INTO frozen_schema.user_states VALUES ('frozen app', 'Ada', '{"name":"Ada
 -- Data for Name: waits; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
+
+
+--
+-- Name: answered_events answered_events_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.answered_events
+    ADD CONSTRAINT answered_events_pkey PRIMARY KEY (session_key, name, event_key);
 
 
 --
@@ -1088,6 +1153,14 @@ ALTER TABLE ONLY frozen_schema.credentials
 
 ALTER TABLE ONLY frozen_schema.event_log
     ADD CONSTRAINT event_log_pkey PRIMARY KEY (session_key, id);
+
+
+--
+-- Name: event_names event_names_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.event_names
+    ADD CONSTRAINT event_names_pkey PRIMARY KEY (app_name, name);
 
 
 --
@@ -1216,6 +1289,14 @@ ALTER TABLE ONLY frozen_schema.search_messages
 
 ALTER TABLE ONLY frozen_schema.search_progress
     ADD CONSTRAINT search_progress_pkey PRIMARY KEY (session_key);
+
+
+--
+-- Name: sent_events sent_events_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.sent_events
+    ADD CONSTRAINT sent_events_pkey PRIMARY KEY (app_name, name, event_key);
 
 
 --
@@ -1386,6 +1467,20 @@ CREATE INDEX search_messages_words ON frozen_schema.search_messages USING gin (w
 
 
 --
+-- Name: sent_events_expiry; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX sent_events_expiry ON frozen_schema.sent_events USING btree (expires_at);
+
+
+--
+-- Name: sent_events_time; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX sent_events_time ON frozen_schema.sent_events USING btree (app_name, name, sent_at);
+
+
+--
 -- Name: session_lineage_source; Type: INDEX; Schema: frozen_schema; Owner: -
 --
 
@@ -1446,6 +1541,13 @@ CREATE INDEX turns_without_answer ON frozen_schema.turns USING btree (session_ke
 --
 
 CREATE INDEX user_facts_session ON frozen_schema.user_facts USING btree (session_key);
+
+
+--
+-- Name: waits_event; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX waits_event ON frozen_schema.waits USING btree (app_name, event_name) WHERE ((event_name IS NOT NULL) AND (closed IS NULL) AND (answered_at IS NULL));
 
 
 --
