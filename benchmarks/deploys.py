@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from benchmarks._crash_systems import SYSTEMS
 from benchmarks.server import BIN, answers, environment, free_port
@@ -34,6 +36,8 @@ PAUSE_S = 1.0
 """Between the answer to a message of a client and its next message."""
 CALLS, CALLS_PER_DEPLOY, TOKENS_PER_RESULT = 100, 10, 2_000
 READY_TIMEOUT_S = 120.0
+READERS, MOVED_S = 20, 2.0
+"""How many streams and WebSockets each are open on a server that stops, and how soon all are to be sent away."""
 LISTED_GAPS, AROUND_S = 3, 3.0
 """How many of the longest gaps are explained, and by what was done to the servers how long before them."""
 
@@ -390,6 +394,62 @@ async def long_turn(folder: Path, store_url: str, calls: int) -> list[object]:
     return [deploys, calls + 1, stored.lost, stored.doubled, len(outcome.failed), gap, gap]
 
 
+class MovingReaders:
+    """Readers of turns on a server that is stopped: when they had begun, and when each was sent away."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.begun = asyncio.Semaphore(0)
+        self.left_at: list[float] = []
+
+    def _note(self, event: dict[str, Any]) -> None:
+        if event["type"] == "tool_start":
+            self.begun.release()
+        if event["type"] == "turn_error" and event["error"] == "Stopping":
+            self.left_at.append(time.monotonic())
+
+    async def read_stream(self, http: httpx.AsyncClient, session: str) -> None:
+        """Follow a turn by an event stream."""
+        url = f"http://127.0.0.1:{self._port}/v1/sessions/{session}/messages"
+        async with http.stream("POST", url, json={"text": f"message {session} {CALLS}"}) as response:
+            async for _, event in _events(response):
+                self._note(event)
+
+    async def read_socket(self, session: str) -> None:
+        """Follow a turn by a WebSocket."""
+        message = {"type": "message", "session": session, "text": f"message {session} {CALLS}"}
+        async with connect(f"ws://127.0.0.1:{self._port}/v1/ws") as socket:
+            await socket.send(json.dumps(message))
+            try:
+                while True:
+                    self._note(json.loads(await socket.recv()))
+            except ConnectionClosed as closed:
+                if closed.rcvd is not None and closed.rcvd.code == 1012:
+                    self.left_at.append(time.monotonic())
+
+
+async def moving_readers(folder: Path, store_url: str, readers: int) -> float:
+    """Stop one of three servers while turns run there; return after how long the last reader was sent away."""
+    replicas = Replicas(folder, store_url, words=10)
+    async with replicas.proxy(), open_http() as http:
+        await replicas.deploy()
+        port = replicas.ports[0]
+        moving = MovingReaders(port)
+        following = [
+            asyncio.create_task(work)
+            for number in range(readers)
+            for work in (moving.read_stream(http, f"stream{number}"), moving.read_socket(f"socket{number}"))
+        ]
+        for _ in following:
+            await moving.begun.acquire()
+        told_at = time.monotonic()
+        replicas.stop(port)
+        await asyncio.gather(*following)
+    if len(moving.left_at) < len(following):
+        raise RuntimeError(f"{len(following) - len(moving.left_at)} readers were not told to reconnect")
+    return max(moving.left_at) - told_at
+
+
 async def peer_turn(folder: Path, calls: int) -> list[object]:
     """Run the same turn on `dbos-google-adk`, in one process; return a row of the table.
 
@@ -436,8 +496,10 @@ def main() -> None:
     """Print the table."""
     run_s, clients, calls = (30.0, 10, 30) if quick() else (RUN_S, CLIENTS, CALLS)
     print_line(f"{os.cpu_count()} cores, PostgreSQL{', quick' if quick() else ''}, {_load()} before")
+    readers = 5 if quick() else READERS
     with postgres_server() as postgres, tempfile.TemporaryDirectory(prefix="lango-bench-") as name:
         folder = Path(name)
+        moved_s = asyncio.run(moving_readers(folder / "moving", f"{postgres}&schema=moving", readers))
         loaded = asyncio.run(under_load(folder / "load", f"{postgres}&schema=load", run_s, clients))
         long = asyncio.run(long_turn(folder / "long", f"{postgres}&schema=long", calls))
         peers = [asyncio.run(peer_turn(folder / "peer", calls))] if PEER in SYSTEMS else []
@@ -455,6 +517,11 @@ def main() -> None:
             bar(f"{what}, {columns[at]}", float(str(row[at - 1])), at_most=limit)
             for what, row in (("load", loaded), ("long turn", long))
             for at, limit in ((3, 0), (4, 0), (5, 0), (7, 3.0))
+        ),
+        bar(
+            f"{readers} streams and {readers} WebSockets of a server that stops, moved after s",
+            moved_s,
+            at_most=MOVED_S,
         ),
     )
 
