@@ -59,6 +59,14 @@ def shop(last: str) -> Any:
     return reply
 
 
+def expected_calls(folder: Path) -> list[tuple[str, Any]]:
+    """Return the tool calls that the saved case expects."""
+    [case] = json.loads((folder / "cases.evalset.json").read_text())["eval_cases"]
+    events = case["conversation"][0]["intermediate_data"]["invocation_events"]
+    parts = [part["function_call"] for one in events for part in one["content"]["parts"] if part.get("function_call")]
+    return [(call["name"], call["args"]) for call in parts if not call["name"].startswith("adk_")]
+
+
 async def test_a_case_is_saved_edited_run_and_its_failure_opened(page: Page, site: Site, folder: Path) -> None:
     site.script.add(*[shop("Refunded.")] * 2)
     await page.goto(site.url)
@@ -90,8 +98,23 @@ async def test_a_case_is_saved_edited_run_and_its_failure_opened(page: Page, sit
     editor = page.get_by_role("dialog", name="Edit refund-order-7")
     await editor.get_by_label("Name", exact=True).fill("refund")
     await editor.get_by_label("Answers").select_option("The same text")
+    calls = editor.get_by_role("group", name="Expected tool calls of message 1")
+    await expect(calls.get_by_label("Tool of message 1, call 1")).to_have_value("refund")
+    await expect(calls.get_by_role("spinbutton")).to_have_value("7")
+    await calls.get_by_role("spinbutton").fill("8")
+    await calls.get_by_role("button", name="Add a tool call").click()
+    await expect(calls.get_by_role("spinbutton")).to_have_count(2)
+    await calls.get_by_role("button", name="Remove message 1, call 2").click()
+    await check_accessibility(page, "light", "dark")
     await editor.get_by_role("button", name="Save", exact=True).click()
     row = dialog.get_by_role("listitem").filter(has=page.get_by_text("refund", exact=True))
+    await expect(row).to_be_visible()
+    assert expected_calls(folder) == [("refund", {"order": 8})]
+    await row.get_by_role("button", name="Edit refund").click()
+    editor = page.get_by_role("dialog", name="Edit refund")
+    await editor.get_by_role("spinbutton").fill("7")
+    await editor.get_by_role("button", name="Save", exact=True).click()
+    await expect(editor).to_have_count(0)
     for text, label in (("Refunded.", "passed"), ("I will not.", "failed, passed before")):
         site.script.add(*[shop(text)] * 2)
         await row.get_by_role("button", name="Run refund").click()

@@ -3,6 +3,7 @@
 import { api } from "../base/api.js";
 import { openDialog } from "../base/dialogs.js";
 import { el, toast } from "../base/dom.js";
+import { callFields, loadToolSchemas } from "./call-fields.js";
 
 const TOOLS = { "": "As the set says", exact: "Exactly these calls", in_order: "These among others, in order", any_order: "These among others", any: "Not checked" };
 const ANSWERS = { "": "As the set says", exact: "The same text", similar: "Similar words", judge: "A model judges", any: "Not checked" };
@@ -14,14 +15,16 @@ export function casePath(set, id) {
 
 /** Open a case for editing; true: it was changed. @param {string} set @param {string} id @returns {Promise<boolean>} */
 export async function editCase(set, id) {
-  const before = await api(casePath(set, id));
+  const [before, schemas] = await Promise.all([api(casePath(set, id)), loadToolSchemas()]);
   let shown = before;
   for (;;) {
-    const edited = await ask(shown);
-    if (edited === null) return false;
+    const answer = await ask(shown, schemas);
+    if (answer === null) return false;
     try {
+      const { edited, problem } = answer;
       const found = typeof edited === "string" ? JSON.parse(edited) : edited;
       shown = found;
+      if (problem) throw new Error(problem);
       await api(casePath(set, id), { method: "PUT", body: { case: found } });
       return true;
     } catch (error) {
@@ -30,10 +33,11 @@ export async function editCase(set, id) {
   }
 }
 
-/** @param {any} shown @returns {Promise<any>} the edited case, its JSON if that was edited, or null */
-async function ask(shown) {
+/** @param {any} shown @param {Map<string, any>} schemas of the tools @returns {Promise<any>} the edited case, or its JSON if that was edited, with what is wrong with it; or null */
+async function ask(shown, schemas) {
   const name = el("input", { type: "text", maxlength: 200, autocomplete: "off", required: true, value: shown.eval_id ?? "" });
   const messages = (shown.conversation ?? []).map((/** @type {any} */ one) => ({ one, text: area(textOf(one.user_content), 2), answer: area(textOf(one.final_response), 3) }));
+  const calls = messages.map((/** @type {any} */ { one }, /** @type {number} */ at) => callFields(one, at + 1, schemas));
   const tools = choice(TOOLS, shown.lango?.tools ?? "");
   const answers = choice(ANSWERS, Array.isArray(shown.lango?.answers) ? "" : shown.lango?.answers?.match ?? "");
   const mayChooseAnswers = !Array.isArray(shown.lango?.answers) && (shown.lango?.answers?.match ?? "") in ANSWERS;
@@ -45,18 +49,20 @@ async function ask(shown) {
     body: [
       el("label", { class: "field" }, "Name", name),
       ...messages.flatMap(({ text, answer }, /** @type {number} */ at) => [
-        el("label", { class: "field" }, `Message ${at + 1}`, text), el("label", { class: "field" }, `Expected answer ${at + 1}`, answer)]),
+        el("label", { class: "field" }, `Message ${at + 1}`, text), calls[at].element, el("label", { class: "field" }, `Expected answer ${at + 1}`, answer)]),
+      el("datalist", { id: "evals-tools" }, ...[...schemas.keys()].map((name) => el("option", { value: name }))),
       el("label", { class: "field" }, "Tool calls", tools),
       mayChooseAnswers ? el("label", { class: "field" }, "Answers", answers) : el("p", { class: "note", text: "The checks of its answers are in the JSON." }),
-      el("details", {}, el("summary", { text: "The whole case, as JSON: tool calls, replies, state" }), whole),
+      el("details", {}, el("summary", { text: "The whole case, as JSON: recorded replies, state" }), whole),
     ],
     yes: "Save", wide: true, className: "evals-editor",
     value: () => {
-      if (whole.value !== json) return whole.value;
+      if (whole.value !== json) return { edited: whole.value, problem: "" };
       const edited = structuredClone(shown);
       edited.eval_id = name.value.trim();
       messages.forEach(({ text, answer }, /** @type {number} */ at) => {
         const exchange = edited.conversation[at];
+        calls[at].write(exchange);
         exchange.user_content = withText(exchange.user_content, "user", text.value);
         if (answer.value || exchange.final_response) exchange.final_response = withText(exchange.final_response, "model", answer.value);
       });
@@ -65,7 +71,8 @@ async function ask(shown) {
       if (mayChooseAnswers && answers.value) lango.answers = { ...(lango.answers ?? {}), match: answers.value };
       else if (mayChooseAnswers) delete lango.answers;
       delete edited.lango;
-      return Object.keys(lango).length ? { ...edited, lango } : edited;
+      const problem = calls.map((/** @type {any} */ one) => one.problem()).find(Boolean) ?? "";
+      return { edited: Object.keys(lango).length ? { ...edited, lango } : edited, problem };
     },
   });
 }
