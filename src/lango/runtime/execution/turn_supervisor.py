@@ -350,7 +350,6 @@ class TurnSupervisor:
 
         Nothing is cancelled: another process continues them, or the next one that opens this store.
         """
-        await self.replicas.leave()
         self._take_over_loop.stopping = True
         self._take_over_loop.check_soon()
         for running in self.running_turns():
@@ -358,6 +357,7 @@ class TurnSupervisor:
                 running.step_gate.close(functools.partial(running.stop, _process_stops()))
             else:
                 running.stop(_process_stops())
+        await self.replicas.leave()  # after the gates: no step begins while this is written
         tasks = {running.task for running in self.running_turns() if running.task}
         if tasks:
             await asyncio.wait(tasks, timeout=limit_s)
