@@ -189,6 +189,21 @@ class Resumed(EventBase, frozen=True, tag="resumed"):
     """When it was resumed."""
 
 
+class Steered(EventBase, frozen=True, tag="steered"):
+    """A message that came while a turn ran was taken into that turn: the model reads it from its next call on.
+
+    Readers of both turns get it: of the one that ran, and of the one that the message was accepted as, which ends here.
+    """
+
+    turn: int
+    """The turn that the message was accepted as."""
+    into: int
+    """The turn that took it in."""
+    seq: int
+    """The stored message."""
+    text: str = ""
+
+
 class TextWithdrawn(EventBase, frozen=True, tag="text_withdrawn"):
     """A block of text whose model response was never stored is withdrawn, with its thoughts: the model is called again.
 
@@ -215,7 +230,8 @@ class TurnDone(EventBase, frozen=True, tag="done"):
     """The turn ended, and with it its stream."""
 
     turn: int
-    status: Literal["done", "waiting", "cancelled"] = "done"
+    status: Literal["done", "waiting", "cancelled", "steered"] = "done"
+    """`waiting`: for something from outside. `steered`: its message was taken into the turn that ran."""
     usage: Usage = field(default_factory=Usage)
     finish_reason: str = ""
     output: Any = None
@@ -238,6 +254,7 @@ TurnEvent = (
     | NodeProgress
     | ArtifactSaved
     | Resumed
+    | Steered
     | TextWithdrawn
     | TurnError
     | TurnDone

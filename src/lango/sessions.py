@@ -175,6 +175,8 @@ class StoredEvent(Struct, frozen=True):
     @property
     def is_note(self) -> bool:
         """Whether Lango made the message, to tell the model of an update or to ask it to correct a transfer."""
+        if self.extra and NOTE in self.extra:
+            return True
         match self.message:
             case Message(role="system"):
                 return True
@@ -202,7 +204,23 @@ class StoredEvent(Struct, frozen=True):
         return [cast("dict[str, Any]", item) for item in layout if isinstance(item, dict)]
 
 
-Status = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
+Status = Literal["queued", "running", "done", "failed", "cancelled", "interrupted", "steered"]
+"""How a turn stands. `steered`: its message was taken into the turn that ran when it came."""
+
+WhenBusy = Literal["wait", "refuse", "interrupt", "steer", "rollback"]
+"""How a message to a busy session is handled; see `docs/howto/busy-sessions.md`."""
+
+STEERING = "lango_steering"
+"""In the `extra` of a message that was taken into a running turn: the number of the turn that it was accepted as."""
+
+
+NOTE = "lango_note"
+"""In the `extra` of a message that Lango wrote to the model in the user's place."""
+
+
+def is_steering(extra: Mapping[str, Any] | None) -> bool:
+    """Whether a message was taken into a running turn, by its `extra`."""
+    return extra is not None and STEERING in extra
 
 
 def as_datetime(seconds: float) -> datetime:

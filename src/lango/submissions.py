@@ -9,6 +9,7 @@ from lango.config import ServerLimits
 from lango.errors import AttachmentRefused
 from lango.messages import MIME_TYPE, Attachment, Message
 from lango.model_options import ModelOptions
+from lango.sessions import WhenBusy
 from lango.tools import Tool
 from lango.waits import Answer
 
@@ -24,6 +25,8 @@ class TurnRequest(Struct, frozen=True):
     """They hold for the model calls of this turn. After a pause, None keeps those of the turn that paused."""
     at_revision: int | None = None
     """Raise `StaleSession`, and store nothing, unless the session has this revision and no running or queued turn."""
+    when_busy: WhenBusy | None = None
+    """How a message is handled while a turn of the session runs; None: by the setting `agent.when_busy`."""
     digest: str | None = None
     """What a repeated idempotency key must come with, or None for the same message."""
 

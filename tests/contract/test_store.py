@@ -357,7 +357,7 @@ async def test_a7_the_next_message_is_queued_in_order_and_is_not_lost(writer: Wr
     third = await store.submit_turn(session, user_message("3"), "me")
     assert (second.status, third.status) == ("queued", "queued")
     with pytest.raises(TurnRunning):
-        await store.submit_turn(session, user_message("4"), "me", SubmitOptions(wait=False))
+        await store.submit_turn(session, user_message("4"), "me", SubmitOptions(when_busy="refuse"))
     assert [(a.turn, a.status) for a in await ahead(store, third)] == [(1, "running"), (2, "queued")]
     assert await store.end_turn(NAME, first, "done")
     assert [a.turn for a in await ahead(store, third)] == [2], "the third waits for the second"

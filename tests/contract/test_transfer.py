@@ -499,8 +499,8 @@ COLUMNS = {
     "messages": "total_tokens: counted again; session_key",
     "state_events": "session_key",
     "turns": (
-        "owner cancel_requested queued_input answer_stored request quota_id credential_wait: of turns that run; "
-        "session_key"
+        "owner cancel_requested queued_input answer_stored request quota_id credential_wait steers replaces: of turns "
+        "that run; session_key"
     ),
     "tool_journal": "actions: of turns that run; grant_id: grants are not exported; session_key",
     "observation_batches": "session_key",

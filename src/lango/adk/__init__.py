@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from lango.adk.agents.remote_agents import a2a_config
     from lango.adk.agents.tools.adk_tool import AdkTool
     from lango.adk.agents.tools.effects import idempotent, once
+    from lango.adk.agents.tools.progress import report_progress
     from lango.adk.model.provider_llm import ProviderLlm
     from lango.adk.services.artifact_service import SqlArtifactService
     from lango.adk.services.credential_service import SqlCredentialService
@@ -24,6 +25,7 @@ __all__ = [
     "event_data",
     "idempotent",
     "once",
+    "report_progress",
     "sleep",
     "wait_for_event",
 ]
@@ -39,6 +41,7 @@ _HOMES = {
     "a2a_config": "lango.adk.agents.remote_agents",
     "idempotent": "lango.adk.agents.tools.effects",
     "once": "lango.adk.agents.tools.effects",
+    "report_progress": "lango.adk.agents.tools.progress",
     "sleep": "lango.pauses",
     "wait_for_event": "lango.pauses",
 }

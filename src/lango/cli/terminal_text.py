@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from lango.events import ToolProgress
 from lango.safe_text import printable as printable
 
 
@@ -111,3 +112,9 @@ def choices_of(schema: Mapping[str, Any]) -> list[tuple[Any, str]]:
     values: Any = schema.get("enum") or []
     names: Any = schema.get("enumNames") or values
     return [(value, one_line(str(name))) for value, name in zip(values, names, strict=False)]
+
+
+def describe_progress(event: ToolProgress) -> str:
+    """Describe the progress of a running tool."""
+    share = f"{event.progress:g}" if event.total is None else f"{event.progress:g} of {event.total:g}"
+    return f" {share}{': ' if event.message else ''}{one_line(event.message)}"

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from lango.sessions import WhenBusy
+
 
 def _reject_reserved_name(name: str) -> str:
     if name == "user":
@@ -86,8 +88,9 @@ class AgentSettings(Section):
     their clients see their place."""
     input_expires_s: Annotated[float, Field(ge=0)] = 86_400.0
     """A workflow's input request that is not answered within this time is closed. With 0 it never expires."""
-    when_busy: Literal["wait", "refuse", "interrupt"] = "wait"
-    """How a message to a busy session is handled: it waits, is refused, or interrupts the running turn."""
+    when_busy: WhenBusy = "wait"
+    """How a message to a busy session is handled: it waits, is refused, interrupts the running turn, is read by the
+    model before its next call (`steer`), or replaces the running turn, which is rewound (`rollback`)."""
     on_crash: Literal["resume", "stop"] = "resume"
     """What happens to the turns of a process that died: they continue in another one, or end as interrupted."""
     max_attempts: Annotated[int, Field(gt=0)] = 3

@@ -8,7 +8,7 @@ from lango.history.budget_window import (
     fit_window,
     kept_tokens,
 )
-from lango.history.history_repair import CONTEXT_AUTHOR, INTERRUPTED, repair
+from lango.history.history_repair import CONTEXT_AUTHOR, INTERRUPTED, STEERING_AUTHOR, repair
 from lango.history.message_cleanup import keep_signatures
 from lango.history.tokens import TokenCounter, count_tokens, load_tokenizer, warm_up
 from lango.history.window_rules import (
@@ -26,6 +26,7 @@ __all__ = [
     "DEFAULT_BUDGET_TOKENS",
     "DEFAULT_MAX_MESSAGES",
     "INTERRUPTED",
+    "STEERING_AUTHOR",
     "FittedWindow",
     "Limit",
     "TokenCounter",

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.errors import BudgetTooSmall
-from lango.history.history_repair import CONTEXT_AUTHOR
+from lango.history.history_repair import CONTEXT_AUTHOR, STEERING_AUTHOR
 from lango.history.pairing import pair
 from lango.history.token_clipping import clip_results, clip_text, clip_to_tokens
 from lango.history.tokens import count_tokens
@@ -127,7 +127,7 @@ def current_user_message(messages: Sequence[Message]) -> int | None:
 
 def _first_of_turns(messages: Sequence[Message], max_turns: int) -> int:
     """Return the index at which the newest `max_turns` turns start."""
-    starts = _user_positions(messages)
+    starts = [at for at in _user_positions(messages) if messages[at].author != STEERING_AUTHOR]
     return starts[-max_turns] if 0 < max_turns <= len(starts) else 0
 
 
@@ -257,7 +257,17 @@ class _Window:
                 "raise the budget, or shorten the message, the system prompt or the tools"
             )
         self._keep(clipped)
+        self._pin_steered_message()
         self._pinned = set(self.kept)
+
+    def _pin_steered_message(self) -> None:
+        """Keep the message that the turn began with, and those that it took in, as far as there is room."""
+        for at in reversed(_user_positions(self.history)):
+            message = self.history[at]
+            if at not in self.kept and self._cost_of(at) <= self.room:
+                self._keep({at: message})
+            if message.author != STEERING_AUTHOR:
+                return
 
     def _last_unit(self) -> _Unit | None:
         """Return the unit that the model has to answer: calls with their results, or a user message, at the end."""

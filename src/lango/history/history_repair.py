@@ -19,6 +19,8 @@ from lango.messages import Message, ToolCall
 
 CONTEXT_AUTHOR = "context"
 """Author of a `user` message that no user wrote, such as quoted data."""
+STEERING_AUTHOR = "steering"
+"""Author of a message of the user that came while the turn ran: it begins no turn."""
 INTERRUPTED = "interrupted: no result was recorded for this call, so its outcome is unknown"
 """The result that the model reads for a call without a result: it may or may not have had its effect."""
 CONTINUE = "Continue."

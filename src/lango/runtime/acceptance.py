@@ -1,7 +1,6 @@
 """Accept the inputs of turns: store each, start its turn or queue it, and recognise repeated requests."""
 
 import asyncio
-from typing import Literal
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -11,11 +10,11 @@ from lango.runtime.execution.turn_supervisor import TurnSupervisor
 from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.sessions import get_or_create_session, require_session
 from lango.runtime.submissions import Submissions
-from lango.sessions import SessionId, SessionInfo
+from lango.sessions import SessionId, SessionInfo, WhenBusy
 from lango.store import Store, Turn
 from lango.store.turns.submit import SubmitOptions
 from lango.store.turns.turns import request_cancel
-from lango.submissions import Submission, SubmittedEnd, TurnRequest
+from lango.submissions import Submission, SubmittedEnd, SubmittedMessage, TurnRequest
 from lango.telemetry.traces import current_trace_ids
 from lango.turns.lease_holder import finish_despite_cancel
 from lango.turns.running_turn import RunningTurn
@@ -32,13 +31,13 @@ class TurnAcceptance:
         turns: TurnSupervisor,
         inputs: Submissions,
         options: AllowedOptions,
-        when_busy: Literal["wait", "refuse", "interrupt"],
+        when_busy: WhenBusy,
     ) -> None:
         self._store = store
         self._inputs = inputs
         self._options = options
         self._turns = turns
-        self._when_busy = when_busy
+        self._when_busy: WhenBusy = when_busy
         self._locks: WeakValueDictionary[SessionId, asyncio.Lock] = WeakValueDictionary()
         self._is_closed = False
         self._under_way = 0
@@ -75,25 +74,44 @@ class TurnAcceptance:
                 return turn_input
             if not isinstance(submission, SubmittedEnd):
                 turn_input = replace(turn_input, quota_id=quota_id, tokens_per_day=tokens_per_day)
-            session, turn, turn_input = await self._store_turn(name, turn_input, submission.request)
+            when_busy = self._when_busy_of(turn_input, submission.request)
+            session, turn, turn_input = await self._store_turn(name, turn_input, submission.request, when_busy)
             running = self._turns.find_turn(session.key, turn.turn) if turn.repeated else None
             running = running or self._turns.start(session, turn, turn_input)
             if detached:
                 running.detach()
-            interrupts = self._when_busy == "interrupt" and turn_input.ended is None
-            if interrupts and turn.status == "queued" and not turn.repeated:
+            if when_busy in ("interrupt", "rollback") and turn.status == "queued" and not turn.repeated:
                 await self._stop_earlier_turns(running)
             return running
         finally:
             self._under_way -= 1
             self._accepted.notify()
 
+    def _when_busy_of(self, turn_input: TurnInput, request: TurnRequest) -> WhenBusy:
+        """Return how an input is handled while a turn runs: the end of a wait always waits for its turn."""
+        if turn_input.ended is not None:
+            return "wait"
+        return self._when_busy if request.when_busy is None else request.when_busy
+
+    async def leave(self, name: SessionId, submission: SubmittedMessage) -> int:
+        """Store a message as a queued turn that another process takes; return the turn."""
+        turn_input = await self._inputs.build_input(name, submission)
+        assert isinstance(turn_input, TurnInput)
+        _, turn, _ = await self._store_turn(name, turn_input, submission.request, "wait", is_left=True)
+        return turn.turn
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise Stopping("the runtime is closed, and nothing was stored: send it again to a running one")
 
     async def _store_turn(
-        self, name: SessionId, turn_input: TurnInput, request: TurnRequest
+        self,
+        name: SessionId,
+        turn_input: TurnInput,
+        request: TurnRequest,
+        when_busy: WhenBusy,
+        *,
+        is_left: bool = False,
     ) -> tuple[SessionInfo, Turn, TurnInput]:
         """Store a turn. Return it with its session, and its input with what was chosen for the session."""
         key, at_revision = request.idempotency_key, request.at_revision
@@ -107,9 +125,10 @@ class TurnAcceptance:
                 turn_input.answer,
                 turn_input.ended,
                 at_revision,
-                wait=self._when_busy != "refuse" or turn_input.ended is not None,
+                when_busy=when_busy,
                 request=turn_input.request(current_trace_ids()),
                 version=self._turns.version,
+                is_left=is_left,
             )
             self._check_open()
             try:

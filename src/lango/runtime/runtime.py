@@ -31,7 +31,7 @@ from lango.runtime.suggestions import suggestions_for
 from lango.runtime.triggers import Triggers
 from lango.runtime.turns import Turns
 from lango.runtime.waits import EVENTS_KEPT_S, Inbox, WaitExpiry
-from lango.sessions import SessionId
+from lango.sessions import SessionId, WhenBusy
 from lango.store import Store, Turn
 from lango.store.sessions.sent_events import SentEvent
 from lango.store.sessions.sessions import find_session, get_session
@@ -210,12 +210,15 @@ class Runtime:
         user_id: str = "user",
         idempotency_key: str | None = None,
         attachments: Sequence[Attachment] = (),
+        when_busy: WhenBusy | None = None,
     ) -> AsyncGenerator[TurnEvent, None]:
         """Send a message and follow its turn: `Accepted` first, `TurnDone` or a fatal `TurnError` last.
 
-        Leaving the stream before its end cancels the turn; `submit` does not.
+        Leaving the stream before its end cancels the turn; `submit` does not. `when_busy` says what happens if a turn
+        of the session runs. A message that is taken into it (`steer`) ends with `TurnDone` of the status `steered`:
+        the answer is in the events of that turn, which `Steered` names.
         """
-        message = SubmittedMessage(text, attachments, request=TurnRequest(idempotency_key))
+        message = SubmittedMessage(text, attachments, request=TurnRequest(idempotency_key, when_busy=when_busy))
         turn = await self.accept(session_id, message, user_id=user_id, detached=False)
         async with aclosing(turn.follow_until_left()) as events:
             async for event in events:
@@ -229,11 +232,21 @@ class Runtime:
         user_id: str = "user",
         idempotency_key: str | None = None,
         attachments: Sequence[Attachment] = (),
+        when_busy: WhenBusy | None = None,
     ) -> str:
-        """Send a message and return the complete answer, or raise the error of the turn."""
-        message = SubmittedMessage(text, attachments, request=TurnRequest(idempotency_key))
+        """Send a message and return the complete answer, or raise the error of the turn.
+
+        If a running turn takes the message in (`when_busy="steer"`), the answer is that of this turn.
+        """
+        message = SubmittedMessage(text, attachments, request=TurnRequest(idempotency_key, when_busy=when_busy))
         turn = await self.accept(session_id, message, user_id=user_id, detached=False)
-        return await turn.collect_answer()
+        answer = await turn.collect_answer()
+        if (into := turn.steered_into) is None:
+            return answer
+        key = turn.session.key
+        other = self._supervisor.find_turn(key, into)
+        other = other or self._supervisor.start(turn.session, Turn(key, into, repeated=True))
+        return await other.collect_answer()
 
     async def cancel(self, session_id: str, *, user_id: str = "user", turn: int | None = None) -> bool:
         """Stop the session's running turn, in any process; stored messages stay. Return False if none runs.
@@ -253,9 +266,9 @@ class Runtime:
         return found or turn is not None or await self._store.write(stop_waiting, session.key, time.time())
 
     async def retry(self, session_id: str, turn: int, *, user_id: str = "user") -> None:
-        """Run a turn again that could not continue after an update; `lango turns follow` and readers see it continue.
+        """Run a turn again that failed for good, from what is stored; `lango turns follow` and readers see it continue.
 
-        Raise `Conflict` if it did not end so, or if the conversation has continued.
+        Raise `Conflict` if it did not fail, or if the conversation has continued.
         """
         session = await self._store.read(get_session, SessionId(self.app_name, user_id, session_id))
         await self._store.write(retry_turn, session.key, turn)
@@ -301,6 +314,7 @@ class Runtime:
         attachments: Sequence[Attachment] = (),
         client_tools: Sequence[Tool] | None = None,
         options: ModelOptions | None = None,
+        when_busy: WhenBusy | None = None,
     ) -> RunningTurn:
         """Store a message and run its turn in the background; `follow` it from anywhere in this process.
 
@@ -308,13 +322,30 @@ class Runtime:
         `client_tools` are offered to the model in this turn: a call of such a tool ends the turn, and waits for
         its result. A message closes open client calls. If a workflow waits for input, the text of the message is
         the answer. `options` hold for the model calls of this turn; raise `ModelOptionsRefused` if
-        the agent cannot follow them.
+        the agent cannot follow them. `when_busy` says what happens if a turn of the session runs; by default the
+        setting `agent.when_busy` does.
         """
-        request = TurnRequest(idempotency_key, client_tools, options)
+        request = TurnRequest(idempotency_key, client_tools, options, when_busy=when_busy)
         return await self.accept(session_id, SubmittedMessage(text, attachments, request=request), user_id=user_id)
 
     async def _submit_event(self, session_id: str, message: SubmittedMessage, user_id: str) -> RunningTurn:
         return await self.accept(session_id, message, user_id=user_id)
+
+    async def leave(
+        self,
+        session_id: str,
+        text: str,
+        *,
+        user_id: str = "user",
+        idempotency_key: str | None = None,
+        attachments: Sequence[Attachment] = (),
+    ) -> int:
+        """Store a message as a queued turn that this process does not run, and return the turn.
+
+        A process that runs turns of every session, such as a server, takes it; until one does, it waits.
+        """
+        message = SubmittedMessage(text, attachments, request=TurnRequest(idempotency_key))
+        return await self._acceptance.leave(SessionId(self.app_name, user_id, session_id), message)
 
     async def expire_waits(self, session_id: str, *, user_id: str = "user") -> None:
         """Close the waits of a session whose time is over."""

@@ -21,13 +21,31 @@ from lango.store.turns.event_log import LoggedEvent, LogPage
 from lango.store.turns.lease import count_open_turns
 from lango.store.turns.queue import QueuedMessage
 from lango.store.turns.recovery import stop_waiting
-from lango.store.turns.turns import StoredTurn, UnfinishedTurn, list_unfinished, read_turn, request_cancel
+from lango.store.turns.turns import (
+    FailedTurn,
+    StoredTurn,
+    UnfinishedTurn,
+    list_failed,
+    list_unfinished,
+    read_turn,
+    request_cancel,
+)
 from lango.store.waits.waits import read_waits
 from lango.turns.liveness import place_of_owner, standing_of_owner
 from lango.turns.running_turn import RunningTurn
 from lango.waits import ClientResultWait
 
-__all__ = ["KeyedTurn", "ListedTurn", "LogPage", "LoggedEvent", "QueuedMessage", "StoredKey", "StoredTurn", "Turns"]
+__all__ = [
+    "FailedTurn",
+    "KeyedTurn",
+    "ListedTurn",
+    "LogPage",
+    "LoggedEvent",
+    "QueuedMessage",
+    "StoredKey",
+    "StoredTurn",
+    "Turns",
+]
 
 _POLL_S = 0.05
 
@@ -88,6 +106,18 @@ class Turns:
     async def count_open(self) -> tuple[int, int]:
         """Return how many turns run, and how many are queued behind others, in the whole store."""
         return await self._store.read(count_open_turns)
+
+    async def failed(self, user_id: str | None = None, limit: int = 100) -> Sequence[FailedTurn]:
+        """List the turns that failed for good, the newest first, of one user or of all; see `Runtime.retry`."""
+        return await self._store.read(list_failed, self._app_name, user_id, limit)
+
+    async def unfinished(self, user_id: str | None = None) -> Sequence[UnfinishedTurn]:
+        """List the queued, running and paused turns, the oldest first, of one user or of all."""
+        return [
+            turn
+            for turn in await self._store.read(list_unfinished)
+            if turn.session.app_name == self._app_name and user_id in (None, turn.session.user_id)
+        ]
 
     # -- by what their clients sent -------------------------------------------------------------------------------
 
@@ -212,6 +242,10 @@ class UnfinishedTurns:
         """List the unfinished turns, the oldest first. `apps` are those that are configured, or None for any."""
         return [_listed(turn, apps) for turn in await self._store.read(list_unfinished)]
 
+    async def failed(self, limit: int = 1_000) -> Sequence[FailedTurn]:
+        """List the turns that failed for good, the newest first; `retry` runs one of them again."""
+        return await self._store.read(list_failed, None, None, limit)
+
     async def follow(self, session: SessionInfo, turn: int | None = None) -> AsyncGenerator[TurnEvent, None]:
         """Yield the events of a turn, by default the current one, to its end. Raise `UsageError` if there is none."""
         number = await self._store.read(queue.find_current_turn, session) if turn is None else turn
@@ -222,9 +256,9 @@ class UnfinishedTurns:
                 yield logged.event
 
     async def retry(self, session: SessionInfo, turn: int | None = None) -> int:
-        """Let a turn run again that could not continue, by default the newest; return its number.
+        """Let a turn run again that failed for good, by default the newest; return its number.
 
-        A process that runs its app takes it over. Raise `Conflict` if it did not end so, or another turn followed it.
+        A process that runs its app takes it over. Raise `Conflict` if it did not fail, or another turn followed it.
         """
         number = await self._store.read(queue.find_newest_turn, session) if turn is None else turn
         await self._store.write(retry_turn, session.key, number or 0)

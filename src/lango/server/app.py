@@ -27,7 +27,15 @@ from lango.server.api.sessions import (
     trace_routes,
     usage_routes,
 )
-from lango.server.api.turns import credential_routes, event_routes, trigger_routes, turn_routes, wait_routes, websocket
+from lango.server.api.turns import (
+    background_routes,
+    credential_routes,
+    event_routes,
+    trigger_routes,
+    turn_routes,
+    wait_routes,
+    websocket,
+)
 from lango.server.api.turns.wait_schemas import answer_component
 from lango.server.compat.a2a import a2a_routes
 from lango.server.compat.adk import adk_routes
@@ -64,6 +72,7 @@ _ROUTERS = (
     schedule_routes.router,
     session_routes.router,
     turn_routes.router,
+    background_routes.router,
     wait_routes.router,
     trigger_routes.router,
     event_routes.router,

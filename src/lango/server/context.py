@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 from fastapi import Depends
+from msgspec.structs import replace
 from starlette.requests import HTTPConnection
 
 from lango.config import Settings
@@ -15,17 +16,19 @@ from lango.evaluation.eval_runs import EvalRuns
 from lango.messages import ArtifactFile, Attachment
 from lango.runtime.opening import OpenedAgents
 from lango.runtime.runtime import Runtime
-from lango.server.errors import ApiError
+from lango.server.errors import ApiError, bad_request
 from lango.server.security.auth import Authenticator, Caller, CurrentCaller
 from lango.server.streaming.live import LiveEvents
 from lango.server.streaming.metrics import Metrics
 from lango.server.streaming.sse import EventStreamResponse, encode_turn_error, event_frames
 from lango.server.streaming.turn_streams import TurnRef, TurnStreams
-from lango.sessions import SessionInfo
+from lango.sessions import SessionInfo, WhenBusy
 from lango.submissions import Submission
 from lango.test_cases import EVAL_USER
 from lango.waits import Wait
 
+WHEN_BUSY_HEADER = "X-When-Busy"
+"""How the message of a request is handled while a turn of its session runs, for clients of every protocol."""
 _MENDED_POLL_S = 1.0
 _log = logging.getLogger("lango.server")
 
@@ -55,8 +58,12 @@ class ServerContext:
 class AgentUser:
     """The caller of a request and the agent that it is for: what routes do for one user."""
 
-    def __init__(self, context: ServerContext, caller: Caller, user_id: str = "") -> None:
+    def __init__(
+        self, context: ServerContext, caller: Caller, user_id: str = "", when_busy: WhenBusy | None = None
+    ) -> None:
+        """`when_busy` holds for the messages of the request, if they say nothing else themselves."""
         self.context = context
+        self.when_busy: WhenBusy | None = when_busy
         self.caller = caller
         self.id = user_id or caller.user_id
         """Whose data it is: of the caller, or of a user that test cases ran as."""
@@ -69,7 +76,8 @@ class AgentUser:
 
     def of_model(self, model: str) -> "AgentUser":
         """Return the user of the agent that OpenAI's `model` names."""
-        return AgentUser(self.context.agents.of_model(model, self.context), self.caller)
+        context = self.context.agents.of_model(model, self.context)
+        return AgentUser(context, self.caller, when_busy=self.when_busy)
 
     def runtimes(self, all_agents: bool) -> list[Runtime]:
         """Return the runtime of the agent, or of all agents, this one first."""
@@ -79,7 +87,7 @@ class AgentUser:
     async def of_session(self, session_id: str) -> "AgentUser":
         """Return the user of the agent that has a session of the caller; of this one if no agent has it."""
         context = await self.context.agents.of_session(self.id, session_id, preferred=self.context)
-        return AgentUser(context, self.caller, self.id)
+        return AgentUser(context, self.caller, self.id, self.when_busy)
 
     def require_operator(self, action: str, why: str) -> None:
         """Raise `ApiError` for a user who is not an operator."""
@@ -116,6 +124,9 @@ class AgentUser:
         """Store what the user submits to a session and run its turn, whether or not a client follows it."""
         if self.turns.is_closing:
             raise Stopping("the server is shutting down: try again in a moment")
+        if self.when_busy is not None and submission.request.when_busy is None:
+            request = replace(submission.request, when_busy=self.when_busy)
+            submission = replace(submission, request=request)
         quota = self.caller.quota
         running = await self.runtime.accept(
             session_id,
@@ -240,12 +251,17 @@ Context = Annotated[ServerContext, Depends(get_context)]
 async def get_user(caller: CurrentCaller, context: Context, connection: HTTPConnection) -> AgentUser:
     """Return the caller of a request, with the agent that it is for; an operator may act as users of test cases."""
     user_id = connection.query_params.get("as", "")
+    when_busy: WhenBusy | None = None
+    if (value := connection.headers.get(WHEN_BUSY_HEADER)) is not None:
+        if value not in get_args(WhenBusy):
+            raise bad_request(f"{WHEN_BUSY_HEADER}: send one of {', '.join(get_args(WhenBusy))}")
+        when_busy = cast("WhenBusy", value)
     if not user_id:
-        return AgentUser(context, caller)
+        return AgentUser(context, caller, when_busy=when_busy)
     AgentUser(context, caller).require_operator("read it", "a session of a test case is its developer's")
     if not EVAL_USER.fullmatch(user_id):
         raise ApiError(403, "NotAnEvaluation", f"{user_id!r} is not a user that test cases run as")
-    return AgentUser(context, caller, user_id)
+    return AgentUser(context, caller, user_id, when_busy)
 
 
 CurrentUser = Annotated[AgentUser, Depends(get_user)]

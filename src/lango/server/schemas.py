@@ -13,7 +13,16 @@ from lango.events import NodeProgress
 from lango.json_values import convert, to_client_json
 from lango.messages import ToolCall
 from lango.runtime.sessions.session_messages import MessageDetails
-from lango.sessions import MAX_TITLE, SessionInfo, StoredEvent, as_datetime, is_reserved_name, without_app_state
+from lango.sessions import (
+    MAX_TITLE,
+    SessionInfo,
+    StoredEvent,
+    WhenBusy,
+    as_datetime,
+    is_reserved_name,
+    is_steering,
+    without_app_state,
+)
 
 SESSION_ID = r"^[^/\x00-\x1f\x7f]{1,200}$"
 EXAMPLE_ID = "demo"
@@ -127,6 +136,8 @@ class NewMessage(RequestBody):
     text: Annotated[str, Field(max_length=2**31)] = ""  # with a bound, pydantic refuses lone surrogates
     """May be empty if there are attachments."""
     attachments: list[NewAttachment | NewArtifactAttachment] = []
+    when_busy: WhenBusy | None = None
+    """How the message is handled while a turn of the session runs; by default the setting `agent.when_busy` says it."""
 
     @model_validator(mode="after")
     def _require_text_or_file(self) -> Self:
@@ -326,6 +337,8 @@ class Message(BaseModel):
     """The model's thoughts, if its provider returns them."""
     invocation_id: str = ""
     """Identifies its turn: the same as in the turn's `accepted` event."""
+    is_steering: bool = False
+    """Whether it came while its turn ran, and was taken into it."""
     nodes: list[NodeView] = []
     """Of the message that starts a turn: the nodes of the workflow that ran in it, in the order of their starts."""
     artifacts: list[SavedArtifact] = []
@@ -350,6 +363,7 @@ class Message(BaseModel):
             created_at=as_datetime(stored.created_at),
             thoughts=stored.thoughts,
             invocation_id=stored.invocation_id,
+            is_steering=is_steering(stored.extra),
             nodes=[NodeView.from_event(event) for event in details.nodes],
             artifacts=[SavedArtifact(name=name, version=version) for name, version in details.artifacts],
             error=failed and ErrorDetail(type=failed.error, message=to_client_json(failed.message)),

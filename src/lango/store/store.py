@@ -22,7 +22,7 @@ from lango.store.lifecycle.delete import delete_session
 from lango.store.search import index, query
 from lango.store.sessions.append import append
 from lango.store.sessions.append_statement import append_statement
-from lango.store.turns import ending, lease, queue, submit, turns
+from lango.store.turns import ending, lease, queue, steering, submit, turns
 from lango.store.turns.event_log import LoggedEvent
 from lango.store.turns.turn_result import TurnResult
 from lango.store.waits import questions
@@ -205,7 +205,10 @@ class Store:
         """Store a turn with its input; it starts, or is queued behind the open turns; see `turns.submit`."""
         is_large = entry.is_large or is_larger_than(options.request.as_json, LARGE_VALUE)
         operation = partial(submit.submit, session.key, session.name, entry, owner, time.time(), options)
-        return await self._database.write(operation, long=is_large)
+        turn = await self._database.write(operation, long=is_large)
+        if options.is_left:
+            self._database.notify_changed(_RELEASES, elsewhere=True)
+        return turn
 
     async def end_turn(
         self,
@@ -227,6 +230,14 @@ class Store:
         withdrawn = await self.write(ending.withdraw_turn, turn, time.time())
         self._database.notify_changed(turn.session_key, elsewhere=withdrawn)
         return withdrawn
+
+    async def take_messages(
+        self, turn: turns.Turn, version: tuple[SessionId, int], invocation_id: str, place: Mapping[str, Any]
+    ) -> steering.TakenMessages:
+        """Take the messages that steer a running turn into it; `version` is the session's name and revision."""
+        taken = await self.write(steering.take_messages, turn, *version, invocation_id, place, time.time())
+        self._database.notify_changed(turn.session_key, elsewhere=bool(taken.messages))
+        return taken
 
     async def interrupt_turn(self, session: SessionInfo, abandoned: turns.OpenTurn) -> bool:
         """End a session's first open turn, whose owner is gone; return False if it is not first, or was taken over."""

@@ -44,6 +44,14 @@ _MAX_PROBLEMS = 5
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
+Report = Callable[[float, float | None, str], None]
+"""Takes the progress of a call: how much is done, of how much, and what it is doing."""
+
+
+def _ignore_report(done: float, total: float | None, message: str) -> None:
+    """Ignore the progress of a call that no turn runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """The call that a handler serves. `state` is a read-only copy."""
@@ -52,6 +60,15 @@ class ToolContext:
     user_id: str = ""
     call_id: str = ""
     state: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    report: Report = field(default=_ignore_report, repr=False, compare=False)
+    """Takes the progress of the call; `progress` is how a handler reports it."""
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Report how far the call is, from any thread; readers of the turn get it at most once a second, and the end.
+
+        `total` is what `done` is at the end, if that is known.
+        """
+        self.report(done, total, message)
 
 
 @dataclass(frozen=True)

@@ -83,13 +83,14 @@ class LeaseHolder:
 
 async def acquire_lease(
     running: RunningTurn, store: Store, owner: str, version: str, check_owners: Callable[[], None]
-) -> None:
+) -> bool:
     """Wait until a turn is first in its session's queue, and lease it for an owner with this version of the app.
 
-    `check_owners` is called while open turns are ahead: their owners may be gone.
+    `check_owners` is called while open turns are ahead: their owners may be gone. Return False if the turn ended
+    because the one that it steers took its message in.
     """
     if running.turn.epoch is not None:
-        return
+        return True
     session = running.session
     async with store.watch_queue(running.turn) as wait_for_queue:
         while True:
@@ -107,7 +108,9 @@ async def acquire_lease(
             await wait_for_queue(POLL_S)
     match leased.status:
         case "running" if leased.epoch is not None:
-            return
+            return True
+        case "steered":
+            return False
         case "failed":
             raise WaitNotOpen("the conversation continued before the turn of the client's result")
         case "cancelled":

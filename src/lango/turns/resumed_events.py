@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lango import events
-from lango.sessions import StoredEvent
+from lango.sessions import STEERING, StoredEvent, is_steering
 from lango.turns.turn_log import TurnLog
 from lango.waits import QuestionWait
 
@@ -173,7 +173,12 @@ def end_record(log: TurnLog, stored: Sequence[StoredEvent], attempts: int) -> No
     sent = events_of_record(log)
     resumed = ResumedEvents(log, sent)
     started = {event.call_id for event in sent if isinstance(event, events.ToolStart)}
-    for message in (event.message for event in stored if event.message is not None):
+    for event in stored:
+        if (message := event.message) is None:
+            continue
+        if is_steering(event.extra):
+            accepted_as: int = (event.extra or {})[STEERING]
+            resumed.emit(events.Steered(log.next_id(), accepted_as, log.turn, event.seq, message.content))
         if message.role == "assistant" and message.content:
             block = log.next_block()
             resumed.emit(events.TextDelta(log.next_id(), message.content, message.author, block))
@@ -196,6 +201,8 @@ def _step(event: events.TurnEvent) -> _Step | None:
             return type(event), event.call_id
         case events.WaitOpened() | events.WaitClosed():
             return type(event), event.wait.id
+        case events.Steered():
+            return type(event), str(event.turn)
         case events.ArtifactSaved():
             return type(event), f"{event.name}#{event.version}"
         case events.NodeProgress():

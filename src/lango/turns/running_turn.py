@@ -3,13 +3,13 @@
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from msgspec.structs import replace
 
 from lango.errors import LangoError, TurnCancelled, TurnFailed, TurnReleased
 from lango.event_text import StreamedText
-from lango.events import TurnDone, TurnError, TurnEvent, output_to_text
+from lango.events import Steered, TurnDone, TurnError, TurnEvent, output_to_text
 from lango.sessions import SessionInfo
 from lango.store import Turn
 from lango.turns.synchronization import StepGate
@@ -78,6 +78,11 @@ class RunningTurn:
         """The model calls so far, as the turn's row will have them."""
         return self._model_calls()
 
+    @property
+    def steered_into(self) -> int | None:
+        """The turn that took the message in, or None if this turn runs itself."""
+        return next((event.into for event in self.events if self._is_own_end(event)), None)
+
     async def follow(self, after_id: int = 0) -> AsyncGenerator[TurnEvent, None]:
         """Yield the events after an id, to the end of the turn.
 
@@ -117,6 +122,9 @@ class RunningTurn:
             return self.answer
         last = self.events[-1] if self.events else None
         return answer_text(StreamedText(self.events).text, last.output if isinstance(last, TurnDone) else None)
+
+    def _is_own_end(self, event: TurnEvent) -> TypeGuard[Steered]:
+        return isinstance(event, Steered) and event.turn == self.turn.turn
 
     async def _leave(self) -> None:
         """Stop a turn that its last reader leaves before the end, and wait until its end is stored."""

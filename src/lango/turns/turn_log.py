@@ -84,6 +84,12 @@ class TurnLog:
             self.text_stored_at = asyncio.get_running_loop().time()
         self._stored_changed.notify()
 
+    def add_from_store(self, events: Sequence[LoggedEvent]) -> None:
+        """Add events that another turn wrote to the event log of this one."""
+        self.events += [logged.event for logged in events]
+        self.changed.notify()
+        self.add_stored(events, len(self.events))
+
     def finish(self) -> None:
         """Note that no more events are emitted."""
         self.is_over = True

@@ -82,7 +82,7 @@ async def test_a_turn_whose_node_is_gone_is_found_before_the_deploy_and_is_run_a
         assert "TurnDiverged" in await answer(server)
         async with server.client() as client:
             refused = await client.post("/v1/sessions/s/turns/1/retry")
-            assert refused.status_code == 409, "that turn did not end because of an update"
+            assert refused.status_code == 409, "that turn did not fail"
     write(agent, "ask")
     with serving_shop(agent, store_url) as server:
         again = lango("turns", "retry", "s", cwd=agent.parent)

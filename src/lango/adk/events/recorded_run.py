@@ -22,7 +22,7 @@ from google.genai import types
 from msgspec import Struct
 
 from lango.errors import TurnDiverged
-from lango.sessions import CREDENTIAL_CALL, StoredEvent
+from lango.sessions import CREDENTIAL_CALL, STEERING, StoredEvent, is_steering
 from lango.store.codec.ids import call_key
 from lango.store.tool_calls.tool_journal import JournalEntry
 
@@ -41,11 +41,26 @@ _ACTIONS = [name for name in EventActions.model_fields if name != "requested_too
 
 
 class _Recorded(Struct, eq=False):
+    seq: int
     event: Event
     is_message: bool
     from_code: bool
     is_used: bool
     """The run has asked for it, or it is not a step that a run asks for."""
+
+
+class SteeringMessage(Struct, frozen=True):
+    """A message that was taken into a running turn."""
+
+    turn: int
+    """The turn that it was accepted as."""
+    seq: int
+    event: Event
+
+    @classmethod
+    def of(cls, row: StoredEvent, event: Event) -> "SteeringMessage":
+        """Describe a stored message and its event."""
+        return cls((row.extra or {}).get(STEERING) or 0, row.seq, event)
 
 
 class KnownResult(Struct, frozen=True):
@@ -70,6 +85,8 @@ class RecordedRun:
         self._lanes: dict[_Lane, deque[_Recorded]] = {}
         self._results: dict[str, _Recorded] = {}
         self._exceptions: list[_Recorded] = []
+        self._steering: deque[SteeringMessage] = deque()
+        """The messages that the first run took in."""
         self._entries = entries
         # a call of a tool needs no place of its own here: the response that made it has one
         self._unused = {_place(key) for key, entry in entries.items() if _has_place(key) and entry.status != "intended"}
@@ -80,8 +97,11 @@ class RecordedRun:
         for row, event in zip(stored, events, strict=True):
             from_code = bool((row.extra or {}).get(FROM_CODE))
             is_step = bool(event.get_function_responses()) or (_is_response(event) and not from_code)
+            if is_steering(row.extra):
+                self._steering.append(SteeringMessage.of(row, event))
+                continue
             recorded = _Recorded(
-                event, row.message is not None, from_code, is_used=not is_step or event.author == "user"
+                row.seq, event, row.message is not None, from_code, is_used=not is_step or event.author == "user"
             )
             if _is_exception(event):
                 self._exceptions.append(recorded)
@@ -113,6 +133,17 @@ class RecordedRun:
         fields = {name: getattr(event, name) for name in _RESPONSE_FIELDS}
         response = LlmResponse(**{name: value for name, value in fields.items() if value is not None}, partial=False)
         return response, event.actions.state_delta
+
+    def take_steering(self, agent: str, branch: str) -> list[SteeringMessage]:
+        """Return the messages that the first run took in before an agent's next model call, once.
+
+        These are those before its recorded response, or all if the record has none.
+        """
+        lane = self._lanes.get((branch, agent))
+        taken: list[SteeringMessage] = []
+        while self._steering and (not lane or self._steering[0].seq < lane[0].seq):
+            taken.append(self._steering.popleft())
+        return taken
 
     def next_result(self, call_id: str) -> KnownResult | None:
         """Return the stored result of a tool call, or None if no message has its result."""

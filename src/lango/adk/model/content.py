@@ -9,10 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from google.genai import types
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from lango.adk.events.unpaired_results import UnpairedContent
-from lango.history import CONTEXT_AUTHOR
+from lango.adk.services.stored_session import SteeringContent
+from lango.history import CONTEXT_AUTHOR, STEERING_AUTHOR
 from lango.history.pairing import with_ids
 from lango.messages import Media, Message, Signature, Thought, ToolCall
 from lango.providers.gemini import PLACEHOLDER_SIGNATURE, checks_signatures
@@ -89,6 +91,8 @@ def content_to_messages(content: types.Content) -> list[Message]:
         messages.append(Message("tool", tool_calls=results, media=_media(files)))
     if content.role != "model":
         messages.append(_user_message(parts))
+    if isinstance(content, SteeringContent):
+        messages = [replace(message, author=STEERING_AUTHOR) for message in messages]
     return [
         message
         for message in messages

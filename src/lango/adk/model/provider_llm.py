@@ -51,7 +51,7 @@ from lango.history import (
     keep_signatures,
     repair,
 )
-from lango.history.history_repair import CONTEXT_AUTHOR, CONTINUE
+from lango.history.history_repair import CONTEXT_AUTHOR, CONTINUE, STEERING_AUTHOR
 from lango.json_values import is_larger_than
 from lango.memory import quote
 from lango.messages import Message
@@ -326,7 +326,8 @@ def _is_large(messages: Sequence[Message]) -> bool:
 def _with_quotes(window: Sequence[Message], memory: Sequence[Message], found: Sequence[Message]) -> tuple[Message, ...]:
     """Put the memory before all messages, and what was recalled after the last message of the user."""
     heads = sum(1 for _ in takewhile(lambda message: message.role == "system", window))
-    said = [at for at, message in enumerate(window) if message.role == "user" and message.author != CONTEXT_AUTHOR]
+    others = (CONTEXT_AUTHOR, STEERING_AUTHOR)
+    said = [at for at, message in enumerate(window) if message.role == "user" and message.author not in others]
     place = said[-1] + 1 if said else heads
     return (*window[:heads], *memory, *window[heads:place], *found, *window[place:])
 

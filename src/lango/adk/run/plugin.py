@@ -46,6 +46,7 @@ from lango.adk.run.record.replay import (
 )
 from lango.adk.run.record.stored_failures import store_failures
 from lango.adk.run.runtime_tools import guard_tool
+from lango.adk.run.steering import show_recorded_messages, take_new_messages
 from lango.adk.run.turn_limits import (
     WARN_AT_SHARE,
     check_call,
@@ -218,12 +219,14 @@ async def _prepare_model_call(turn: TurnRun, context: CallbackContext, request: 
     in_agent_tool = not turn.has_session(context)
     turn.limits.count_model_call()
     step = next_model_step(turn, context, nested=in_agent_tool)
+    show_recorded_messages(turn, context, request)
     if (known := replayed_response(turn, context, step, nested=in_agent_tool)) is not None:
         _add_client_tools(turn, context, request)  # ADK looks up the tools of the calls in the request
         return known
     agent_name, branch = context.agent_name, context.branch or ""
     await require_used_up(turn, f"a model call of agent {agent_name!r}", branch)
     call = await turn.begin_model_call(context, request.model or "", step)
+    await take_new_messages(turn, context, request)
     _offer_tools(turn, context, request)
     set_agent_options(turn, context, request)
     insert_memory(context, request)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from typing_extensions import override
 
 from lango.adk.events.events_to_rows import DEFAULT_AGENT_NAME, complete_error, complete_event, event_to_entry
-from lango.adk.events.recorded_run import FROM_CODE, TOOL_SCHEMAS
+from lango.adk.events.recorded_run import FROM_CODE, TOOL_SCHEMAS, SteeringMessage
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.services.credential_secrets import holds_credentials, without_secrets
 from lango.adk.services.state_credentials import keep_state_credentials, show_state_credentials
@@ -31,6 +31,7 @@ from lango.adk.services.stored_session import (
     session_from_info,
     set_version,
     show_event,
+    show_steering,
     shows_event,
     version_of_info,
 )
@@ -50,6 +51,7 @@ from lango.store.sessions.lineage import live_ranges
 from lango.store.sessions.sessions import create_session, find_session, list_sessions
 from lango.store.sessions.state import delta_to_restore, read_state_before, read_user_state, split_scopes
 from lango.store.sessions.window import read_session_events, read_session_window
+from lango.store.turns.steering import has_messages
 
 
 class StaleStoredSession(StaleSession, StaleSessionError):
@@ -266,6 +268,26 @@ class SqlSessionService(StoredService, BaseSessionService):
         is_loaded = entry.message is not None or self._budget_tokens is None
         show_event(session, event, as_event=is_loaded and not is_shown)
         return event
+
+    async def take_steering(
+        self, turn: TurnRun, session: Session, invocation_id: str, place: Mapping[str, Any]
+    ) -> Sequence[SteeringMessage]:
+        """Store the messages that steer a turn in its session, and show them there; `place`: see `take_messages`."""
+        lease = turn.record.lease
+        if not await self._store.read(has_messages, lease):
+            return ()
+        lock_key = id(asyncio.get_running_loop()), id(session)
+        async with self._locks.get(lock_key) or self._locks.setdefault(lock_key, asyncio.Lock()):
+            version = known_version(session) or await self._find_version(session)
+            about = version.name, version.revision
+            taken = await self._store.take_messages(lease, about, invocation_id, place)
+            if taken.messages:
+                last_seq = taken.messages[-1].seq
+                set_version(session, SessionVersion(version.key, version.name, taken.revision, last_seq))
+            events = stored_to_events(taken.messages, self._root_agent_name)
+            for event in events:
+                show_steering(session, event)
+        return [SteeringMessage.of(row, event) for row, event in zip(taken.messages, events, strict=True)]
 
     async def _to_entry_without_secrets(self, event: Event, name: SessionId, box: SecretBox) -> NewEvent:
         kept_in_state = await keep_state_credentials(self._store, box, name, event)

@@ -4,6 +4,7 @@ from functools import cache
 
 from google.adk.events import Event
 from google.adk.sessions import Session
+from google.genai import types
 from msgspec import Struct
 from pydantic import PrivateAttr
 
@@ -62,6 +63,17 @@ def prepare_for_requests(session: Session) -> None:
     if private_value(session, "_is_as_stored"):
         set_private(session, "_is_as_stored", False)
         session.events[:] = events_for_requests(session.events)
+
+
+class SteeringContent(types.Content):
+    """A message that was taken into the running turn. `ProviderLlm` recognises the type: it begins no turn."""
+
+
+def show_steering(session: Session, event: Event) -> None:
+    """Show a stored message that was taken into the running turn in the session in memory."""
+    if event.content is not None:
+        event.content = SteeringContent(role="user", parts=event.content.parts)
+    show_event(session, event, as_event=True)
 
 
 def shows_event(session: Session, event: Event) -> bool:

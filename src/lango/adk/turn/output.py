@@ -60,6 +60,8 @@ class Output(Struct, eq=False, kw_only=True):
     """A tool's result ended the turn: no answer follows."""
     _shown_calls: set[str] = field(default_factory=set[str])
     """The ids of the tool calls in the events so far."""
+    _names: dict[str, str] = field(default_factory=dict[str, str])
+    """The tools of the calls that started."""
     _durations_s: dict[str, float] = field(default_factory=dict[str, float])
     """The duration of each finished call whose end was not emitted yet."""
     _progress_at: dict[str, float] = field(default_factory=dict[str, float])
@@ -94,6 +96,7 @@ class Output(Struct, eq=False, kw_only=True):
 
     def start_tool(self, call_id: str, name: str, arguments: Mapping[str, Any], agent: str) -> None:
         """Emit that a tool starts."""
+        self._names[call_id] = name
         self.sink.emit(ToolStart(self.sink.next_id(), call_id, name, arguments, agent))
 
     def note_call(self, call_id: str) -> None:
@@ -103,6 +106,10 @@ class Output(Struct, eq=False, kw_only=True):
     def shows_call(self, call_id: str) -> bool:
         """Whether an event so far has a tool call."""
         return call_id in self._shown_calls
+
+    def name_of_call(self, call_id: str) -> str:
+        """Return the tool of a call that started; empty if none did."""
+        return self._names.get(call_id, "")
 
     def note_duration(self, call_id: str, duration_s: float) -> None:
         """Note how long a call took, until its end is emitted."""

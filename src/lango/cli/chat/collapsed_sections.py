@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from lango.cli.terminal_text import one_line, printable
-from lango.events import NodeProgress, ToolProgress, output_to_text
+from lango.events import NodeProgress, output_to_text
 
 if TYPE_CHECKING:
     from lango.cli.chat.terminal.screen import Screen
@@ -136,9 +136,3 @@ def show_node(screen: "Screen", event: NodeProgress) -> None:
             screen.print_line(line, "yellow")
         case "waiting":
             screen.print_line(f"{screen.symbol('…', '~')} {node_title(event)} waits", "dim")
-
-
-def describe_progress(event: ToolProgress) -> str:
-    """Describe the progress of a running tool."""
-    share = f"{event.progress:g}" if event.total is None else f"{event.progress:g} of {event.total:g}"
-    return f" {share}{': ' if event.message else ''}{one_line(event.message)}"

@@ -10,7 +10,6 @@ from lango import events
 from lango.cli.chat.collapsed_sections import (
     CollapsedSection,
     call_title,
-    describe_progress,
     format_seconds,
     node_title,
     show_node,
@@ -19,7 +18,7 @@ from lango.cli.chat.collapsed_sections import (
 )
 from lango.cli.chat.markdown_blocks import MarkdownBlocks, TerminalMarkdown
 from lango.cli.chat.wait_cards import show_wait
-from lango.cli.terminal_text import describe_resumption, one_line, printable
+from lango.cli.terminal_text import describe_progress, describe_resumption, one_line, printable
 from lango.event_text import is_withdrawn
 from lango.text_order import TextOrder
 from lango.waits import ApprovalWait, CredentialWait, InputWait, QuestionWait
@@ -84,7 +83,7 @@ class TurnView:
                 self._show_step(event)
             case events.TurnError():
                 self._show_error(event)
-            case events.Resumed() | events.TextWithdrawn() | events.TextEnd():
+            case events.Resumed() | events.TextWithdrawn() | events.TextEnd() | events.Steered():
                 self._show_resumption(event)
             case _:
                 assert_never(event)
@@ -195,9 +194,13 @@ class TurnView:
         if event.fatal and event.error != "TurnCancelled":  # the line of a tool shows its failure
             self._line(event.message, "red")
 
-    def _show_resumption(self, event: events.Resumed | events.TextWithdrawn | events.TextEnd) -> None:
+    def _show_resumption(self, event: events.Resumed | events.TextWithdrawn | events.TextEnd | events.Steered) -> None:
+        """Show that the turn continues: after an interruption, or with a message that it took in."""
         if isinstance(event, events.TextWithdrawn):
             self._withdraw(event)
+        elif isinstance(event, events.Steered):
+            self._end_text()
+            self._line(f"> {event.text}", "bold")
         elif isinstance(event, events.Resumed):
             self._line(f"resumed: {describe_resumption(event.reason)}", "yellow")
 

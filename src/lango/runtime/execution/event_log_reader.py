@@ -83,6 +83,13 @@ class EventLogReader:
                 running.end_with(answer_text(text, event.output))
             running.log.emit(event)
 
+    async def read_end(self, running: RunningTurn) -> None:
+        """Add the last events of a turn that ended in another one, which wrote them."""
+        turn, log = running.turn, running.log
+        page = await self._store.read(read_event_log, turn.session_key, turn.turn, log.events[-1].id)
+        running.end_with("")
+        log.add_from_store(page.events)
+
 
 async def read_log(store: Store, turn: Turn, on_event: Callable[[TurnLog], None]) -> TurnLog:
     """Read the log of a turn that another process began; `on_event` is called for each new event."""

@@ -166,7 +166,8 @@ class TurnSupervisor:
                 if running.turn.repeated:
                     return await self.reader.resend(running)
                 check_owners = self._take_over_loop.check_soon
-                await acquire_lease(running, self._store, self.owner.name, self.version, check_owners)
+                if not await acquire_lease(running, self._store, self.owner.name, self.version, check_owners):
+                    return await self.reader.read_end(running)
                 await self._run_attempts(running, turn_input)
                 self.memory.observe_in_background(running.session.name)
         except asyncio.CancelledError:

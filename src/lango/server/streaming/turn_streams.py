@@ -8,7 +8,7 @@ from contextlib import aclosing
 from msgspec import Struct
 
 from lango.errors import StoreError
-from lango.events import turn_of_event
+from lango.events import Steered, ToolEnd, ToolStart, turn_of_event
 from lango.runtime import RunningTurn, Runtime
 from lango.runtime.turns import LoggedEvent
 from lango.server.errors import current_request_id
@@ -83,6 +83,37 @@ class TurnStreams:
         with self._metrics.streams.track_inprogress():
             async with aclosing(followed) as events:
                 async for logged in events:
+                    yield logged
+
+    async def follow_answer(self, turn: TurnRef) -> AsyncGenerator[LoggedEvent | None, None]:
+        """Yield the events of a turn to its end, as `follow` does, for clients that know of one turn only.
+
+        If a running turn takes the message in, what this turn does from then on follows.
+        """
+        into: int | None = None
+        async with aclosing(self.follow(turn)) as events:
+            async for logged in events:
+                if logged is not None and isinstance(logged.event, Steered) and logged.event.turn == turn.turn:
+                    into = logged.event.into
+                elif into is None or logged is None:
+                    yield logged
+        if into is None:
+            return
+        has_message = False
+        started: set[str] = set()
+        async with aclosing(self.follow(TurnRef(turn.session, into))) as events:
+            async for logged in events:
+                match logged and logged.event:
+                    case Steered(turn=number) if number == turn.turn:
+                        has_message = True
+                        continue
+                    case ToolStart(call_id=call_id) if has_message:
+                        started.add(call_id)
+                    case ToolEnd(call_id=call_id) if call_id not in started:
+                        continue  # of a call that another agent made before
+                    case _:
+                        pass
+                if logged is None or has_message or logged.final:
                     yield logged
 
     async def follow_session(

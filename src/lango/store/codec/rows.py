@@ -17,6 +17,7 @@ from lango.sessions import (
     EARLIEST_TIME,
     LATEST_TIME,
     MAX_ID_BYTES,
+    STEERING,
     Origin,
     StoredEvent,
     check_id,
@@ -35,6 +36,8 @@ MESSAGE_COLUMNS = (
 
 
 RESULT_ROLES = ("tool", "function")
+BEGINS_TURN = f"role = 'user' AND COALESCE(extra, '') NOT LIKE '%\"{STEERING}\":%'"
+"""Whether a row is a message of the user that no turn took in while it ran."""
 """The roles of rows with results: ours, and that of older writers."""
 _ROLES = frozenset(get_args(Role))
 STATE_COLUMNS = "seq, event_id, created_at, state_delta, extra"

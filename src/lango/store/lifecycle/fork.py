@@ -14,7 +14,7 @@ from lango.sessions import MAX_TITLE, REQUEST_CALLS, SessionId, SessionInfo, Sha
 from lango.store.artifacts.session_artifacts import copy_to_fork
 from lango.store.codec.ids import call_key, wait_id
 from lango.store.codec.json_text import dumps
-from lango.store.codec.rows import calls_from_json, long_running_call_ids
+from lango.store.codec.rows import BEGINS_TURN, calls_from_json, long_running_call_ids
 from lango.store.contents import use_again
 from lango.store.engine.database import Operation, Row
 from lango.store.memory import observations
@@ -44,9 +44,9 @@ _SAME_STATE = """
 INSERT INTO session_states (session_key, state)
 SELECT CAST($1 AS BIGINT), state FROM session_states WHERE session_key = $2
 """
-_USER_SEQ = """
-SELECT seq FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND role = 'user' ORDER BY seq DESC LIMIT 1
-"""
+_USER_SEQ = f"""
+SELECT seq FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND {BEGINS_TURN} ORDER BY seq DESC LIMIT 1
+"""  # noqa: S608 - constants
 _STILL_OPEN = "SELECT call_id, seq, long_running FROM open_calls WHERE session_key = $1 AND seq <= $2"
 # the secrets of a credential stay with the source: in the fork, it cannot be answered, and is in no inbox
 _COPY_WAITS = """

@@ -3,22 +3,16 @@
 Nothing is deleted. A rewind is the event that ADK's own rewind appends, so that ADK reads the same history.
 """
 
-import uuid
-from typing import Any
-
 from lango.errors import MessageNotFound, TurnRunning
-from lango.messages import Message
 from lango.sessions import SessionId, SessionInfo
-from lango.store.artifacts.session_artifacts import rewind_artifacts
 from lango.store.codec.json_text import loads
-from lango.store.codec.records import NewEvent
 from lango.store.engine.database import Operation
 from lango.store.sessions import sessions
-from lango.store.sessions.append import append
 from lango.store.sessions.lineage import is_live, key_of_message, live_ranges
-from lango.store.sessions.state import delta_to_restore, first_seq_of_invocation, read_state_before, split_scopes
+from lango.store.sessions.state import first_seq_of_invocation
 from lango.store.sessions.titles import with_first_words
 from lango.store.turns.queue import read_open_turns
+from lango.store.turns.replacing import append_rewind
 
 _INVOCATION = "SELECT invocation_id, extra FROM messages WHERE session_key = $1 AND seq = $2"
 
@@ -32,22 +26,8 @@ def rewind_session(name: SessionId, before: int, now: float) -> Operation[Sessio
     if (yield from read_open_turns(session.key)):
         raise TurnRunning(f"session {name.id!r} is busy: wait for the answer, or cancel the turn, then rewind")
     invocation_id = yield from _invocation_of_message(session, before)
-    own, _, _ = split_scopes(session.state)
-    target = yield from read_state_before(session.key, invocation_id)
-    actions: dict[str, Any] = {"rewind_before_invocation_id": invocation_id}
     first = yield from first_seq_of_invocation(session.key, invocation_id)
-    if restored := (yield from rewind_artifacts(session, first or before, now)):
-        actions["artifact_delta"] = restored
-    entry = NewEvent(
-        event_id=str(uuid.uuid4()),
-        created_at=now,
-        message=Message("event", author="user"),
-        invocation_id=f"e-{uuid.uuid4()}",
-        state_delta=delta_to_restore(own, target),
-        extra={"actions": actions},
-        rewind_before=invocation_id,
-    )
-    yield from append(session.key, name, session.revision, entry)
+    yield from append_rewind(session, invocation_id, first or before, now)
     return (yield from with_first_words((yield from sessions.get_session(name))))
 
 

@@ -17,7 +17,7 @@ CREATE TABLE sessions (
     updated_at   DOUBLE PRECISION NOT NULL,
     revision     BIGINT NOT NULL DEFAULT 0,    -- grows by one with every event; a writer must name the one it has read
     last_seq     BIGINT NOT NULL DEFAULT 0,    -- the newest message
-    user_seq     BIGINT NOT NULL DEFAULT 0,    -- the newest message of the user
+    user_seq     BIGINT NOT NULL DEFAULT 0,    -- the newest message of the user that no turn took in while it ran
     total_tokens BIGINT NOT NULL DEFAULT 0,
     epoch        BIGINT NOT NULL DEFAULT 0,    -- grows with every turn that starts; writes of an older epoch are refused
     input_hash   BIGINT,                       -- of the text of the newest turn's input; see store/sessions/client_history.py
@@ -120,7 +120,7 @@ CREATE TABLE shared_sessions (
 CREATE TABLE turns (
     session_key      BIGINT NOT NULL,
     turn             BIGINT NOT NULL,          -- 1, 2, 3, ...
-    status           TEXT NOT NULL,            -- queued, running; ended: done, failed, cancelled, interrupted
+    status           TEXT NOT NULL,            -- queued, running; ended: done, failed, cancelled, interrupted, steered
     idempotency_key  TEXT,
     digest           TEXT,                     -- sha-256 of the input, kept beside its idempotency key
     invocation_id    TEXT,                     -- ADK's, chosen when the turn is stored
@@ -137,6 +137,8 @@ CREATE TABLE turns (
     request          TEXT,                     -- JSON of what came with its input: client tools, who approved
     quota_id         TEXT,                     -- the quota that its tokens are counted against at its end
     credential_wait  TEXT,                     -- the wait for a credential that its input answers
+    steers           BIGINT,                   -- the turn that its message is taken into, if that still runs
+    replaces         BIGINT,                   -- the turn that is rewound when this one starts
     owner            TEXT,                     -- the process that holds the lease
     cancel_requested BIGINT NOT NULL DEFAULT 0,          -- 1: the owner is asked to stop
     answer_stored    BIGINT NOT NULL DEFAULT 0,          -- 1: its last event is stored; if the owner dies now, it is done

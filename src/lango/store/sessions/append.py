@@ -3,7 +3,7 @@
 from msgspec.structs import astuple
 
 from lango.errors import EventConflict, FencedWrite, SessionNotFound, StaleSession
-from lango.sessions import SessionId
+from lango.sessions import SessionId, is_steering
 from lango.store.codec.json_text import dumps, loads
 from lango.store.codec.records import AppendResult, NewEvent, without_temporary_state
 from lango.store.codec.rows import MESSAGE_COLUMNS, MessageRow, event_to_row
@@ -83,7 +83,7 @@ def append(
     row = event_to_row(entry)
     message = entry.message
     only_state = message is None
-    place_of_user = 1 if message is not None and message.role == "user" else 0
+    place_of_user = 1 if message is not None and message.role == "user" and not is_steering(entry.extra) else 0
     added = 0 if only_state else 1, entry.tokens, row.created_at, place_of_user
     rows = yield _ADVANCE_BY_STATE if only_state else _ADVANCE_BY_MESSAGE, (*added, key, revision, row.event_id)
     if not rows:

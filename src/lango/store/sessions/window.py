@@ -24,6 +24,7 @@ from lango.sessions import (
     StoredEvent,
 )
 from lango.store.codec.rows import (
+    BEGINS_TURN,
     MESSAGE_COLUMNS,
     RESULT_ROLES,
     STATE_COLUMNS,
@@ -48,7 +49,9 @@ _RECENT = f"""
 SELECT {MESSAGE_COLUMNS} FROM messages WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND created_at >= $4
 ORDER BY seq DESC LIMIT $5
 """  # noqa: S608 - constants
-_LAST_USER_MESSAGE = "SELECT MAX(seq) FROM messages_with_lineage WHERE session_key = $1 AND seq <= $2 AND role = 'user'"
+_LAST_USER_MESSAGE = f"""
+SELECT MAX(seq) FROM messages_with_lineage WHERE session_key = $1 AND seq <= $2 AND {BEGINS_TURN}
+"""  # noqa: S608 - constants
 _CALLS_ANSWERED_LATER = """
 SELECT call_seq FROM messages WHERE session_key = $1 AND seq > $2 AND call_seq IS NOT NULL AND call_seq <= $2
 """

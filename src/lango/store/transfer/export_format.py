@@ -163,7 +163,7 @@ class TurnLine(_UsageLine):
 
     kind: Literal["turn"] = "turn"
     turn: Number
-    status: Outcome
+    status: Outcome | Literal["steered"]
     epoch: Count | None = None
     idempotency_key: Text | None = None
     created_at: Time

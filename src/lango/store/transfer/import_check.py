@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from lango.errors import InvalidExport, Unstorable
 from lango.json_values import MAX_VALUES, TooManyValues, ValueCounter, is_nested_deeper_than
 from lango.messages import RESERVED_PREFIX, ToolCall
-from lango.sessions import SessionId, StoredEvent, without_reserved_state
+from lango.sessions import SessionId, StoredEvent, is_steering, without_reserved_state
 from lango.store.artifacts.artifacts import USER_PREFIX, check_name, row_to_artifact
 from lango.store.codec.ids import call_key
 from lango.store.codec.json_text import dumps, loads, loads_untagged
@@ -306,7 +306,8 @@ def _check_message(checked: CheckedImport, line: MessageLine) -> None:
     _require(line.call_seq is None or line.call_seq < line.seq, "call_seq: a call comes before its result")
     _require_unique(checked, "event", line.event_id)
     checked.last_seq = line.seq
-    checked.user_seq = line.seq if line.role == "user" else checked.user_seq
+    if line.role == "user" and not is_steering(line.extra):
+        checked.user_seq = line.seq
     calls, waits = line.column("tool_calls"), long_running_call_ids(line.column("extra"))
     for call in calls_from_json(calls) if calls else ():
         _track_call(checked, line, call, int(call.id in waits))

@@ -18,7 +18,6 @@ from lango.store.sessions.sessions import check_epoch, lock_session
 from lango.store.turns.event_log import LoggedEvent
 from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.submit import NEW_EPOCH
-from lango.store.turns.turn_result import TurnResult
 from lango.store.waits.waits import close_client_calls
 
 _SET_CONTINUED = """
@@ -26,7 +25,7 @@ UPDATE turns SET continued_seq = $1, continued_epoch = $2, version = $3 WHERE se
 """
 _SET_VERSION = "UPDATE turns SET version = $1 WHERE session_key = $2 AND turn = $3"
 _ENDED = """
-SELECT status, extra, (SELECT MAX(turn) FROM turns WHERE session_key = $1) FROM turns
+SELECT status, first_seq, (SELECT MAX(turn) FROM turns WHERE session_key = $1 AND status <> 'steered') FROM turns
 WHERE session_key = $1 AND turn = $2
 """
 _REOPEN = """
@@ -104,16 +103,15 @@ def read_waiting_messages(key: int) -> Operation[list[StoredEvent]]:
 
 
 def retry_turn(key: int, turn: int) -> Operation[None]:
-    """Let a turn that could not continue run again from its record, in any process.
+    """Let a turn that failed for good run again from its record, in any process: what is stored is not done again.
 
-    Raise `Conflict` if it did not end so, or if the conversation has continued.
+    Raise `Conflict` if it did not fail, or if the conversation has continued.
     """
     yield from lock_session(key)
     rows = yield _ENDED, (key, turn)
-    for status, extra, newest in rows:
-        failure = TurnResult.decode(extra).error
-        if status != "failed" or failure is None or failure.type != "TurnDiverged":
-            raise Conflict(f"turn {turn} did not end because of an update of the application: send the message again")
+    for status, first_seq, newest in rows:
+        if status not in ("failed", "interrupted") or first_seq is None:
+            raise Conflict(f"turn {turn} did not fail: send the message again")
         if newest != turn:
             raise Conflict(f"the conversation has continued after turn {turn}: send the message again")
         [[epoch, _]] = yield NEW_EPOCH, (key,)

@@ -16,12 +16,12 @@ from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import lock_session
 from lango.store.turns.event_log import LoggedEvent, close_log
 from lango.store.turns.lease import OPEN_TURNS_OF_OWNER
-from lango.store.turns.queue import ANY_AHEAD, TURN, WITHDRAW, decode_input, read_open_turns, release_input
+from lango.store.turns.queue import ANY_AHEAD, TURN, decode_input, read_open_turns, release_input, withdraw
 from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.submit import NEW_EPOCH, accepts_results, append_input
 from lango.store.turns.turn_result import TurnResult
 from lango.store.turns.turns import OpenTurn
-from lango.store.waits.waits import forget_secrets, list_requests, reopen
+from lango.store.waits.waits import forget_secrets, list_requests
 from lango.waits import Wait
 
 Outcome = Literal["done", "failed", "cancelled", "interrupted"]
@@ -88,17 +88,8 @@ def list_requests_of_stopped_turn(key: int, turn: int, name: SessionId) -> Opera
 
 def withdraw_turn(turn: Turn, now: float) -> Operation[bool]:
     """Withdraw a queued turn; return False if it is no longer queued."""
-    key = turn.session_key
-    yield from lock_session(key)
-    rows = yield TURN, (key, turn.turn)
-    if not (yield WITHDRAW, (now, key, turn.turn)):
-        return False
-    [[_, _, _, message, _]] = rows
-    entry = decode_input(message)
-    yield from reopen(key, entry)
-    yield from release_input(key, turn.turn, entry)
-    yield from close_log(key, turn.turn)
-    return True
+    yield from lock_session(turn.session_key)
+    return (yield from withdraw(turn.session_key, turn.turn, now))
 
 
 def interrupt_turn(key: int, name: SessionId, abandoned: OpenTurn, now: float) -> Operation[bool]:

@@ -5,7 +5,7 @@ it: later events, as of a process that was taken for dead, are refused. It is ke
 are long over, it keeps whole texts instead of their pieces. Imported turns have no log: readers get their texts.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Any, Self
@@ -254,6 +254,13 @@ def close_log(
         yield from _append_locked(key, turn, [LoggedEvent.of(event) for event in missing])
     if turn > KEPT_TURNS:
         yield from _join_texts(key, turn - KEPT_TURNS)
+
+
+def close_log_with(key: int, turn: int, last: Callable[[int], Sequence[TurnEvent]]) -> Operation[None]:
+    """Append the last events of a turn that did not run; `last` makes them from the newest id of its log."""
+    for _, newest, final in (yield _LAST_EVENT, (key, *id_range(turn))):
+        if newest is not None and not final:
+            yield from _append_locked(key, turn, [LoggedEvent.of(event) for event in last(newest)])
 
 
 def _unlogged_texts(

@@ -16,6 +16,7 @@ from lango.store.engine.database import Operation
 from lango.store.sessions.sessions import check_epoch, lock_session
 from lango.store.turns.event_log import close_log
 from lango.store.turns.queue import TURN, WITHDRAW, decode_input, read_open_turns, release_input
+from lango.store.turns.replacing import replace_turn
 from lango.store.turns.submit import NEW_EPOCH, accepts_results, start_turn
 from lango.store.turns.turn_result import TurnFailure
 from lango.store.turns.turns import OpenTurn, Turn
@@ -61,6 +62,7 @@ OPEN_TURNS_OF_OWNER = """
 SELECT turn, status FROM turns
 WHERE session_key = $1 AND owner = $2 AND invocation_id = $3 AND status IN ('queued', 'running')
 """
+_REPLACES = "SELECT replaces FROM turns WHERE session_key = $1 AND turn = $2"
 _COUNT_RUNNING = "SELECT COUNT(*) FROM turns WHERE status = 'running'"
 # a queued turn is behind a running one: this join uses the index of running turns
 _COUNT_QUEUED = """
@@ -166,6 +168,9 @@ def lease_turn(
         yield from release_input(key, turn, entry)
         yield from close_log(key, turn, failure=TurnFailure("CallNotWaiting", RESULT_TOO_LATE))
         return Turn(key, turn, None, "failed")
+    for [replaced] in (yield _REPLACES, (key, turn)):
+        if replaced is not None:
+            yield from replace_turn(key, name, replaced, entry, now)
     started = yield from start_turn(key, name, turn, entry, now, version)
     yield from release_input(key, turn, entry)
     return started

@@ -15,14 +15,23 @@ from lango.store.contents import hold_for_turn, release_of_turn
 from lango.store.engine.database import LARGEST, Operation
 from lango.store.sessions.lineage import is_live, live_ranges
 from lango.store.sessions.sessions import find_running_turn
+from lango.store.turns.event_log import close_log
 from lango.store.turns.turns import OpenTurn
+from lango.store.waits.waits import reopen
 
-_NEXT_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn > $2 ORDER BY turn LIMIT $3"
-_NEWEST_TURNS = "SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn < $2 ORDER BY turn DESC LIMIT $3"
+# the message of a steered turn belongs to the turn that took it in, and readers follow that one
+_NEXT_TURNS = """
+SELECT turn, first_seq FROM turns WHERE session_key = $1 AND turn > $2 AND status <> 'steered' ORDER BY turn LIMIT $3
+"""
+_NEWEST_TURNS = """
+SELECT turn, first_seq FROM turns
+WHERE session_key = $1 AND turn < $2 AND status <> 'steered' ORDER BY turn DESC LIMIT $3
+"""
 # a turn that was withdrawn has no events
 _NEWEST_STARTED = """
 SELECT turn, first_seq FROM turns
-WHERE session_key = $1 AND turn < $2 AND (epoch IS NOT NULL OR status <> 'cancelled') ORDER BY turn DESC LIMIT $3
+WHERE session_key = $1 AND turn < $2 AND status <> 'steered' AND (epoch IS NOT NULL OR status <> 'cancelled')
+ORDER BY turn DESC LIMIT $3
 """
 _TURNS_PER_QUERY = 50
 
@@ -145,14 +154,29 @@ def _first_live_turn(session: SessionInfo, turns_from: str, start: int) -> Opera
     return None
 
 
+def withdraw(key: int, turn: int, now: float) -> Operation[bool]:
+    """Withdraw a queued turn of a locked session; return False if it is no longer queued."""
+    rows = yield TURN, (key, turn)
+    if not (yield WITHDRAW, (now, key, turn)):
+        return False
+    [[_, _, _, message, _]] = rows
+    entry = decode_input(message)
+    yield from reopen(key, entry)
+    yield from release_input(key, turn, entry)
+    yield from close_log(key, turn)
+    return True
+
+
 def read_open_turns(key: int, before: int = LARGEST) -> Operation[list[OpenTurn]]:
     """Read the open turns before a turn, in order."""
     return [OpenTurn(*row) for row in (yield _OPEN_TURNS, (key, before))]
 
 
 def is_next(key: int, turn: int) -> Operation[bool]:
-    """Whether no open turn is ahead of a turn."""
-    return not (yield ANY_AHEAD, (key, turn))
+    """Whether no open turn is ahead of a turn, or it is no longer queued."""
+    if not (yield ANY_AHEAD, (key, turn)):
+        return True
+    return not any(status == "queued" for [status, *_] in (yield TURN, (key, turn)))
 
 
 class QueuedMessage(Struct, frozen=True):

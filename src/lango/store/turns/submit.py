@@ -1,6 +1,6 @@
 """Store a turn with its input, and start it when no other turn is ahead."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from lango.errors import (
     WaitNotOpen,
 )
 from lango.json_values import storable_text
-from lango.sessions import SessionId
+from lango.sessions import SessionId, WhenBusy
 from lango.store.codec.ids import call_key
 from lango.store.codec.records import ClientResult, NewEvent
 from lango.store.engine.database import Operation, RollBack
@@ -21,10 +21,10 @@ from lango.store.sessions.append import append
 from lango.store.sessions.client_history import append_client_history, input_hash
 from lango.store.sessions.sessions import lock_session
 from lango.store.turns.event_log import begin_log
-from lango.store.turns.queue import hold_input, input_digest, is_same_input, read_open_turns
+from lango.store.turns.queue import hold_input, input_digest, is_same_input, read_open_turns, withdraw
 from lango.store.turns.recovery import close_open_calls
 from lango.store.turns.stored_request import StoredRequest, request_to_text
-from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, Turn
+from lango.store.turns.turns import BY_IDEMPOTENCY_KEY, OpenTurn, Turn, request_cancel
 from lango.store.waits import waits
 from lango.store.waits.due import EndedWait, end_timed_wait
 from lango.store.waits.waits import WaitAnswer
@@ -38,8 +38,8 @@ WHERE m.session_key = $1 AND m.event_id = $2
 _NEXT_NUMBER = "SELECT COALESCE(MAX(turn), 0) + 1 FROM turns WHERE session_key = $1"
 _INSERT = """
 INSERT INTO turns (session_key, turn, status, idempotency_key, owner, created_at, invocation_id, queued_input, digest,
-    request, quota_id, credential_wait)
-VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8, $9, $10, $11)
+    request, quota_id, credential_wait, steers, replaces)
+VALUES ($1, $2, 'queued', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 """
 _NEW_INPUT = "UPDATE sessions SET epoch = epoch + 1, input_hash = $1 WHERE session_key = $2 RETURNING epoch, revision"
 NEW_EPOCH = "UPDATE sessions SET epoch = epoch + 1 WHERE session_key = $1 RETURNING epoch, revision"
@@ -71,12 +71,19 @@ class SubmitOptions(Struct, frozen=True):
     """The wait for a time or an event that the input ends: it must be open."""
     at_revision: int | None = None
     """Raise `StaleSession` unless the session has this revision and no open turn."""
-    wait: bool = True
-    """Queue the turn behind the open ones. Otherwise raise `TurnRunning`, and store nothing."""
+    when_busy: WhenBusy = "wait"
+    """Queue the turn behind the open ones; `refuse`: raise `TurnRunning`, and store nothing.
+
+    `steer`: the message is taken into the turn that runs now, if that calls a model again; see `lango.store.turns.
+    steering`. `rollback`: the turn that runs now is stopped, and rewound when this one starts; earlier queued ones are
+    withdrawn.
+    """
     request: StoredRequest = StoredRequest()
     """What is needed to run the turn in another process, besides its input."""
     version: str = ""
     """The version of the app that runs the turn, if it starts now."""
+    is_left: bool = False
+    """Queue the turn even if none is ahead: another process takes it."""
 
 
 def submit(
@@ -96,27 +103,53 @@ def submit(
         return repeated
     [[turn]] = yield _NEXT_NUMBER, (key,)
     queued_before = yield from read_open_turns(key, turn)
-    if queued_before and not options.wait:
+    if queued_before and options.when_busy == "refuse":
         raise TurnRunning(f"session {name.id!r} is busy with another message: try again when it is answered")
     answer = options.answer
     if answer is not None:
         yield from waits.record_answer(key, name, answer, now)
     if not (yield from accepts_results(key, entry)):
         raise WaitNotOpen(f"a call of session {name.id!r} is no longer waiting for a result")
-    queued_input = (yield from hold_input(key, turn, entry)) if queued_before else None
+    is_queued = bool(queued_before) or options.is_left
+    queued_input = (yield from hold_input(key, turn, entry)) if is_queued else None
     idempotency_key, digest = options.idempotency_key, options.digest
     if idempotency_key is not None and digest is None:
         digest = input_digest(options.sent or entry)
+    steers, replaces = yield from _affected_turns(key, queued_before, entry, options, now)
     credential = answer.wait_id if answer is not None and answer.kind == "credential" else None
-    settled = options.request.quota, credential  # at the end of the turn
-    row = key, turn, idempotency_key, owner, now, entry.invocation_id, queued_input, digest
+    settled = options.request.quota, credential, steers, replaces
+    row = key, turn, idempotency_key, None if options.is_left else owner, now, entry.invocation_id, queued_input, digest
     yield _INSERT, (*row, request_to_text(options.request), *settled)
-    if queued_before:
+    if is_queued:
         stored = Turn(key, turn, None, "queued")
     else:
         stored = yield from start_turn(key, name, turn, entry, now, options.version)
     yield from begin_log(stored, entry.invocation_id)
     return stored
+
+
+def _affected_turns(
+    key: int, open_turns: Sequence[OpenTurn], entry: NewEvent, options: SubmitOptions, now: float
+) -> Operation[tuple[int | None, int | None]]:
+    """Return the turn that a message steers, and the one that it replaces, which is asked to stop."""
+    if not open_turns or options.answer is not None or entry.message is None or entry.message.role != "user":
+        return None, None
+    if options.when_busy == "steer" and not (entry.preceding or entry.client_results):
+        return open_turns[0].turn, None
+    if options.when_busy == "rollback":
+        return None, (yield from _stop_turns(key, open_turns, now))
+    return None, None
+
+
+def _stop_turns(key: int, open_turns: Sequence[OpenTurn], now: float) -> Operation[int | None]:
+    """Withdraw queued turns, and ask the owner of a running one to stop it; return the running turn."""
+    running: int | None = None
+    for one in open_turns:
+        if one.status == "queued":
+            yield from withdraw(key, one.turn, now)
+        elif (yield from request_cancel(key, only=one.turn)):
+            running = one.turn
+    return running
 
 
 def _turn_of_repeated_request(

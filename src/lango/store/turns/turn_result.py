@@ -61,7 +61,7 @@ class TurnResult(Struct, frozen=True, omit_defaults=True):
         self, event_id: int, turn: int, row_status: str, *, has_run: bool, waits: tuple[Wait, ...] = ()
     ) -> TurnDone | TurnError:
         """Build the final event of an ended turn from its row, and from the waits that hold it up, where known."""
-        if row_status == "done":
+        if row_status in ("done", "steered"):
             status: Any = self.status
             return TurnDone(event_id, turn, status, self.usage, self.finish_reason, self.output, waits)
         failed = self.error or _default_failure(row_status, has_run=has_run)

@@ -9,11 +9,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from lango.events import TurnError
 from lango.sessions import SessionId, Status, StoredEvent
 from lango.store.codec.json_text import loads
 from lango.store.codec.records import Turn
 from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, row_to_event, row_to_state_event
 from lango.store.engine.database import LARGEST, Operation
+from lango.store.sessions.lineage import is_live, live_ranges
 from lango.store.turns.stored_request import StoredRequest, text_to_request
 from lango.store.turns.turn_result import TurnResult
 from lango.store.waits.waits import IS_OPEN
@@ -64,6 +66,17 @@ FROM waits w JOIN sessions s ON s.session_key = w.session_key
 WHERE w.user_id IS NOT NULL AND w.epoch IS NULL AND {IS_OPEN}
 GROUP BY w.app_name, w.user_id, s.id, w.turn
 """  # noqa: S608 - constants
+
+
+_FAILED = """
+SELECT s.app_name, s.user_id, s.id, t.turn, COALESCE(t.ended_at, t.created_at), t.status, t.extra, t.attempts,
+    t.first_seq, s.last_seq, s.rewinds,
+    NOT EXISTS (SELECT 1 FROM turns n WHERE n.session_key = t.session_key AND n.turn > t.turn AND n.status <> 'steered')
+FROM turns t JOIN sessions s ON s.session_key = t.session_key
+WHERE t.status IN ('failed', 'interrupted') AND t.first_seq IS NOT NULL
+    AND (CAST($1 AS TEXT) IS NULL OR s.app_name = $1) AND (CAST($2 AS TEXT) IS NULL OR s.user_id = $2)
+ORDER BY COALESCE(t.ended_at, t.created_at) DESC LIMIT $3
+"""
 
 
 class StoredTurn(Struct, frozen=True):
@@ -127,6 +140,21 @@ class UnfinishedTurn(Struct, frozen=True):
     """The process that runs it; empty: it was released, or is paused."""
     attempts: int = 0
     """How often it was run again after a crash or a failure."""
+
+
+class FailedTurn(Struct, frozen=True):
+    """A turn that failed for good, or was interrupted: it does not continue by itself."""
+
+    session: SessionId
+    turn: int
+    failed_at: float
+    error: str
+    """The type of the error."""
+    message: str
+    attempts: int
+    """How often it was run again after a crash or a failure."""
+    can_retry: bool
+    """Whether it can be run again: no other turn followed it."""
 
 
 def read_paused_request(key: int, invocation_id: str) -> Operation[StoredRequest]:
@@ -197,6 +225,22 @@ def request_cancel(key: int, before: int | None = None, *, only: int | None = No
     """
     first, end = (0, LARGEST if before is None else before) if only is None else (only, only + 1)
     return bool((yield _CANCEL, (key, first, end)))
+
+
+def list_failed(app_name: str | None, user_id: str | None, limit: int) -> Operation[list[FailedTurn]]:
+    """Return the turns that failed for good, the newest first, without those that a rewind removed.
+
+    They are those of one app and user, or of any if that is None.
+    """
+    found: list[FailedTurn] = []
+    for app, user, id_, turn, at, status, extra, attempts, first_seq, last_seq, rewinds, is_newest in (
+        yield _FAILED, (app_name, user_id, limit)
+    ):
+        if is_live(first_seq, live_ranges(last_seq, loads(rewinds) if rewinds else ())):
+            event = TurnResult.decode(extra).final_event(0, turn, status, has_run=True)
+            error, message = (event.error, event.message) if isinstance(event, TurnError) else ("", "")
+            found.append(FailedTurn(SessionId(app, user, id_), turn, at, error, message, attempts, bool(is_newest)))
+    return found
 
 
 def list_unfinished() -> Operation[list[UnfinishedTurn]]:

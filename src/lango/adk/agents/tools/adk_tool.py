@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from google.genai import types
 from typing_extensions import override
 
 from lango.adk.agents.adk_internals import declaration_of
+from lango.adk.agents.tools.progress import emit_progress
 from lango.adk.model.request_config import json_schema_of
 from lango.adk.turn.step import current_step, tool_context_noted
 from lango.adk.turn.turn_run import TurnRun, current_turn
@@ -71,6 +73,7 @@ class AdkTool(BaseTool):
             user_id=tool_context.session.user_id,
             call_id=call_id,
             state=MappingProxyType(copy.deepcopy(tool_context.state.to_dict())),
+            report=functools.partial(emit_progress, turn, call_id, self.tool.name),
         )
         with tool_context_noted(tool_context):
             if turn is None:

@@ -59,6 +59,10 @@ Attach = Annotated[
     typer.Option("--attach", metavar="FILE", help="Attach a file or image; may be repeated."),
 ]
 
+Detach = Annotated[
+    bool, typer.Option("--detach", help="Store the prompt as a queued turn, which a server of the agent runs.")
+]
+
 EXIT_WAITS = 3
 """The exit code of a turn that waits for an answer."""
 _EXIT_INTERRUPTED = 130
@@ -76,8 +80,9 @@ def run(
     output_format: Format = "text",
     approve: ApprovedTools = "none",
     attach: Attach = None,
+    detach: Detach = False,
 ) -> None:
-    """Send one prompt and print the answer.
+    """Send one prompt and print the answer; with --detach, leave it to a server and print where its turn is.
 
     Exits with 0, 1 (failed), 2 (wrong usage), 3 (it waits for an answer) or 130 (stopped).
     """
@@ -87,6 +92,11 @@ def run(
     quiet_logging()
     names = [name for part in approve.split(",") if (name := part.strip()) not in ("", "none")]
     files = [_attachment(file) for file in attach or ()]
+    if detach:
+        if names or output_format == "stream-json":
+            raise UsageError("--detach: the turn runs in another process, without --approve and stream-json")
+        run_async(_leave_prompt(chosen, model, _Prompt(text, files, ()), resume, continue_newest, output_format))
+        return
     with stdout_for_answers() as output:
         settings = chosen.settings(model)
         printer = _Printer(output_format, output, chosen.of_agent(settings))
@@ -249,6 +259,32 @@ async def _run_prompt(
             return await _run_turns(runtime, target, prompt, printer)
         except BrokenPipeError:
             return _EXIT_CLOSED_PIPE
+
+
+async def _leave_prompt(
+    chosen: AgentOptions,
+    model: str | None,
+    prompt: _Prompt,
+    resume: str | None,
+    continue_newest: bool,
+    output_format: str,
+) -> None:
+    """Store a prompt as a queued turn, print its session and number, and say whether a process will run it."""
+    with fast_imports():
+        from lango.runtime.opening import open_runtime
+
+    async with open_runtime(chosen.settings(model), every_session=False) as runtime:
+        target = await choose_session(runtime, resume, continue_newest)
+        id_ = target.session_id
+        turn = await runtime.leave(id_, prompt.text, user_id=LOCAL_USER, attachments=prompt.files)
+        is_served = await runtime.has_other_replicas()
+    if output_format == "json":
+        print(json.dumps({"session_id": id_, "turn": turn, "status": "queued", "served": is_served}))
+    else:
+        print(f"{id_} {turn}")
+    follow = chosen.command("turns", "follow", id_, "--turn", str(turn))
+    serve = "" if is_served else f"; no process runs this agent now: start `{chosen.command('serve')}`"
+    print(f"lango: turn {turn} is queued: `{follow}` shows it{serve}", file=sys.stderr)
 
 
 def _mention_demonstration(model: str, chat: str) -> None:

@@ -15,28 +15,35 @@ from lango.cli.options import (
     with_shared_options,
 )
 from lango.cli.tables import print_values
-from lango.cli.terminal_text import format_age, printable
+from lango.cli.terminal_text import describe_progress, format_age, printable
 from lango.errors import UsageError
-from lango.events import TextDelta, ToolStart, TurnDone, TurnError
+from lango.events import Steered, TextDelta, ToolProgress, ToolStart, TurnDone, TurnError
 from lango.text_order import one_text_at_a_time
 
 if TYPE_CHECKING:
     from lango.runtime.stored_data import StoredData
-    from lango.runtime.turns import ListedTurn
+    from lango.runtime.turns import FailedTurn, ListedTurn
 
 app = typer.Typer(help="Turns of all apps: list, follow, cancel, retry.", no_args_is_help=True)
 
+Failed = Annotated[bool, typer.Option("--failed", help="Those that failed for good, the newest first.")]
 TurnNumber = Annotated[int | None, typer.Option("--turn", "-t", min=1, help="The number of the turn.")]
 
 
 @app.command("list")
 @with_shared_options
-def list_turns(chosen: SessionOptions, path: AgentPathOption = None, as_json: Json = False) -> None:
-    """List queued, running and paused turns, the oldest first, and those that are stranded.
+def list_turns(
+    chosen: SessionOptions, path: AgentPathOption = None, failed: Failed = False, as_json: Json = False
+) -> None:
+    """List queued, running and paused turns, the oldest first, and those that are stranded; or the failed ones.
 
-    A turn is stranded if no process runs it and its app is neither the configured one nor at --path: rename the agent
-    back, or cancel the turn.
+    A failed turn does not continue by itself: `lango turns retry` runs it again from what is stored. A turn is
+    stranded if no process runs it and its app is neither the configured one nor at --path: rename the agent back, or
+    cancel the turn.
     """
+    if failed:
+        _list_failed(chosen, as_json)
+        return
     apps = configured_apps(load_settings(chosen.config), path)
     found, now = chosen.run(lambda data: data.turns.list(apps)), time.time()
     turns = [one for one in found if chosen.include(one.turn.session.app_name, one.turn.session.user_id)]
@@ -48,6 +55,37 @@ def list_turns(chosen: SessionOptions, path: AgentPathOption = None, as_json: Js
         return fields
 
     print_values(turns, _turn_json, row=row, as_json=as_json, empty="every turn has ended", cut=("session", "owner"))
+
+
+def _list_failed(chosen: SessionOptions, as_json: bool) -> None:
+    now = time.time()
+    turns = [
+        one
+        for one in chosen.run(lambda data: data.turns.failed())
+        if chosen.include(one.session.app_name, one.session.user_id)
+    ]
+
+    def row(one: "FailedTurn") -> dict[str, object]:
+        fields = _failed_json(one) | {"turn": str(one.turn), "failed": format_age(one.failed_at, now)}
+        fields["retry"] = "yes" if one.can_retry else "no"
+        del fields["attempts"]
+        return fields
+
+    print_values(turns, _failed_json, row=row, as_json=as_json, empty="no turn has failed", cut=("session", "message"))
+
+
+def _failed_json(one: "FailedTurn") -> dict[str, object]:
+    return {
+        "session": one.session.id,
+        "turn": one.turn,
+        "failed": one.failed_at,
+        "error": one.error,
+        "message": one.message,
+        "retry": one.can_retry,
+        "app": one.session.app_name,
+        "user": one.session.user_id,
+        "attempts": one.attempts,
+    }
 
 
 def _turn_json(one: "ListedTurn") -> dict[str, object]:
@@ -80,6 +118,10 @@ def follow(chosen: SessionOptions, session_id: SessionIdArgument, turn: TurnNumb
                     print(printable(event.text), end="", flush=True)
                 case ToolStart():
                     print(f"\n[{printable(event.name)}]", flush=True)
+                case ToolProgress():
+                    print(f"  {printable(describe_progress(event))}", flush=True)
+                case Steered():
+                    print(f"\n> {printable(event.text)}", flush=True)
                 case TurnError():
                     print(f"\n{printable(event.message)}")
                 case TurnDone():
@@ -107,7 +149,7 @@ def cancel(chosen: SessionOptions, session_id: SessionIdArgument, turn: TurnNumb
 @app.command()
 @with_shared_options
 def retry(chosen: SessionOptions, session_id: SessionIdArgument, turn: TurnNumber = None) -> None:
-    """Run the newest turn of a session again that could not continue after an update; a running server continues it."""
+    """Run a turn again that failed for good, from what is stored; without --turn, the newest. A server continues it."""
 
     async def run(data: "StoredData") -> int:
         return await data.turns.retry(await chosen.session(data, session_id), turn)

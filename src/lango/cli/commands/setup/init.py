@@ -17,7 +17,7 @@ TEMPLATE = """\
 # model = "openai/gpt-5-mini"     # provider/name; without one, a small model that runs in this process
 instruction = "You are a helpful assistant."
 # max_turns = 50                  # model calls in one turn
-# when_busy = "wait"              # for a message to a busy session: wait, refuse or interrupt
+# when_busy = "wait"              # for a message to a busy session: wait, refuse, interrupt, steer or rollback
 # module = "agents/mine/agent.py" # your own ADK root_agent instead
 
 # [agent.sub_agents.researcher]

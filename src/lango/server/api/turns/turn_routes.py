@@ -1,8 +1,10 @@
 """Send messages, cancel turns and stream their events."""
 
 from typing import Annotated
+from urllib.parse import quote
 
 from fastapi import Header, Path, Query, Response
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from lango.server.context import CurrentUser
@@ -35,7 +37,7 @@ _EVENTS_GONE = error_responses(
 STREAM_RESPONSES: Responses = {
     200: {
         "description": "Server-sent events: accepted, queued, text_delta, thought_delta, text_end, tool_start, "
-        "tool_end, wait_opened, wait_closed, node, turn_error, done. The last is done, or an error that is fatal. "
+        "tool_end, wait_opened, wait_closed, node, steered, turn_error, done. The last is done, or a fatal error. "
         "Resume a lost stream at GET .../stream.",
         "content": {"text/event-stream": EVENT_STREAM | {"example": STREAM_EXAMPLE}},
     }
@@ -59,6 +61,19 @@ class CancelResult(BaseModel):
     cancelled: bool
 
 
+class AcceptedTurn(BaseModel):
+    """A turn that runs in the background."""
+
+    session_id: str
+    turn: int
+    address: str
+    """Where to poll it; `/stream` below it follows it, and `/cancel` stops it."""
+
+
+_ACCEPTED: Responses = {202: {"description": "With `Prefer: respond-async`: the turn.", "model": AcceptedTurn}}
+Prefer = Annotated[str | None, Header(max_length=200)]
+
+
 class Retried(BaseModel):
     """The turn that is run again."""
 
@@ -68,15 +83,23 @@ class Retried(BaseModel):
 @router.post(
     "/sessions/{session_id}/messages",
     response_class=EventStreamResponse,
-    responses=STREAM_RESPONSES | CONFLICT | _KEY_REUSED,
+    responses=STREAM_RESPONSES | _ACCEPTED | CONFLICT | _KEY_REUSED,
 )
 async def send_message(
-    session_id: SessionIdPath, new: NewMessage, user: CurrentUser, key: IdempotencyKey = None
-) -> EventStreamResponse:
-    """Send a message and follow its turn. The same Idempotency-Key with the same message gives the same turn."""
+    session_id: SessionIdPath, new: NewMessage, user: CurrentUser, key: IdempotencyKey = None, prefer: Prefer = None
+) -> Response:
+    """Send a message and follow its turn. The same Idempotency-Key with the same message gives the same turn.
+
+    With `Prefer: respond-async`, the answer is 202 with the address of the turn, which runs in the background.
+    """
     await user.check_token_quota()
     files = await user.load_files(session_id, new.files)
-    turn = await user.submit(session_id, SubmittedMessage(new.text, files, request=TurnRequest(key)))
+    request = TurnRequest(key, when_busy=new.when_busy)
+    turn = await user.submit(session_id, SubmittedMessage(new.text, files, request=request))
+    if prefer is not None and "respond-async" in prefer.lower():
+        address = f"/v1/sessions/{quote(session_id, safe='')}/turns/{turn.turn}"
+        body = AcceptedTurn(session_id=session_id, turn=turn.turn, address=address)
+        return JSONResponse(body.model_dump(), 202, {"Location": address, "Preference-Applied": "respond-async"})
     return user.context.event_response(user.turns.follow(turn))
 
 
@@ -90,7 +113,7 @@ async def resume_stream(session_id: SessionIdPath, user: CurrentUser, last_id: L
 
     If the events after that id are no longer kept, the answer is 410: read the messages, then resume without it.
     """
-    after_id = _parse_last_event_id(last_id)
+    after_id = parse_last_event_id(last_id)
     session = await user.get_session(session_id)
     if not await user.turns.has_more(session, after_id):
         return Response(status_code=204)
@@ -108,7 +131,7 @@ async def cancel(session_id: SessionIdPath, user: CurrentUser) -> CancelResult:
 async def retry(
     session_id: SessionIdPath, turn: Annotated[int, Path(ge=1, le=2**40, examples=[2])], user: CurrentUser
 ) -> Retried:
-    """Run a turn again that could not continue after an update of the agent; follow it with `/stream`."""
+    """Run a turn again that failed for good, from what is stored; follow it with `/stream`."""
     await user.get_session(session_id)
     await user.runtime.retry(session_id, turn, user_id=user.id)
     return Retried(turn=turn)
@@ -119,7 +142,7 @@ async def follow_live(
     user: CurrentUser, session: Annotated[str | None, Query(pattern=SESSION_ID)] = None, last_id: LastEventId = None
 ) -> Response:
     """Follow a session after Last-Event-ID, or from its current turn on, and changes to the caller's sessions."""
-    after_id = _parse_last_event_id(last_id)
+    after_id = parse_last_event_id(last_id)
     if session is not None:
         user = await user.of_session(session)
     record = None if session is None else await user.get_session(session)
@@ -131,7 +154,7 @@ async def follow_live(
     return user.context.event_response(live_events(user.turns, user.id, record, after_id, watched))
 
 
-def _parse_last_event_id(last_id: str | None) -> int | None:
+def parse_last_event_id(last_id: str | None) -> int | None:
     """Parse the header Last-Event-ID, or return None if it was not sent."""
     if last_id is None:
         return None

@@ -1,10 +1,10 @@
 """Serve turns of any of the caller's sessions over one WebSocket at `/v1/ws`.
 
-A client sends JSON: `{"type": "message", "session", "text", "attachments"?, "idempotency_key"?}`,
+A client sends JSON: `{"type": "message", "session", "text", "attachments"?, "when_busy"?, "idempotency_key"?}`,
 `{"type": "cancel", "session"}`, `{"type": "answer", "session", "wait_id", "answer", "idempotency_key"?}` (the answer is
 that of `POST /v1/sessions/{id}/waits/{wait_id}`) or `{"type": "resume", "session", "after"?}`. The server sends the
-events of those turns, each with its `session`. It
-answers an invalid message with a `turn_error` that has no `id`, is not `fatal`, and names its `session`, if there is
+events of those turns, each with its `session`. It answers an
+invalid message with a `turn_error` that has no `id`, is not `fatal`, and names its `session`, if there is
 one. The same form reports `NothingRuns` (no turn to cancel), `NothingToResume` (no event follows, and no turn runs) and
 `EventsGone` (the events that follow are no longer kept).
 """
@@ -126,7 +126,7 @@ class _TurnSocket(SocketConnection):
             case SendMessage(session=session_id, idempotency_key=key):
                 await user.check_token_quota()
                 files = await user.load_files(session_id, message.files)
-                submitted = SubmittedMessage(message.text, files, request=TurnRequest(key))
+                submitted = SubmittedMessage(message.text, files, request=TurnRequest(key, when_busy=message.when_busy))
                 self._start_stream(session_id, user.turns.follow(await user.submit(session_id, submitted)))
             case AnswerWait(session=session_id, wait_id=wait_id, answer=answer, idempotency_key=key):
                 turn = await submit_answer(user, session_id, wait_id, answer, key)

@@ -27,7 +27,7 @@ class RunEvents:
             record = await self._user.runtime.turns.read(turn.session, turn.turn)
             invocation_id = record.invocation_id if record else ""
             order = _StreamedOrder() if streaming else None
-            async with aclosing(self._user.turns.follow(turn)) as items:
+            async with aclosing(self._user.turns.follow_answer(turn)) as items:
                 async for item in items:
                     event = item and item.event
                     if event is None:

@@ -98,7 +98,7 @@ class RunEvents:
 
     async def _turn_events(self, turn: TurnRef) -> AsyncGenerator[agui.BaseEvent | None, None]:
         """Yield the events of one turn, with the changes of the state; None whenever no event came for a heartbeat."""
-        async with aclosing(self._user.turns.follow(turn)) as items:
+        async with aclosing(self._user.turns.follow_answer(turn)) as items:
             async for item in items:
                 if item is None:
                     yield None
@@ -125,7 +125,7 @@ class RunEvents:
 
     def _to_agui(self, event: events.TurnEvent) -> Iterator[agui.BaseEvent]:
         match event:
-            case events.Queued() | events.Resumed() | events.ToolProgress() | events.ArtifactSaved():
+            case events.Queued() | events.Resumed() | events.ToolProgress() | events.ArtifactSaved() | events.Steered():
                 yield _notice(event)
             case events.TextDelta() | events.ThoughtDelta():
                 yield from self._text(event)
@@ -243,7 +243,12 @@ class RunEvents:
 
 
 def _notice(
-    event: events.Queued | events.Resumed | events.ToolProgress | events.ArtifactSaved | events.WaitOpened,
+    event: events.Queued
+    | events.Resumed
+    | events.ToolProgress
+    | events.ArtifactSaved
+    | events.Steered
+    | events.WaitOpened,
 ) -> agui.BaseEvent:
     """Return the event of what AG-UI has no event for, with the fields of ours."""
     match event:
@@ -251,7 +256,7 @@ def _notice(
             return agui.CustomEvent(name="lango.queued", value={"place": event.place})
         case events.Resumed():
             return agui.CustomEvent(name="lango.resumed", value={"reason": event.reason, "attempt": event.attempt})
-        case events.ToolProgress() | events.ArtifactSaved() | events.WaitOpened():
+        case events.ToolProgress() | events.ArtifactSaved() | events.Steered() | events.WaitOpened():
             return agui.CustomEvent(name=f"lango.{event.type}", value=events.to_json(event))
 
 

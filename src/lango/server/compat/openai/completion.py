@@ -87,7 +87,7 @@ class Completion:
             return JsonResponse(openai_error_body(api_error), api_error.status, {**api_error.headers, **headers})
 
     async def _whole_body(self) -> dict[str, Any]:
-        async with aclosing(self._turns.follow(self._turn)) as items:
+        async with aclosing(self._turns.follow_answer(self._turn)) as items:
             followed = [item.event async for item in items if item]
         done = followed[-1]
         if isinstance(done, events.TurnError):
@@ -109,7 +109,7 @@ class Completion:
         """Yield the answer as it is generated, as frames of a stream; None whenever no event came for a heartbeat."""
         self._no_usage = {"usage": None} if include_usage else {}
         yield self._chunk({"role": "assistant", "content": ""})
-        async with aclosing(self._turns.follow(self._turn)) as items:
+        async with aclosing(self._turns.follow_answer(self._turn)) as items:
             async for item in items:
                 if item is None:
                     yield None

@@ -250,7 +250,7 @@ function setUp() {
   setUpInbox();
   setUpEvals();
   setUpOverview();
-  setUpComposer({ send: (text, files) => actions.send(conversation, text, files), stop: () => void actions.stop(), editLast });
+  setUpComposer({ send: (text, files, whenBusy) => actions.send(conversation, text, files, whenBusy), stop: () => void actions.stop(), editLast });
   byId("help").prepend(icon("help"));
   byId("help").addEventListener("click", openHelp);
   addEventListener("keydown", onKeydown);

@@ -14,8 +14,10 @@ from typing import Any, cast
 from google.adk.tools.tool_context import ToolContext
 from msgspec import Struct
 
-from lango.adk.agents.tools.mcp.user_questions import Answer, AskUser, Question, ask_user, report_progress
+from lango.adk.agents.tools.mcp.user_questions import Answer, AskUser, Question, ask_user
+from lango.adk.agents.tools.progress import emit_progress
 from lango.adk.turn.step import current_step
+from lango.adk.turn.turn_run import current_turn
 from lango.tools.execution import time_limit
 from lango.waits import Value
 
@@ -66,11 +68,11 @@ class ServerCallbacks:
         """Return the callback for the progress of one call."""
         if callback_context is None:
             return None
-        context = contextvars.copy_context()
+        turn = current_turn.get()
         call_id = callback_context.function_call_id or ""
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            context.run(report_progress, call_id, tool_name, progress, total, message or "")
+            emit_progress(turn, call_id, tool_name, progress, total, message or "")
 
         return on_progress
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from lango.adk.turn.turn_run import TurnRun, current_turn
-from lango.events import ToolProgress, WaitClosed, WaitOpened
+from lango.events import WaitClosed, WaitOpened
 from lango.json_values import convert
 from lango.sessions import as_datetime
 from lango.store.codec.ids import wait_id
@@ -25,7 +25,6 @@ from lango.waits import Decline, QuestionWait, Value
 
 _POLL_S = 1.0
 """How often the answer is looked for, besides when the store reports a change."""
-_MAX_MESSAGE_CHARACTERS = 500
 
 
 class Question(Struct, frozen=True):
@@ -104,14 +103,3 @@ async def _wait_for_answer(
             return None
         await changed(min(_POLL_S, left_s))
     return convert(loads(answer), Value | Decline)
-
-
-def report_progress(call_id: str, name: str, progress: float, total: float | None, message: str) -> None:
-    """Emit how far a call of the current turn is, at most once a second; the end always."""
-    turn = current_turn.get()
-    if turn is None or not turn.record.is_running(call_id):
-        return
-    if turn.output.may_report(call_id, is_last=total is not None and progress >= total):
-        reported = float(progress), total, message[:_MAX_MESSAGE_CHARACTERS]
-        sink = turn.output.sink
-        sink.emit(ToolProgress(sink.next_id(), call_id, name, *reported))

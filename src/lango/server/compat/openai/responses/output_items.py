@@ -106,6 +106,7 @@ class OutputItems:
                 | events.TextWithdrawn()
                 | events.TurnError()
                 | events.Resumed()
+                | events.Steered()
                 | events.NodeProgress()
                 | events.ArtifactSaved()
                 | events.ToolProgress()

@@ -69,7 +69,7 @@ class ResponseView:
 
     async def wait(self) -> None:
         """Read the events of the turn to its end. Raise `ApiError` if the turn failed."""
-        async with aclosing(self._turns.follow(self._response.turn_ref)) as items:
+        async with aclosing(self._turns.follow_answer(self._response.turn_ref)) as items:
             events = [item.event async for item in items if item is not None]
         await self._read_record()
         self._add_all(events)
@@ -110,7 +110,7 @@ class ResponseView:
         response = self._response
         if after >= 0 and await self._stored.has_joined_texts(response.session, response.turn):
             raise EventsGone("the events of this response are no longer kept: retrieve it without stream")
-        async with aclosing(self._turns.follow(response.turn_ref)) as items:
+        async with aclosing(self._turns.follow_answer(response.turn_ref)) as items:
             async for item in items:
                 if item is None:
                     yield None

@@ -14,16 +14,17 @@ let previousSend = /** @type {Promise<any>} */ (Promise.resolve()); // messages 
 
 /**
  * Send a message. A new conversation is stored first and its id put into the page's address.
- * @param {Conversation} conversation @param {string} text @param {AttachedFile[]} files @returns {Promise<boolean>} whether it was sent
+ * @param {Conversation} conversation @param {string} text @param {AttachedFile[]} files @param {string} [whenBusy] what happens to it while an answer runs @returns {Promise<boolean>} whether it was sent
  */
-export async function send(conversation, text, files) {
+export async function send(conversation, text, files, whenBusy = "wait") {
   const ready = previousSend.then(async () => {
     const attachments = await Promise.all(files.map(encodeFile));
     const id = state.session ?? (await createSession(conversation));
-    return { path: sessionPath(id, "/messages"), body: attachments.length ? { text, attachments } : { text }, key: crypto.randomUUID?.() ?? String(Math.random()) };
+    const body = { text, ...(attachments.length && { attachments }), ...(whenBusy !== "wait" && { when_busy: whenBusy }) };
+    return { path: sessionPath(id, "/messages"), body, key: crypto.randomUUID?.() ?? String(Math.random()) };
   });
   previousSend = ready.catch(() => {});
-  const message = { turn: null, text, files, at: new Date().toISOString() };
+  const message = { turn: null, text, files, at: new Date().toISOString(), replaces: whenBusy === "rollback" };
   return (await withErrorToast(async () => conversation.send(message, await ready))) ?? false;
 }
 

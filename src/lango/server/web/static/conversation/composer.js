@@ -8,7 +8,14 @@ import { on, state } from "../base/state.js";
 /** @type {(AttachedFile & {address?: string})[]} */
 let files = [];
 
-/** @param {{send: (text: string, files: AttachedFile[]) => Promise<boolean>, stop: () => void, editLast: () => void}} page */
+/** What happens to a message while an answer runs: the choice, the label of its button, and what the box says. */
+const WHEN_BUSY = /** @type {Record<string, [string, string]>} */ ({
+  wait: ["Send after this answer", "Write the next message: it is queued"],
+  steer: ["Send into this answer", "Write a message: the model reads it before its next step"],
+  rollback: ["Stop this answer and send instead", "Write a message: it replaces this answer"],
+});
+
+/** @param {{send: (text: string, files: AttachedFile[], whenBusy: string) => Promise<boolean>, stop: () => void, editLast: () => void}} page */
 export function setUpComposer(page) {
   const text = byId("text");
   byId("attach").append(icon("clip"));
@@ -33,6 +40,10 @@ export function setUpComposer(page) {
     }
   });
   byId("stop").addEventListener("click", page.stop);
+  byId("when-busy").addEventListener("change", () => {
+    updateButtons();
+    text.focus();
+  });
   byId("attach").addEventListener("click", () => byId("files").click());
   byId("files").addEventListener("change", () => {
     attach([...byId("files").files]);
@@ -76,20 +87,23 @@ async function submit(page) {
   const text = byId("text");
   const trimmed = text.value.trim();
   if (!trimmed && !files.length) return text.focus();
-  const [value, sent] = [text.value, files];
+  const [value, sent, whenBusy] = [text.value, files, state.running ? byId("when-busy").value : "wait"];
+  byId("when-busy").value = "wait"; // each message chooses anew: nobody stops an answer by habit
   text.value = "";
   files = [];
   saveDraft();
   draw();
-  if (!(await page.send(trimmed, sent))) restoreDraft(value, sent);
+  if (!(await page.send(trimmed, sent, whenBusy))) restoreDraft(value, sent);
 }
 
 /** While an answer runs, show the stop button and, once there is a draft, the send button. */
 function updateButtons() {
   byId("stop").hidden = !state.running;
   byId("send").hidden = state.running && !byId("text").value.trim() && !files.length;
-  byId("send").setAttribute("aria-label", state.running ? "Send after this answer" : "Send");
-  byId("text").placeholder = state.running ? "Write the next message: it is queued" : "Write a message";
+  byId("when-busy").hidden = !state.running;
+  const [label, placeholder] = state.running ? WHEN_BUSY[byId("when-busy").value] : ["Send", "Write a message"];
+  byId("send").setAttribute("aria-label", label);
+  byId("text").placeholder = placeholder;
 }
 
 /** The storage key of the draft, which survives a reload or a look at another conversation. */

@@ -4,7 +4,7 @@ import { byId, el, icon, formatBytes } from "../base/dom.js";
 
 /**
  * @typedef {import("./actions.js").AttachedFile} AttachedFile
- * @typedef {{turn: number | null, text: string, files: AttachedFile[], at: string}} QueuedMessage
+ * @typedef {{turn: number | null, text: string, files: AttachedFile[], at: string, replaces?: boolean}} QueuedMessage
  */
 
 export class QueuedMessages {

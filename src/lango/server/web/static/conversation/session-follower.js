@@ -27,6 +27,7 @@ export class SessionFollower {
   /** the newest stored message that is shown */ #lastSeq = 0;
   /** the newest turn that has started */ #turn = 0;
   #invocation = "";
+  /** the current turn replaced another one, which is still shown */ #replaces = false;
   #chain = Promise.resolve();
   /** turns that this page started */ ownTurns = /** @type {Set<number>} */ (new Set());
 
@@ -111,6 +112,7 @@ export class SessionFollower {
     if (!isFinalEvent(event) || this.#mode === "ignored") return;
     const wasHeld = this.#mode === "held";
     this.#mode = "ignored";
+    if (this.#replaces) return void this.conversation.open(this.id); // the answer that was replaced is no longer part of it
     this.conversation.synced = this.#syncWithStore();
     if (wasHeld) await this.conversation.loadWaits().catch(() => {});
   }
@@ -133,6 +135,7 @@ export class SessionFollower {
     this.#mode = "live";
     const queued = this.conversation.queue.removeStarted(event.turn);
     if (queued) this.conversation.addUserMessage(queued);
+    this.#replaces = queued?.replaces ?? false;
     if (this.ownTurns.delete(event.turn) || queued) return;
     if (initial?.some((message) => message.invocation_id === event.invocation_id)) {
       this.#mode = "held";
@@ -182,8 +185,21 @@ export class SessionFollower {
   /** @param {any} event */
   #show(event) {
     if (event.type === "accepted") this.conversation.setRunning(true);
-    this.conversation.turnView.show(event);
+    if (event.type === "steered") this.#showSteering(event);
+    else this.conversation.turnView.show(event);
     this.conversation.page.scrollToBottom();
+  }
+
+  /** Show a message where the running turn took it in; the answer continues below it. @param {any} event */
+  #showSteering(event) {
+    const answer = this.transcript.currentAnswer();
+    answer.endBlock();
+    answer.finish();
+    const queued = this.conversation.queue.removeStarted(event.turn);
+    const files = queued?.files ?? [];
+    this.conversation.addUserMessage({ text: event.text, files, at: queued?.at ?? new Date().toISOString() }).seq = event.seq;
+    this.transcript.currentAnswer().busy = true;
+    this.transcript.announce("The model reads your message now.");
   }
 
   /** Take over the stored sequence numbers and approvers of the turn. */
@@ -192,7 +208,7 @@ export class SessionFollower {
       const messages = await this.#newestMessages();
       if (this.signal.aborted) return;
       const start = messages.findIndex((message) => message.invocation_id === this.#invocation);
-      const next = messages.findIndex((message, index) => start >= 0 && index > start && message.role === "user");
+      const next = messages.findIndex((message, index) => start >= 0 && index > start && message.role === "user" && !message.is_steering);
       const own = next < 0 ? messages : messages.slice(0, next); // the next turn may have started
       this.transcript.sync(own);
       this.#lastSeq = own.at(-1)?.seq ?? this.#lastSeq;

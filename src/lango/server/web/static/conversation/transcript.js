@@ -18,13 +18,13 @@ const ENDED = "The question is closed: it was answered elsewhere, or its time is
 /** @typedef {import("./tool-card.js").Call} Call */
 /**
  * @typedef {{seq: number, role: string, author: string, content: string, tool_calls: Call[], created_at: string,
- *   invocation_id?: string, thoughts?: string, attachments?: {index: number, name: string, mime_type: string, bytes: number}[],
+ *   invocation_id?: string, is_steering?: boolean, thoughts?: string, attachments?: {index: number, name: string, mime_type: string, bytes: number}[],
  *   artifacts?: {name: string, version: number}[], nodes?: import("./node-list.js").NodeProgress[], error?: {type: string, message: string} | null}} Message
  */
 
 /** Return whether a message starts a turn: a user's message, or the user's answer to a request for approval or input. @param {Message} message */
 export function startsTurn(message) {
-  return message.role === "user" || (message.role === "tool" && message.author === "user");
+  return (message.role === "user" && !message.is_steering) || (message.role === "tool" && message.author === "user");
 }
 
 /** Return what a stored request for input or a credential was about. @param {Call} call */
