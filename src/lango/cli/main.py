@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from lango import __version__
-from lango.cli.commands.agent import evaluate, run, serve
+from lango.cli.commands.agent import evaluate, playground, run, serve
 from lango.cli.commands.data import (
     artifacts,
     credentials,
@@ -53,6 +53,7 @@ app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(memory.app, name="memory")
 app.add_typer(credentials.app, name="credentials")
 app.add_typer(evaluate.app, name="eval")
+app.add_typer(playground.app, name="playground")
 app.add_typer(keys.app, name="keys")
 app.add_typer(models.app, name="models")
 app.add_typer(init.db, name="db")
