@@ -4,7 +4,7 @@ import itertools
 import json
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from msgspec import Struct
@@ -64,7 +64,7 @@ def run_on(
 
     The run is a fork: the session stays as it is.
     """
-    values = read_json_option("--state", state) or {}
+    values = _read_object("--state", state)
     results = dict(_read_result(text) for text in result or ())
 
     async def run(runtime: "Runtime") -> list[_Run]:
@@ -107,7 +107,7 @@ def columns(
     user: User = LOCAL_USER,
 ) -> None:
     """Send one message to several models or system texts, each in its own session, and show the runs as columns."""
-    values = read_json_option("--state", state) or {}
+    values = _read_object("--state", state)
 
     async def run(runtime: "Runtime") -> list[_Run]:
         from lango.runtime.playground import Changes
@@ -192,12 +192,19 @@ def _split_place(text: str) -> tuple[str, int | None]:
     return (session_id, int(number)) if colon and number.isdecimal() else (text, None)
 
 
+def _read_object(option: str, text: str | None) -> dict[str, Any]:
+    """Return the JSON object that an option has; empty: it is not given. Raise `UsageError`."""
+    found = read_json_option(option, text)
+    if found is not None and not isinstance(found, dict):
+        raise UsageError(f'{option} takes a JSON object, such as {{"found": 3}}')
+    return cast("dict[str, Any]", found or {})
+
+
 def _read_result(text: str) -> tuple[str, dict[str, Any]]:
-    call_id, _, value = text.partition("=")
-    found = read_json_option("--result", value)
-    if not isinstance(found, dict):
+    call_id, equals, value = text.partition("=")
+    if not equals:
         raise UsageError('--result takes the id of a call and a JSON object, such as c1={"found": 3}')
-    return call_id, found
+    return call_id, _read_object("--result", value)
 
 
 def _print_runs(runs: Sequence[_Run]) -> None:
