@@ -502,6 +502,50 @@ CREATE TABLE frozen_schema.replicas (
 
 
 --
+-- Name: schedule_runs; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.schedule_runs (
+    app_name text NOT NULL,
+    user_id text NOT NULL,
+    schedule_id text NOT NULL,
+    slot double precision NOT NULL,
+    manual bigint NOT NULL,
+    recorded_at double precision NOT NULL,
+    outcome text NOT NULL,
+    reason text NOT NULL,
+    session_id text,
+    turn bigint,
+    turn_key text,
+    last_slot double precision,
+    slots bigint DEFAULT 1 NOT NULL
+);
+
+
+--
+-- Name: schedules; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.schedules (
+    app_name text NOT NULL,
+    user_id text NOT NULL,
+    id text NOT NULL,
+    spec text NOT NULL,
+    paused bigint DEFAULT 0 NOT NULL,
+    revision bigint DEFAULT 0 NOT NULL,
+    created_at double precision NOT NULL,
+    quota_id text,
+    tokens_per_day bigint,
+    next_slot double precision,
+    seen_slot double precision,
+    run_requested_at double precision,
+    check_at double precision,
+    last_session text,
+    last_key text
+);
+
+
+--
 -- Name: search_messages; Type: TABLE; Schema: frozen_schema; Owner: -
 --
 
@@ -721,6 +765,8 @@ CREATE TABLE frozen_schema.turns (
     request text,
     quota_id text,
     credential_wait text,
+    steers bigint,
+    replaces bigint,
     owner text,
     cancel_requested bigint DEFAULT 0 NOT NULL,
     answer_stored bigint DEFAULT 0 NOT NULL,
@@ -837,7 +883,7 @@ INSERT INTO frozen_schema.app_states VALUES ('frozen app', '{"count":1}');
 -- Data for Name: commits; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.commits VALUES ('198204b92d5a45a4bb8c5799ba952db1', 6, '2026-11-19 05:29:57.501417+00');
+INSERT INTO frozen_schema.commits VALUES ('ac848360e90e43a4a0739bfc01b99111', 6, '2026-11-19 05:41:16.331282+00');
 
 
 --
@@ -886,7 +932,7 @@ INSERT INTO frozen_schema.commits VALUES ('198204b92d5a45a4bb8c5799ba952db1', 6,
 -- Data for Name: lango_schema; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-19 05:29:55.748912+00');
+INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-19 05:41:15.056932+00');
 
 
 --
@@ -911,13 +957,13 @@ INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-19 05:29:55.748912
 -- Data for Name: messages; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.messages VALUES (2082674567, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
-INSERT INTO frozen_schema.messages VALUES (2082674567, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
-INSERT INTO frozen_schema.messages VALUES (2082674567, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
-INSERT INTO frozen_schema.messages VALUES (2082674567, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
-INSERT INTO frozen_schema.messages VALUES (2082674567, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
-INSERT INTO frozen_schema.messages VALUES (2082674567, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
-INSERT INTO frozen_schema.messages VALUES (2082674567, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
+INSERT INTO frozen_schema.messages VALUES (1749628060, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
+INSERT INTO frozen_schema.messages VALUES (1749628060, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
+INSERT INTO frozen_schema.messages VALUES (1749628060, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
+INSERT INTO frozen_schema.messages VALUES (1749628060, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
+INSERT INTO frozen_schema.messages VALUES (1749628060, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
+INSERT INTO frozen_schema.messages VALUES (1749628060, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
+INSERT INTO frozen_schema.messages VALUES (1749628060, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
 
 
 --
@@ -948,7 +994,7 @@ INSERT INTO frozen_schema.messages VALUES (2082674567, 7, 'event', 'helper', '',
 -- Data for Name: open_calls; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.open_calls VALUES (2082674567, 'c2', 2, 1);
+INSERT INTO frozen_schema.open_calls VALUES (1749628060, 'c2', 2, 1);
 
 
 --
@@ -959,6 +1005,18 @@ INSERT INTO frozen_schema.open_calls VALUES (2082674567, 'c2', 2, 1);
 
 --
 -- Data for Name: replicas; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
+-- Data for Name: schedule_runs; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
+-- Data for Name: schedules; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
 
@@ -997,15 +1055,15 @@ INSERT INTO frozen_schema.open_calls VALUES (2082674567, 'c2', 2, 1);
 -- Data for Name: session_states; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.session_states VALUES (2082674567, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
+INSERT INTO frozen_schema.session_states VALUES (1749628060, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
 
 
 --
 -- Data for Name: sessions; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.sessions VALUES (2082674567, 'frozen app', 'Ada', 'one of everything', NULL, 1795066197.1793516, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
-INSERT INTO frozen_schema.sessions VALUES (1567463009, 'frozen app', 'Bob', 'empty', NULL, 1795066197.5012228, 1795066197.5012228, 0, 0, 0, 0, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (1749628060, 'frozen app', 'Ada', 'one of everything', NULL, 1795066875.8110244, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (200631786, 'frozen app', 'Bob', 'empty', NULL, 1795066876.3311636, 1795066876.3311636, 0, 0, 0, 0, 0, NULL, NULL, NULL);
 
 
 --
@@ -1018,8 +1076,8 @@ INSERT INTO frozen_schema.sessions VALUES (1567463009, 'frozen app', 'Bob', 'emp
 -- Data for Name: state_events; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.state_events VALUES (2082674567, 0, 0, '', 1795066197.1793516, '{"began":true,"user:name":"Ada"}', NULL);
-INSERT INTO frozen_schema.state_events VALUES (2082674567, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
+INSERT INTO frozen_schema.state_events VALUES (1749628060, 0, 0, '', 1795066875.8110244, '{"began":true,"user:name":"Ada"}', NULL);
+INSERT INTO frozen_schema.state_events VALUES (1749628060, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
 
 
 --
@@ -1276,6 +1334,22 @@ ALTER TABLE ONLY frozen_schema.replicas
 
 
 --
+-- Name: schedule_runs schedule_runs_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.schedule_runs
+    ADD CONSTRAINT schedule_runs_pkey PRIMARY KEY (app_name, user_id, schedule_id, slot, manual);
+
+
+--
+-- Name: schedules schedules_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.schedules
+    ADD CONSTRAINT schedules_pkey PRIMARY KEY (app_name, user_id, id);
+
+
+--
 -- Name: search_messages search_messages_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
 --
 
@@ -1457,6 +1531,13 @@ CREATE INDEX messages_state ON frozen_schema.messages USING btree (session_key, 
 --
 
 CREATE INDEX model_requests_newest ON frozen_schema.model_requests USING btree (id, size);
+
+
+--
+-- Name: schedules_due; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX schedules_due ON frozen_schema.schedules USING btree (app_name, check_at) WHERE (check_at IS NOT NULL);
 
 
 --

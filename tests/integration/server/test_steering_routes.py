@@ -1,0 +1,83 @@
+"""Messages while a turn runs, and turns in the background, over HTTP."""
+
+import asyncio
+from pathlib import Path
+
+import httpx
+
+from lango.messages import ToolCall
+from lango.tools import tool
+from tests.browser.site import PAUSE, serving_script
+
+
+@tool(effect="none")
+async def look() -> str:
+    """Look."""
+    return "seen"
+
+
+async def test_clients_of_every_protocol_steer_by_a_field_or_a_header(tmp_path: Path) -> None:
+    script = [[f"I look{PAUSE}. ", ToolCall("c1", "look", {})], "All three."]
+    async with (
+        serving_script(tmp_path, script, tools=[look]) as site,
+        httpx.AsyncClient(base_url=site.url, timeout=None) as client,
+    ):
+        accepted = await client.post(
+            "/v1/sessions/s/messages", json={"text": "go"}, headers={"Prefer": "respond-async"}
+        )
+        assert (accepted.status_code, accepted.json()["turn"]) == (202, 1)
+        address = accepted.headers["Location"]
+        assert address == accepted.json()["address"] == "/v1/sessions/s/turns/1"
+        while not site.provider.requests:
+            await asyncio.sleep(0)
+        assert (await client.get(address)).json()["status"] == "running"
+        [listed] = (await client.get("/v1/turns")).json()["turns"]
+        assert (listed["session_id"], listed["turn"], listed["state"]) == ("s", 1, "running")
+
+        async def own_stream() -> list[str]:
+            sent = await client.post("/v1/sessions/s/messages", json={"text": "two", "when_busy": "steer"})
+            return [line for line in sent.text.splitlines() if line.startswith("event:")]
+
+        async def openai() -> str:
+            body = {"model": "lango", "messages": [{"role": "user", "content": "three"}]}
+            headers = {"X-Session-Id": "s", "X-When-Busy": "steer"}
+            sent = await client.post("/v1/chat/completions", json=body, headers=headers)
+            return sent.json()["choices"][0]["message"]["content"]
+
+        own, completion = asyncio.create_task(own_stream()), asyncio.create_task(openai())
+        while len((await client.get("/v1/sessions/s/waiting")).json()["waiting"]) < 2:
+            await asyncio.sleep(0)
+        queued = await client.post(
+            "/v1/sessions/s/messages", json={"text": "never"}, headers={"Prefer": "respond-async"}
+        )
+        stopped = await client.post(f"{queued.headers['Location']}/cancel")
+        assert stopped.json() == {"cancelled": True}
+        site.provider.resume.set()
+        assert await own == ["event: accepted", "event: steered", "event: done"]
+        assert await completion == "All three."
+        followed = (await client.get(f"{address}/stream")).text
+        assert followed.count("event: steered") == 2
+        assert (await client.get(address)).json()["status"] == "done"
+        shown = (await client.get("/v1/sessions/s/messages")).json()["messages"]
+        assert {one["content"] for one in shown if one["is_steering"]} == {"two", "three"}
+        refused = await client.post("/v1/sessions/s/messages", json={"text": "x"}, headers={"X-When-Busy": "soon"})
+        assert refused.status_code == 400
+        assert "steer" in refused.text
+        assert (await client.get("/v1/sessions/s/turns/99")).status_code == 404
+
+
+async def test_failed_turns_are_listed_and_run_again_over_http(tmp_path: Path) -> None:
+    async with (
+        serving_script(tmp_path, [ValueError("boom"), "At last."]) as site,
+        httpx.AsyncClient(base_url=site.url, timeout=None) as client,
+    ):
+        await client.post("/v1/sessions/s/messages", json={"text": "go"})
+        [failed] = (await client.get("/v1/turns?state=failed")).json()["turns"]
+        assert (failed["session_id"], failed["turn"], failed["can_retry"]) == ("s", 1, True)
+        assert "boom" in failed["message"]
+        assert (await client.get("/v1/sessions/s/turns/1")).json()["status"] == "failed"
+        assert (await client.post("/v1/sessions/s/turns/1/retry")).status_code == 202
+        assert "event: done" in (await client.get("/v1/sessions/s/turns/1/stream")).text
+        shown = (await client.get("/v1/sessions/s/messages")).json()["messages"]
+        assert shown[-1]["content"] == "At last."
+        assert (await client.get("/v1/turns?state=failed")).json() == {"turns": []}
