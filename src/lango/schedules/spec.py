@@ -26,6 +26,8 @@ MAX_TIMES = 1_000
 MAX_MESSAGE = 20_000
 _MAX_NAME = 200
 _MAX_SPAN_S = 366 * 86_400
+_LATEST = 32_503_680_000
+"""The year 3000: the slots after it can still be shown."""
 _MAX_RUNS_AFTER_MISSED = 100
 _ALIASES = {
     "@yearly": "0 0 1 1 *",
@@ -151,7 +153,7 @@ def _check_cron(spec: ScheduleSpec) -> None:
         )
     try:
         next(CronSim(" ".join(fields), datetime(2000, 1, 1, tzinfo=UTC)))
-    except CronSimError as error:
+    except (CronSimError, ValueError) as error:
         raise ScheduleRefused(f"cron: {str(error).lower()} in {spec.cron!r}; an example is '30 7 * * 1-5'") from error
     except (StopIteration, RuntimeError) as error:
         raise ScheduleRefused(f"cron: no date fits {spec.cron!r}; check the day and the month") from error
@@ -177,6 +179,8 @@ def parse_time(text: str, zone: ZoneInfo, what: str) -> float:
         raise ScheduleRefused(
             f"{what}: {text!r} is no time; write it as 2026-03-01T07:30 or 2026-03-01T07:30Z"
         ) from error
+    if not 0 <= at < _LATEST:
+        raise ScheduleRefused(f"{what}: {text!r} is not between 1970 and 2999")
     return at
 
 

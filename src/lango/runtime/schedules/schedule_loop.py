@@ -38,7 +38,9 @@ from lango.turns.running_turn import RunningTurn
 
 _POLL_S = 1.0
 """Another process may have stored a schedule that is due sooner than those that are known here."""
-_LEASE_S = 10.0
+_LEASE_S = 5.0
+"""How late the slots are that a process had claimed when it died. If a live process takes longer, another one submits
+the slot too, and gets the same turn."""
 _AT_ONCE = 16
 _log = logging.getLogger("lango.runtime")
 

@@ -159,7 +159,7 @@ def listed(stored: StoredSchedule, now: float) -> ListedSchedule:
 
 
 def with_changes(spec: ScheduleSpec, changes: Mapping[str, Any]) -> ScheduleSpec:
-    """Return a schedule with other fields; another kind of times replaces the former one."""
+    """Return a schedule with other fields; another kind of times replaces the former one, and None removes a bound."""
     fields = to_builtins(spec) | {"times": list(spec.times)}
     given = [name for name in ("cron", "every_s", "times") if changes.get(name)]
     if given:
@@ -167,7 +167,8 @@ def with_changes(spec: ScheduleSpec, changes: Mapping[str, Any]) -> ScheduleSpec
         if spec.every_s and changes.get("every_s") != spec.every_s and "start_at" not in changes:
             fields.pop("start_at", None)
     try:
-        return convert(fields | {name: value for name, value in changes.items() if value is not None}, ScheduleSpec)
+        changed = fields | dict(changes)
+        return convert({name: value for name, value in changed.items() if value is not None}, ScheduleSpec)
     except ValueError as error:
         raise ScheduleRefused(f"the schedule cannot be changed so: {error}") from error
 

@@ -24,7 +24,7 @@ _REFUSED = error_responses({422: "The schedule cannot run so: the message names 
 _ID_CHARACTERS = 12
 _TIMES = ("start_at", "end_at")
 
-ScheduleIdPath = Annotated[str, Path(max_length=64, examples=["0f3a9c1be2d4"])]
+ScheduleIdPath = Annotated[str, Path(pattern="^[0-9A-Za-z-]{1,64}$", examples=["0f3a9c1be2d4"])]
 _Time = Annotated[str, Field(max_length=40)]
 _Seconds = Annotated[int, Field(ge=0, le=366 * 86_400), WHOLE_NUMBER]
 
@@ -39,7 +39,9 @@ class _ScheduleFields(RequestBody):
     timezone: Annotated[str, Field(max_length=100)] | None = None
     """An IANA name; UTC by default."""
     start_at: _Time | None = None
+    """No slot is before it; empty removes it."""
     end_at: _Time | None = None
+    """No slot is after it; empty removes it."""
     jitter_s: _Seconds | None = None
     """Each slot is delayed by up to so many seconds."""
     missed: Missed | None = None
@@ -56,7 +58,8 @@ class _ScheduleFields(RequestBody):
         """Return the fields that are set, with times in seconds since 1970."""
         given = {name: value for name, value in self.model_dump().items() if value is not None}
         zone = find_zone(given.get("timezone", timezone))
-        return given | {name: parse_time(given[name], zone, name) for name in _TIMES if name in given}
+        times = {name: given[name] for name in _TIMES if name in given}
+        return given | {name: parse_time(text, zone, name) if text else None for name, text in times.items()}
 
 
 class ScheduleChanges(_ScheduleFields):

@@ -11,6 +11,7 @@ import { setUpEvals } from "./evals/evals.js";
 import { setUpInbox } from "./inbox.js";
 import { setUpOverview } from "./overview/overview.js";
 import { isPanelOpen, openPanel, setUpPanel, showAgent } from "./panel/panel.js";
+import { setUpSchedules } from "./schedules/schedules.js";
 import { findSession, readTitle, refresh, setUpSessionList, titleOf } from "./session-list.js";
 import { setUpSessionOptions } from "./session-options.js";
 import { on, state } from "./base/state.js";
@@ -250,6 +251,7 @@ function setUp() {
   setUpInbox();
   setUpEvals();
   setUpOverview();
+  setUpSchedules();
   setUpComposer({ send: (text, files, whenBusy) => actions.send(conversation, text, files, whenBusy), stop: () => void actions.stop(), editLast });
   byId("help").prepend(icon("help"));
   byId("help").addEventListener("click", openHelp);
