@@ -8,7 +8,19 @@ from msgspec import to_builtins
 
 from lango.errors import InvalidAnswer
 from lango.json_values import convert
-from lango.waits import ANSWERS, Answer, ApprovalWait, Approve, Decline, InputWait, Refuse, Value, Wait, check_answer
+from lango.pauses import matches
+from lango.waits import (
+    ANSWERS,
+    Answer,
+    ApprovalWait,
+    Approve,
+    Decline,
+    InputWait,
+    Refuse,
+    Value,
+    Wait,
+    check_answer,
+)
 
 _OPENED = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -37,3 +49,19 @@ def test_an_answer_that_does_not_fit_is_refused() -> None:
         check_answer(approval, Value(1))
     with pytest.raises(InvalidAnswer, match="kind input is answered with value, not with decline"):
         check_answer(request, Decline())
+
+
+def test_the_data_of_an_event_matches_by_plain_equality_at_dotted_paths() -> None:
+    data = {"order": {"id": 7, "lines": [{"sku": "a"}]}, "paid": True, "note": None}
+    for fits in (
+        {},
+        {"order.id": 7},
+        {"order.lines.0.sku": "a", "paid": True},
+        {"note": None},
+        {"order.lines.0": {"sku": "a"}},
+    ):
+        assert matches(data, fits)
+    for differs in ({"order.id": "7"}, {"paid": 1}, {"missing": None}, {"order.lines.1.sku": "a"}, {"order.id.x": 7}):
+        assert not matches(data, differs)
+    assert matches("text", {})
+    assert not matches("text", {"a": 1})

@@ -82,3 +82,38 @@ def test_an_input_is_answered_by_a_value_that_fits(tmp_path: Path) -> None:
     assert '"size":3' in lango(tmp_path, "inbox", "answer", item["id"], '{"size": 3}').replace(" ", "")
     assert items(tmp_path) == []
     assert "nothing is waiting" in lango(tmp_path, "inbox", "--user", "ann")
+
+
+SLEEPER = """
+from google.adk.workflow import START, Workflow
+
+from lango.adk import sleep
+
+
+def nap(node_input: object) -> object:
+    return sleep(10_800, reason="the dough rises")
+
+
+def bake(node_input: dict[str, str]) -> str:
+    return f"baked by {node_input['woken_by']}"
+
+
+root_agent = Workflow(name="bakery", edges=[(START, nap, bake)])
+"""
+
+
+def test_a_timer_is_woken_or_cancelled(tmp_path: Path) -> None:
+    (tmp_path / "bakery.py").write_text(SLEEPER)
+    (tmp_path / "lango.toml").write_text('[agent]\nname = "bakery"\nmodule = "bakery.py"\n')
+    for session in ("one", "two"):
+        waiting = run_lango("run", "-r", session, "bread", cwd=tmp_path)
+        assert waiting.returncode == 3
+        assert "the dough rises: continues" in waiting.stderr
+        assert "by itself while `lango serve` runs" in waiting.stderr
+    [second, first] = items(tmp_path)
+    assert (first["wait"]["kind"], first["wait"]["reason"]) == ("timer", "the dough rises")
+    assert "(in 3 h)" in lango(tmp_path, "inbox").replace("\n", " ")
+    assert "answered with wake" in lango(tmp_path, "inbox", "answer", first["id"], "bread", code=2)
+    assert lango(tmp_path, "inbox", "answer", first["id"], "wake") == "baked by person\n"
+    assert lango(tmp_path, "inbox", "cancel", second["id"]) == "cancelled\n"
+    assert items(tmp_path) == []
