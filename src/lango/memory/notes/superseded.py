@@ -116,4 +116,9 @@ def current_notes(notes: Sequence[Observation], numbers: Sequence[str] = ()) -> 
 
 
 def _same(one: str, other: str) -> bool:
-    return words_of(one) == words_of(other)
+    return _words(one) == _words(other)
+
+
+@lru_cache(maxsize=4096)
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(words_of(text))

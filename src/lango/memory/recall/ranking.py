@@ -121,12 +121,12 @@ def rank(texts: Sequence[Text], weights: Weights, question: Question) -> list[Ra
 
 def sentence_score(text: str, weights: Weights) -> float:
     """Return the weight of the different words of a question that a text has."""
-    return sum(weights.of_stem.get(word, 0.0) for word in set(_stems(text, weights.language)))
+    return sum(weights.of_stem[word] for word in weights.of_stem.keys() & _different(text, weights.language))
 
 
 def matched(text: str, weights: Weights) -> set[str]:
     """Return the words of a question that a text has."""
-    return {word for word in _stems(text, weights.language) if word in weights.of_stem}
+    return set(weights.of_stem.keys() & _different(text, weights.language))
 
 
 def stems_of(text: Text, language: Language) -> tuple[str, ...]:
@@ -140,11 +140,13 @@ def _stems(text: str, language: Language) -> tuple[str, ...]:
     return tuple(stems_in_order(text, language))
 
 
+@lru_cache(maxsize=10_000)
+def _different(text: str, language: Language) -> frozenset[str]:
+    return frozenset(stems_in_order(text, language))
+
+
 def _bm25(words: Sequence[str], weights: Mapping[str, float], average: float) -> float:
-    counts: dict[str, int] = {}
-    for word in words:
-        if word in weights:
-            counts[word] = counts.get(word, 0) + 1
+    counts = {word: words.count(word) for word in weights.keys() & set(words)}
     length = K1 * (1 - B + B * len(words) / max(1.0, average))
     return sum(weights[word] * count * (K1 + 1) / (count + length) for word, count in counts.items())
 

@@ -119,7 +119,6 @@ def recalled_text(
     """
     notes = notes_of(memory)
     numbers = {current.number for current in shown_notes(memory, notes)}
-    said = [one for text in shown for one in sentences_of(text) if sentence_score(one, weights)]
     texts = list({one.seq: Text(one.text, one.seq, one.created_at, one.author) for one in messages}.values())
     texts += [
         Text(_text_of(current), current.note.last_seq, _time_of(current), place=place)
@@ -136,12 +135,15 @@ def recalled_text(
         max_tokens = min(max_tokens, _STATEMENT_TOKENS)
     elif not question.periods and all(one.own < least for one in ranked):
         return ""
+    if not ranked:
+        return ""
     best = [one.text for one in ranked[:_MAY_REPLACE] if one.own and one.text.place < 0]
     later = [(text.seq, one) for text in best for one in sentences_of(text.text) if sentence_score(one, weights)]
     later += [
         (note.last_seq, note.text) for note in (current.note for current in notes) if sentence_score(note.text, weights)
     ]
-    later += [(_SHOWN_SEQ, one) for one in said]
+    said = [one for text in shown for one in sentences_of(text)]
+    later += [(_SHOWN_SEQ, one) for one in said if sentence_score(one, weights)]
     return Filler(notes, weights, question, [] if question.past else later).fill(ranked, max_tokens)
 
 

@@ -27,6 +27,7 @@ _UNSPACED = (
 )
 # compiled at first use: that takes longer than importing the rest of the store
 _WORD = cache(lambda: re.compile(rf"(?:[^\W_]|[{_MARKS}])+"))
+_ASCII_WORD = cache(lambda: re.compile("[a-z0-9]+"))
 _PART = cache(lambda: re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+"))
 _IS_UNSPACED = cache(lambda: re.compile(f"[{_UNSPACED}]"))
 _ACCENTS = dict.fromkeys(range(0x300, 0x370))
@@ -70,6 +71,8 @@ class Term(Struct, frozen=True):
 
 def index_words(text: str) -> list[str]:
     """Return the distinct words of a text as a query looks them up."""
+    if text.isascii():  # most texts: this is ten times as fast
+        return list(dict.fromkeys(word[:MAX_WORD_LENGTH] for word in _ASCII_WORD().findall(text.lower())))
     words: dict[str, None] = {}
     runs: dict[int, str] = {}
     for found in _split_words(unicodedata.normalize("NFC", text)):
@@ -84,6 +87,10 @@ def index_words(text: str) -> list[str]:
 
 def index_stems(text: str, language: Language) -> list[str]:
     """Return the entries of the index for the stems of a text that are no words of it; no query is like them."""
+    if text.isascii():
+        ascii_words = set(_ASCII_WORD().findall(text.lower()))
+        stems = {stem[:MAX_WORD_LENGTH] for word in ascii_words if (stem := stem_of(word, language)) != word}
+        return sorted(f"{_STEM_MARK}{stem}" for stem in stems)
     normal = unicodedata.normalize("NFC", text)
     words = {(word.text, normal[word.start : word.end].lower()) for word in _split_words(normal) if not word.run}
     stems = {stem for folded, word in words if (stem := _folded_stem(word, language)) != folded}
@@ -92,6 +99,8 @@ def index_stems(text: str, language: Language) -> list[str]:
 
 def stems_in_order(text: str, language: Language) -> list[str]:
     """Return the stem of each word of a text, and each pair of characters of a script without spaces."""
+    if text.isascii():
+        return [stem_of(word, language)[:MAX_WORD_LENGTH] for word in _ASCII_WORD().findall(text.lower())]
     normal = unicodedata.normalize("NFC", text)
     found: list[str] = []
     before: FoundWord | None = None
