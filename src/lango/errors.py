@@ -20,6 +20,7 @@ LangoError
 │   ├── IdempotencyKeyReused   the key was used before, with another request
 │   ├── InvalidAnswer          an answer that does not fit the wait
 │   ├── TriggerRefused         a request to a trigger that its sender did not make, or to none
+│   ├── WebhookRefused         a webhook whose address or events cannot be used
 │   ├── InvalidPayload         a payload of a trigger that is not JSON, or lacks a value
 │   │   └── PayloadTooLarge    it is larger than the trigger allows
 │   ├── ToolNotFound           a call by hand of a tool that the agent does not have
@@ -167,6 +168,10 @@ class InvalidAnswer(UsageError):
 
 class TriggerRefused(UsageError):
     """A request to a trigger has no valid secret or signature, or there is no such trigger: it does not say which."""
+
+
+class WebhookRefused(UsageError):
+    """A webhook cannot be added: its address is no URL, or there are too many; nothing was stored."""
 
 
 class InvalidPayload(UsageError):

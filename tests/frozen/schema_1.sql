@@ -843,6 +843,44 @@ CREATE TABLE frozen_schema.waits (
 
 
 --
+-- Name: webhook_deliveries; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.webhook_deliveries (
+    session_key bigint NOT NULL,
+    id text NOT NULL,
+    app_name text NOT NULL,
+    webhook_id text NOT NULL,
+    turn bigint NOT NULL,
+    event text NOT NULL,
+    created_at double precision NOT NULL,
+    next_at double precision,
+    attempts bigint DEFAULT 0 NOT NULL,
+    problem text
+);
+
+
+--
+-- Name: webhooks; Type: TABLE; Schema: frozen_schema; Owner: -
+--
+
+CREATE TABLE frozen_schema.webhooks (
+    app_name text NOT NULL,
+    id text NOT NULL,
+    session_key bigint DEFAULT 0 NOT NULL,
+    quota_id text,
+    user_id text,
+    url text NOT NULL,
+    events text NOT NULL,
+    include_text bigint DEFAULT 0 NOT NULL,
+    secret_env text,
+    secret text,
+    from_settings bigint DEFAULT 0 NOT NULL,
+    created_at double precision NOT NULL
+);
+
+
+--
 -- Data for Name: answered_events; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
@@ -883,7 +921,7 @@ INSERT INTO frozen_schema.app_states VALUES ('frozen app', '{"count":1}');
 -- Data for Name: commits; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.commits VALUES ('ac848360e90e43a4a0739bfc01b99111', 6, '2026-11-19 05:41:16.331282+00');
+INSERT INTO frozen_schema.commits VALUES ('31444e67d77a418399fc526377d93d34', 6, '2026-11-19 05:46:22.612091+00');
 
 
 --
@@ -932,7 +970,7 @@ INSERT INTO frozen_schema.commits VALUES ('ac848360e90e43a4a0739bfc01b99111', 6,
 -- Data for Name: lango_schema; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-19 05:41:15.056932+00');
+INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-19 05:46:21.590968+00');
 
 
 --
@@ -957,13 +995,13 @@ INSERT INTO frozen_schema.lango_schema VALUES (1, 1, '2026-11-19 05:41:15.056932
 -- Data for Name: messages; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.messages VALUES (1749628060, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
-INSERT INTO frozen_schema.messages VALUES (1749628060, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
-INSERT INTO frozen_schema.messages VALUES (1749628060, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
-INSERT INTO frozen_schema.messages VALUES (1749628060, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
-INSERT INTO frozen_schema.messages VALUES (1749628060, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
-INSERT INTO frozen_schema.messages VALUES (1749628060, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
-INSERT INTO frozen_schema.messages VALUES (1749628060, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
+INSERT INTO frozen_schema.messages VALUES (1693444978, 1, 'user', 'user', 'Hello, 漢字 and 😀', NULL, 11, 11, 1700000000.5, 'event-0', 'e-0', NULL, NULL, NULL);
+INSERT INTO frozen_schema.messages VALUES (1693444978, 2, 'assistant', 'helper', 'One moment.', '[{"id":"c1","name":"look_up","input":{"word":"naïve","depth":2,"ratio":0.1}},{"id":"c2","name":"look_up","input":{}}]', 47, 58, 1700000001.5, 'event-1', 'e-0', NULL, NULL, '{"finish_reason":"STOP","usage_metadata":{"candidates_token_count":34,"prompt_token_count":12},"long_running_tool_ids":["c2"],"parts":[{"text":"let me think","thought":true},11,{"call":{},"thought_signature":{"$lango:bytes":"/wBzaWc="}},"call"]}');
+INSERT INTO frozen_schema.messages VALUES (1693444978, 3, 'tool', 'helper', '{"found":[1,null]}', '[{"id":"c1","name":"look_up","output":{"found":[1,null]}}]', 20, 78, 1700000002.5, 'event-2', 'e-0', NULL, '{"words":{"naïve":1},"user:lang":"fr","app:count":1}', NULL);
+INSERT INTO frozen_schema.messages VALUES (1693444978, 4, 'assistant', 'helper', 'It means innocent.', NULL, 8, 86, 1700000004.5, 'event-4', 'e-1', NULL, NULL, '{"branch":"a.b"}');
+INSERT INTO frozen_schema.messages VALUES (1693444978, 5, 'user', 'user', 'nul � and half � a character', NULL, 1112, 1198, 1700000005.5, 'event-5', 'e-1', NULL, NULL, '{"custom_metadata":{"from":"a test"},"parts":[{"text":"nul \u0000 and half \ud800 a character"},{"inline_data":{"data":{"$lango:bytes":"iVBORwA="},"mime_type":"image/png"}}]}');
+INSERT INTO frozen_schema.messages VALUES (1693444978, 6, 'event', 'helper', '', NULL, 0, 1198, 1700000006.5, 'event-6', 'e-2', NULL, NULL, '{"error_code":"SAFETY","error_message":"blocked"}');
+INSERT INTO frozen_schema.messages VALUES (1693444978, 7, 'event', 'helper', '', NULL, 0, 1198, 1700000007.5, 'event-7', 'e-2', NULL, NULL, '{"actions":{"compaction":{"start_timestamp":1.0,"end_timestamp":2.0,"compacted_content":{"parts":[{"text":"so far"}],"role":"model"}}}}');
 
 
 --
@@ -994,7 +1032,7 @@ INSERT INTO frozen_schema.messages VALUES (1749628060, 7, 'event', 'helper', '',
 -- Data for Name: open_calls; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.open_calls VALUES (1749628060, 'c2', 2, 1);
+INSERT INTO frozen_schema.open_calls VALUES (1693444978, 'c2', 2, 1);
 
 
 --
@@ -1055,15 +1093,15 @@ INSERT INTO frozen_schema.open_calls VALUES (1749628060, 'c2', 2, 1);
 -- Data for Name: session_states; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.session_states VALUES (1749628060, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
+INSERT INTO frozen_schema.session_states VALUES (1693444978, '{"began":true,"words":{"naïve":1},"only":"state","gone":null}');
 
 
 --
 -- Data for Name: sessions; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.sessions VALUES (1749628060, 'frozen app', 'Ada', 'one of everything', NULL, 1795066875.8110244, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
-INSERT INTO frozen_schema.sessions VALUES (200631786, 'frozen app', 'Bob', 'empty', NULL, 1795066876.3311636, 1795066876.3311636, 0, 0, 0, 0, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (1693444978, 'frozen app', 'Ada', 'one of everything', NULL, 1795067182.3038979, 1700000007.5, 8, 7, 5, 1198, 0, NULL, NULL, NULL);
+INSERT INTO frozen_schema.sessions VALUES (669014187, 'frozen app', 'Bob', 'empty', NULL, 1795067182.6118546, 1795067182.6118546, 0, 0, 0, 0, 0, NULL, NULL, NULL);
 
 
 --
@@ -1076,8 +1114,8 @@ INSERT INTO frozen_schema.sessions VALUES (200631786, 'frozen app', 'Bob', 'empt
 -- Data for Name: state_events; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
-INSERT INTO frozen_schema.state_events VALUES (1749628060, 0, 0, '', 1795066875.8110244, '{"began":true,"user:name":"Ada"}', NULL);
-INSERT INTO frozen_schema.state_events VALUES (1749628060, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
+INSERT INTO frozen_schema.state_events VALUES (1693444978, 0, 0, '', 1795067182.3038979, '{"began":true,"user:name":"Ada"}', NULL);
+INSERT INTO frozen_schema.state_events VALUES (1693444978, 3, 4, 'event-3', 1700000003.5, '{"only":"state","gone":null}', '{"invocation_id":"e-1","author":"helper"}');
 
 
 --
@@ -1113,6 +1151,18 @@ INSERT INTO frozen_schema.user_states VALUES ('frozen app', 'Ada', '{"name":"Ada
 
 --
 -- Data for Name: waits; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
+-- Data for Name: webhook_deliveries; Type: TABLE DATA; Schema: frozen_schema; Owner: -
+--
+
+
+
+--
+-- Data for Name: webhooks; Type: TABLE DATA; Schema: frozen_schema; Owner: -
 --
 
 
@@ -1478,6 +1528,22 @@ ALTER TABLE ONLY frozen_schema.waits
 
 
 --
+-- Name: webhook_deliveries webhook_deliveries_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.webhook_deliveries
+    ADD CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (session_key, id);
+
+
+--
+-- Name: webhooks webhooks_pkey; Type: CONSTRAINT; Schema: frozen_schema; Owner: -
+--
+
+ALTER TABLE ONLY frozen_schema.webhooks
+    ADD CONSTRAINT webhooks_pkey PRIMARY KEY (app_name, id);
+
+
+--
 -- Name: event_log_nodes; Type: INDEX; Schema: frozen_schema; Owner: -
 --
 
@@ -1657,6 +1723,27 @@ CREATE INDEX waits_open ON frozen_schema.waits USING btree (session_key, seq) WH
 --
 
 CREATE INDEX waits_state ON frozen_schema.waits USING btree (state_hash) WHERE (state_hash IS NOT NULL);
+
+
+--
+-- Name: webhook_deliveries_due; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX webhook_deliveries_due ON frozen_schema.webhook_deliveries USING btree (next_at) WHERE (next_at IS NOT NULL);
+
+
+--
+-- Name: webhook_deliveries_of_webhook; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX webhook_deliveries_of_webhook ON frozen_schema.webhook_deliveries USING btree (app_name, webhook_id);
+
+
+--
+-- Name: webhooks_session; Type: INDEX; Schema: frozen_schema; Owner: -
+--
+
+CREATE INDEX webhooks_session ON frozen_schema.webhooks USING btree (app_name, session_key);
 
 
 --

@@ -37,6 +37,7 @@ _MORE = {
     "memory": "See [Memory](../howto/memory.md).",
     "tools": "See [Tools](../howto/tool.md) and [Approvals](../howto/approval.md).",
     "mcp.<name>": "See [MCP servers](../howto/mcp.md).",
+    "webhooks.<name>": "See [Webhooks](../howto/webhooks.md).",
     "triggers.<name>": "See [Triggers](../howto/triggers.md).",
     "server": "See [Server](../howto/serve.md).",
     "server.limits": "See [Security](../security.md#settings).",

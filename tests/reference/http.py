@@ -27,12 +27,14 @@ _SECTIONS = {
     "sessions": "Sessions and messages",
     "memory": "Memory",
     "triggers": "Triggers",
+    "webhooks": "Webhooks",
     "openai": "OpenAI's chat completions",
     "responses": "OpenAI's responses",
     "agui": "AG-UI",
     "a2a": "A2A",
 }
 _HOWTOS = {
+    "webhooks": "See [Webhooks](../howto/webhooks.md): what is sent, and how it is verified.",
     "triggers": "See [Triggers](../howto/triggers.md): who may call them, and what becomes of an event.",
     "openai": "See [OpenAI clients](../howto/openai-client.md): what the model reads, which parameters hold.",
     "responses": "See [OpenAI's responses](../howto/openai-responses.md), also over a WebSocket at `/v1/responses`.",

@@ -21,6 +21,7 @@ from lango.cli.commands.data import (
     sessions_trace,
     sessions_transfer,
     turns,
+    webhooks,
 )
 from lango.cli.commands.setup import deploy, doctor, init, keys, models
 from lango.cli.hints import complete_hints
@@ -49,6 +50,7 @@ app.add_typer(turns.app, name="turns")
 app.command()(replicas.replicas)
 app.add_typer(schedules.app, name="schedules")
 app.add_typer(inbox.app, name="inbox")
+app.add_typer(webhooks.app, name="webhooks")
 app.add_typer(artifacts.app, name="artifacts")
 app.add_typer(memory.app, name="memory")
 app.add_typer(credentials.app, name="credentials")

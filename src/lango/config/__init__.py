@@ -24,7 +24,7 @@ from lango.config.sections import (
     TraceSettings,
 )
 from lango.config.settings import Settings
-from lango.config.webhook_sections import TriggerSettings
+from lango.config.webhook_sections import TriggerSettings, WebhookSettings
 
 __all__ = [
     "AgentSettings",
@@ -46,4 +46,5 @@ __all__ = [
     "ToolSettings",
     "TraceSettings",
     "TriggerSettings",
+    "WebhookSettings",
 ]

@@ -347,6 +347,8 @@ class ServerSettings(Section):
     """Host names of the server, besides those of this machine."""
     drain_s: Annotated[float, Field(ge=0)] = 20.0
     """How long steps under way may take when the server stops, before their turns are released."""
+    webhook_addresses: list[str] = []
+    """Addresses that webhooks may reach though they are not public, each `address:port`, such as `"10.0.0.7:443"`."""
     heartbeat_s: Seconds = 15.0
     """Interval of the heartbeats of a silent stream."""
     write_timeout_s: Seconds = 30.0

@@ -29,14 +29,14 @@ from lango.config.sections import (
     TraceSettings,
 )
 from lango.config.setting_errors import invalid_json_variables, problem_message
-from lango.config.webhook_sections import TriggerSettings
+from lango.config.webhook_sections import TriggerSettings, WebhookSettings
 from lango.errors import ConfigError
 
 CONFIG_FILE = "lango.toml"
 CONFIG_ENV = "LANGO_CONFIG"
 DEFAULT_MODEL = "local/default"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
-"""Of triggers: it stands in an address."""
+"""Of triggers and webhooks: it stands in an address."""
 
 
 class Settings(BaseSettings):
@@ -64,6 +64,7 @@ class Settings(BaseSettings):
     telemetry: TelemetrySettings = TelemetrySettings()
     trace: TraceSettings = TraceSettings()
     triggers: dict[Annotated[str, Field(pattern=_NAME)], TriggerSettings] = {}
+    webhooks: dict[Annotated[str, Field(pattern=_NAME)], WebhookSettings] = {}
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> Self:

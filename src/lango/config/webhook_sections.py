@@ -1,14 +1,17 @@
-"""Define the sections of triggers, which other systems call."""
+"""Define the sections of triggers, which other systems call, and of webhooks, by which they are told."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from lango.config.sections import Seconds, Section
+from lango.pauses import EVENT_NAME
 from lango.webhooks.templates import Matched, parse_path, require_valid
 
 Variable = Annotated[str, Field(min_length=1)]
 _Template = Annotated[str, AfterValidator(require_valid)]
+WebhookEvent = Literal["done", "waiting", "failed", "cancelled"]
+REPORTED: list[WebhookEvent] = ["done", "waiting", "failed"]
 
 
 class TriggerSettings(Section):
@@ -41,6 +44,9 @@ class TriggerSettings(Section):
     each event."""
     message: _Template = "The trigger {trigger.name} received this event:\n\n{payload}"
     """The message, with values of the payload, which are quoted as data."""
+    event: Annotated[str, Field(pattern=rf"^({EVENT_NAME})?$")] = ""
+    """The name of an event for turns that wait for it (`lango.adk.wait_for_event`), which get the payload instead of a
+    message. Only waits of `user_id` count, and only those of `session`, if that is set."""
     limit_per_minute: Annotated[int, Field(gt=0)] = 60
     """Limit of new events, counted by each process; the sender is asked to repeat others later."""
     max_bytes: Annotated[int, Field(gt=0)] = 256_000
@@ -48,8 +54,23 @@ class TriggerSettings(Section):
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
+        if self.event and "message" in self.model_fields_set:
+            raise ValueError("event and message exclude each other: the payload is sent to a wait, or to the model")
         if (self.verify == "hmac") != bool(self.header):
             raise ValueError('header and verify = "hmac" need each other')
         for path in (*self.where, *([self.delivery_id] if self.delivery_id else ())):
             parse_path(path.removeprefix("header:"))
         return self
+
+
+class WebhookSettings(Section):
+    """`[webhooks.<name>]`: an address that is told of the ends of turns, of all sessions of the agent."""
+
+    url: Annotated[str, Field(pattern=r"^https?://")]
+    """Where requests are sent to. Only public addresses are reached, and those of `server.webhook_addresses`."""
+    secret_env: Variable
+    """The environment variable that holds the secret that signs them, `whsec_` and base64, as in Standard Webhooks."""
+    events: Annotated[list[WebhookEvent], Field(min_length=1)] = REPORTED
+    """Which ends are reported."""
+    include_text: bool = False
+    """Whether the text of the answer, or of the error, is sent too."""

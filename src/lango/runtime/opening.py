@@ -18,7 +18,9 @@ from lango.config import Settings
 from lango.config.agent_files import Snapshot, agent_location, snapshot
 from lango.errors import ConfigError
 from lango.runtime.execution.replicas import live_versions
+from lango.runtime.execution.webhook_sender import sending_webhooks
 from lango.runtime.runtime import Runtime
+from lango.runtime.webhooks import store_configured_webhooks
 from lango.store import Store
 from lango.store.engine.urls import store_files
 from lango.telemetry import traces
@@ -206,6 +208,7 @@ async def _open_store(settings: Settings) -> AsyncGenerator[Store, None]:
     async with (
         traces.export_spans(settings.telemetry),
         Store(settings.store.url, wait_s=settings.store.wait_s, language=settings.memory.language) as store,
+        sending_webhooks(store, settings.server.webhook_addresses),
     ):
         yield store
 
@@ -238,6 +241,7 @@ async def _run_agent(
     app = build_agent_app(settings, root_agent, tools, provider)
     engine = AdkEngine(settings, store, app)
     await engine.load()
+    await store_configured_webhooks(store, app.name, settings.webhooks, is_complete=every_session)
     if every_session and await live_versions(store, app.name):
         # a deploy: the other replicas run the turns until this one, which takes over theirs, can do so at once
         await engine.preload()

@@ -31,6 +31,7 @@ from lango.runtime.suggestions import suggestions_for
 from lango.runtime.triggers import Triggers
 from lango.runtime.turns import Turns
 from lango.runtime.waits import EVENTS_KEPT_S, Inbox, WaitExpiry
+from lango.runtime.webhooks import Webhooks
 from lango.sessions import SessionId, WhenBusy
 from lango.store import Store, Turn
 from lango.store.sessions.sent_events import SentEvent
@@ -109,7 +110,9 @@ class Runtime:
         """Notifies readers of changes to the sessions of users."""
         self.credentials = Credentials(store, engine.app.name)
         """The credentials that users gave to tools, and the open requests for them."""
-        self.triggers = Triggers(settings.triggers, store, engine.app.name, self._submit_event)
+        self.webhooks = Webhooks(store, engine.app.name)
+        """The addresses that are told of the ends of turns, and what could not be sent to them."""
+        self.triggers = Triggers(settings.triggers, store, engine.app.name, self._submit_event, self._send_event)
         """What other systems may start turns by."""
 
     @property
@@ -346,6 +349,9 @@ class Runtime:
         """
         message = SubmittedMessage(text, attachments, request=TurnRequest(idempotency_key))
         return await self._acceptance.leave(SessionId(self.app_name, user_id, session_id), message)
+
+    async def _send_event(self, name: str, data: Any, user_id: str, session_id: str | None, key: str) -> SentEvent:
+        return await self.send_event(name, data, user_id=user_id, session_id=session_id, idempotency_key=key)
 
     async def expire_waits(self, session_id: str, *, user_id: str = "user") -> None:
         """Close the waits of a session whose time is over."""

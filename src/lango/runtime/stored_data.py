@@ -15,6 +15,7 @@ from lango.runtime.sessions.session_usage import window_rules_for
 from lango.runtime.sessions.sessions import Sessions
 from lango.runtime.turns import UnfinishedTurns
 from lango.runtime.waits import Inbox
+from lango.runtime.webhooks import Webhooks
 from lango.sessions import SessionId, SessionInfo
 from lango.store import Store
 from lango.store.credentials import credentials
@@ -25,6 +26,7 @@ from lango.store.lifecycle import integrity
 from lango.store.schedules import database_now, list_all_schedules
 from lango.store.sessions.sessions import list_sessions, list_sessions_by_id, list_users
 from lango.store.sessions.titles import with_all_first_words
+from lango.store.webhooks.webhooks import replace_webhook_secrets
 
 
 class AppData:
@@ -42,6 +44,7 @@ class AppData:
         self.credentials = Credentials(store, app_name)
         self.inbox = Inbox(store, app_name)
         self.schedules = Schedules(store, app_name)
+        self.webhooks = Webhooks(store, app_name)
         self.memory = Memory(store, app_name, observer=None)
 
 
@@ -96,6 +99,7 @@ class StoredData:
         """Encrypt every credential with the first key of LANGO_CREDENTIAL_KEY; return how many there are."""
         box = SecretBox.from_environment()
         box.check()
+        await self._store.write_long(replace_webhook_secrets, box.rotate)
         return await self._store.write_long(credentials.replace_secrets, box.rotate)
 
     async def session_names(self) -> Sequence[SessionId]:

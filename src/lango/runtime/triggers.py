@@ -18,10 +18,17 @@ from urllib.parse import parse_qsl
 from msgspec import Struct
 
 from lango.config import TriggerSettings
-from lango.errors import ConfigError, InvalidPayload, PayloadTooLarge, TooManyEvents, TriggerRefused
+from lango.errors import (
+    ConfigError,
+    InvalidPayload,
+    PayloadTooLarge,
+    TooManyEvents,
+    TriggerRefused,
+)
 from lango.json_values import TooManyValues, read_json
 from lango.sessions import SessionId
 from lango.store import Store
+from lango.store.sessions.sent_events import SentEvent, is_sent
 from lango.store.turns.client_requests import find_key_of_name
 from lango.submissions import SubmittedMessage, TurnRequest
 from lango.threads import run_in_thread
@@ -42,6 +49,10 @@ Submit = Callable[[str, SubmittedMessage, str], Awaitable[RunningTurn]]
 """Accepts a message for a session of a user."""
 
 
+SendEvent = Callable[[str, Any, str, str | None, str], Awaitable[SentEvent]]
+"""Sends an event to the waits of a user, or of one session, under an idempotency key."""
+
+
 class Delivery(Struct, frozen=True):
     """A request that its sender has signed."""
 
@@ -53,13 +64,16 @@ class Delivery(Struct, frozen=True):
 class TriggerOutcome(Struct, frozen=True):
     """What became of a request."""
 
-    status: Literal["accepted", "ignored", "challenge"]
-    """`ignored`: the filter of the trigger excludes it; `challenge`: Slack checks the address."""
+    status: Literal["accepted", "sent", "ignored", "challenge"]
+    """`sent`: to the turns that wait for the event; `ignored`: the filter of the trigger excludes it; `challenge`:
+    Slack checks the address."""
     session: SessionId | None = None
     turn: int | None = None
     repeated: bool = False
     """The event was received before, and this is its turn."""
     challenge: str = ""
+    answered: int = 0
+    """How many waits an event that was sent has ended."""
     running: RunningTurn | None = None
     """The turn, if it was accepted now."""
 
@@ -121,10 +135,18 @@ class _Trigger:
 class Triggers:
     """The triggers of one app: each turns the requests of a sender into messages."""
 
-    def __init__(self, settings: Mapping[str, TriggerSettings], store: Store, app_name: str, submit: Submit) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, TriggerSettings],
+        store: Store,
+        app_name: str,
+        submit: Submit,
+        send_event: SendEvent,
+    ) -> None:
         self._store = store
         self._app_name = app_name
         self._submit = submit
+        self._send_event = send_event
         self._triggers = {name: _Trigger(name, one) for name, one in settings.items()}
         self._headers = {signature_header(one.kind, one.settings.header) for one in self._triggers.values() if one.kind}
         self._unknown = secrets.token_bytes(32)
@@ -214,8 +236,15 @@ class Triggers:
         values = Values(payload, delivery.headers, trigger.name, event_id)
         if not values.fit(trigger.where):
             return TriggerOutcome("ignored")
-        name = SessionId(self._app_name, trigger.settings.user_id, fill_id(trigger.session, values))
+        return await self._start(trigger, event_id, payload, values)
+
+    async def _start(self, trigger: _Trigger, event_id: str, payload: Any, values: Values) -> TriggerOutcome:
+        """Send the message of an event, or the event itself to the turns that wait for it."""
+        settings = trigger.settings
         key = f"trigger:{trigger.name}:{hashlib.sha256(event_id.encode('utf-8', 'surrogatepass')).hexdigest()}"
+        if settings.event:
+            return await self._send(settings, key, payload, trigger, values)
+        name = SessionId(self._app_name, settings.user_id, fill_id(trigger.session, values))
         if (known := await self._store.read(find_key_of_name, name, key)) is not None:
             return TriggerOutcome("accepted", name, known.turn, repeated=True)
         text = fill_message(trigger.message, values)
@@ -224,6 +253,16 @@ class Triggers:
         message = SubmittedMessage(text, request=TurnRequest(key, digest=key), may_answer=False)
         running = await self._submit(name.id, message, name.user_id)
         return TriggerOutcome("accepted", name, running.turn.turn, repeated=running.turn.repeated, running=running)
+
+    async def _send(
+        self, settings: TriggerSettings, key: str, payload: Any, trigger: _Trigger, values: Values
+    ) -> TriggerOutcome:
+        session_id = fill_id(trigger.session, values) if "session" in settings.model_fields_set else None
+        if await self._store.read(is_sent, self._app_name, settings.event, key):
+            return TriggerOutcome("sent", repeated=True)
+        trigger.count()
+        sent = await self._send_event(settings.event, payload, settings.user_id, session_id, key)
+        return TriggerOutcome("sent", repeated=sent.repeated, answered=sent.answered)
 
 
 def _signature_of(trigger: _Trigger) -> tuple[SignatureKind, str, float]:

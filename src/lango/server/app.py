@@ -34,6 +34,7 @@ from lango.server.api.turns import (
     trigger_routes,
     turn_routes,
     wait_routes,
+    webhook_routes,
     websocket,
 )
 from lango.server.api.turns.wait_schemas import answer_component
@@ -76,6 +77,7 @@ _ROUTERS = (
     wait_routes.router,
     trigger_routes.router,
     event_routes.router,
+    webhook_routes.router,
     message_routes.router,
     artifact_routes.router,
     credential_routes.router,

@@ -45,6 +45,7 @@ STATUS_BY_ERROR: tuple[tuple[type[errors.LangoError], int], ...] = (  # the firs
     (errors.InvalidAnswer, 422),
     (errors.TriggerRefused, 401),
     (errors.PayloadTooLarge, 413),
+    (errors.WebhookRefused, 422),
     (errors.InvalidPayload, 422),
     (errors.TooManyEvents, 429),
     (errors.ToolNotFound, 404),

@@ -2,8 +2,8 @@
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -14,6 +14,7 @@ from lango.messages import StoredBytes
 from lango.sessions import SessionId, SessionInfo, StoredEvent
 from lango.store.codec.records import AppendResult, NewEvent
 from lango.store.contents import blobs_of_event, read_content
+from lango.store.engine.changes import Subscriptions
 from lango.store.engine.database import LARGE_VALUE, Dialect, Operation
 from lango.store.engine.outages import DEFAULT_WAIT_S, Outages
 from lango.store.engine.schema import APPLIED, Applied, Migration, Migrations, load_migrations
@@ -33,6 +34,7 @@ T = TypeVar("T")
 _log = logging.getLogger("lango.store")
 _RELEASES = 0
 """What subscribers of released turns subscribe to: no session has this key."""
+_DELIVERIES = 0
 
 
 class Store:
@@ -58,6 +60,7 @@ class Store:
         """
         self.language: Language = language
         self._migrations = migrations or load_migrations()
+        self._reported = Subscriptions()
         self._database = open_database(url, wait_s=wait_s, migrations=self._migrations)
 
     async def __aenter__(self) -> Self:
@@ -223,6 +226,8 @@ class Store:
         operation = partial(ending.end_turn, turn, name, outcome, time.time(), result or TurnResult(), events)
         ended = await self._database.write(operation, long=is_large)
         self._database.notify_changed(turn.session_key, elsewhere=ended.others_are_queued)
+        if ended.is_reported:
+            self._reported.notify(_DELIVERIES)
         return ended.ended
 
     async def withdraw_turn(self, turn: turns.Turn) -> bool:
@@ -266,6 +271,12 @@ class Store:
     async def watch_releases(self) -> AsyncGenerator[Callable[[float], Awaitable[bool]]]:
         """Watch for turns that processes release: yield a function that waits for one, or for some seconds."""
         async with self._database.subscribe(_RELEASES) as changes:
+            yield changes.wait
+
+    @contextmanager
+    def watch_deliveries(self) -> Generator[Callable[[float], Awaitable[bool]]]:
+        """Watch for deliveries to webhooks that this process stores: yield a function that waits for one, or a time."""
+        with self._reported.subscribe(_DELIVERIES) as changes:
             yield changes.wait
 
     @asynccontextmanager

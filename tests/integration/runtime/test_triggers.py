@@ -7,8 +7,10 @@ import json
 from typing import Any
 
 import pytest
+from google.adk.workflow import START, Workflow
 
 from lango import Settings, open_runtime
+from lango.adk import event_data, wait_for_event
 from lango.errors import InvalidPayload, PayloadTooLarge, TooManyEvents, TriggerRefused
 from lango.runtime.runtime import Runtime
 from lango.runtime.triggers import TriggerOutcome
@@ -123,6 +125,34 @@ async def test_the_id_of_an_event_comes_from_a_header_or_the_payload(
     async with open_runtime(settings, provider=ScriptedProvider(["yes"])) as runtime:
         assert not (await deliver(runtime, payload)).repeated
         assert (await deliver(runtime, other)).repeated
+
+
+def paid(node_input: Any) -> Any:
+    return wait_for_event("payment", {"issue.number": 7})
+
+
+def ship(node_input: Any) -> str:
+    return f"shipped after {event_data(node_input)['issue']['title']}"
+
+
+async def test_an_event_continues_the_turn_that_waits_for_it(store_url: str) -> None:
+    github = {"verify": "github", "secret_env": "HOOK_SECRET", "event": "payment", "limit_per_minute": 2}
+    settings = Settings.model_validate({"store": {"url": store_url}, "triggers": {"github": github}})
+    shop = Workflow(name="shop", edges=[(START, paid, ship)])
+    async with open_runtime(settings, root_agent=shop) as runtime:
+        waiting = await runtime.submit("s", "order")
+        await waiting.collect_answer()
+        other = await deliver(runtime, issue(8), "d-0")
+        assert (other.status, other.answered) == ("sent", 0)
+        outcomes = [await deliver(runtime, issue(7, title), "d-1") for title in ("the money", "the money", "again")]
+        assert [one.answered for one in outcomes] == [1, 0, 0]
+        assert [one.repeated for one in outcomes] == [False, True, True]
+        session = await runtime.sessions.read("s")
+        async with asyncio.timeout(TIMEOUT_S):
+            while await runtime.turns.newest(session) != 2 or await runtime.turns.is_busy(session):
+                await asyncio.sleep(0.01)
+        [*_, last] = [event async for event in runtime.turns.follow(session, 2) if event]
+        assert "shipped after the money" in str(last.event)
 
 
 async def test_a_form_is_read_as_its_sender_writes_it(sqlite_url: str) -> None:

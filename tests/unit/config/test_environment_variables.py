@@ -21,6 +21,7 @@ TRIED = [
         "70000",
         "some text",
         '["RS512"]',
+        '["cancelled"]',
         '["text"]',
         '{"key": "value"}',
         '{"key": {}}',
@@ -52,6 +53,9 @@ def test_a_variable_sets_its_setting(
     if path == "triggers.<name>":
         for needed, value in {"VERIFY": "hmac", "HEADER": "X-Signature", "SECRET_ENV": "SECRET"}.items():
             monkeypatch.setenv(f"LANGO_TRIGGERS__LAB__{needed}", value)
+    if path == "webhooks.<name>":
+        for needed, value in {"URL": "https://one.example/x", "SECRET_ENV": "SECRET"}.items():
+            monkeypatch.setenv(f"LANGO_WEBHOOKS__LAB__{needed}", value)
     before = table.model_fields[name].default if "<name>" in path else setting(path, name)
     named = variable(path, name).replace("<NAME>", "LAB")
     for value in TRIED:

@@ -33,6 +33,8 @@ _DELETE_OWN_ROWS = [
         "observations",
         "observer_leases",
         "user_facts",
+        "webhooks",
+        "webhook_deliveries",
     )
 ]
 _DELETE_SHAREABLE_ROWS = [

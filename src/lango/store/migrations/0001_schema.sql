@@ -338,6 +338,43 @@ CREATE TABLE failures (
 );
 CREATE INDEX failures_newest ON failures (id);
 
+-- Addresses that are told of the ends of turns. The secret that signs the requests is named or encrypted.
+CREATE TABLE webhooks (
+    app_name      TEXT NOT NULL,
+    id            TEXT NOT NULL,               -- the name in the settings, or wh_ and random digits
+    session_key   BIGINT NOT NULL DEFAULT 0,   -- 0: of every session
+    quota_id      TEXT,                        -- turns that are counted against this quota, of an API key; NULL: any
+    user_id       TEXT,                        -- the user who added it; NULL: an operator
+    url           TEXT NOT NULL,
+    events        TEXT NOT NULL,               -- JSON list
+    include_text  BIGINT NOT NULL DEFAULT 0,   -- 1: the text of the answer is sent, too
+    secret_env    TEXT,                        -- the environment variable of the secret
+    secret        TEXT,                        -- or the secret, encrypted
+    from_settings BIGINT NOT NULL DEFAULT 0,
+    created_at    DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (app_name, id)
+);
+
+CREATE INDEX webhooks_session ON webhooks (app_name, session_key);
+
+-- What is still to be sent: a row is written in the transaction that ends the turn, and deleted when it was received.
+CREATE TABLE webhook_deliveries (
+    session_key BIGINT NOT NULL,
+    id          TEXT NOT NULL,                 -- the webhook-id, the same for every attempt
+    app_name    TEXT NOT NULL,
+    webhook_id  TEXT NOT NULL,
+    turn        BIGINT NOT NULL,
+    event       TEXT NOT NULL,                 -- done, waiting, failed, cancelled
+    created_at  DOUBLE PRECISION NOT NULL,     -- by the database's clock; a day later it is given up
+    next_at     DOUBLE PRECISION,              -- when it is due, or its sender's lease ends; NULL: given up
+    attempts    BIGINT NOT NULL DEFAULT 0,
+    problem     TEXT,                          -- of the last attempt
+    PRIMARY KEY (session_key, id)
+);
+
+CREATE INDEX webhook_deliveries_due ON webhook_deliveries (next_at) WHERE next_at IS NOT NULL;
+CREATE INDEX webhook_deliveries_of_webhook ON webhook_deliveries (app_name, webhook_id);
+
 -- The clock that every process on this database shares.
 CREATE VIEW database_clock AS
 SELECT /*sqlite unixepoch('subsec')*/ /*postgres CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)*/ AS now;

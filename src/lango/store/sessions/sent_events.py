@@ -95,6 +95,11 @@ def send_event(
     return SentEvent(name, key, answered)
 
 
+def is_sent(app_name: str, name: str, key: str) -> Operation[bool]:
+    """Whether an event with an idempotency key is kept."""
+    return bool((yield _KNOWN, (app_name, name, key)))
+
+
 def answer_from_sent_events(session_key: int, wait_id: str, awaited: AwaitedEvent) -> Operation[None]:
     """Answer a wait that opens with the first event that fits it and came within its window, if there is one."""
     for app_name, user_id, session_id in (yield _SESSION, (session_key,)):

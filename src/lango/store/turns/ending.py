@@ -3,7 +3,7 @@
 Each end closes the event log of the turn in the same transaction, so that no reader waits for a final event.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -22,21 +22,31 @@ from lango.store.turns.submit import NEW_EPOCH, accepts_results, append_input
 from lango.store.turns.turn_result import TurnResult
 from lango.store.turns.turns import OpenTurn
 from lango.store.waits.waits import forget_secrets, list_requests
+from lango.store.webhooks.deliveries import HAS_WEBHOOKS, report_end
 from lango.waits import Wait
 
 Outcome = Literal["done", "failed", "cancelled", "interrupted"]
-_END = """
+_EVENTS: Mapping[Outcome, str] = {
+    "done": "done",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "interrupted": "failed",
+}
+"""What webhooks are told of an outcome."""
+_END = f"""
 UPDATE turns SET status = $1, ended_at = $2, extra = $3, input_tokens = $4, output_tokens = $5, cached_tokens = $6,
     model_calls = $7, cost_usd = $8
 WHERE session_key = $9 AND epoch = $10 AND status = 'running' RETURNING
     (SELECT COUNT(*) FROM turns w WHERE w.session_key = turns.session_key AND w.turn > turns.turn
-        AND w.status = 'queued' AND w.owner <> turns.owner), quota_id, credential_wait, cancel_requested
-"""
-_INTERRUPT = """
+        AND w.status = 'queued' AND w.owner <> turns.owner), quota_id, credential_wait, cancel_requested,
+    {HAS_WEBHOOKS}
+"""  # noqa: S608 - constants
+_INTERRUPT = f"""
 UPDATE turns SET status = CASE WHEN answer_stored = 1 THEN 'done' ELSE 'interrupted' END, ended_at = $1,
     queued_input = NULL
-WHERE session_key = $2 AND turn = $3 AND COALESCE(owner, '') = $4 AND status IN ('queued', 'running') RETURNING turn
-"""
+WHERE session_key = $2 AND turn = $3 AND COALESCE(owner, '') = $4 AND status IN ('queued', 'running')
+RETURNING status, {HAS_WEBHOOKS}
+"""  # noqa: S608 - constants
 _IS_STOPPED = "SELECT cancel_requested FROM turns WHERE session_key = $1 AND turn = $2"
 _SET_FIRST_SEQ = "UPDATE turns SET epoch = $1, first_epoch = $1, first_seq = $2 WHERE session_key = $3 AND turn = $4"
 
@@ -48,6 +58,8 @@ class EndResult(Struct, frozen=True):
     """False: its lease was lost."""
     others_are_queued: bool = False
     """A turn of another owner is queued behind it."""
+    is_reported: bool = False
+    """Webhooks are to be told of it."""
 
 
 def end_turn(
@@ -69,14 +81,16 @@ def end_turn(
     rows = yield _END, (outcome, now, result.encode(), *spent, key, turn.epoch)
     if not rows or not locked:
         return EndResult(bool(rows))
-    [[queued_elsewhere, quota_id, credential_wait, is_stopped]] = rows
+    [[queued_elsewhere, quota_id, credential_wait, is_stopped, has_webhooks]] = rows
     if quota_id is not None:
         yield from spend_tokens(quota_id, used.input_tokens + used.output_tokens, now)
     if credential_wait is not None:  # the turn no longer needs the credential
         yield from forget_secrets(key, credential_wait)
     yield from close_open_calls(key, name, locked.revision, now, close_requests="cancelled" if is_stopped else None)
     yield from close_log(key, turn.turn, events)
-    return EndResult(True, others_are_queued=queued_elsewhere > 0)
+    event = "waiting" if outcome == "done" and result.status == "waiting" else _EVENTS[outcome]
+    is_reported = bool(has_webhooks) and (yield from report_end(key, turn.turn, event))
+    return EndResult(True, others_are_queued=queued_elsewhere > 0, is_reported=is_reported)
 
 
 def list_requests_of_stopped_turn(key: int, turn: int, name: SessionId) -> Operation[list[Wait]]:
@@ -101,7 +115,8 @@ def interrupt_turn(key: int, name: SessionId, abandoned: OpenTurn, now: float) -
     if (yield from lock_session(key)) is None or (yield ANY_AHEAD, (key, abandoned.turn)):
         return False
     rows = yield TURN, (key, abandoned.turn)
-    if not (yield _INTERRUPT, (now, key, abandoned.turn, abandoned.owner)):
+    interrupted = yield _INTERRUPT, (now, key, abandoned.turn, abandoned.owner)
+    if not interrupted:
         return False
     [[_, _, _, message, _]] = rows
     entry = decode_input(message) if message else None
@@ -115,6 +130,9 @@ def interrupt_turn(key: int, name: SessionId, abandoned: OpenTurn, now: float) -
         yield from release_input(key, abandoned.turn, entry)
     yield from close_open_calls(key, name, revision, now)
     yield from close_log(key, abandoned.turn)
+    for status, has_webhooks in interrupted:
+        if has_webhooks:
+            yield from report_end(key, abandoned.turn, _EVENTS[status])
     return True
 
 

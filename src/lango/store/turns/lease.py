@@ -20,6 +20,7 @@ from lango.store.turns.replacing import replace_turn
 from lango.store.turns.submit import NEW_EPOCH, accepts_results, start_turn
 from lango.store.turns.turn_result import TurnFailure
 from lango.store.turns.turns import OpenTurn, Turn
+from lango.store.webhooks.deliveries import report_end
 
 RESULT_TOO_LATE = "the conversation continued before the turn of the client's result"
 ResumeReason = Literal["crash", "handover", "failure"]
@@ -164,9 +165,11 @@ def lease_turn(
         return queued_before
     entry = decode_input(message)
     if not (yield from accepts_results(key, entry)):
-        yield WITHDRAW, (now, key, turn)
+        [[_, has_webhooks]] = yield WITHDRAW, (now, key, turn)
         yield from release_input(key, turn, entry)
         yield from close_log(key, turn, failure=TurnFailure("CallNotWaiting", RESULT_TOO_LATE))
+        if has_webhooks:
+            yield from report_end(key, turn, "failed")
         return Turn(key, turn, None, "failed")
     for [replaced] in (yield _REPLACES, (key, turn)):
         if replaced is not None:

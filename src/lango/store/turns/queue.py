@@ -18,6 +18,7 @@ from lango.store.sessions.sessions import find_running_turn
 from lango.store.turns.event_log import close_log
 from lango.store.turns.turns import OpenTurn
 from lango.store.waits.waits import reopen
+from lango.store.webhooks.deliveries import HAS_WEBHOOKS, report_end
 
 # the message of a steered turn belongs to the turn that took it in, and readers follow that one
 _NEXT_TURNS = """
@@ -45,10 +46,10 @@ ORDER BY t.turn
 """
 TURN = "SELECT status, epoch, first_epoch, queued_input, owner FROM turns WHERE session_key = $1 AND turn = $2"
 ANY_AHEAD = "SELECT 1 FROM turns WHERE session_key = $1 AND turn < $2 AND status IN ('queued', 'running') LIMIT 1"
-WITHDRAW = """
+WITHDRAW = f"""
 UPDATE turns SET status = 'cancelled', ended_at = $1, queued_input = NULL
-WHERE session_key = $2 AND turn = $3 AND status = 'queued' RETURNING turn
-"""
+WHERE session_key = $2 AND turn = $3 AND status = 'queued' RETURNING turn, {HAS_WEBHOOKS}
+"""  # noqa: S608 - constants
 
 NEWEST_TURNS_READ = 200
 """How many of the newest turns are scanned for open ones, however long the session is."""
@@ -157,13 +158,16 @@ def _first_live_turn(session: SessionInfo, turns_from: str, start: int) -> Opera
 def withdraw(key: int, turn: int, now: float) -> Operation[bool]:
     """Withdraw a queued turn of a locked session; return False if it is no longer queued."""
     rows = yield TURN, (key, turn)
-    if not (yield WITHDRAW, (now, key, turn)):
+    withdrawn = yield WITHDRAW, (now, key, turn)
+    if not withdrawn:
         return False
     [[_, _, _, message, _]] = rows
     entry = decode_input(message)
     yield from reopen(key, entry)
     yield from release_input(key, turn, entry)
     yield from close_log(key, turn)
+    if withdrawn[0][1]:
+        yield from report_end(key, turn, "cancelled")
     return True
 
 

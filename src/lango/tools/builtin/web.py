@@ -78,7 +78,7 @@ def web_tool(*, limits: WebLimits | None = None, allow: Collection[str] = (), re
 
 async def _fetch(pool: httpcore.AsyncConnectionPool, url: str, limits: WebLimits) -> dict[str, Any]:
     for _ in range(MAX_REDIRECTS + 1):
-        address = _parse_url(url)
+        address = parse_url(url)
         headers = [("Host", address.netloc.decode("ascii")), *_HEADERS.items()]
         async with pool.stream(
             "GET", str(address), headers=headers, extensions={"timeout": {"connect": 10.0, "read": limits.timeout_s}}
@@ -98,7 +98,8 @@ def _redirect_url(address: str, location: str) -> str:
         raise ToolError(f"the page redirects to {location[:200]!r}, which is not a valid URL") from error
 
 
-def _parse_url(url: str) -> httpx.URL:
+def parse_url(url: str) -> httpx.URL:
+    """Parse an http or https URL. Raise `ToolError` for any other, and for one with a password."""
     try:
         address = httpx.URL(url)
     except (httpx.InvalidURL, UnicodeError) as error:

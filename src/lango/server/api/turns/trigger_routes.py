@@ -43,6 +43,15 @@ class TriggeredTurn(BaseModel):
     """Where the session's events are read, with an API key."""
 
 
+class SentToWaits(BaseModel):
+    """An event that was sent to the turns that wait for it."""
+
+    status: Literal["sent"] = "sent"
+    answered: int
+    """How many waits it ended; it is kept for those that open later."""
+    repeated: bool
+
+
 class IgnoredEvent(BaseModel):
     """An event that starts no turn."""
 
@@ -50,7 +59,11 @@ class IgnoredEvent(BaseModel):
 
 
 @router.post(
-    "/triggers/{name}", status_code=202, response_model=TriggeredTurn, responses=_RESPONSES, openapi_extra=_BODY
+    "/triggers/{name}",
+    status_code=202,
+    response_model=TriggeredTurn | SentToWaits,
+    responses=_RESPONSES,
+    openapi_extra=_BODY,
 )
 async def receive_signed(name: Name, request: Request) -> Response:
     """Start the turn of an event that its sender has signed; the same event again returns the same turn."""
@@ -60,7 +73,7 @@ async def receive_signed(name: Name, request: Request) -> Response:
 @router.post(
     "/triggers/{name}/{secret}",
     status_code=202,
-    response_model=TriggeredTurn,
+    response_model=TriggeredTurn | SentToWaits,
     responses=_RESPONSES,
     openapi_extra=_BODY,
 )
@@ -83,6 +96,8 @@ async def _receive(name: str, secret: str, request: Request) -> Response:
     outcome = await _accept(agents, triggers.verify(name, headers, await request.body(), secret))
     if outcome.status == "challenge":
         return Response(outcome.challenge, media_type="text/plain")
+    if outcome.status == "sent":
+        return JsonResponse(SentToWaits(answered=outcome.answered, repeated=outcome.repeated).model_dump(), 202)
     if outcome.session is None or outcome.turn is None:
         return JsonResponse(IgnoredEvent().model_dump())
     stream = f"/v1/sessions/{quote(outcome.session.id, safe='')}/stream"

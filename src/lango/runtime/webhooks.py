@@ -1,0 +1,115 @@
+"""Manage webhooks: the addresses that are told of the ends of turns, and the deliveries that were given up."""
+
+import base64
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from lango.config import WebhookSettings
+from lango.config.webhook_sections import REPORTED, WebhookEvent
+from lango.errors import SessionNotFound, ToolError, WebhookRefused
+from lango.sessions import SessionId
+from lango.store import Store
+from lango.store.credentials.secret_box import SecretBox
+from lango.store.sessions.sessions import find_session
+from lango.store.webhooks import deliveries, webhooks
+from lango.store.webhooks.deliveries import DeadDelivery
+from lango.store.webhooks.webhooks import NewWebhook, StoredWebhook
+from lango.tools.builtin.web import parse_url
+
+__all__ = ["AddedWebhook", "DeadDelivery", "StoredWebhook", "Webhooks", "store_configured_webhooks"]
+
+_MOST_OF_A_USER = 100
+
+
+class AddedWebhook(Struct, frozen=True):
+    """A webhook that was added."""
+
+    id: str
+    secret: str
+    """Signs what is sent to it. It cannot be read again; empty if an environment variable holds it."""
+
+
+class Webhooks:
+    """The webhooks of one app."""
+
+    def __init__(self, store: Store, app_name: str) -> None:
+        self._store = store
+        self._app_name = app_name
+
+    async def add(
+        self,
+        url: str,
+        *,
+        events: Sequence[WebhookEvent] = REPORTED,
+        session_id: str | None = None,
+        user_id: str | None = None,
+        quota_id: str | None = None,
+        include_text: bool = False,
+        secret_env: str | None = None,
+    ) -> AddedWebhook:
+        """Add a webhook of every turn of the app; of a session, or of an API key with `quota_id`.
+
+        `user_id` is the owner of the session, and of the webhook; None is an operator. The secret is generated, and
+        stored encrypted, or an environment variable holds it. Raise `WebhookRefused` for an address that is no URL.
+        """
+        try:
+            address = str(parse_url(url))
+        except ToolError as error:
+            raise WebhookRefused(str(error)) from error
+        if user_id is not None:
+            count = await self._store.read(webhooks.count_webhooks, self._app_name, user_id)
+            if count >= _MOST_OF_A_USER:
+                raise WebhookRefused(f"a user may have {_MOST_OF_A_USER} webhooks: delete one first")
+        session_key = 0
+        if session_id is not None:
+            session = await self._store.read(find_session, SessionId(self._app_name, user_id or "user", session_id))
+            if session is None:
+                raise SessionNotFound(f"there is no session {session_id!r}")
+            session_key = session.key
+        id_, secret, sealed = f"wh_{secrets.token_hex(8)}", "", None
+        if secret_env is None:
+            secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
+            sealed = SecretBox.from_environment().seal(secret, "webhook", self._app_name, id_)
+        new = NewWebhook(
+            self._app_name, id_, address, events, include_text, session_key, quota_id, user_id, secret_env, sealed
+        )
+        await self._store.write(webhooks.add_webhook, new, time.time())
+        return AddedWebhook(id_, secret)
+
+    async def list(self, *, user_id: str | None = None) -> Sequence[StoredWebhook]:
+        """List the webhooks of the app, those of the settings too, or only those that a user added."""
+        return await self._store.read(webhooks.list_webhooks, self._app_name, user_id or "")
+
+    async def delete(self, webhook_id: str, *, user_id: str | None = None) -> bool:
+        """Delete a webhook, with what is still to be sent; return False if there is none, or none of the user."""
+        return await self._store.write(webhooks.delete_webhook, self._app_name, webhook_id, user_id or "")
+
+    async def dead(self, *, user_id: str | None = None, limit: int = 100) -> Sequence[DeadDelivery]:
+        """List the deliveries that were given up, or only those of a user's webhooks, the newest first."""
+        return await self._store.read(deliveries.list_dead, self._app_name, user_id or "", limit)
+
+    async def resend(self, delivery_id: str, *, user_id: str | None = None) -> bool:
+        """Send a delivery that was given up again, for another day; return False if there is none."""
+        return await self._store.write(deliveries.resend, self._app_name, delivery_id, user_id or "")
+
+
+async def store_configured_webhooks(
+    store: Store, app_name: str, settings: Mapping[str, WebhookSettings], *, is_complete: bool
+) -> None:
+    """Store the webhooks of the settings, where they changed; if these are all, delete those of earlier settings."""
+    wanted = {
+        name: NewWebhook(
+            app_name, name, one.url, [*one.events], one.include_text, secret_env=one.secret_env, from_settings=True
+        )
+        for name, one in settings.items()
+    }
+    if not wanted and not is_complete:
+        return
+    known = await store.read(webhooks.read_configured, app_name)
+    is_outdated = any(known.get(name) != new for name, new in wanted.items())
+    if is_outdated or (is_complete and known.keys() - wanted.keys()):
+        new = [*wanted.values()]
+        await store.write(webhooks.store_configured, app_name, new, time.time(), is_complete=is_complete)
