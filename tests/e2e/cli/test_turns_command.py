@@ -83,3 +83,33 @@ async def _cancel_and_follow(folder: Path, runtime: Runtime) -> None:
     following = asyncio.create_task(run(folder, "turns", "follow", "left", "--turn", "1"))
     assert "the process that ran this turn is gone" in (await following).stdout
     refused(await run(folder, "turns", "follow", "left", "--turn", "9"), "has no such turn")
+
+
+async def test_a_prompt_is_left_to_a_server_and_a_failed_turn_is_run_again(sqlite_url: str, tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(
+        "from lango.adk import ProviderLlm\nfrom lango.testing import ScriptedProvider\n"
+        "from google.adk.agents import LlmAgent\n"
+        "root_agent = LlmAgent(name='present', model=ProviderLlm(ScriptedProvider([]), 'scripted'))\n"
+    )
+    (tmp_path / "lango.toml").write_text(
+        f'[agent]\nname = "present"\nmodule = "agent.py"\n[store]\nurl = {json.dumps(sqlite_url)}\n'
+    )
+    left = await run(tmp_path, "run", "--detach", "--output-format", "json", "work for hours")
+    assert left.returncode == 0, left.stderr
+    place = json.loads(left.stdout)
+    assert (place["turn"], place["status"], place["served"]) == (1, "queued", False)
+    assert "no process runs this agent now" in left.stderr
+    session = place["session_id"]
+    assert (await listed(tmp_path))[session]["state"] == "released"
+    refused(await run(tmp_path, "run", "--detach", "--approve", "all", "x"), "--detach")
+    provider = ScriptedProvider([ValueError("boom"), "done at last"])
+    async with open_runtime(settings_for(sqlite_url, name="present"), provider=provider) as runtime:
+        await run(tmp_path, "turns", "follow", session)
+        failed = json.loads((await run(tmp_path, "turns", "list", "--failed", "--json")).stdout)
+        assert (failed["session"], failed["turn"], failed["retry"]) == (session, 1, True)
+        assert "boom" in failed["message"]
+        assert (await run(tmp_path, "turns", "retry", session)).returncode == 0
+        followed = (await run(tmp_path, "turns", "follow", session)).stdout
+        assert followed.endswith("done at last\n")
+        assert await statuses(runtime) == ["done"]
+    assert (await run(tmp_path, "turns", "list", "--failed")).stdout == "no turn has failed\n"
