@@ -35,7 +35,6 @@ async def test_the_card_of_the_agent_lists_the_tools_of_a_server_and_calls_one(p
     card = page.get_by_role("region", name="Agent lango")
     await card.get_by_text("media", exact=True).click()
     await card.get_by_role("button", name="Ask for its tools").click()
-    await card.get_by_text("media", exact=True).click()
     await card.get_by_text("structured", exact=True).click()
     tool = card.locator("details", has=page.get_by_text("Return a picture in the content")).last
     await expect(tool.get_by_text("Schema of its arguments")).to_be_visible()

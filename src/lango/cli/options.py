@@ -6,7 +6,7 @@ import re
 import shlex
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, is_dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
@@ -77,6 +77,16 @@ def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
         [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in shown], return_annotation=None
     )
     return run
+
+
+def id_by_prefix(wanted: str, ids: Iterable[str], what: str) -> str:
+    """Return the only id that begins with what the user typed, or that itself if none does. Raise `UsageError`."""
+    found = {id_ for id_ in ids if id_.startswith(wanted)}
+    if wanted in found or not found or len(wanted) < _PREFIX_LENGTH:
+        return wanted
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} {what} begin with {wanted!r}: give more of the id")
+    return found.pop()
 
 
 def load_settings(config: str | None) -> "Settings":
@@ -189,10 +199,7 @@ class SessionOptions(StoreOptions):
         found = await self.sessions(data, session_id)
         if not found and len(session_id) >= _PREFIX_LENGTH:
             names = [name for name in await data.session_names() if self.include(name.app_name, name.user_id)]
-            ids = {name.id for name in names if name.id.startswith(session_id)}
-            if len(ids) > 1:
-                raise UsageError(f"{len(ids)} sessions begin with {session_id!r}: give more of the id")
-            found = [one for id_ in ids for one in await self.sessions(data, id_)]
+            found = await self.sessions(data, id_by_prefix(session_id, [name.id for name in names], "sessions"))
         if not found:
             hint = f"`{self.command('sessions', 'list')}` lists them"
             raise SessionNotFound(f"there is no session {session_id!r}; {hint}")

@@ -184,7 +184,7 @@ def test_credentials_are_listed_and_deleted(lango: Lango) -> None:
     assert "name a credential" in lango("credentials", "delete", code=2)
     assert "name a credential" in lango("credentials", "delete", "weather", "--all", code=2)
     assert "--user" in lango("credentials", "delete", "--all", code=2)
-    assert lango("credentials", "delete", "weather") == "deleted weather\n"
+    assert lango("credentials", "delete", "weat") == "deleted weather\n"
     assert lango("credentials", "delete", "--all", "--user", "ann") == "deleted 0 credentials of ann\n"
     assert [one["key"] for one in lango.json("credentials", "list")] == ["bearer"]
     user = bearer["user"]

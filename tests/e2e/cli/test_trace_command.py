@@ -34,7 +34,7 @@ async def test_a_trace_is_a_waterfall_in_the_terminal_and_json_for_programs(tmp_
     assert "█" in lines[3]
     trace = json.loads(lango("sessions", "trace", "s", "--turn", "1", "--json", cwd=tmp_path).stdout)
     [attempt] = trace["turns"][0]["steps"][0]["steps"][0]["attempts"]
-    request = "sessions", "trace", "s", "--request", attempt["request_id"]
+    request = "sessions", "trace", "s", "--request", attempt["request_id"][:-1]
     assert json.loads(lango(*request, "--json", cwd=tmp_path).stdout)["request"]["messages"][-1]["content"] == "look"
     lines = lango(*request, cwd=tmp_path).stdout.splitlines()
     assert lines[-4:] == ["user:", "  look", "answer (tool_calls):", "  calls look {}"]

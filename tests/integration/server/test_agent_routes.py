@@ -90,7 +90,7 @@ async def test_a_toolset_of_an_mcp_server_lists_its_tools_when_it_is_asked(sqlit
 
             operator, user = await add_user(runtime, "ops"), await add_user(runtime, "ann")
             unasked = await read(operator, "false")
-            assert [(tool["tools"], tool["problem"]) for tool in unasked] == [([], ""), ([], "")]
+            assert [(tool["name"], tool["tools"]) for tool in unasked] == [("media", []), ("away", [])]
             of_media, of_away = await read(operator, "true")
             assert {tool["name"]: tool["description"] for tool in of_media["tools"]} == {
                 "picture": "Draw a picture.",

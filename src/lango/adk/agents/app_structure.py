@@ -81,7 +81,7 @@ class AppDescriber:
         if found is None:
             problem = "it lists its tools only in a turn"
         return ToolCard(
-            name=shape.name,
+            name=shape.name or str(getattr(toolset, "server", "")),  # that of [mcp.<name>]
             kind=shape.kind,
             is_toolset=True,
             tools=[self._plain_tool(tool, tool.name, type(tool).__name__, self._effect(tool)) for tool in found or ()],

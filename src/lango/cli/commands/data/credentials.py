@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import Json, SessionOptions, StoreOptions, with_shared_options
+from lango.cli.options import Json, SessionOptions, StoreOptions, id_by_prefix, with_shared_options
 from lango.cli.tables import print_values, struct_json
-from lango.cli.terminal_text import format_time
+from lango.cli.terminal_text import format_time, printable
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ def list_credentials(chosen: SessionOptions, as_json: Json = False) -> None:
 @with_shared_options
 def delete(
     chosen: SessionOptions,
-    key: Annotated[str, typer.Argument(help="The credential, as `lango credentials list` shows it.")] = "",
+    key: Annotated[
+        str, typer.Argument(help="The credential, as `lango credentials list` shows it, or its beginning.")
+    ] = "",
     every: Annotated[bool, typer.Option("--all", help="Delete every credential of the user in --user.")] = False,
 ) -> None:
     """Delete a credential, or every one of a user: the next use of a tool asks the user again."""
@@ -37,22 +39,21 @@ def delete(
     if every and chosen.user is None:
         raise UsageError("--all deletes every credential of one user: select the user with --user")
 
-    async def delete_found(data: "StoredData") -> int:
-        found = [
-            one
-            for one in await data.credentials()
-            if (every or one.credential.key == key) and chosen.include(one.app_name, one.user_id)
-        ]
+    async def delete_found(data: "StoredData") -> list[str]:
+        stored = [one for one in await data.credentials() if chosen.include(one.app_name, one.user_id)]
+        wanted = key and id_by_prefix(key, [one.credential.key for one in stored], "credentials")
+        found = [one for one in stored if every or one.credential.key == wanted]
         if not found and not every:
             raise UsageError(f"there is no credential {key!r}; `lango credentials list` lists them")
         if len(found) > 1 and not every:
             raise UsageError(f"{len(found)} users have a credential {key!r}: select one with --app and --user")
         for one in found:
             await data.app(one.app_name).credentials.delete(one.credential.key, user_id=one.user_id)
-        return len(found)
+        return [one.credential.key for one in found]
 
-    count = chosen.run(delete_found)
-    print(f"deleted {count} credential{'' if count == 1 else 's'} of {chosen.user}" if every else f"deleted {key}")
+    deleted = chosen.run(delete_found)
+    count = f"{len(deleted)} credential{'' if len(deleted) == 1 else 's'} of {chosen.user}"
+    print(f"deleted {count if every else printable(deleted[0])}")
 
 
 @app.command("key")

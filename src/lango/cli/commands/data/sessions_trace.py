@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import Json, SessionIdArgument, SessionOptions, load_settings, with_shared_options
+from lango.cli.options import Json, SessionIdArgument, SessionOptions, id_by_prefix, load_settings, with_shared_options
 from lango.cli.tables import print_table
 from lango.cli.terminal_text import describe_resumption, format_time, one_line, printable
 
 if TYPE_CHECKING:
     from lango.failures import Failure
+    from lango.runtime.sessions.sessions import ModelRequest
     from lango.runtime.stored_data import AppData
     from lango.runtime.trace.readable_request import ReadableRequest
     from lango.runtime.trace.session_trace import SessionTrace
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lango.sessions import SessionInfo
 
 _BAR_WIDTH = 20
+_SEARCHED_TURNS = 100
 
 
 @with_shared_options
@@ -31,7 +33,9 @@ def trace(
     request: Annotated[
         str | None,
         typer.Option(
-            "--request", help="Print this request to a model and its answer; with --json, all of it as it was sent."
+            "--request",
+            help="Print this request to a model and its answer, named by its id or its beginning; with --json, all of "
+            "it as it was sent.",
         ),
     ] = None,
     as_json: Json = False,
@@ -70,21 +74,36 @@ def _print_failure(failure: "Failure") -> None:
     print(f"\n{one_line(failure.what)}{one_line(place)}\n{printable(failure.folded)}")
 
 
-def _print_request(chosen: SessionOptions, session_id: str, request_id: str, *, as_json: bool) -> None:
+async def _find_request(app: "AppData", record: "SessionInfo", wanted: str) -> str:
+    """Return the id of the request of the newest turns that begins with what the user typed."""
+    found = await app.sessions.trace(record.name.id, user_id=record.name.user_id, limit=_SEARCHED_TURNS)
+    steps = [step for turn in found.turns for step in turn.steps]
+    ids: list[str] = []
+    while steps:
+        step = steps.pop()
+        ids += [attempt.request_id for attempt in step.attempts if attempt.request_id]
+        steps += step.steps
+    return id_by_prefix(wanted, ids, "requests")
+
+
+def _print_request(chosen: SessionOptions, session_id: str, wanted: str, *, as_json: bool) -> None:
     if as_json:
-        found = chosen.run_on(
-            session_id,
-            lambda app, record: app.sessions.traced_request(record.name.id, request_id, user_id=record.name.user_id),
-        )
+
+        async def read(app: "AppData", record: "SessionInfo") -> "ModelRequest":
+            request_id = await _find_request(app, record, wanted)
+            return await app.sessions.traced_request(record.name.id, request_id, user_id=record.name.user_id)
+
+        found = chosen.run_on(session_id, read)
         about = {"id": found.id, "turn": found.turn, "url": found.url, "status": found.status, "error": found.error}
         text = json.dumps(about | found.bodies(), indent=2, ensure_ascii=False)
         print(printable(text) if sys.stdout.isatty() else text)
         return
-    readable = chosen.run_on(
-        session_id,
-        lambda app, record: app.sessions.readable_request(record.name.id, request_id, user_id=record.name.user_id),
-    )
-    print(printable("\n".join(_request_lines(readable))))
+
+    async def read_readable(app: "AppData", record: "SessionInfo") -> "ReadableRequest":
+        request_id = await _find_request(app, record, wanted)
+        return await app.sessions.readable_request(record.name.id, request_id, user_id=record.name.user_id)
+
+    print(printable("\n".join(_request_lines(chosen.run_on(session_id, read_readable)))))
 
 
 def _request_lines(found: "ReadableRequest") -> Iterator[str]:

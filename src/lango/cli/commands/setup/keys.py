@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lango.cli.options import Json, StoreOptions, with_shared_options
+from lango.cli.options import Json, StoreOptions, id_by_prefix, with_shared_options
 from lango.cli.tables import print_values
 from lango.cli.terminal_text import format_time
 from lango.errors import UsageError
 
 if TYPE_CHECKING:
     from lango.runtime.access import ApiKey
+    from lango.runtime.stored_data import StoredData
 
 app = typer.Typer(help="API keys of the server: add, list, revoke.", no_args_is_help=True)
 
@@ -44,12 +45,18 @@ def list_keys(chosen: StoreOptions, as_json: Json = False) -> None:
 @with_shared_options
 def revoke(
     chosen: StoreOptions,
-    key_id: Annotated[str, typer.Argument(help="The key's id, as `lango keys list` shows it.")],
+    key_id: Annotated[str, typer.Argument(help="The key's id, as `lango keys list` shows it, or its beginning.")],
 ) -> None:
     """Revoke a key."""
-    if not chosen.run(lambda data: data.keys.revoke(key_id)):
+
+    async def revoke_found(data: "StoredData") -> str | None:
+        valid = [key.id for key in await data.keys.list() if key.revoked_at is None]
+        found = id_by_prefix(key_id, valid, "keys")
+        return found if await data.keys.revoke(found) else None
+
+    if (revoked := chosen.run(revoke_found)) is None:
         raise UsageError(f"there is no key {key_id!r} to revoke; `lango keys list` lists them")
-    print(f"revoked {key_id}")
+    print(f"revoked {revoked}")
 
 
 def _key_json(key: "ApiKey") -> dict[str, Any]:

@@ -30,7 +30,7 @@ export function agentCard(app, node, runs, { select, open, askToolsets }) {
 function toolBox(app, agent, tool, askToolsets, select) {
   const { runs } = tool;
   const name = tool.name || tool.kind;
-  const box = el("details", { class: "agent-tool-box" },
+  const box = el("details", { class: "agent-tool-box", open: tool.tools.length > 0 },
     el("summary", {}, el("strong", { text: name }), DECISIONS[tool.decision] && el("span", { class: "note", text: ` ${DECISIONS[tool.decision]}` })),
     tool.description && el("p", { class: "agent-about", text: tool.description }),
     tool.problem && el("p", { class: "bad", text: tool.problem }),
