@@ -23,6 +23,7 @@ from lango import events
 from lango.errors import TurnCancelled
 from lango.event_text import FinalText
 from lango.server.compat.a2a.parts import agent_message, data_part, metadata, text_part, wait_parts
+from lango.text_order import TextOrder
 from lango.waits import CredentialWait, LongRunningWait, QuestionWait, Wait
 
 TERMINAL = frozenset(
@@ -46,7 +47,7 @@ class TaskView:
     def __init__(self, task_id: str, context_id: str) -> None:
         self.task = Task(id=task_id, context_id=context_id)
         self._set_status(TaskState.TASK_STATE_SUBMITTED)
-        self._answer = FinalText()
+        self._answer, self._order = FinalText(), TextOrder()
         self._answer_id = ""
 
     @property
@@ -61,7 +62,7 @@ class TaskView:
 
     def begin_turn(self, turn: int, created_at: float, sent: Message | None) -> None:
         """Begin a turn of the task with the message that the client sent."""
-        self._answer, self._answer_id = FinalText(), f"answer-{turn}"
+        self._answer, self._order, self._answer_id = FinalText(), TextOrder(), f"answer-{turn}"
         self._set_status(TaskState.TASK_STATE_SUBMITTED, at=created_at)
         if sent is not None:
             self.task.history.append(sent)
@@ -73,7 +74,7 @@ class TaskView:
 
     def add(self, event: events.TurnEvent) -> Iterator[TaskUpdate]:
         """Add the next event of the turn; yield what changes for the client."""
-        if text := self._answer.add(event):
+        if text := "".join(self._answer.add(ready) for ready in self._order.add(event)):
             yield from self._work()
             yield self._add_text(text)
         match event:
