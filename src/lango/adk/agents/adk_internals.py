@@ -35,10 +35,9 @@ def defers_response(tool: BaseTool) -> bool:
 
 def agent_to_run(root: Any, events: Sequence[Event]) -> Any:
     """Return the agent with which ADK begins a run in a session with these events."""
-    from google.adk.agents._agent_router import find_agent_to_run
-
+    router: Any = importlib.import_module("google.adk.agents._agent_router")
     session = Session(id="", app_name="", user_id="", events=[*events])
-    return find_agent_to_run(session, root)
+    return router.find_agent_to_run(session, root)
 
 
 def let_agent_answer(context: CallbackContext, agent: BaseAgent) -> None:
