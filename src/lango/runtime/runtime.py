@@ -35,8 +35,7 @@ from lango.runtime.webhooks import Webhooks
 from lango.sessions import SessionId, WhenBusy
 from lango.store import Store, Turn
 from lango.store.sessions.sent_events import SentEvent
-from lango.store.sessions.sessions import find_session, get_session
-from lango.store.turns.continuing import retry_turn
+from lango.store.sessions.sessions import find_session
 from lango.store.turns.recovery import stop_waiting
 from lango.store.turns.turns import request_cancel
 from lango.store.waits.due import DueWait
@@ -98,7 +97,7 @@ class Runtime:
         """What waits for users in their sessions: approvals, inputs, results of long-running tools."""
         self.grants = Grants(store, engine.app.name)
         """The grants of sessions: list, revoke."""
-        self.turns = Turns(store, engine.app.name, self._supervisor)
+        self.turns = Turns(store, engine.app.name, self._supervisor, self._acceptance.leave)
         """The turns of sessions: as they are stored, and their events."""
         self.memory = self._supervisor.memory
         """The memory: notes about sessions, and facts about users."""
@@ -246,9 +245,8 @@ class Runtime:
         answer = await turn.collect_answer()
         if (into := turn.steered_into) is None:
             return answer
-        key = turn.session.key
-        other = self._supervisor.find_turn(key, into)
-        other = other or self._supervisor.start(turn.session, Turn(key, into, repeated=True))
+        same = Turn(turn.session.key, into, repeated=True)
+        other = self._supervisor.find_turn(same.session_key, into) or self._supervisor.start(turn.session, same)
         return await other.collect_answer()
 
     async def cancel(self, session_id: str, *, user_id: str = "user", turn: int | None = None) -> bool:
@@ -267,14 +265,6 @@ class Runtime:
             if is_meant and running.turn.epoch is not None and not running.turn.repeated:
                 running.stop(TurnCancelled("the turn was stopped"))
         return found or turn is not None or await self._store.write(stop_waiting, session.key, time.time())
-
-    async def retry(self, session_id: str, turn: int, *, user_id: str = "user") -> None:
-        """Run a turn again that failed for good, from what is stored; `lango turns follow` and readers see it continue.
-
-        Raise `Conflict` if it did not fail, or if the conversation has continued.
-        """
-        session = await self._store.read(get_session, SessionId(self.app_name, user_id, session_id))
-        await self._store.write(retry_turn, session.key, turn)
 
     async def withdraw(self, session_id: str, turn: int, *, user_id: str = "user") -> bool:
         """Withdraw a queued message; return False if it is no longer queued."""
@@ -333,22 +323,6 @@ class Runtime:
 
     async def _submit_event(self, session_id: str, message: SubmittedMessage, user_id: str) -> RunningTurn:
         return await self.accept(session_id, message, user_id=user_id)
-
-    async def leave(
-        self,
-        session_id: str,
-        text: str,
-        *,
-        user_id: str = "user",
-        idempotency_key: str | None = None,
-        attachments: Sequence[Attachment] = (),
-    ) -> int:
-        """Store a message as a queued turn that this process does not run, and return the turn.
-
-        A process that runs turns of every session, such as a server, takes it; until one does, it waits.
-        """
-        message = SubmittedMessage(text, attachments, request=TurnRequest(idempotency_key))
-        return await self._acceptance.leave(SessionId(self.app_name, user_id, session_id), message)
 
     async def _send_event(self, name: str, data: Any, user_id: str, session_id: str | None, key: str) -> SentEvent:
         return await self.send_event(name, data, user_id=user_id, session_id=session_id, idempotency_key=key)

@@ -2,18 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
 from lango.errors import UsageError
 from lango.events import TurnEvent
+from lango.messages import Attachment
 from lango.runtime.execution.event_log_reader import EventLogReader
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
-from lango.sessions import SessionInfo, Status, StoredEvent
+from lango.sessions import SessionId, SessionInfo, Status, StoredEvent
 from lango.store import Store, Turn
 from lango.store.sessions.client_history import find_by_input
+from lango.store.sessions.sessions import get_session
 from lango.store.turns import client_requests, event_log, queue
 from lango.store.turns.client_requests import KeyedTurn, StoredKey
 from lango.store.turns.continuing import retry_turn
@@ -31,6 +33,7 @@ from lango.store.turns.turns import (
     request_cancel,
 )
 from lango.store.waits.waits import read_waits
+from lango.submissions import SubmittedMessage, TurnRequest
 from lango.turns.liveness import place_of_owner, standing_of_owner
 from lango.turns.running_turn import RunningTurn
 from lango.waits import ClientResultWait
@@ -72,10 +75,42 @@ class LastTurn(Struct, frozen=True):
 class Turns:
     """The turns of the sessions of one app."""
 
-    def __init__(self, store: Store, app_name: str, supervisor: TurnSupervisor) -> None:
+    def __init__(
+        self,
+        store: Store,
+        app_name: str,
+        supervisor: TurnSupervisor,
+        store_queued: Callable[[SessionId, SubmittedMessage], Awaitable[int]],
+    ) -> None:
+        """`store_queued` stores a message as a queued turn that this process does not run."""
         self._store = store
         self._app_name = app_name
         self._supervisor = supervisor
+        self._store_queued = store_queued
+
+    async def leave(
+        self,
+        session_id: str,
+        text: str,
+        *,
+        user_id: str = "user",
+        idempotency_key: str | None = None,
+        attachments: Sequence[Attachment] = (),
+    ) -> int:
+        """Store a message as a queued turn that this process does not run, and return the turn.
+
+        A process that runs turns of every session, such as a server, takes it; until one does, it waits.
+        """
+        message = SubmittedMessage(text, attachments, request=TurnRequest(idempotency_key))
+        return await self._store_queued(SessionId(self._app_name, user_id, session_id), message)
+
+    async def retry(self, session_id: str, turn: int, *, user_id: str = "user") -> None:
+        """Run a turn again that failed for good, from what is stored; `lango turns follow` and readers see it continue.
+
+        Raise `Conflict` if it did not fail, or if the conversation has continued.
+        """
+        session = await self._store.read(get_session, SessionId(self._app_name, user_id, session_id))
+        await self._store.write(retry_turn, session.key, turn)
 
     # -- as they are stored ---------------------------------------------------------------------------------------
 
@@ -108,7 +143,7 @@ class Turns:
         return await self._store.read(count_open_turns)
 
     async def failed(self, user_id: str | None = None, limit: int = 100) -> Sequence[FailedTurn]:
-        """List the turns that failed for good, the newest first, of one user or of all; see `Runtime.retry`."""
+        """List the turns that failed for good, the newest first, of one user or of all; see `retry`."""
         return await self._store.read(list_failed, self._app_name, user_id, limit)
 
     async def unfinished(self, user_id: str | None = None) -> Sequence[UnfinishedTurn]:

@@ -44,12 +44,12 @@ async def test_a_turn_whose_node_is_gone_ends_and_is_retried_once_it_is_back(sto
         assert last_error(failed).error == "TurnDiverged"
         assert "'ask'" in last_error(failed).message, "it names the node"
     async with open_runtime(settings, root_agent=old_graph(world)) as runtime:
-        await runtime.retry("s", 2)
+        await runtime.turns.retry("s", 2)
         await until_idle(runtime)
         [_, retried] = (await runtime.sessions.trace("s")).turns
         assert retried.version == runtime.version != retried.begun_version
         with pytest.raises(Conflict, match="did not fail"):
-            await runtime.retry("s", 2)
+            await runtime.turns.retry("s", 2)
     assert world.effects["s"] == {"one": 1, "pay 1": 1, "pay 2": 1, "two": 1}
 
 

@@ -37,8 +37,8 @@ async def test_a_turn_that_failed_for_good_is_listed_and_continues_from_its_reco
         assert "boom" in failed.message
         assert await runtime.turns.failed("bob") == []
         with pytest.raises(Conflict, match="did not fail"):
-            await runtime.retry("s", 1, user_id="ada")
-        await runtime.retry("s", 2, user_id="ada")
+            await runtime.turns.retry("s", 1, user_id="ada")
+        await runtime.turns.retry("s", 2, user_id="ada")
         await until_idle(runtime)
         assert charged == [5], "what is stored is not done again"
         assert await runtime.turns.failed() == []
@@ -55,8 +55,8 @@ async def test_a_turn_is_left_to_another_process(store_url: str) -> None:
     answers = ScriptedProvider(["by the server"])
     idle = ScriptedProvider([])
     async with open_runtime(settings_for(store_url), provider=idle, every_session=False) as runtime:
-        turn = await runtime.leave("s", "hello", idempotency_key="k")
-        assert await runtime.leave("s", "hello", idempotency_key="k") == turn == 1
+        turn = await runtime.turns.leave("s", "hello", idempotency_key="k")
+        assert await runtime.turns.leave("s", "hello", idempotency_key="k") == turn == 1
         assert await statuses(runtime) == ["queued"]
         [listed] = await runtime.turns.unfinished("user")
         assert (listed.session.id, listed.turn, listed.status) == ("s", 1, "queued")

@@ -27,9 +27,10 @@ TRIED = [
         '{"key": {}}',
         OTHER_ISSUER,
         '{"max_attachments": 3}',
+        '{"organization": "Acme"}',
     ),
     *("https://two.example/x", OAUTH),
-    *("refuse", "chat", "deny", "none", "keys", "oidc", "json", "stop", "hmac"),
+    *("refuse", "chat", "deny", "none", "keys", "oidc", "json", "stop", "hmac", "german"),
 ]
 
 

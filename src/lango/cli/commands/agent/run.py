@@ -276,7 +276,7 @@ async def _leave_prompt(
     async with open_runtime(chosen.settings(model), every_session=False) as runtime:
         target = await choose_session(runtime, resume, continue_newest)
         id_ = target.session_id
-        turn = await runtime.leave(id_, prompt.text, user_id=LOCAL_USER, attachments=prompt.files)
+        turn = await runtime.turns.leave(id_, prompt.text, user_id=LOCAL_USER, attachments=prompt.files)
         is_served = await runtime.has_other_replicas()
     if output_format == "json":
         print(json.dumps({"session_id": id_, "turn": turn, "status": "queued", "served": is_served}))

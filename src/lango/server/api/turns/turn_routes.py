@@ -133,7 +133,7 @@ async def retry(
 ) -> Retried:
     """Run a turn again that failed for good, from what is stored; follow it with `/stream`."""
     await user.get_session(session_id)
-    await user.runtime.retry(session_id, turn, user_id=user.id)
+    await user.runtime.turns.retry(session_id, turn, user_id=user.id)
     return Retried(turn=turn)
 
 
