@@ -334,6 +334,11 @@ async def test_every_example_of_the_openapi_page_runs(tmp_path: Path, sqlite_url
                 ("/v1/sessions/{session_id}/waits/{wait_id}", "post"),  # needs the id of a wait: test_inbox.py
                 ("/v1/credentials/{key}", "delete"),
                 ("/v1/oauth/callback", "get"),
+                ("/v1/triggers/{name}", "post"),  # need a trigger: test_triggers.py
+                ("/v1/triggers/{name}/{secret}", "post"),
+                ("/v1/webhooks", "post"),  # need the key that encrypts its secret: test_webhooks.py
+                ("/v1/webhooks/{webhook_id}", "delete"),
+                ("/v1/dead-deliveries/{delivery_id}/resend", "post"),
                 ("/v1/sessions/{session_id}/grants/{grant_id}", "delete"),  # needs a grant: test_inbox.py
                 ("/v1/sessions/{session_id}/evalset", "get"),  # needs an answer: test_session_changes.py
                 # need the name of an agent: test_agent_routes.py

@@ -71,9 +71,9 @@ async def test_users_add_webhooks_of_their_sessions_and_keys_and_operators_of_al
             }
             async with server.client() as client:
 
-                async def call(user: str, method: str, path: str = "", **body: Any) -> tuple[int, Any]:
+                async def call(user: str, method: str, path: str = "/webhooks", **body: Any) -> tuple[int, Any]:
                     headers = {"Authorization": f"Bearer {keys[user]}"}
-                    answer = await client.request(method, f"/v1/webhooks{path}", headers=headers, json=body or None)
+                    answer = await client.request(method, f"/v1{path}", headers=headers, json=body or None)
                     return answer.status_code, answer.json() if answer.content else None
 
                 async def say(user: str, session: str) -> None:
@@ -102,10 +102,10 @@ async def test_users_add_webhooks_of_their_sessions_and_keys_and_operators_of_al
                 assert own["secret"] not in json.dumps(listed)
                 _, listed = await call("root", "GET")
                 assert {one["id"] for one in listed["webhooks"]} == {own["id"], of_key["id"], of_all["id"]}
-                assert (await call("bob", "DELETE", f"/{own['id']}"))[0] == 404
-                assert (await call("alice", "DELETE", f"/{own['id']}"))[0] == 204
-                assert await call("alice", "GET", "/dead") == (200, {"dead": []})
-                assert (await call("alice", "POST", "/dead/msg_1/resend"))[0] == 404
+                assert (await call("bob", "DELETE", f"/webhooks/{own['id']}"))[0] == 404
+                assert (await call("alice", "DELETE", f"/webhooks/{own['id']}"))[0] == 204
+                assert await call("alice", "GET", "/dead-deliveries") == (200, {"dead": []})
+                assert (await call("alice", "POST", "/dead-deliveries/msg_1/resend"))[0] == 404
         assert own["secret"] not in server.log.read_text()
 
 

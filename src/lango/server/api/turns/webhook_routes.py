@@ -8,21 +8,21 @@ from msgspec import Struct
 from pydantic import BaseModel, Field
 
 from lango.config.webhook_sections import REPORTED, WebhookEvent
-from lango.errors import WebhookRefused
+from lango.errors import CredentialKeyError, WebhookRefused
 from lango.runtime.webhooks import DeadDelivery, StoredWebhook
 from lango.server.context import AgentUser, CurrentUser
-from lango.server.errors import bad_request, not_found
+from lango.server.errors import not_found
 from lango.server.json_body import JsonResponse
 from lango.server.schemas import COMMON_ERRORS, SESSION_ID, RequestBody, error_responses
 from lango.server.security.auth import AuthenticatedRouter
 from lango.server.struct_views import reference_to, shown
 
-router = AuthenticatedRouter("/v1/webhooks", tags=["webhooks"], responses=COMMON_ERRORS)
+router = AuthenticatedRouter("/v1", tags=["webhooks"], responses=COMMON_ERRORS)
 
 _REFUSED = error_responses(
     {
         403: "Only operators add webhooks of the whole app.",
-        422: "The address is no URL, or the caller has too many webhooks.",
+        422: "The address is no URL, the caller has too many webhooks or no API key, or the server keeps no secrets.",
     }
 )
 
@@ -65,41 +65,44 @@ def _owner(user: AgentUser) -> str | None:
     return None if user.is_operator else user.id
 
 
-@router.post("", status_code=201, responses=_REFUSED)
+@router.post("/webhooks", status_code=201, responses=_REFUSED)
 async def add_webhook(new: NewWebhook, user: CurrentUser) -> AddedWebhook:
     """Add a webhook. Its secret is in the answer, and nowhere else."""
     quota = user.caller.quota
     if new.of_key and quota is None:
-        raise bad_request("of_key: the request came without an API key")
+        raise WebhookRefused("of_key: the request came without an API key")
     if new.session_id is None and not new.of_key:
         user.require_operator("add it", "a webhook of the whole app is told of the turns of all users")
     if new.session_id is not None:
         await user.get_session(new.session_id)
     is_own = new.session_id is not None or new.of_key
-    added = await user.runtime.webhooks.add(
-        new.url,
-        events=new.events,
-        session_id=new.session_id,
-        user_id=user.id if is_own else None,
-        quota_id=quota.id if new.of_key and quota else None,
-        include_text=new.include_text,
-    )
+    try:
+        added = await user.runtime.webhooks.add(
+            new.url,
+            events=new.events,
+            session_id=new.session_id,
+            user_id=user.id if is_own else None,
+            quota_id=quota.id if new.of_key and quota else None,
+            include_text=new.include_text,
+        )
+    except CredentialKeyError as error:
+        raise WebhookRefused(f"the server cannot keep the secret of a webhook: {error}") from error
     return AddedWebhook(id=added.id, secret=added.secret)
 
 
-@router.get("", responses=reference_to(WebhookList))
+@router.get("/webhooks", responses=reference_to(WebhookList))
 async def list_webhooks(user: CurrentUser) -> JsonResponse:
     """List the webhooks that the caller added; for an operator all, also those of the settings."""
     return JsonResponse(shown(WebhookList(await user.runtime.webhooks.list(user_id=_owner(user)))))
 
 
-@router.get("/dead", responses=reference_to(DeadDeliveries))
+@router.get("/dead-deliveries", responses=reference_to(DeadDeliveries))
 async def list_dead(user: CurrentUser) -> JsonResponse:
     """List what could not be sent within a day, the newest first, and why."""
     return JsonResponse(shown(DeadDeliveries(await user.runtime.webhooks.dead(user_id=_owner(user)))))
 
 
-@router.post("/dead/{delivery_id}/resend", status_code=204)
+@router.post("/dead-deliveries/{delivery_id}/resend", status_code=204)
 async def resend(delivery_id: Annotated[str, Path(max_length=100, examples=["msg_1"])], user: CurrentUser) -> Response:
     """Send a delivery that was given up again."""
     if not await user.runtime.webhooks.resend(delivery_id, user_id=_owner(user)):
@@ -107,7 +110,7 @@ async def resend(delivery_id: Annotated[str, Path(max_length=100, examples=["msg
     return Response(status_code=204)
 
 
-@router.delete("/{webhook_id}", status_code=204, responses=_REFUSED)
+@router.delete("/webhooks/{webhook_id}", status_code=204, responses=_REFUSED)
 async def delete_webhook(
     webhook_id: Annotated[str, Path(max_length=100, examples=["wh_1"])], user: CurrentUser
 ) -> Response:
