@@ -332,6 +332,10 @@ async def test_every_example_of_the_openapi_page_runs(tmp_path: Path, sqlite_url
                 ("/v1/live", "get"),  # it does not end: test_live.py
                 ("/v1/sessions/{session_id}/waiting/{turn}", "delete"),  # needs a queued message: test_live.py
                 ("/v1/sessions/{session_id}/waits/{wait_id}", "post"),  # needs the id of a wait: test_inbox.py
+                ("/v1/sessions/{session_id}/waits/{wait_id}", "delete"),
+                # need a schedule: test_schedules.py
+                *(("/v1/schedules/{schedule_id}", method) for method in ("get", "patch", "delete")),
+                *((f"/v1/schedules/{{schedule_id}}/{verb}", "post") for verb in ("pause", "resume", "run")),
                 ("/v1/credentials/{key}", "delete"),
                 ("/v1/oauth/callback", "get"),
                 ("/v1/triggers/{name}", "post"),  # need a trigger: test_triggers.py
@@ -341,7 +345,8 @@ async def test_every_example_of_the_openapi_page_runs(tmp_path: Path, sqlite_url
                 ("/v1/dead-deliveries/{delivery_id}/resend", "post"),
                 ("/v1/sessions/{session_id}/grants/{grant_id}", "delete"),  # needs a grant: test_inbox.py
                 ("/v1/sessions/{session_id}/evalset", "get"),  # needs an answer: test_session_changes.py
-                # need the name of an agent: test_agent_routes.py
+                # need the name of an agent: test_agent_routes.py, test_a2a.py
+                ("/a2a/{agent}/.well-known/agent-card.json", "get"),
                 ("/v1/agents/{name}", "get"),
                 ("/v1/agents/{name}/tool-calls", "post"),
                 # need a request: test_trace_routes.py

@@ -47,7 +47,7 @@ def test_schemathesis_finds_nothing(server: Server, tmp_path: Path) -> None:
     [
         ("PUT", "/v1/sessions/s", "DELETE, GET, PATCH"),
         ("DELETE", "/v1/sessions", "GET, POST"),
-        ("GET", "/v1/sessions/s/waits/c", "POST"),
+        ("GET", "/v1/sessions/s/waits/c", "DELETE, POST"),
         ("POST", "/v1/sessions/s/artifacts/a", "DELETE, GET, PUT"),
         ("TRACE", "/apps/obedient/users/u/sessions/s", "DELETE, GET, PATCH, POST"),
         ("PUT", "/v1/chat/completions", "POST"),

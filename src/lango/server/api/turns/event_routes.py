@@ -19,14 +19,18 @@ router = AuthenticatedRouter("/v1", tags=["waits"], responses=COMMON_ERRORS)
 class NewEvent(BaseModel):
     """An event of another system."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"data": {"order": 7}}]})
 
     data: JsonValue = Field(
         None, description="What a wait's `match` is compared with; the waiting tool or node gets it."
     )
     session_id: str | None = Field(None, max_length=512, description="Only waits of this session count.")
     keep_s: float = Field(
-        EVENTS_KEPT_S, ge=0, le=MAX_SECONDS, description="How long it is kept, for waits whose window reaches back."
+        EVENTS_KEPT_S,
+        strict=True,
+        ge=0,
+        le=MAX_SECONDS,
+        description="How long it is kept, for waits whose window reaches back.",
     )
 
 

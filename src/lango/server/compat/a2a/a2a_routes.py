@@ -16,8 +16,7 @@ from starlette.responses import Response
 from lango.server.context import AgentUser, Context, CurrentUser, ServerContext
 from lango.server.errors import ApiError
 from lango.server.json_body import JsonResponse
-from lango.server.openapi import EVENT_STREAM
-from lango.server.schemas import COMMON_ERRORS, Responses, error_responses
+from lango.server.schemas import Responses, error_responses
 from lango.server.security.auth import AuthenticatedRouter
 from lango.server.streaming.sse import EventStreamResponse
 
@@ -28,17 +27,9 @@ if TYPE_CHECKING:
 router = AuthenticatedRouter(tags=["a2a"])
 
 _MISSING = error_responses({501: "A2A's package is not installed here."})
-_ANSWER: Responses = {
-    200: {
-        "description": "The answer, or its updates as server-sent events.",
-        "content": {"application/json": {"schema": {"type": "object"}}, "text/event-stream": EVENT_STREAM},
-    },
-    **COMMON_ERRORS,
-} | _MISSING
-_JSON_BODY: dict[str, Any] = {
-    "requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}
-}
-_CARD: Responses = {200: {"description": "The agent card."}} | error_responses(
+_CARD: Responses = {
+    200: {"description": "The agent card.", "content": {"application/json": {"schema": {"type": "object"}}}}
+} | error_responses(
     {404: "There is no such agent.", 501: "A2A's package is not installed here.", 503: "The agent cannot run now."}
 )
 
@@ -118,7 +109,7 @@ async def _call_contexts(request: Request, agent: str, user: AgentUser) -> Any:
     return _CallContexts(state)
 
 
-@router.post("/a2a/{agent}", response_model=None, responses=_ANSWER, openapi_extra=_JSON_BODY)
+@router.post("/a2a/{agent}", include_in_schema=False)
 async def call(agent: str, request: Request, user: CurrentUser) -> Response:
     """Answer a JSON-RPC request of A2A 1.0 or 0.3."""
     contexts = await _call_contexts(request, agent, user)
@@ -150,8 +141,6 @@ def _add_rest_route(method: str, path: str, operation: str) -> None:
         f"/a2a/{{agent}}/v1{path}",
         endpoint,
         methods=[method],
-        response_model=None,
-        responses=_ANSWER,
         include_in_schema=False,  # the protocol's own specification describes them
     )
 
