@@ -77,13 +77,14 @@ class Advisor:
 
     def __init__(self, agent: str) -> None:
         self._agent = agent
-        self.may_end = asyncio.Event()
+        self.may_begin, self.may_end = asyncio.Event(), asyncio.Event()
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         if request.messages[-1].role == "tool":
             yield TextDelta(f"{self._agent} is sure.")
             yield Finish("stop")
             return
+        await self.may_begin.wait()
         yield ThoughtDelta(f"{self._agent} ponders")
         yield TextDelta(f"{self._agent} thinks that ")
         await self.may_end.wait()
@@ -125,6 +126,9 @@ async def test_agents_that_speak_at_once_are_shown_at_once_live_and_after_a_relo
         await send(page, "What do you think?")
         blocks = answer(page).locator(".speaker, .thought, .text, .tool-name")
         begun = ["anna", "Thoughtsanna ponders", "anna thinks that", "ben", "Thoughtsben ponders", "ben thinks that"]
+        panel.models["anna"].may_begin.set()
+        await expect(blocks).to_have_text(begun[:3])
+        panel.models["ben"].may_begin.set()
         await expect(blocks).to_have_text(begun)
         await page.reload()
         await expect(blocks).to_have_text(begun)

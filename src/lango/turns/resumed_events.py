@@ -93,6 +93,9 @@ class ResumedEvents:
                 self._emit_text(event)
             case events.TextEnd():
                 self._end_block(event)
+            case events.TextWithdrawn():
+                known = self._matched.pop(event.block, None)
+                self._log.emit(event if known is None else replace(event, block=known[0]))
             case events.WaitOpened() | events.WaitClosed() if isinstance(event.wait, QuestionWait):
                 self._log.emit(event)  # a tool that runs again asks again
             case _ if _step(event) in self._steps:

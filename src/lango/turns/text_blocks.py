@@ -9,7 +9,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from lango.event_text import join_texts
-from lango.events import TextDelta, TextEnd, ThoughtDelta
+from lango.events import TextDelta, TextEnd, TextWithdrawn, ThoughtDelta
 
 
 class _Block(Struct):
@@ -29,6 +29,8 @@ class TextBlocks:
         self._blocks: dict[int, _Block] = {}
         self._streaming: list[int] = []
         """The blocks that have not ended, in the order in which they began."""
+        self._failed: set[tuple[str, str]] = set()
+        """The agents whose model failed, each with its branch."""
 
     @property
     def text(self) -> str:
@@ -54,6 +56,21 @@ class TextBlocks:
         """End a block, and make its event."""
         self._streaming.remove(number)
         return TextEnd(self._next_id(), number, self._blocks[number].author)
+
+    def note_failure(self, author: str, branch: str) -> None:
+        """Note that the model of an agent failed before its response was complete."""
+        self._failed.add((author, branch))
+
+    def take_failed(self, author: str, branch: str) -> TextWithdrawn | None:
+        """Remove the block of a failed response of an agent, and make the event of it; None if there is none."""
+        lane = author, branch
+        number = self.streaming_in(author, branch) if lane in self._failed else None
+        self._failed.discard(lane)
+        if number is None:
+            return None
+        self._streaming.remove(number)
+        del self._blocks[number]
+        return TextWithdrawn(self._next_id(), number, author)
 
     def has_text(self, number: int) -> bool:
         """Whether a block has text, and not only thoughts."""

@@ -31,7 +31,9 @@ class TurnSink:
         self._next.emit(event)
         self.limits.note_event(event)
 
-    def begin_model_call(self, agent: str) -> None:
+    def begin_model_call(self, agent: str, branch: str) -> None:
         """Withdraw the text of an agent that no stored response has: its model is called again."""
+        if (failed := self.blocks.take_failed(agent, branch)) is not None:
+            self.emit(failed)
         if isinstance(self._next, ResumedEvents):
             self._next.begin_model_call(agent)

@@ -11,7 +11,7 @@ import pytest
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.models.llm_response import LlmResponse
-from google.adk.workflow import START, JoinNode, Workflow
+from google.adk.workflow import START, JoinNode, RetryConfig, Workflow
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -19,7 +19,7 @@ from lango import Settings, open_runtime
 from lango.adk import ProviderLlm
 from lango.config import StoreSettings
 from lango.event_text import StreamedText
-from lango.events import TextDelta, TextEnd, ToolStart, TurnDone
+from lango.events import TextDelta, TextEnd, TextWithdrawn, ToolStart, TurnDone
 from lango.messages import ToolCall
 from lango.providers import Request
 from lango.providers.protocol import CallDelta, Delta, Finish
@@ -193,3 +193,34 @@ async def test_the_texts_of_parallel_agents_are_streamed_at_once(build_root: Any
             if {"anna", "ben"} <= streamed.keys():
                 seen.set()
     assert (streamed["anna"], streamed["ben"]) == ("first last", "first last")
+
+
+class Breaking:
+    """A model that fails in the middle of its first response."""
+
+    name = "breaking"
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        self.calls += 1
+        yield Piece("half of it" if self.calls == 1 else "all of it")
+        if self.calls == 1:
+            raise ConnectionError("gone")
+        yield Finish("stop")
+
+
+@pytest.mark.parametrize("callback", [None, keep_text])
+async def test_the_text_of_a_node_that_failed_is_withdrawn_when_it_is_tried_again(callback: Any) -> None:
+    retry = RetryConfig(max_attempts=2, initial_delay=0.01, jitter=0)
+    model = ProviderLlm(provider=Breaking(), model="words")
+    writer = LlmAgent(name="writer", model=model, retry_config=retry, after_model_callback=callback)
+    flow = Workflow(name="flow", edges=[(START, writer)])
+    store = StoreSettings(url="sqlite:///:memory:")
+    async with open_runtime(Settings(store=store), root_agent=flow) as runtime:
+        events = [event async for event in runtime.stream("s", "hi")]
+        assert texts_of([*await runtime.sessions.messages("s")]) == [("writer", "all of it")]
+    assert StreamedText(events).text == "all of it"
+    [withdrawn] = [event for event in events if isinstance(event, TextWithdrawn)]
+    assert [event.block for event in events if isinstance(event, TextEnd)] == [withdrawn.block + 1]

@@ -18,32 +18,37 @@ warnings.filterwarnings("ignore", ".*deprecated in favor of Workflow", Deprecati
 
 
 class _Speaker:
-    """A model that says its words one by one, and lets others speak in between."""
+    """A model that says its words one by one, and lets others speak in between; it may begin after another one."""
 
     name = "speaker"
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, after: "_Speaker | None" = None) -> None:
         self._words = text.split(" ")
+        self._after = after
+        self.begun = asyncio.Event()
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
+        if self._after is not None:
+            await self._after.begun.wait()  # the first call of a process may take longer
         for number, word in enumerate(self._words):
             await asyncio.sleep(0)
             yield TextDelta(f" {word}" if number else word)
+            self.begun.set()
         yield Finish("stop")
 
 
-def _agent(name: str, text: str) -> LlmAgent:
-    return LlmAgent(name=name, model=ProviderLlm(provider=_Speaker(text), model="words"))
+def _agent(name: str, speaker: _Speaker) -> LlmAgent:
+    return LlmAgent(name=name, model=ProviderLlm(provider=speaker, model="words"))
 
 
 def _transfer(_: Request) -> ToolCall:
     return ToolCall("t", "transfer_to_agent", {"agent_name": "review"})
 
 
-both = ParallelAgent(
-    name="both", sub_agents=[_agent("anna", "I am Anna and agree."), _agent("ben", "I am Ben and do not.")]
-)
-review = SequentialAgent(name="review", sub_agents=[both, _agent("critic", "Both have a point.")])
+anna = _Speaker("I am Anna and agree.")
+ben = _Speaker("I am Ben and do not.", after=anna)
+both = ParallelAgent(name="both", sub_agents=[_agent("anna", anna), _agent("ben", ben)])
+review = SequentialAgent(name="review", sub_agents=[both, _agent("critic", _Speaker("Both have a point."))])
 root_agent = LlmAgent(
     name="chair",
     model=ProviderLlm(provider=ScriptedProvider([_transfer] * 1000), model="scripted"),

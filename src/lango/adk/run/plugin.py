@@ -126,6 +126,15 @@ class RuntimePlugin(BasePlugin):
         return None
 
     @override
+    async def on_model_error_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
+    ) -> None:
+        """Note that a response failed: its text is withdrawn when a retried node calls its model again."""
+        turn = current_turn.get()
+        if turn is not None and turn.has_session(callback_context):
+            turn.output.sink.blocks.note_failure(callback_context.agent_name, callback_context.branch or "")
+
+    @override
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:

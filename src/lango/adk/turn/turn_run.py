@@ -136,7 +136,7 @@ class TurnRun(Struct, eq=False, frozen=True, kw_only=True):
         await self.limits.step_gate.enter()
         nested = not self.has_session(context)
         if not nested:
-            self.output.sink.begin_model_call(context.agent_name)
+            self.output.sink.begin_model_call(context.agent_name, context.branch or "")
         return self.output.model_calls.begin(context, model, step, nested=nested)
 
     def end_model_call(self, event: Event, seq: int) -> None:
