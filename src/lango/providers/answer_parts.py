@@ -39,7 +39,7 @@ class AnswerParts(Struct):
                 call = self.calls.setdefault(delta.index, _Call())
                 call.id = call.id or delta.id
                 call.name = delta.name or call.name
-                call.arguments += delta.arguments
+                call.arguments += self._within_bound(delta.arguments)
             case UsageDelta():
                 counted: dict[str, int | None] = to_builtins(delta)
                 self.usage |= {name: count for name, count in counted.items() if count is not None}
@@ -49,9 +49,13 @@ class AnswerParts(Struct):
                 assert_never(delta)
 
     def _keep(self, pieces: list[str], text: str) -> None:
+        if kept := self._within_bound(text):
+            pieces.append(kept)
+
+    def _within_bound(self, text: str) -> str:
+        """Count a piece; return it, or nothing if the answer is too long to be kept whole."""
         self.size += len(text)
-        if self.size <= _MAX_CHARACTERS:
-            pieces.append(text)
+        return text if self.size <= _MAX_CHARACTERS else ""
 
     def to_json(self) -> dict[str, Any] | None:
         """Return the answer as a JSON object, or None if nothing came."""

@@ -18,7 +18,10 @@ from tests.support.servers.server_process import TIMEOUT_S, Server, send, servin
 STATIC = {"/dev-ui", "/dev-ui/assets/config/runtime-config.json", "/dev-ui/config", "/dev-ui/{path:path}"}
 PAGE = {"/", "/page/{name:path}"}
 SERVER = {"/healthz", "/readyz", "/health", "/openapi.json", "/config/telemetry"}
-OPEN = STATIC | PAGE | SERVER | {"/v1/oauth/callback"}
+CARDS = {"/.well-known/agent-card.json", "/a2a/{agent}/.well-known/agent-card.json"}
+TRIGGERS = {"/v1/triggers/{name}", "/v1/triggers/{name}/{secret}"}
+"""They have secrets of their own."""
+OPEN = STATIC | PAGE | SERVER | CARDS | TRIGGERS | {"/v1/oauth/callback"}
 
 
 @pytest.fixture(scope="module")
