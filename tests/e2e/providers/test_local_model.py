@@ -197,6 +197,7 @@ async def test_m9_a_turn_of_the_runtime_calls_a_tool_and_speaks_about_its_result
         "accepted",
         "tool_start",
         "tool_end",
+        "text_end",
         "done",
     ]
     assert "".join(event.text for event in events if isinstance(event, AnswerDelta))
