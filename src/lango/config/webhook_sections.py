@@ -64,7 +64,7 @@ class TriggerSettings(Section):
 
 
 class WebhookSettings(Section):
-    """`[webhooks.<name>]`: an address that is told of the ends of turns, of all sessions of the agent."""
+    """`[webhooks.<name>]`: an address that is notified when turns end, of all sessions of the agent."""
 
     url: Annotated[str, Field(pattern=r"^https?://")]
     """Where requests are sent to. Only public addresses are reached, and those of `server.webhook_addresses`."""

@@ -110,7 +110,7 @@ class Runtime:
         self.credentials = Credentials(store, engine.app.name)
         """The credentials that users gave to tools, and the open requests for them."""
         self.webhooks = Webhooks(store, engine.app.name)
-        """The addresses that are told of the ends of turns, and what could not be sent to them."""
+        """The addresses that are notified when turns end, and what could not be sent to them."""
         self.triggers = Triggers(settings.triggers, store, engine.app.name, self._submit_event, self._send_event)
         """What other systems may start turns by."""
 

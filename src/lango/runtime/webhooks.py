@@ -1,4 +1,4 @@
-"""Manage webhooks: the addresses that are told of the ends of turns, and the deliveries that were given up."""
+"""Manage webhooks: the addresses that are notified when turns end, and the deliveries that were given up."""
 
 import base64
 import secrets

@@ -1,1 +1,1 @@
-"""Store the addresses that are told of the ends of turns, and what is still to be sent to them."""
+"""Store the addresses that are notified when turns end, and what is still to be sent to them."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lango.runtime.stored_data import StoredData
     from lango.runtime.webhooks import AddedWebhook, DeadDelivery, StoredWebhook
 
-app = typer.Typer(help="Addresses that are told of the ends of turns: add, list, delete, resend.", no_args_is_help=True)
+app = typer.Typer(help="Addresses that are notified when turns end: add, list, delete, resend.", no_args_is_help=True)
 
 Events = Annotated[str, typer.Option("--events", help="Which ends: done, waiting, failed, cancelled.")]
 WebhookId = Annotated[str, typer.Argument(help="The webhook's id, as `lango webhooks list` shows it.")]

@@ -72,7 +72,7 @@ async def add_webhook(new: NewWebhook, user: CurrentUser) -> AddedWebhook:
     if new.of_key and quota is None:
         raise WebhookRefused("of_key: the request came without an API key")
     if new.session_id is None and not new.of_key:
-        user.require_operator("add it", "a webhook of the whole app is told of the turns of all users")
+        user.require_operator("add it", "a webhook of the whole app is notified of the turns of all users")
     if new.session_id is not None:
         await user.get_session(new.session_id)
     is_own = new.session_id is not None or new.of_key

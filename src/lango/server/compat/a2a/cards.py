@@ -27,7 +27,7 @@ _ALGORITHM = "ES256"
 
 
 def make_card(settings: Settings, runtime: Runtime, address: str, suggestions: Sequence[str]) -> AgentCard:
-    """Make the card that everybody may read: what the agent is for, and how it is called."""
+    """Make the public card: what the agent is for, and how it is called."""
     url = f"{address}/a2a/{runtime.app_name}"
     described = runtime.description or f"The agent {runtime.app_name}."
     with_keys = settings.server.auth != "none"
