@@ -8,9 +8,11 @@ from tests.browser.site import PAUSE, Site
 
 
 async def send_when(page: Page, when: str, text: str) -> None:
+    """Send a message while an answer runs, and wait until the server has stored it."""
     await page.get_by_role("combobox", name="When to send it").select_option(label=when)
     await page.get_by_role("textbox", name="Message").fill(text)
-    await page.keyboard.press("Enter")
+    async with page.expect_response(lambda response: response.request.method == "POST"):
+        await page.keyboard.press("Enter")
 
 
 async def test_a_message_into_the_running_answer_is_shown_where_the_model_read_it(page: Page, site: Site) -> None:

@@ -113,7 +113,7 @@ export class SessionFollower {
     const wasHeld = this.#mode === "held";
     this.#mode = "ignored";
     if (this.#replaces) return void this.conversation.open(this.id); // the answer that was replaced is no longer part of it
-    this.conversation.synced = this.#syncWithStore();
+    this.conversation.synced = this.#syncWithStore(event.error === "TurnCancelled");
     if (wasHeld) await this.conversation.loadWaits().catch(() => {});
   }
 
@@ -202,12 +202,13 @@ export class SessionFollower {
     this.transcript.announce("The model reads your message now.");
   }
 
-  /** Take over the stored sequence numbers and approvers of the turn. */
-  async #syncWithStore() {
+  /** Take over the stored sequence numbers and approvers of the turn. @param {boolean} stopped */
+  async #syncWithStore(stopped) {
     try {
       const messages = await this.#newestMessages();
       if (this.signal.aborted) return;
       const start = messages.findIndex((message) => message.invocation_id === this.#invocation);
+      if (stopped && start < 0) return void this.conversation.open(this.id); // the next turn has replaced it already
       const next = messages.findIndex((message, index) => start >= 0 && index > start && message.role === "user" && !message.is_steering);
       const own = next < 0 ? messages : messages.slice(0, next); // the next turn may have started
       this.transcript.sync(own);
