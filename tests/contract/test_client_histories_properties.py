@@ -12,7 +12,7 @@ from lango.providers import Request
 from lango.providers.protocol import Delta, Finish, TextDelta, UsageDelta
 from lango.runtime.opening import open_runtime
 from lango.server.compat.openai.chat_request import ChatRequest
-from lango.server.compat.openai.session_selection import submit_carried_history
+from lango.server.compat.session_selection import submit_carried_history
 from lango.server.context import AgentUser, ServedAgents, ServerContext
 from lango.server.security.auth import Caller
 from lango.sessions import SessionId

@@ -9,11 +9,9 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from lango.errors import ConfigError
+from lango.server.compat.answer_schema import check_answer_schema
 from lango.server.errors import bad_request
 from lango.submissions import ModelOptions
-from lango.threads import run_in_thread
-from lango.tools.schema_checker import SchemaChecker
 
 _NAME = r"^[a-zA-Z0-9_-]{1,64}$"
 _WORDS = ("auto", "none", "required")
@@ -134,12 +132,7 @@ async def _read_schema(shape: ResponseFormat) -> dict[str, Any] | None:
         raise bad_request("response_format: json_schema needs a name and a schema")
     if (schema := shape.json_schema.json_schema) is None:
         return None
-    if schema.get("type") != "object":
-        raise bad_request("response_format: the schema must have type object; put other values into a property")
-    try:
-        await run_in_thread(SchemaChecker, schema)
-    except (ConfigError, RecursionError) as error:
-        raise bad_request(f"response_format: the schema cannot be used: {error}") from error
+    await check_answer_schema("response_format", schema)
     about = {"title": shape.json_schema.name, "description": shape.json_schema.description}
     return {name: text for name, text in about.items() if text} | schema
 

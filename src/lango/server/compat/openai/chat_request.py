@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 from lango.config import ServerLimits, ServerSettings
 from lango.history.pairing import parse_result_text
 from lango.messages import Attachment, Message, ToolCall
+from lango.server.compat.carried_history import parse_arguments
 from lango.server.compat.inline_files import read_data_url, read_user_message
-from lango.server.compat.openai.carried_history import parse_arguments
 from lango.server.compat.openai.chat_options import ChatOptions
 from lango.server.compat.resent_history import FILE_LEFT_OUT, check_last, client_instruction, result_message
 from lango.server.errors import bad_request

@@ -3,22 +3,19 @@
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
+from msgspec import to_builtins
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from lango import events
 from lango.errors import LangoError
-from lango.event_text import FinalText, LastText, remove_withdrawn
-from lango.server.compat.client_view import pause_note
-from lango.server.context import AgentUser
+from lango.server.compat.turn_answer import AnswerPart, ExecutedTool, Speaker, Text, Thought, TurnAnswer
 from lango.server.errors import ApiError, to_api_error, turn_api_error
 from lango.server.json_body import JsonResponse, tool_value_text
-from lango.server.streaming.turn_streams import TurnRef
-from lango.text_order import TextOrder
 
 _ERROR_TYPE_BY_STATUS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _PARAMETER = re.compile(r"([a-z_]+)(?:\.[\w.]+)?: ")
@@ -55,24 +52,14 @@ def openai_error_body(error: ApiError) -> dict[str, Any]:
 class Completion:
     """The answer of one turn as a completion."""
 
-    def __init__(
-        self, user: AgentUser, turn: TurnRef, client_tools: Collection[str], *, only_json: bool = False
-    ) -> None:
-        """`only_json`: the answer must be JSON, so text that the model writes before it calls a tool is left out."""
-        self._turns = user.turns
-        self._turn = turn
-        self._tool_calls = _ToolCalls(client_tools)
-        # text before a tool call cannot be taken back from a stream
-        holds_text = only_json and user.runtime.may_call_tools
-        self._final_text = LastText() if holds_text else FinalText()
-        self._order = TextOrder()
-        self._speakers = Speakers(user.runtime.root_name)
+    def __init__(self, answer: TurnAnswer, model: str) -> None:
+        self._answer = answer
         self._no_usage: dict[str, Any] = {}
         """Part of every chunk but the last of a stream that ends with the usage."""
         self._head: dict[str, Any] = {
-            "id": f"chatcmpl-{turn.session.key}-{turn.turn}",
+            "id": f"chatcmpl-{answer.turn.session.key}-{answer.turn.turn}",
             "created": int(time.time()),
-            "model": user.runtime.app_name,
+            "model": model,
         }
 
     async def response(self, headers: Mapping[str, str]) -> Response:
@@ -87,16 +74,11 @@ class Completion:
             return JsonResponse(openai_error_body(api_error), api_error.status, {**api_error.headers, **headers})
 
     async def _whole_body(self) -> dict[str, Any]:
-        async with aclosing(self._turns.follow_answer(self._turn)) as items:
-            followed = [item.event async for item in items if item]
-        done = followed[-1]
-        if isinstance(done, events.TurnError):
-            raise turn_api_error(done)
-        assert isinstance(done, events.TurnDone), "the events of a turn end with a final one"
-        deltas = [delta for event in remove_withdrawn(followed) for delta in self._ordered_deltas(event)]
-        text = "".join(delta.get("content", "") for delta in deltas)
-        thoughts = "".join(delta.get("reasoning_content", "") for delta in deltas)
-        calls, executed, speakers = self._tool_calls.client_calls, self._tool_calls.executed, self._speakers.named
+        parts, done = await self._answer.collect()
+        text = "".join(part.text for part in parts if isinstance(part, Text))
+        thoughts = "".join(part.text for part in parts if isinstance(part, Thought))
+        speakers = [to_builtins(part) for part in parts if isinstance(part, Speaker)]
+        calls, executed = self._client_calls, self._answer.executed
         message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
         message |= {"reasoning_content": thoughts} if thoughts else {}
         message |= {"executed_tools": executed} if executed else {}
@@ -109,48 +91,23 @@ class Completion:
         """Yield the answer as it is generated, as frames of a stream; None whenever no event came for a heartbeat."""
         self._no_usage = {"usage": None} if include_usage else {}
         yield self._chunk({"role": "assistant", "content": ""})
-        async with aclosing(self._turns.follow_answer(self._turn)) as items:
+        async with aclosing(self._answer.follow()) as items:
             async for item in items:
-                if item is None:
-                    yield None
-                    continue
-                for frame in self._frames(item.event):
-                    yield frame
-
-    def _frames(self, event: events.TurnEvent) -> Iterator[str]:
-        for delta in self._ordered_deltas(event):
-            yield self._chunk(delta)
-        if isinstance(event, events.Queued):
-            yield f": queued, place {event.place}\n\n"
-        elif isinstance(event, events.TurnError) and event.fatal:
-            yield encode_error(turn_api_error(event))
-        elif isinstance(event, events.TurnDone):
-            yield from self._last_frames(event)
-
-    def _ordered_deltas(self, event: events.TurnEvent) -> Iterator[dict[str, Any]]:
-        for ready in self._order.add(event):
-            yield from self._deltas(ready)
-
-    def _deltas(self, event: events.TurnEvent) -> Iterator[dict[str, Any]]:
-        """Yield what an event adds to the message, except the calls that the client is to run."""
-        if isinstance(event, events.TextDelta) and (named := self._speakers.add(event)):
-            yield {"speakers": named}
-        if text := self._final_text.add(event):
-            yield {"content": text}
-        match event:
-            case events.WaitOpened():
-                if note := pause_note(event.wait):
-                    yield {"content": note}
-            case events.ToolStart() | events.ToolEnd():
-                if executed := self._tool_calls.add(event):
-                    yield {"executed_tools": executed}
-            case events.ThoughtDelta():
-                yield {"reasoning_content": event.text}
-            case _:
-                pass
+                match item:
+                    case None:
+                        yield None
+                    case events.Queued(place=place):
+                        yield f": queued, place {place}\n\n"
+                    case events.TurnError():
+                        yield encode_error(turn_api_error(item))
+                    case events.TurnDone():
+                        for frame in self._last_frames(item):
+                            yield frame
+                    case _:
+                        yield self._chunk(_delta(item))
 
     def _last_frames(self, done: events.TurnDone) -> Iterator[str]:
-        if calls := self._tool_calls.client_calls:
+        if calls := self._client_calls:
             yield self._chunk({"tool_calls": [{"index": index} | call for index, call in enumerate(calls)]})
         yield self._chunk({}, self._finish_reason(done))
         if self._no_usage:
@@ -158,66 +115,33 @@ class Completion:
             yield _frame(self._head | kind | {"choices": [], "usage": _usage(done.usage)})
         yield "data: [DONE]\n\n"
 
+    @property
+    def _client_calls(self) -> list[dict[str, Any]]:
+        return [_client_call(start) for start in self._answer.client_calls]
+
     def _finish_reason(self, done: events.TurnDone) -> str:
-        return "tool_calls" if self._tool_calls.client_calls else finish_reason(done)
+        return "tool_calls" if self._answer.client_calls else finish_reason(done)
 
     def _chunk(self, delta: Mapping[str, Any], finish: str | None = None) -> str:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return _frame(self._head | {"object": "chat.completion.chunk", "choices": [choice], **self._no_usage})
 
 
+def _delta(part: AnswerPart) -> dict[str, Any]:
+    match part:
+        case Text(text=text):
+            return {"content": text}
+        case Thought(text=text):
+            return {"reasoning_content": text}
+        case Speaker():
+            return {"speakers": [to_builtins(part)]}
+        case ExecutedTool(change=change):
+            return {"executed_tools": [change]}
+
+
 def finish_reason(done: events.TurnDone) -> str:
     """Return why the model ended its answer, in OpenAI's words."""
     return _FINISH_REASONS.get(done.finish_reason, "stop")
-
-
-class Speakers:
-    """The agents that speak in an answer, each time that another one begins; none while only the root agent speaks."""
-
-    def __init__(self, root: str) -> None:
-        self._last = root
-        self.named: list[dict[str, Any]] = []
-
-    def add(self, event: events.TextDelta) -> list[dict[str, Any]]:
-        """Add a piece of text; return its change to `named`, which a client merges by `index`."""
-        if not event.author or event.author == self._last:
-            return []
-        self._last = event.author
-        self.named.append({"index": len(self.named), "name": event.author})
-        return self.named[-1:]
-
-
-class _ToolCalls:
-    """The tool calls of a turn: those of the agent's own tools, and those that the client is to run."""
-
-    def __init__(self, client_tools: Collection[str]) -> None:
-        self.executed: list[dict[str, Any]] = []
-        self._client_tools = client_tools
-        self._index_by_call: dict[str, int] = {}
-        self._client_calls: dict[str, events.ToolStart] = {}
-
-    @property
-    def client_calls(self) -> list[dict[str, Any]]:
-        """The calls that the client is to run, complete once the turn ended: an invalid one got its result here."""
-        return [_client_call(start) for start in self._client_calls.values()]
-
-    def add(self, event: events.ToolStart | events.ToolEnd) -> list[dict[str, Any]]:
-        """Add an event; return its changes to `executed`."""
-        call_id = event.call_id
-        if isinstance(event, events.ToolStart) and event.name in self._client_tools:
-            self._client_calls[call_id] = event
-            return []
-        index = self._index_by_call.setdefault(call_id, len(self._index_by_call))
-        piece: dict[str, Any] = {"index": index}
-        if index == len(self.executed):  # an approved call continues without a start
-            piece |= {"id": call_id, "type": "function", "name": event.name}
-            self.executed.append({})
-        if start := event if isinstance(event, events.ToolStart) else self._client_calls.pop(call_id, None):
-            piece["arguments"] = tool_value_text(start.arguments)
-        if isinstance(event, events.ToolEnd):
-            piece |= {"output": tool_value_text(event.result), "ok": event.ok}
-        self.executed[index] |= piece
-        return [piece]
 
 
 def _client_call(start: events.ToolStart) -> dict[str, Any]:

@@ -4,22 +4,21 @@ docs/howto/openai-client.md says what the model reads, which parameters hold, an
 its session in `X-Session-Id`.
 """
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Header, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.openai.completion import Completion, OpenAiErrorBody, encode_error, openai_error_body
-from lango.server.compat.openai.session_selection import (
-    named_conversation,
-    submit_carried_history,
-    submit_to_named_session,
-)
+from lango.server.compat.openai.named_conversation import named_conversation
+from lango.server.compat.session_header import SessionIdHeader, turn_headers
+from lango.server.compat.session_selection import submit_carried_history, submit_to_named_session
+from lango.server.compat.turn_answer import TurnAnswer
 from lango.server.context import CurrentUser, ServerContext
 from lango.server.errors import ApiError
 from lango.server.openapi import EVENT_STREAM
-from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, SESSION_ID, IdempotencyKey, Responses, error_responses
+from lango.server.schemas import COMMON_ERROR_DESCRIPTIONS, IdempotencyKey, Responses, error_responses
 from lango.server.security.auth import AuthenticatedRouter, route_with_error_body
 from lango.server.streaming.sse import EventStreamResponse
 from lango.submissions import TurnRequest
@@ -47,17 +46,6 @@ _COMPLETION: Responses = {
     }
 }
 router = AuthenticatedRouter("/v1", tags=["openai"], responses=_ERRORS, route_class=_OpenAiRoute)
-
-SessionIdHeader = Annotated[str | None, Header(alias="X-Session-Id", pattern=SESSION_ID)]
-
-
-def turn_headers(session_id: str) -> dict[str, str]:
-    """Return the headers of the response to an accepted turn.
-
-    The turn is stored: a client that retries the request would send the message twice. Headers are Latin-1; a client
-    that sent another id knows it.
-    """
-    return {"x-should-retry": "false"} | ({"X-Session-Id": session_id} if session_id.isascii() else {})
 
 
 @router.get("/models")
@@ -104,7 +92,8 @@ async def create_completion(
         else:
             turn = await submit_carried_history(user, messages, turn_request, conversation)
     headers = turn_headers(turn.session.name.id)
-    completion = Completion(user, turn, {tool.name for tool in tools}, only_json=options.shapes_answer)
+    answer = TurnAnswer(user, turn, {tool.name for tool in tools}, only_json=options.shapes_answer)
+    completion = Completion(answer, user.runtime.app_name)
     if request_body.stream:
         usage = bool(request_body.stream_options and request_body.stream_options.include_usage)
         chunks = completion.chunks(include_usage=usage)

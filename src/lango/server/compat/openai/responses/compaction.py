@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from lango.errors import UsageError
-from lango.server.compat.openai.carried_history import to_history
+from lango.server.compat.carried_history import to_history
 from lango.server.compat.openai.responses.input_items import (
     MAX_ITEMS,
     InputItem,

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from lango.config import ServerLimits
 from lango.history.pairing import parse_result_text
 from lango.messages import Attachment, Message, ToolCall
+from lango.server.compat.carried_history import parse_arguments
 from lango.server.compat.inline_files import read_data_url, read_user_message
-from lango.server.compat.openai.carried_history import parse_arguments
 from lango.server.compat.openai.responses.response_ids import read_approval_request_id, response_of_item
 from lango.server.compat.resent_history import FILE_LEFT_OUT, result_message
 from lango.server.errors import ApiError, bad_request

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from lango.errors import SessionExists, StaleSession, WaitNotOpen
 from lango.messages import Message
+from lango.server.compat.carried_history import to_history
 from lango.server.compat.client_view import wait_id_of_approval
 from lango.server.compat.inline_files import attachments_of_message
-from lango.server.compat.openai.carried_history import to_history
 from lango.server.compat.openai.responses.input_items import Approval, ReadInput, read_input
 from lango.server.compat.openai.responses.response_ids import (
     APPROVAL,
@@ -29,7 +29,6 @@ from lango.server.compat.openai.responses.response_ids import (
 )
 from lango.server.compat.openai.responses.response_request import ResponseRequest
 from lango.server.compat.openai.responses.response_view import ResponseView
-from lango.server.compat.openai.session_selection import submit_carried_history, submit_to_named_session
 from lango.server.compat.resent_history import (
     Results,
     check_all_answered,
@@ -38,6 +37,7 @@ from lango.server.compat.resent_history import (
     content_texts,
     idempotency_key,
 )
+from lango.server.compat.session_selection import submit_carried_history, submit_to_named_session
 from lango.server.context import AgentUser
 from lango.server.errors import ApiError, bad_request, not_found
 from lango.server.streaming.turn_streams import TurnRef

@@ -1,4 +1,4 @@
-"""Choose the session in which a chat request's turn is stored.
+"""Choose the session in which the turn of a request is stored whose client resends the conversation.
 
 In a named session, the stored history counts. Otherwise the model reads the history in the request: in a session that
 holds exactly that history, as a client sees it, or in a new session that starts with it.
@@ -9,16 +9,16 @@ starts the turn. So two requests with the same history never share a session.
 """
 
 import hashlib
-import json
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from lango.errors import StaleSession, WaitNotOpen
 from lango.messages import Message
+from lango.server.compat.carried_history import to_history
 from lango.server.compat.client_view import (
     VisibleMessage,
     VisibleStored,
@@ -27,8 +27,6 @@ from lango.server.compat.client_view import (
     visible_stored,
 )
 from lango.server.compat.inline_files import attachments_of_message
-from lango.server.compat.openai.carried_history import to_history
-from lango.server.compat.openai.chat_request import ChatRequest
 from lango.server.compat.resent_history import (
     check_all_answered,
     content_texts,
@@ -43,17 +41,6 @@ from lango.sessions import SessionInfo
 from lango.submissions import SubmittedMessage, SubmittedResults, TurnRequest
 from lango.threads import run_in_thread
 
-CONVERSATION_HEADERS = {
-    "X-OpenWebUI-Chat-Id": "X-OpenWebUI-User-Id",
-    "X-Conversation-Id": "X-User-Id",
-}
-"""Headers with a conversation id, each with the header of the user, unless the body has `user`.
-
-Open WebUI sends the first (`ENABLE_FORWARD_USER_INFO_HEADERS`); LibreChat's documentation configures the second.
-"""
-METADATA_KEYS = ("conversation_id", "thread_id", "session_id")
-"""Keys in `metadata` for a conversation id, as in LangChain and other applications."""
-
 SESSION_PREFIX = "conversation-"
 """Prefix of the ids of such sessions: no other request continues them."""
 
@@ -65,29 +52,6 @@ class NamedConversation(Struct, frozen=True):
     """With `has_several_sessions`, the prefix of their ids."""
     has_several_sessions: bool = False
     """The client resends the history: one that differs from the stored one gets another session with this prefix."""
-
-
-def named_conversation(request: ChatRequest, headers: Mapping[str, str]) -> NamedConversation | None:
-    """Return the conversation that a request names together with a user, or None."""
-    for header, user_header in CONVERSATION_HEADERS.items():
-        user = _text_or_empty(request.user) or headers.get(user_header, "")
-        if (conversation_id := headers.get(header)) and user:
-            return NamedConversation(f"{_session_id(user, conversation_id)}-", has_several_sessions=True)
-    metadata = request.metadata or {}
-    user = _text_or_empty(request.user)
-    for member in METADATA_KEYS:
-        if (conversation_id := _text_or_empty(metadata.get(member))) and user:
-            return NamedConversation(_session_id(user, conversation_id))
-    return None
-
-
-def _text_or_empty(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _session_id(user: str, conversation_id: str) -> str:
-    digest = hashlib.sha256(json.dumps([user, conversation_id]).encode()).hexdigest()
-    return f"{SESSION_PREFIX}{digest[:32]}"
 
 
 _MAX_COMPARED = 20

@@ -1,4 +1,4 @@
-"""Read the messages of a history that the model reads as a client sends it, for both of OpenAI's APIs."""
+"""Read the messages of a history that the model reads as a client sends it."""
 
 import json
 from collections.abc import Sequence
