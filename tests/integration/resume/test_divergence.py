@@ -4,12 +4,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+from google.adk.agents import (
+    LlmAgent,
+    SequentialAgent,  # pyright: ignore[reportDeprecated]
+)
 from google.adk.workflow import START, Workflow
 
-from lango import open_runtime
-from lango.adk import once
+from lango import Settings, open_runtime
+from lango.adk import ProviderLlm, once
 from lango.store import Store
-from tests.agents.parts import rows, settings_for
+from lango.testing import ScriptedProvider
+from tests.agents.parts import messages, rows, settings_for
 from tests.support.agent_shapes import agent
 from tests.support.kill_points import Journal, MakeAgent, left_behind, run_and_copy, until_idle
 from tests.support.runtimes import store_of
@@ -49,3 +55,36 @@ async def test_a_node_that_must_not_run_twice_stops_the_turn_if_it_had_begun(tmp
         assert len(journal.effects) == (0 if begun or before.finished["charge"] else 1), copy.name
         errors.append(error)
     assert "NodeOutcomeUnknown" in errors
+
+
+def speaker(name: str, text: str, *sub_agents: Any) -> Any:
+    return LlmAgent(name=name, model=ProviderLlm(ScriptedProvider([text] * 3), "x"), sub_agents=[*sub_agents])
+
+
+def one_with_a_helper(name: str) -> Any:
+    return speaker(name, "all done", speaker("helper", "never"))
+
+
+def two_in_a_row(name: str) -> Any:
+    agents: list[Any] = [speaker(f"{name}_first", "begun"), speaker(f"{name}_last", "all done")]
+    return SequentialAgent(name=name, sub_agents=agents)  # pyright: ignore[reportDeprecated]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of ADK: it still has sequences
+@pytest.mark.parametrize("make", [one_with_a_helper, two_in_a_row])
+async def test_a_stored_answer_is_not_given_again_by_another_version(tmp_path: Path, make: Any) -> None:
+    def settings_of(file: Path) -> Settings:
+        return Settings.model_validate({"store": {"url": f"sqlite:///{file}"}, "agent": {"name": "app"}})
+
+    first = settings_of(tmp_path / "first.db")
+    whole, copies = await run_and_copy(lambda _: make("shop"), tmp_path, settings=first)
+    assert whole.status == "done"
+    answered = 0
+    for copy in copies:
+        settings = settings_of(copy)
+        async with open_runtime(settings, root_agent=make("store")) as runtime:
+            answered += bool(await rows(store_of(runtime), "SELECT 1 FROM turns WHERE answer_stored = 1"))
+            await until_idle(runtime)
+            assert await rows(store_of(runtime), "SELECT status FROM turns") == [("done",)], copy.name
+            assert [one.content for one in await messages(runtime)].count("all done") == 1, copy.name
+    assert answered

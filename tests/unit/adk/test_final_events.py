@@ -1,16 +1,20 @@
-"""Only the complete answer of a single plain agent surely ends a turn."""
+"""Only the complete answer of an agent after which nothing runs surely ends a turn."""
 
+import warnings
 from typing import Any
 
 import pytest
-from google.adk.agents import LlmAgent
+from google.adk.agents import (
+    LlmAgent,
+    SequentialAgent,  # pyright: ignore[reportDeprecated]
+)
 from google.adk.apps import App
 from google.adk.events import Event
 from google.adk.plugins import BasePlugin
 from google.adk.workflow import Workflow
 from google.genai import types
 
-from lango.adk.agents.tree import final_answer_agent, is_final_answer
+from lango.adk.agents.tree import final_answer_agents, is_final_answer
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.testing import ScriptedProvider
 
@@ -37,23 +41,31 @@ def event(*parts: types.Part, **fields: Any) -> Event:
 
 
 def test_a_single_agent_ends_the_turn() -> None:
-    assert final_answer_agent(app(agent(output_key="said", tools=[print]))) == "one"
-    assert final_answer_agent(app(agent(), BasePlugin(name="theirs"))) == ""
+    assert final_answer_agents(app(agent(output_key="said", tools=[print]))) == {"one"}
+    assert not final_answer_agents(app(agent(), BasePlugin(name="theirs")))
+
+
+def test_agents_that_are_transferred_to_end_the_turn_and_so_does_the_last_of_a_sequence() -> None:
+    helper = agent("three", after_agent_callback=add_nothing)
+    assert final_answer_agents(app(agent(sub_agents=[agent("two"), helper]))) == {"one", "two"}
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        row = SequentialAgent(name="row", sub_agents=[agent(), agent("two")])  # pyright: ignore[reportDeprecated]
+    assert final_answer_agents(app(row)) == {"two"}
 
 
 @pytest.mark.parametrize(
     "root",
     [
         agent(model="gemini-2.5-flash"),  # ADK's own models may give several complete responses to a request
-        agent(sub_agents=[agent("two")]),
+        agent(after_agent_callback=add_nothing, sub_agents=[agent("two")]),
         agent(after_agent_callback=add_nothing),
         agent(after_model_callback=add_nothing),
         Workflow(name="row", edges=[("START", agent(), agent("two"))]),
     ],
-    ids=["own model", "sub agents", "callback after it", "callback on answers", "workflow"],
+    ids=["own model", "callback after sub agents", "callback after it", "callback on answers", "workflow"],
 )
 def test_in_other_apps_an_answer_may_not_end_the_turn(root: Any) -> None:
-    assert final_answer_agent(app(root)) == ""
+    assert not final_answer_agents(app(root))
 
 
 @pytest.mark.parametrize(
@@ -75,5 +87,5 @@ def test_in_other_apps_an_answer_may_not_end_the_turn(root: Any) -> None:
     ],
 )
 def test_only_a_complete_text_answer_is_final(event: Event, ends: bool) -> None:
-    assert is_final_answer(event, "one") is ends
-    assert not is_final_answer(event, "")
+    assert is_final_answer(event, {"one"}) is ends
+    assert not is_final_answer(event, ())

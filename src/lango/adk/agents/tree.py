@@ -1,9 +1,13 @@
 """Walk the agents of an app, and find the agent whose answer ends a turn."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from google.adk.agents import BaseAgent, LlmAgent
+from google.adk.agents import (
+    BaseAgent,
+    LlmAgent,
+    SequentialAgent,  # pyright: ignore[reportDeprecated]
+)
 from google.adk.apps import App
 from google.adk.events import Event
 from google.adk.tools.agent_tool import AgentTool
@@ -90,14 +94,23 @@ def names_of(tools: Iterable[Any]) -> set[str]:
     return {getattr(tool, "name", "") or getattr(tool, "__name__", "") for tool in tools}
 
 
-def final_answer_agent(app: App) -> str:
-    """Return the name of the agent whose final answer ends the turn; empty if more may follow that answer."""
-    root: Any = app.root_agent  # an agent, or any node of a workflow
+def final_answer_agents(app: App) -> frozenset[str]:
+    """Return the names of the agents whose final answer ends the turn, because nothing follows it."""
     has_only_our_plugin = len(app.plugins) == 1
-    if not isinstance(root, LlmAgent) or not agents_with_direct_text([root]) or not has_only_our_plugin:
-        return ""
-    more: Any = root.sub_agents or root.after_agent_callback
-    return root.name if not more and isinstance(root.model, ProviderLlm) else ""
+    return frozenset(_last_speakers(app.root_agent)) if has_only_our_plugin else frozenset()
+
+
+def _last_speakers(agent: Any) -> Iterator[str]:
+    """Yield the agents that may speak last in a run of an agent, or of any other node of a workflow."""
+    if getattr(agent, "after_agent_callback", None):
+        return
+    if type(agent) is SequentialAgent and agent.sub_agents:  # pyright: ignore[reportDeprecated]
+        yield from _last_speakers(agent.sub_agents[-1])
+    elif isinstance(agent, LlmAgent) and agent.mode in (None, "chat"):
+        if agents_with_direct_text([agent]) and isinstance(agent.model, ProviderLlm):
+            yield agent.name
+        for transferred_to in agent.sub_agents:
+            yield from _last_speakers(transferred_to)
 
 
 def agents_with_direct_text(agents: Iterable[BaseAgent]) -> frozenset[str]:
@@ -115,12 +128,11 @@ def agents_with_direct_text(agents: Iterable[BaseAgent]) -> frozenset[str]:
     )
 
 
-def is_final_answer(event: Event, agent_name: str) -> bool:
-    """Whether an event is the final text answer of that agent."""
+def is_final_answer(event: Event, agent_names: Collection[str]) -> bool:
+    """Whether an event is the final text answer of one of these agents."""
     parts = (event.content and event.content.parts) or []
     return (
-        bool(agent_name)
-        and event.author == agent_name
+        event.author in agent_names
         and event.finish_reason is not None
         and not (event.error_code or event.long_running_tool_ids or event.get_function_responses())
         and event.is_final_response()

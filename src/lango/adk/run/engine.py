@@ -14,7 +14,7 @@ from lango.adk.agents.tools.effects import effect_of_tool
 from lango.adk.agents.transfers import transfer_targets
 from lango.adk.agents.tree import (
     agents_with_direct_text,
-    final_answer_agent,
+    final_answer_agents,
     is_final_answer,
     walk_agents,
 )
@@ -149,7 +149,7 @@ class AdkEngine:
         )
 
     def _session_service(self) -> SqlSessionService:
-        settings, limits, final_agent = self._settings, self._limits, final_answer_agent(self.app.adk_app)
+        settings, limits, speakers = self._settings, self._limits, final_answer_agents(self.app.adk_app)
         return SqlSessionService(
             "",
             store=self._store,
@@ -159,7 +159,7 @@ class AdkEngine:
             load_files=False,
             rules=SessionRules(
                 box=self._box,
-                ends_turn=lambda event: is_final_answer(event, final_agent),
+                ends_turn=lambda event: is_final_answer(event, speakers),
                 expires_s={
                     "approval": settings.tools.approval_expires_s or None,
                     "input": settings.agent.input_expires_s or None,

@@ -7,7 +7,7 @@ continue, and ends. A turn whose own code turns out to differ while it is replay
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from google.adk.agents import LlmAgent
 from google.adk.events import Event
@@ -20,8 +20,10 @@ from lango.adk.agents.tree import walk_agents
 from lango.adk.events.events_to_rows import complete_event, event_to_entry
 from lango.adk.events.rows_to_events import stored_to_events
 from lango.adk.run.record.verdict import DIVERGED, SAME, Verdict, is_response, judge, judge_answer, judge_nodes
+from lango.adk.turn.model_calls import usage_of_response
 from lango.adk.turn.turn_run import ContinuedHistory
 from lango.errors import TurnDiverged
+from lango.events import Usage
 from lango.sessions import UPDATE, SessionId, StoredEvent
 from lango.store import Store, Turn
 from lango.store.engine.database import LARGEST
@@ -29,7 +31,10 @@ from lango.store.sessions.open_calls import message_at, message_of_calls
 from lango.store.tool_calls.tool_journal import read_turn_entries
 from lango.store.turns.continuing import continue_from_history, read_waiting_messages, set_version
 from lango.store.turns.event_log import read_earlier_nodes
+from lango.store.turns.turn_result import TurnResult
 from lango.store.turns.turns import StoredTurn, read_conversation, read_turn_record
+
+Continuation = Literal["from its record", "from its history", "is answered"]
 
 _SEARCHED_MESSAGES = 100
 """Of so many messages before a turn, the newest answers decide which agent begins it."""
@@ -106,8 +111,8 @@ class Updates:
             return verdict
         return SAME if asked_by is None or asked_by.message is None else judge_answer(asked_by, shape)
 
-    async def prepare(self, name: SessionId, turn: Turn, row: StoredTurn, *, has_diverged: bool) -> bool:
-        """Prepare a turn that is about to be run again; return whether it continues from its history from now on.
+    async def prepare(self, name: SessionId, turn: Turn, row: StoredTurn, *, has_diverged: bool) -> Continuation:
+        """Prepare a turn that is about to be run again; return how it continues.
 
         `has_diverged`: it was run again, and did not follow its record. Raise `TurnDiverged` if this version cannot
         continue the turn.
@@ -117,10 +122,12 @@ class Updates:
             case "same":
                 if row.version != self.version.name:
                     await self._store.write(set_version, turn, self.version.name)
-                return False
+                return "from its record"
+            case _ if row.answer_stored:
+                return "is answered"
             case "continues at the next model call":
                 await self.continue_from_history(name, turn, row)
-                return True
+                return "from its history"
             case "cannot continue":
                 raise TurnDiverged(
                     f"this version of the application cannot continue the turn: {verdict.why}. What is stored stays: "
@@ -151,6 +158,17 @@ class Updates:
             note, message=replace(note.message, role="system"), extra={**(note.extra or {}), "role": content.role}
         )
         await self._store.write_long(continue_from_history, turn, name, note, self.version.name, now)
+
+    async def read_result(self, turn: Turn, row: StoredTurn) -> tuple[TurnResult, dict[str, Usage]]:
+        """Return how a turn ended whose answer is stored, and what each model used for it since its record began."""
+        stored = await self._store.read(read_turn_record, turn, row.record_seq or 0)
+        responses = [event for event in stored_to_events(stored, self._root.name) if event.usage_metadata is not None]
+        used: dict[str, Usage] = {}
+        for event in responses:
+            model = event.model_version or ""
+            used[model] = used.get(model, Usage()) + usage_of_response(event.usage_metadata) + Usage(model_calls=1)
+        reasons = [str(event.finish_reason.value).lower() for event in responses if event.finish_reason]
+        return TurnResult(finish_reason=reasons[-1] if reasons else ""), used
 
     async def _request(self, turn: Turn, first_seq: int) -> list[types.Part]:
         """Return the message that the turn answers, as far as it is no answer to a request."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from lango.adk.run.engine import AdkEngine
 from lango.config import Settings
 from lango.errors import LangoError, SessionNotFound, StoreError, TurnAbandoned, TurnCancelled, TurnReleased
@@ -21,6 +23,7 @@ from lango.runtime.execution.event_log_writer import EventLogWriter
 from lango.runtime.execution.replicas import Replicas
 from lango.runtime.execution.take_over import TakeOverLoop
 from lango.runtime.execution.turn_runner import TurnRunner, run_in_turn_span
+from lango.runtime.prices import turn_usage
 from lango.sessions import SessionId, SessionInfo
 from lango.store import Store, Turn
 from lango.store.engine.outages import wait_for_database
@@ -189,7 +192,10 @@ class TurnSupervisor:
         while True:
             first_seq: int | None = None
             if running.is_resumed or turn_input is None or turn_input.continues_invocation:
-                turn_input, first_seq = await self._prepare(running, turn_input)
+                prepared = await self._prepare(running, turn_input)
+                if prepared is None:
+                    return
+                turn_input, first_seq = prepared
             if await self._turn_runner.run(running, turn_input, first_seq):
                 return
             if running.has_diverged:
@@ -198,15 +204,19 @@ class TurnSupervisor:
             running.log.emit(Resumed(running.log.next_id(), "failure", running.attempts, datetime.now(UTC)))
             await asyncio.sleep(self._settings.agent.retry_delay_s * 2 ** (running.attempts - 1))
 
-    async def _prepare(self, running: RunningTurn, accepted: TurnInput | None) -> tuple[TurnInput, int | None]:
+    async def _prepare(self, running: RunningTurn, accepted: TurnInput | None) -> tuple[TurnInput, int | None] | None:
         """Read the input of a turn, and after which message its record begins, if it has one.
 
-        A turn whose record does not fit this version of the app continues from its history. If it cannot, or its input
-        cannot be used here, it ends: the queue behind it continues.
+        A turn whose record does not fit this version of the app continues from its history; None: its answer is stored,
+        and it has ended. If it cannot continue, or its input cannot be used here, it ends: the queue behind it goes on.
         """
         updates, row = self._engine.updates, await self._read_row(running)
         try:
-            is_new = await updates.prepare(running.session.name, running.turn, row, has_diverged=running.has_diverged)
+            name = running.session.name
+            continuation = await updates.prepare(name, running.turn, row, has_diverged=running.has_diverged)
+            if continuation == "is answered":
+                return await self._end_answered(running, row)
+            is_new = continuation == "from its history"
             if is_new:
                 before, row = row.record_seq or 0, await self._read_row(running)
                 stored = await self._store.read(read_turn_record, running.turn, before)
@@ -222,6 +232,14 @@ class TurnSupervisor:
             await self._store.end_turn(running.session.name, running.turn, "failed", failed)
             raise
         return accepted, row.record_seq if running.is_resumed else None
+
+    async def _end_answered(self, running: RunningTurn, row: StoredTurn) -> None:
+        """End a turn whose process died between its answer and its end."""
+        result, used = await self._engine.updates.read_result(running.turn, row)
+        model_calls = sum(each.model_calls for each in used.values())
+        usage = await turn_usage(used, model_calls, self._settings.agent.prices)
+        await self._store.end_turn(running.session.name, running.turn, "done", replace(result, usage=usage))
+        await self.reader.read_end(running)
 
     async def _read_row(self, running: RunningTurn) -> StoredTurn:
         row = await self._store.read(read_turn, running.turn.session_key, running.turn.turn)

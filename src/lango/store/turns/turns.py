@@ -27,7 +27,7 @@ BY_IDEMPOTENCY_KEY = "SELECT turn, status, epoch, digest FROM turns WHERE sessio
 _READ = """
 SELECT t.status, COALESCE(t.invocation_id, ''), t.extra, COALESCE(t.owner, ''), COALESCE(o.heartbeat, -1),
     t.resumptions, t.request, t.epoch, t.first_seq, t.attempts, t.created_at, t.ended_at, COALESCE(t.version, ''),
-    t.continued_seq, COALESCE(t.continued_epoch, t.first_epoch)
+    t.continued_seq, COALESCE(t.continued_epoch, t.first_epoch), t.answer_stored
 FROM turns t LEFT JOIN owners o ON o.owner = t.owner WHERE t.session_key = $1 AND t.turn = $2
 """
 # the range of a turn's messages; a turn without `first_seq` lies between its neighbours
@@ -106,6 +106,8 @@ class StoredTurn(Struct, frozen=True):
     """The message from which it continued after an update of the app, or None if its record begins at `first_seq`."""
     record_epoch: int | None = None
     """The epoch under which the tool journal keeps its steps since then."""
+    answer_stored: int = 0
+    """1: the answer that ends it is stored."""
 
     @property
     def record_seq(self) -> int | None:
