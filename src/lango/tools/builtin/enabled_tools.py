@@ -1,6 +1,7 @@
 """Create the built-in tools that the settings enable."""
 
 import contextlib
+import functools
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,7 +46,7 @@ def builtin_tools(
     if unknown:
         raise ConfigError(f"tools.enabled: there is no tool {', '.join(unknown)}; there are {', '.join(BUILTIN_NAMES)}")
     available = {tool.name: tool for tool in _make_tools(settings, protected)}
-    if schedules is not None:
+    if schedules is not None and "schedule" in settings.enabled:
         available["schedule"] = schedule_tool(schedules)
     chosen = [available[name] for name in dict.fromkeys(settings.enabled) if name in available]
     return [*chosen, read_result_tool(read_result)] if read_result else chosen
@@ -72,6 +73,7 @@ def _workspace_folder(settings: ToolSettings) -> Path:
     return folder
 
 
+@functools.cache
 def read_result_tool(read: ReadResult) -> Tool:
     """Return the tool that reads a clipped result in pieces."""
 
