@@ -47,7 +47,7 @@ class Watched:
     async def move_clock(self, text: str) -> None:
         """Move the clock of the database, and let the schedules be checked."""
         await set_clock(self.store, at(text))
-        vars(self.runtime)["_schedule_loop"].check_soon()
+        store_of(self.runtime).notify_due()
 
     async def until(self, met: Callable[[], Awaitable[bool]]) -> None:
         async with asyncio.timeout(TIMEOUT_S):

@@ -18,7 +18,7 @@ from lango.config import Settings
 from lango.config.agent_files import Snapshot, agent_location, snapshot
 from lango.errors import ConfigError
 from lango.runtime.execution.replicas import live_versions
-from lango.runtime.execution.webhook_sender import sending_webhooks
+from lango.runtime.execution.webhook_sender import WebhookSender
 from lango.runtime.runtime import Runtime
 from lango.runtime.webhooks import store_configured_webhooks
 from lango.store import Store
@@ -208,7 +208,6 @@ async def _open_store(settings: Settings) -> AsyncGenerator[Store, None]:
     async with (
         traces.export_spans(settings.telemetry),
         Store(settings.store.url, wait_s=settings.store.wait_s, language=settings.memory.language) as store,
-        sending_webhooks(store, settings.server.webhook_addresses),
     ):
         yield store
 
@@ -245,8 +244,10 @@ async def _run_agent(
     if every_session and await live_versions(store, app.name):
         # a deploy: the other replicas run the turns until this one, which takes over theirs, can do so at once
         await engine.preload()
-    runtime = Runtime(settings, store, engine, every_session=every_session)
+    sender = WebhookSender(store, settings.server.webhook_addresses)
+    runtime = Runtime(settings, store, engine, sender, every_session=every_session)
     try:
         yield runtime
     finally:
         await runtime.close()
+        await sender.close()  # the turns that ended last are reported, too

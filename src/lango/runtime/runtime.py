@@ -11,30 +11,33 @@ from lango.adk.run.summary import summarize
 from lango.adk.services.adk_server import AdkRest
 from lango.agent_cards import CallByHand, CallResult, NodeCard
 from lango.config import Settings
-from lango.errors import TurnCancelled
-from lango.events import TurnEvent, Usage
+from lango.errors import TurnCancelled, UsageError
+from lango.events import TurnEvent, Usage, to_plain_values
 from lango.messages import Attachment, Message
+from lango.pauses import check_event_name
 from lango.providers.catalog import using_key
 from lango.runtime.acceptance import TurnAcceptance
 from lango.runtime.access import ApiKeys, Credentials, Grants
 from lango.runtime.artifacts import Artifacts
+from lango.runtime.execution.due_loop import DueKind, DueWork, run_due_work
 from lango.runtime.execution.replicas import ListedReplica
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
+from lango.runtime.execution.webhook_sender import WebhookSender
 from lango.runtime.playground import Playground
-from lango.runtime.schedules.schedule_loop import ScheduleLoop
+from lango.runtime.schedules.schedule_runs import DueSchedules
 from lango.runtime.schedules.schedules import Schedules
 from lango.runtime.sessions.session_options import AllowedOptions
-from lango.runtime.sessions.session_watch import SessionWatch
 from lango.runtime.sessions.sessions import Sessions
 from lango.runtime.submissions import Submissions
 from lango.runtime.suggestions import suggestions_for
 from lango.runtime.triggers import Triggers
 from lango.runtime.turns import Turns
-from lango.runtime.waits import EVENTS_KEPT_S, Inbox, WaitExpiry
+from lango.runtime.waits import DueWaits, Inbox
 from lango.runtime.webhooks import Webhooks
 from lango.sessions import SessionId, WhenBusy
 from lango.store import Store, Turn
-from lango.store.sessions.sent_events import SentEvent
+from lango.store.sessions.sent_events import EVENTS_KEPT_S as EVENTS_KEPT_S
+from lango.store.sessions.sent_events import SentEvent, send_event
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.recovery import stop_waiting
 from lango.store.turns.turns import request_cancel
@@ -53,31 +56,35 @@ from lango.tools import Tool
 from lango.turns.running_turn import RunningTurn
 from lango.waits import Answer, Wait
 
+_MAX_KEY_CHARACTERS = 512
+
 
 class Runtime:
     """Runs the turns of one agent on one store. Made by `open_runtime`."""
 
-    def __init__(self, settings: Settings, store: Store, engine: AdkEngine, *, every_session: bool = True) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, engine: AdkEngine, webhook_sender: WebhookSender, *, every_session: bool
+    ) -> None:
         """`every_session`: see `open_runtime`."""
         self.settings = settings
         self._store = store
         self._engine = engine
-        self._expiry = WaitExpiry(store, engine.app.name, every_session=every_session)
-        self._supervisor = TurnSupervisor(settings, store, engine, self._expiry.check_soon, every_session=every_session)
+        self._supervisor = TurnSupervisor(settings, store, engine, every_session=every_session)
+        self.inbox = Inbox(store, engine.app.name)
+        """What waits for users in their sessions: approvals, inputs, results of long-running tools."""
         self.options = AllowedOptions(store, engine.app.name, settings)
         """The model and the instruction of sessions, where the settings let users choose them."""
-        self._submissions = Submissions(settings, store, engine, self._expiry, self._supervisor)
-        self._acceptance = TurnAcceptance(
-            store, self._supervisor, self._submissions, self.options, settings.agent.when_busy
-        )
-        self._supervisor.spawn(self._expiry.run(self._end_wait))
-        self._schedule_loop = ScheduleLoop(
-            store, engine.app.name, self._acceptance.accept, lambda running: self.schedules.notify_started(running)
-        )
-        self.schedules = Schedules(store, engine.app.name, self._schedule_loop.check_soon)
+        submissions = Submissions(settings, store, engine, self.inbox, self._supervisor)
+        self._acceptance = TurnAcceptance(store, self._supervisor, submissions, self.options, settings.agent.when_busy)
+        self.schedules = Schedules(store, engine.app.name)
         """The schedules of users: add, list, change, pause, run now, delete."""
+        self._due_waits = DueWaits(store, engine.app.name, self._end_wait, every_session=every_session)
+        due: dict[DueKind, DueWork] = {"waits": self._due_waits, "deliveries": webhook_sender}
         if every_session:
-            self._supervisor.spawn(self._schedule_loop.run())
+            due["schedules"] = DueSchedules(
+                store, engine.app.name, self._acceptance.accept, self.schedules.notify_started
+            )
+        self._supervisor.spawn(run_due_work(store, engine.app.name, due, self._supervisor.spawn))
         self.sessions = Sessions(
             store,
             engine.app.name,
@@ -93,8 +100,6 @@ class Runtime:
         """Runs turns on from their steps with something changed, as forks."""
         self.artifacts = Artifacts(store, engine.app.name, settings.store.max_artifact_bytes)
         """The artifacts of sessions and users: list, load, save, delete."""
-        self.inbox = Inbox(store, engine.app.name)
-        """What waits for users in their sessions: approvals, inputs, results of long-running tools."""
         self.grants = Grants(store, engine.app.name)
         """The grants of sessions: list, revoke."""
         self.turns = Turns(store, engine.app.name, self._supervisor, self._acceptance.leave)
@@ -105,13 +110,11 @@ class Runtime:
         """The API keys of all users, and the tokens that they have used."""
         self.adk_rest = AdkRest(store, engine.app.name, engine.app.root, engine.artifacts)
         """The sessions and artifacts in the JSON of ADK's own server."""
-        self.session_watch = SessionWatch(store, engine.app.name)
-        """Notifies readers of changes to the sessions of users."""
         self.credentials = Credentials(store, engine.app.name)
         """The credentials that users gave to tools, and the open requests for them."""
         self.webhooks = Webhooks(store, engine.app.name)
         """The addresses that are notified when turns end, and what could not be sent to them."""
-        self.triggers = Triggers(settings.triggers, store, engine.app.name, self._submit_event, self._send_event)
+        self.triggers = Triggers(settings.triggers, store, engine.app.name, self.accept, self.send_event)
         """What other systems may start turns by."""
 
     @property
@@ -294,7 +297,7 @@ class Runtime:
         `detached` stops when its last reader leaves.
         """
         name = SessionId(self.app_name, user_id, session_id)
-        self._expiry.note_session(name)
+        self._due_waits.note_session(name)
         return await self._acceptance.accept(name, submission, quota_id, tokens_per_day, detached=detached)
 
     async def submit(
@@ -321,19 +324,9 @@ class Runtime:
         request = TurnRequest(idempotency_key, client_tools, options, when_busy=when_busy)
         return await self.accept(session_id, SubmittedMessage(text, attachments, request=request), user_id=user_id)
 
-    async def _submit_event(self, session_id: str, message: SubmittedMessage, user_id: str) -> RunningTurn:
-        return await self.accept(session_id, message, user_id=user_id)
-
-    async def _send_event(self, name: str, data: Any, user_id: str, session_id: str | None, key: str) -> SentEvent:
-        return await self.send_event(name, data, user_id=user_id, session_id=session_id, idempotency_key=key)
-
-    async def expire_waits(self, session_id: str, *, user_id: str = "user") -> None:
-        """Close the waits of a session whose time is over."""
-        await self._expiry.expire_session(SessionId(self.app_name, user_id, session_id))
-
     async def waits(self, session_id: str, *, user_id: str = "user") -> list[Wait]:
         """Return what the turns of a session wait for, and can still be answered."""
-        return await self._submissions.waits(SessionId(self.app_name, user_id, session_id))
+        return [*await self.inbox.of_session(session_id, user_id=user_id)]
 
     async def answer(
         self,
@@ -383,7 +376,15 @@ class Runtime:
         waits that open with a window that reaches back. The same `idempotency_key` again changes nothing meanwhile;
         with other data it raises `IdempotencyKeyReused`.
         """
-        return await self._expiry.send_event(name, data, user_id, session_id, idempotency_key, keep_s)
+        check_event_name(name)
+        if idempotency_key is not None and not 0 < len(idempotency_key) <= _MAX_KEY_CHARACTERS:
+            raise UsageError(f"an idempotency key has 1 to {_MAX_KEY_CHARACTERS} characters")
+        whose = user_id or "", session_id or ""
+        values = self.app_name, name, to_plain_values(data), idempotency_key, *whose, keep_s
+        sent = await self._store.write(send_event, *values)
+        if sent.answered:
+            self._store.notify_due()
+        return sent
 
     def shown_results(self, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
         """Return results of client tools as they are stored and the model reads them."""
@@ -407,14 +408,12 @@ class Runtime:
 
         Nothing is cancelled: another process continues them, or the next one that opens this store.
         """
-        self._schedule_loop.stop()
         await self._acceptance.close(limit_s)
         await self._supervisor.hand_over(limit_s)
 
     async def close(self) -> None:
         """Hand over the running turns, within `server.drain_s`, and wait until that is stored."""
         limit_s = self.settings.server.drain_s
-        self._schedule_loop.stop()
         await self._acceptance.close(limit_s)
         await self._supervisor.close(limit_s)
         await self._engine.close()

@@ -16,14 +16,14 @@ from lango.history import load_tokenizer
 from lango.pauses import event_result, timer_result
 from lango.runtime.access import limit_grant
 from lango.runtime.execution.turn_supervisor import TurnSupervisor
-from lango.runtime.waits import WaitExpiry
+from lango.runtime.waits import Inbox
 from lango.sessions import SessionId, SessionInfo, check_client_state
 from lango.store import Store, Turn
 from lango.store.codec.json_text import dumps
 from lango.store.sessions.sessions import find_session
 from lango.store.turns.turns import read_paused_request
 from lango.store.waits.due import EndedWait
-from lango.store.waits.waits import get_wait, read_waits
+from lango.store.waits.waits import get_wait
 from lango.submissions import (
     Submission,
     SubmittedAnswer,
@@ -60,14 +60,14 @@ class Submissions:
         settings: Settings,
         store: Store,
         engine: AdkEngine,
-        expiry: WaitExpiry,
+        inbox: Inbox,
         turns: TurnSupervisor,
     ) -> None:
         self._settings = settings
         self._store = store
         self._app = engine.app
         self._inputs = engine.inputs
-        self._expiry = expiry
+        self._inbox = inbox
         self._turns = turns
 
     async def build_input(self, name: SessionId, submission: Submission) -> TurnInput | RunningTurn:
@@ -94,7 +94,7 @@ class Submissions:
         if submitted.results or submitted.history or not may_answer:
             turn_input = self._inputs.message(text, attachments)
         else:
-            await self._expiry.expire_session(name)
+            await self._inbox.expire(name.id, user_id=name.user_id)
             turn_input = await self._inputs.message_or_answer(name, text, attachments, request.idempotency_key)
         turn_input = self._inputs.with_state(turn_input, submitted.state_delta)
         turn_input = await self._inputs.with_request(name, turn_input, request, request.digest)
@@ -120,7 +120,7 @@ class Submissions:
         wait_id, answer, request = submitted.wait_id, submitted.answer, submitted.request
         if request.idempotency_key is not None and await self._inputs.is_stored(name, request.idempotency_key):
             return replace(self._inputs.repeated_input(), digest=_answer_digest(wait_id, answer))
-        await self._expiry.expire_session(name)
+        await self._inbox.expire(name.id, user_id=name.user_id)
         session = await self._store.read(find_session, name)
         if session is None:
             raise WaitNotOpen(f"session {name.id!r} has no wait {wait_id!r}")
@@ -160,12 +160,6 @@ class Submissions:
         if isinstance(answer, Approve) and answer.grant is not None:
             return replace(answer, grant=limit_grant(answer.grant, self._settings.tools))
         return answer
-
-    async def waits(self, name: SessionId) -> list[Wait]:
-        """Return what a session waits for."""
-        await self._expiry.expire_session(name)
-        session = await self._store.read(find_session, name)
-        return await self._store.read(read_waits, session.key, name) if session else []
 
     async def _answer_question(self, session: SessionInfo, wait: QuestionWait, answer: Answer) -> RunningTurn:
         """Answer a question of a tool that runs in any process; return its turn, which continues with the answer."""

@@ -45,13 +45,6 @@ _OTHER_DELIVERY_HEADERS = ("webhook-id", "idempotency-key")
 _SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie"})
 _REFUSED = "no trigger accepts this request: check its address, its secret or signature, and its time"
 
-Submit = Callable[[str, SubmittedMessage, str], Awaitable[RunningTurn]]
-"""Accepts a message for a session of a user."""
-
-
-SendEvent = Callable[[str, Any, str, str | None, str], Awaitable[SentEvent]]
-"""Sends an event to the waits of a user, or of one session, under an idempotency key."""
-
 
 class Delivery(Struct, frozen=True):
     """A request that its sender has signed."""
@@ -140,12 +133,13 @@ class Triggers:
         settings: Mapping[str, TriggerSettings],
         store: Store,
         app_name: str,
-        submit: Submit,
-        send_event: SendEvent,
+        accept: Callable[..., Awaitable[RunningTurn]],
+        send_event: Callable[..., Awaitable[SentEvent]],
     ) -> None:
+        """`accept` and `send_event` are those of the runtime."""
         self._store = store
         self._app_name = app_name
-        self._submit = submit
+        self._accept = accept
         self._send_event = send_event
         self._triggers = {name: _Trigger(name, one) for name, one in settings.items()}
         self._headers = {signature_header(one.kind, one.settings.header) for one in self._triggers.values() if one.kind}
@@ -251,7 +245,7 @@ class Triggers:
         trigger.count()
         # its digest is the key: an event that is sent again may have another body, such as the number of the attempt
         message = SubmittedMessage(text, request=TurnRequest(key, digest=key), may_answer=False)
-        running = await self._submit(name.id, message, name.user_id)
+        running = await self._accept(name.id, message, user_id=name.user_id)
         return TriggerOutcome("accepted", name, running.turn.turn, repeated=running.turn.repeated, running=running)
 
     async def _send(
@@ -261,7 +255,9 @@ class Triggers:
         if await self._store.read(is_sent, self._app_name, settings.event, key):
             return TriggerOutcome("sent", repeated=True)
         trigger.count()
-        sent = await self._send_event(settings.event, payload, settings.user_id, session_id, key)
+        sent = await self._send_event(
+            settings.event, payload, user_id=settings.user_id, session_id=session_id, idempotency_key=key
+        )
         return TriggerOutcome("sent", repeated=sent.repeated, answered=sent.answered)
 
 

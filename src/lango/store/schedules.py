@@ -45,9 +45,6 @@ WHERE app_name = $2 AND user_id = $3 AND id = $4 AND run_requested_at IS NULL
 """
 _DELETE = "DELETE FROM schedules WHERE app_name = $1 AND user_id = $2 AND id = $3 RETURNING id"
 _DELETE_RUNS = "DELETE FROM schedule_runs WHERE app_name = $1 AND user_id = $2 AND schedule_id = $3"
-_NEXT_CHECK_S = f"""
-SELECT MIN(check_at) - ({_NOW}) FROM schedules WHERE app_name = $1 AND check_at IS NOT NULL
-"""  # noqa: S608
 _DUE = LockingRead(
     f"SELECT {_COLUMNS} FROM schedules WHERE app_name = $1 AND check_at <= $2 ORDER BY check_at LIMIT $3",  # noqa: S608
     "UPDATE SKIP LOCKED",
@@ -290,12 +287,6 @@ def read_runs(name: ScheduleId, limit: int = KEPT_RUNS) -> Operation[list[Stored
 
 
 # -- running ----------------------------------------------------------------------------------------------------------
-
-
-def read_next_check_s(app_name: str) -> Operation[float | None]:
-    """Return in how many seconds a process looks at a schedule of an app next, or None if there is nothing to do."""
-    [[left_s]] = yield _NEXT_CHECK_S, (app_name,)
-    return left_s
 
 
 class Claimed(Struct, frozen=True):

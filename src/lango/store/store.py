@@ -34,7 +34,7 @@ T = TypeVar("T")
 _log = logging.getLogger("lango.store")
 _RELEASES = 0
 """What subscribers of released turns subscribe to: no session has this key."""
-_DELIVERIES = 0
+_DUE = 0
 
 
 class Store:
@@ -60,7 +60,7 @@ class Store:
         """
         self.language: Language = language
         self._migrations = migrations or load_migrations()
-        self._reported = Subscriptions()
+        self._due = Subscriptions()
         self._database = open_database(url, wait_s=wait_s, migrations=self._migrations)
 
     async def __aenter__(self) -> Self:
@@ -227,7 +227,7 @@ class Store:
         ended = await self._database.write(operation, long=is_large)
         self._database.notify_changed(turn.session_key, elsewhere=ended.others_are_queued)
         if ended.is_reported:
-            self._reported.notify(_DELIVERIES)
+            self.notify_due()
         return ended.ended
 
     async def withdraw_turn(self, turn: turns.Turn) -> bool:
@@ -273,10 +273,14 @@ class Store:
         async with self._database.subscribe(_RELEASES) as changes:
             yield changes.wait
 
+    def notify_due(self) -> None:
+        """Note that this process has stored something that may be due sooner than what is known."""
+        self._due.notify(_DUE)
+
     @contextmanager
-    def watch_deliveries(self) -> Generator[Callable[[float], Awaitable[bool]]]:
-        """Watch for deliveries to webhooks that this process stores: yield a function that waits for one, or a time."""
-        with self._reported.subscribe(_DELIVERIES) as changes:
+    def watch_due(self) -> Generator[Callable[[float], Awaitable[bool]]]:
+        """Watch for what this process stores and may be due soon: yield a function that waits for it, or a time."""
+        with self._due.subscribe(_DUE) as changes:
             yield changes.wait
 
     @asynccontextmanager

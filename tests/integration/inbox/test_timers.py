@@ -42,7 +42,7 @@ async def make_due(runtime: Runtime) -> None:
         yield "UPDATE waits SET expires_at = 1.0 WHERE closed IS NULL", ()
 
     await store_of(runtime).write(operation)
-    vars(runtime)["_expiry"].check_soon()
+    store_of(runtime).notify_due()
 
 
 async def ended(runtime: Runtime, turns: int) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from lango import open_runtime
 from lango.errors import ScheduleNotFound, ScheduleRefused
 from lango.messages import ToolCall
-from lango.runtime.schedules import schedule_loop
+from lango.runtime.schedules import schedule_runs
 from lango.store.api_keys import spend_tokens
 from lango.store.engine.database import Operation
 from lango.testing import ScriptedProvider
@@ -200,7 +200,7 @@ async def test_a_process_that_hangs_after_the_submission_is_replaced_and_the_slo
 ) -> None:
     hung = asyncio.Event()
 
-    class Hanging(schedule_loop._ScheduleRun):  # pyright: ignore[reportPrivateUsage]
+    class Hanging(schedule_runs._ScheduleRun):  # pyright: ignore[reportPrivateUsage]
         async def _attempt(self, *args: Any, **kwargs: Any) -> Any:
             result = await super()._attempt(*args, **kwargs)
             if not hung.is_set():
@@ -208,7 +208,7 @@ async def test_a_process_that_hangs_after_the_submission_is_replaced_and_the_slo
                 await asyncio.Event().wait()
             return result
 
-    monkeypatch.setattr(schedule_loop, "_ScheduleRun", Hanging)
+    monkeypatch.setattr(schedule_runs, "_ScheduleRun", Hanging)
     one = open_runtime(settings_for(store_url, drain_s=0.0), provider=ScriptedProvider(["ok"]))
     two = open_runtime(settings_for(store_url), provider=ScriptedProvider(["never"]))
     async with one as first, two as second:
@@ -216,8 +216,8 @@ async def test_a_process_that_hangs_after_the_submission_is_replaced_and_the_slo
         await watched.move_clock(SIX)
         id_ = (await first.schedules.add(spec())).id
         await set_clock(watched.store, at(SEVEN))
-        vars(first)["_schedule_loop"].check_soon()
-        vars(second)["_schedule_loop"].check_soon()
+        store_of(first).notify_due()
+        store_of(second).notify_due()
         async with asyncio.timeout(TIMEOUT_S):
             await hung.wait()
         # meanwhile a person changes the message and where it runs: the slot has its turn

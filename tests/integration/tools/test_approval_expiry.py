@@ -12,7 +12,7 @@ from lango.errors import WaitNotOpen
 from lango.events import ToolEnd, TurnDone
 from lango.messages import ToolCall
 from lango.runtime.runtime import Runtime
-from lango.runtime.waits import WaitExpiry
+from lango.runtime.waits import Inbox
 from lango.sessions import SessionId
 from lango.store import Store
 from lango.store.sessions.sessions import find_session
@@ -161,12 +161,12 @@ async def test_replicas_close_a_question_once(store_url: str) -> None:
         open_runtime(settings, provider=provider, tools=[sent.tool]) as one,
         open_runtime(settings, provider=provider, tools=[sent.tool]) as other,
     ):
-        vars(other)["_expiry"].check_soon()
+        store_of(other).notify_due()
         await collect(one.stream("s", "send it"))
-        vars(other)["_expiry"].check_soon()
+        store_of(other).notify_due()
         await closed(one)
-        inside: list[Any] = [vars(runtime)["_expiry"] for runtime in (one, other)]
-        await asyncio.gather(*(one._expire_due() for one in inside * 3))
+        inside: list[Any] = [vars(runtime)["_due_waits"] for runtime in (one, other)]
+        await asyncio.gather(*(one.run_due() for one in inside * 3))
         outputs = [
             call for message in await messages(other) for call in message.tool_calls if call.id == "c1" and call.output
         ]
@@ -203,7 +203,7 @@ async def test_an_answer_in_time_counts_though_its_turn_is_queued(sqlite_url: st
         await gate.wait()
         second = await submit_approval(runtime, "s", "c2", approved=True)
         await time_is_over(runtime)
-        vars(runtime)["_expiry"].check_soon()
+        store_of(runtime).notify_due()
         gate.may_end.set()
         await collect(first.follow())
         events = await collect(second.follow())
@@ -252,12 +252,13 @@ async def test_a_request_that_is_due_while_its_turn_still_ends_is_closed_soon(sq
             yield "UPDATE turns SET status = 'done'", ()
 
         await store.write(ending)
-        expiry = WaitExpiry(store, name.app_name, every_session=True)
-        await expiry.expire_session(name)
-        assert await rows(store, "SELECT COUNT(*) FROM waits WHERE closed IS NULL") == [(1,)]
-        assert vars(expiry)["_wake"].is_set(), "it is tried again soon"
+        inbox = Inbox(store, name.app_name)
+        with store.watch_due() as wait:
+            await inbox.expire("s")
+            assert await rows(store, "SELECT COUNT(*) FROM waits WHERE closed IS NULL") == [(1,)]
+            assert await wait(TIMEOUT_S), "it is tried again soon"
         await store.write(ended)
-        await expiry.expire_session(name)
+        await inbox.expire("s")
         assert await rows(store, "SELECT COUNT(*) FROM waits WHERE closed IS NULL") == [(0,)]
 
 

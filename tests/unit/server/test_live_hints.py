@@ -20,7 +20,7 @@ async def test_a_change_while_an_earlier_hint_is_sent_is_not_lost(tmp_path: Path
     async with open_runtime(settings, provider=ScriptedProvider([])) as runtime:
         streams = TurnStreams(runtime, Metrics(), heartbeat_s=TIMEOUT_S)
         async with (
-            runtime.session_watch.watch("alice") as watched,
+            runtime.sessions.changes.watch("alice") as watched,
             asyncio.timeout(TIMEOUT_S),
             aclosing(live_events(streams, "alice", None, None)) as events,
         ):
@@ -40,7 +40,7 @@ async def test_a_change_of_the_inbox_of_another_agent_is_a_hint(tmp_path: Path) 
             SessionWatch(store_of(runtime), "other"),
         )
         async with (
-            runtime.session_watch.watch("alice") as watched,
+            runtime.sessions.changes.watch("alice") as watched,
             other.watch("alice") as elsewhere,
             asyncio.timeout(TIMEOUT_S),
             aclosing(live_events(streams, "alice", None, None, [other])) as events,

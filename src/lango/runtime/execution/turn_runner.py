@@ -66,11 +66,9 @@ class TurnRunner:
         engine: AdkEngine,
         admission: Admission,
         spawn: Spawn,
-        on_request: Callable[[], None],
         event_log: EventLogWriter,
         owner: str,
     ) -> None:
-        """`on_request` is called when a turn ended with a request to a person."""
         self._event_log = event_log
         self._owner = owner
         self._agent = agent
@@ -78,7 +76,6 @@ class TurnRunner:
         self._engine = engine
         self._admission = admission
         self._spawn = spawn
-        self._on_request = on_request
 
     async def run(self, running: RunningTurn, turn_input: TurnInput, first_seq: int | None = None) -> bool:
         """Run a leased turn. Return False after a temporary failure: the caller runs it again.
@@ -200,7 +197,7 @@ class TurnRunner:
         error = await self._store_end(running, done, waits, outcome, error)
         running.end_with(answer_text(output.sink.blocks.text, output.value) if error is None else error)
         if waits:
-            self._on_request()
+            self._store.notify_due()
 
     async def _store_end(
         self,

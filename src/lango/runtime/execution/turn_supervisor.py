@@ -52,19 +52,8 @@ _log = logging.getLogger("lango.runtime")
 class TurnSupervisor:
     """Runs the turns that this process accepted, and those that it takes over from others."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: Store,
-        engine: AdkEngine,
-        on_request: Callable[[], None],
-        *,
-        every_session: bool,
-    ) -> None:
-        """`on_request` is called when a turn ended with a request to a person.
-
-        Turns of other processes are taken over in `every_session`, or only in those that have a turn here.
-        """
+    def __init__(self, settings: Settings, store: Store, engine: AdkEngine, *, every_session: bool) -> None:
+        """Turns of other processes are taken over in `every_session`, or only in those that have a turn here."""
         self._settings = settings
         self._store = store
         self._engine = engine
@@ -81,7 +70,7 @@ class TurnSupervisor:
         self._event_log = EventLogWriter(store, self.owner.name)
         self.reader = EventLogReader(store, self._find_log)
         self._turn_runner = TurnRunner(
-            settings.agent, store, engine, self.admission, self.spawn, on_request, self._event_log, self.owner.name
+            settings.agent, store, engine, self.admission, self.spawn, self._event_log, self.owner.name
         )
         self.replicas = Replicas(store, engine.app.name, self.owner.name, self.version)
         if every_session:

@@ -12,8 +12,8 @@ import os
 import random
 import ssl
 import time
-from collections.abc import AsyncGenerator, Collection
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Collection
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,7 +29,6 @@ from lango.store.webhooks.deliveries import (
     DueDelivery,
     finish_delivery,
     lease_due,
-    next_delivery_s,
     postpone_delivery,
     read_turn_waits,
 )
@@ -37,10 +36,6 @@ from lango.tools.builtin.public_addresses import PublicNetworkBackend
 from lango.tools.builtin.web import parse_url
 from lango.webhooks.signatures import sign, signing_key
 
-LOOK_S = 1.0
-"""How often a process looks for what is due, where there are webhooks."""
-NO_WEBHOOKS_S = 30.0
-"""How often a process looks whether there are webhooks now."""
 _TIMEOUT_S = 15.0
 _LEASE_S = 30.0
 """Longer than a request takes, so that no two processes send a row at once."""
@@ -63,49 +58,27 @@ class _Answer(Struct, frozen=True):
     retry_after_s: float = 0.0
 
 
-@asynccontextmanager
-async def sending_webhooks(store: Store, allow: Collection[str]) -> AsyncGenerator[None]:
-    """Send what is due until the block ends; `allow` are addresses `address:port` that need not be public."""
-    sender = WebhookSender(store, allow)
-    task = asyncio.create_task(sender.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-        await sender.close()
-
-
 class WebhookSender:
     """Sends the deliveries of a store."""
 
     def __init__(self, store: Store, allow: Collection[str]) -> None:
+        """`allow` are addresses `address:port` that need not be public."""
         self._store = store
         self._network = PublicNetworkBackend(allow=allow)
         self._tasks: set[asyncio.Task[None]] = set()
         self._tls: ssl.SSLContext | None = None
-        self._has_webhooks = False
 
-    async def run(self) -> None:
-        """Send what is due, until cancelled; a delivery that this process stores is sent at once."""
-        with self._store.watch_deliveries() as wait:
-            while True:
-                is_more = False
-                try:
-                    is_more = await self._send_due()
-                except StoreError as error:
-                    self._store.outages.warn(f"webhooks could not be sent yet: {error}")
-                if is_more:
-                    await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-                else:
-                    await wait(LOOK_S if self._has_webhooks else NO_WEBHOOKS_S)
+    async def run_due(self) -> bool:
+        """Start to send what is due; return whether more may be due, once another one can be sent."""
+        if is_more := await self._start_due():
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        return is_more
 
     async def close(self) -> None:
         """Send what this process stored last, as far as a few seconds suffice; another process sends the rest."""
         with suppress(TimeoutError, StoreError):
             async with asyncio.timeout(_CLOSE_S):
-                if self._has_webhooks:
-                    await self._send_due()
+                await self._start_due()
                 while self._tasks:
                     await asyncio.wait(self._tasks)
         for task in self._tasks:
@@ -113,11 +86,8 @@ class WebhookSender:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _send_due(self) -> bool:
-        """Start to send what is due; return whether more is due than this process sends at once."""
-        self._has_webhooks, left_s = await self._store.read(next_delivery_s)
-        if left_s is None or left_s > 0:
-            return False
+    async def _start_due(self) -> bool:
+        """Start to send what is due; return whether more may be due than this process sends at once."""
         free = _AT_ONCE - len(self._tasks)
         for due in (await self._store.write(lease_due, free, _LEASE_S)) if free else ():
             task = asyncio.create_task(self._send(due))

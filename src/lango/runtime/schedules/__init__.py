@@ -1,1 +1,1 @@
-"""The schedules of users, and the loop that runs what is due."""
+"""The schedules of users, and the runs of those that are due."""

@@ -55,11 +55,9 @@ class ScheduledRun(Struct, frozen=True):
 class Schedules:
     """The schedules of the users of one app."""
 
-    def __init__(self, store: Store, app_name: str, on_change: Callable[[], None] = lambda: None) -> None:
-        """`on_change` is called when a schedule may be due sooner."""
+    def __init__(self, store: Store, app_name: str) -> None:
         self._store = store
         self._app_name = app_name
-        self._on_change = on_change
         self._on_start: list[Callable[[RunningTurn], None]] = []
 
     def call_for_started(self, callback: Callable[[RunningTurn], None]) -> None:
@@ -89,7 +87,7 @@ class Schedules:
         now = await self._store.read(schedules.database_now)
         spec = checked_spec(spec, now)
         stored = await self._store.write(schedules.add_schedule, name, spec, now, quota_id, tokens_per_day)
-        self._on_change()
+        self._store.notify_due()
         return listed(stored, now)
 
     async def list(self, *, user_id: str = "user") -> Sequence[ListedSchedule]:
@@ -139,7 +137,7 @@ class Schedules:
         return await self._shown(await self._store.write(schedules.change_schedule, name, paused=paused))
 
     async def _shown(self, stored: StoredSchedule) -> ListedSchedule:
-        self._on_change()
+        self._store.notify_due()
         return listed(stored, await self._store.read(schedules.database_now))
 
 

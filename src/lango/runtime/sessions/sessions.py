@@ -22,6 +22,7 @@ from lango.runtime.sessions.session_messages import MessagePage, read_messages
 from lango.runtime.sessions.session_state import SessionState, change_state, session_state
 from lango.runtime.sessions.session_transfer import export_session, import_session
 from lango.runtime.sessions.session_usage import DEFAULT_TURNS, SessionUsage, read_usage
+from lango.runtime.sessions.session_watch import SessionWatch
 from lango.runtime.sessions.usage_by_day import UsageByDay, usage_by_day
 from lango.runtime.trace.readable_request import ReadableRequest, readable_request
 from lango.runtime.trace.session_trace import DEFAULT_TURNS as DEFAULT_TRACED_TURNS
@@ -83,6 +84,8 @@ class Sessions:
         self._store = store
         self._app_name = app_name
         self._rules = rules
+        self.changes = SessionWatch(store, app_name)
+        """Notifies readers of changes to the sessions of users."""
 
     async def list(
         self, *, user_id: str = "user", after: SessionInfo | tuple[float, int] | None = None, limit: int = 50

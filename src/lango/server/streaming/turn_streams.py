@@ -36,7 +36,7 @@ class TurnStreams:
         self._metrics = metrics
         self.heartbeat_s = heartbeat_s
         self._observed: dict[RunningTurn, asyncio.Task[None]] = {}
-        self.session_watch = runtime.session_watch
+        self.session_watch = runtime.sessions.changes
         self.is_closing = False
         self.moved = asyncio.Event()
         """Set when readers should reconnect to another replica."""

@@ -1,4 +1,4 @@
-"""Read the waits for a time or an event that have ended, and end each of them once."""
+"""Read when something is due, and the waits for a time or an event that have ended; end each of them once."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +14,15 @@ from lango.store.engine.database import Operation
 from lango.waits import EventWait
 
 _MAX_WAITS = 100
+_NEXT = """
+SELECT
+    (SELECT MIN(expires_at) FROM waits
+    WHERE closed IS NULL AND answered_at IS NULL AND epoch IS NULL AND expires_at IS NOT NULL
+        AND (kind NOT IN ('timer', 'event') OR app_name = $1)) - now,
+    (SELECT MIN(check_at) FROM schedules WHERE app_name = $1 AND check_at IS NOT NULL) - now,
+    (SELECT MIN(next_at) FROM webhook_deliveries WHERE next_at IS NOT NULL) - now
+FROM database_clock
+"""
 _DUE = f"""
 SELECT w.session_key, s.user_id, s.id, {WAIT_COLUMNS} FROM waits w JOIN sessions s ON s.session_key = w.session_key
 WHERE w.closed IS NULL AND w.answered_at IS NULL AND w.epoch IS NULL AND w.kind IN ('timer', 'event')
@@ -26,6 +35,14 @@ WHERE session_key = $2 AND id = $3 AND seq = $4 AND closed IS NULL AND answered_
     AND kind IN ('timer', 'event')
 RETURNING id
 """
+
+
+class NextDue(Struct, frozen=True):
+    """In how many seconds the next work of each kind is due, or None if there is none."""
+
+    waits: float | None
+    schedules: float | None
+    deliveries: float | None
 
 
 class EndedWait(Struct, frozen=True):
@@ -48,6 +65,12 @@ class DueWait(Struct, frozen=True):
     call_id: str
     result: Mapping[str, Any]
     """The result of the call that waits."""
+
+
+def read_next_due(app_name: str) -> Operation[NextDue]:
+    """Read when a request expires, a timer or a schedule of an app is due, and a webhook is to be notified."""
+    [row] = yield _NEXT, (app_name,)
+    return NextDue(*row)
 
 
 def read_due_waits(app_name: str) -> Operation[list[DueWait]]:

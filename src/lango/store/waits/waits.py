@@ -125,11 +125,6 @@ WHERE closed IS NULL AND answered_at IS NULL AND epoch IS NULL AND expires_at <=
     AND kind NOT IN {_TIMED}
 LIMIT {_MAX_SESSIONS}
 """  # noqa: S608 - constants
-_NEXT_EXPIRY = f"""
-SELECT MIN(expires_at) - (SELECT now FROM database_clock) FROM waits
-WHERE closed IS NULL AND answered_at IS NULL AND epoch IS NULL AND expires_at IS NOT NULL
-    AND (kind NOT IN {_TIMED} OR app_name = $1)
-"""  # noqa: S608 - constants
 _ANSWER_OF = "SELECT answer FROM waits WHERE session_key = $1 AND id = $2"
 _FORGET = "UPDATE waits SET state_hash = NULL, secret = NULL, answer = NULL WHERE session_key = $1 AND id = $2"
 
@@ -400,9 +395,3 @@ def expire(key: int, now: float) -> Operation[bool]:
 def find_expired_sessions() -> Operation[list[int]]:
     """Return the keys of some sessions with expired requests."""
     return [key for [key] in (yield _SESSIONS_WITH_DUE, ())]
-
-
-def read_next_expiry_s(app_name: str) -> Operation[float | None]:
-    """Return the seconds until the next request expires, or a timer of an app is due, or None if neither does."""
-    [[left_s]] = yield _NEXT_EXPIRY, (app_name,)
-    return left_s

@@ -22,10 +22,6 @@ _INSERT = """
 INSERT INTO webhook_deliveries (session_key, id, app_name, webhook_id, turn, event, created_at, next_at)
 VALUES ($1, $2, $3, $4, $5, $6, (SELECT now FROM database_clock), (SELECT now FROM database_clock))
 """
-_NEXT = f"""
-SELECT {HAS_WEBHOOKS}, (SELECT next_at FROM webhook_deliveries WHERE next_at IS NOT NULL ORDER BY next_at LIMIT 1)
-    - (SELECT now FROM database_clock)
-"""  # noqa: S608 - constants
 _DUE = """
 SELECT d.session_key, d.id, d.turn, d.event, d.attempts, (SELECT now FROM database_clock) - d.created_at,
     d.app_name, d.webhook_id, w.url, w.secret_env, w.secret, w.include_text, s.user_id, s.id, t.ended_at, t.extra
@@ -111,12 +107,6 @@ def report_end(key: int, turn: int, event: str) -> Operation[bool]:
     for app_name, webhook_id in rows:
         yield _INSERT, (key, f"msg_{secrets.token_hex(16)}", app_name, webhook_id, turn, event)
     return bool(rows)
-
-
-def next_delivery_s() -> Operation[tuple[bool, float | None]]:
-    """Return whether there are webhooks, and in how many seconds the next delivery is due, or None if there is none."""
-    [[has_webhooks, left_s]] = yield _NEXT, ()
-    return bool(has_webhooks), left_s
 
 
 def lease_due(most: int, lease_s: float) -> Operation[list[DueDelivery]]:

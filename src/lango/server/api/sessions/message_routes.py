@@ -41,7 +41,7 @@ async def read_messages(
     limit: PageSize = 50,
 ) -> Response:
     """Read messages in order: the newest, or those before a sequence number."""
-    await user.runtime.expire_waits(session_id, user_id=user.id)
+    await user.runtime.inbox.expire(session_id, user_id=user.id)
     session = await user.get_session(session_id)
     page = await user.sessions.page_with_details(session, before=before, limit=limit)
 
@@ -117,7 +117,7 @@ async def withdraw_queued_message(
     """Withdraw a queued message. If its turn has started, the answer is 409: cancel the turn instead."""
     session = await user.get_session(session_id)
     if await user.runtime.withdraw(session_id, turn, user_id=user.id):
-        user.runtime.session_watch.notify(session, queued=True)
+        user.runtime.sessions.changes.notify(session, queued=True)
         return
     record = await user.runtime.turns.read(session, turn)
     if record is None:

@@ -115,7 +115,7 @@ async def delete_session(session_id: SessionIdPath, user: CurrentUser) -> None:
     await user.runtime.cancel(session_id, user_id=user.id)
     if not await user.sessions.delete(session_id, user_id=user.id):
         raise SessionNotFound(f"there is no session {session_id!r}")
-    user.runtime.session_watch.notify(session)
+    user.runtime.sessions.changes.notify(session)
 
 
 async def session_response(record: SessionInfo, status: int = 200) -> Response:

@@ -6,7 +6,7 @@ from fastapi import Body, Path
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from lango.pauses import EVENT_NAME, MAX_SECONDS
-from lango.runtime.waits import EVENTS_KEPT_S
+from lango.runtime.runtime import EVENTS_KEPT_S
 from lango.server.context import CurrentUser
 from lango.server.schemas import COMMON_ERRORS, IdempotencyKey, error_responses
 from lango.server.security.auth import AuthenticatedRouter

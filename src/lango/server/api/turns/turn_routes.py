@@ -150,7 +150,7 @@ async def follow_live(
         # raises if the events after that id are gone
         await user.turns.has_more(record, after_id)
     _, *others = user.runtimes(all_agents=True)
-    watched = [runtime.session_watch for runtime in others]
+    watched = [runtime.sessions.changes for runtime in others]
     return user.context.event_response(live_events(user.turns, user.id, record, after_id, watched))
 
 

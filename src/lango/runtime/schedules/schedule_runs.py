@@ -26,7 +26,6 @@ from lango.store.schedules import (
     StoredSchedule,
     claim_due,
     find_open_run,
-    read_next_check_s,
     record,
     release_claims,
 )
@@ -36,8 +35,8 @@ from lango.store.turns.turns import request_cancel
 from lango.submissions import SubmittedMessage, TurnRequest
 from lango.turns.running_turn import RunningTurn
 
-_POLL_S = 1.0
-"""Another process may have stored a schedule that is due sooner than those that are known here."""
+_AGAIN_S = 1.0
+"""When a slot that waits for the end of the last run is tried again."""
 _LEASE_S = 5.0
 """How late the slots are that a process had claimed when it died. If a live process takes longer, another one submits
 the slot too, and gets the same turn."""
@@ -48,7 +47,7 @@ Accept = Callable[[SessionId, SubmittedMessage, str | None, int | None], Awaitab
 """Stores a message and runs its turn; the last arguments are the quota and its tokens per day."""
 
 
-class ScheduleLoop:
+class DueSchedules:
     """Runs the due schedules of one app, in one process."""
 
     def __init__(self, store: Store, app_name: str, accept: Accept, on_start: Callable[[RunningTurn], None]) -> None:
@@ -57,40 +56,12 @@ class ScheduleLoop:
         self._app_name = app_name
         self._accept = accept
         self._on_start = on_start
-        self._wake = asyncio.Event()
         self._stopping = False
 
-    def check_soon(self) -> None:
-        """Check now: a schedule was added or changed."""
-        self._wake.set()
-
-    def stop(self) -> None:
-        """Run no more schedules: the process stops."""
-        self._stopping = True
-        self._wake.set()
-
-    async def run(self) -> None:
-        """Run what is due until the process stops. While nothing is due, that is one query a second."""
-        while not self._stopping:
-            self._wake.clear()
-            wait_s = _POLL_S
-            try:
-                left_s = await self._store.read(read_next_check_s, self._app_name)
-                if left_s is not None and left_s <= 0:
-                    wait_s = 0.0 if await self._run_due() else _POLL_S
-                elif left_s is not None:
-                    wait_s = min(left_s, _POLL_S)
-            except LangoError as error:
-                self._store.outages.warn(f"schedules could not be checked: {error}")
-            if wait_s:
-                try:
-                    async with asyncio.timeout(wait_s):
-                        await self._wake.wait()
-                except TimeoutError:
-                    continue
-
-    async def _run_due(self) -> bool:
+    async def run_due(self) -> bool:
         """Run due schedules; return whether this process could claim any."""
+        if self._stopping:
+            return False
         claimed = await self._store.write(claim_due, self._app_name, _AT_ONCE, _LEASE_S)
         left: list[ScheduleId] = []
 
@@ -135,7 +106,7 @@ class _ScheduleRun:
         if (wanted := schedule.run_requested_at) is not None:
             attempt = await self._attempt(schedule, wanted, manual=True)
             if attempt is None:
-                return replace(unchanged, check_at=now + _POLL_S)
+                return replace(unchanged, check_at=now + _AGAIN_S)
             return replace(unchanged, runs=attempt, handled_request=wanted)
         if schedule.paused or schedule.next_slot is None:
             return unchanged
@@ -149,7 +120,7 @@ class _ScheduleRun:
             return Progress(slot, settled.seen_slot, self._check_at(schedule, slot), rows)
         attempt = await self._attempt(schedule, slot)
         if attempt is None:
-            return Progress(slot, settled.seen_slot, now + _POLL_S, rows)
+            return Progress(slot, settled.seen_slot, now + _AGAIN_S, rows)
         following = next_slot(spec, slot)
         return Progress(following, settled.seen_slot, self._check_at(schedule, following), [*rows, *attempt])
 
