@@ -12,13 +12,12 @@ from tests.reference.source import cell, docstring_of, first_paragraph, heading,
 
 
 def page() -> str:
-    tree = docstring_of(errors).split("```")[1].strip()
     lines = heading(
         "Errors",
         """Every error that Lango raises on purpose is a `LangoError` of `lango.errors`. Its message describes what
         happened and, if you can fix it, how.""",
     )
-    lines += ["```text", *tree.splitlines(), "```", ""]
+    lines += ["```text", *_tree(errors.LangoError), "```", ""]
     lines += [
         "- **Exit code** of `lango`, after one sentence on stderr. Also: 3 if a tool waits for an approval in",
         "  `lango run`, 130 after Ctrl-C.",
@@ -47,6 +46,17 @@ def page() -> str:
     ]
     lines += [f"| {status} | `{name}` | {cell(message)} |" for status, name, message in sorted(set(_refusals()))]
     return to_page(lines)
+
+
+def _tree(kind: type[errors.LangoError]) -> list[str]:
+    """Draw a class, and its subclasses below it."""
+    below = [one for one in kind.__subclasses__() if one.__module__ == errors.__name__ and one.__base__ is kind]
+    lines = [kind.__name__]
+    for one in below:
+        first, *others = _tree(one)
+        branch, gap = ("└── ", "    ") if one is below[-1] else ("├── ", "│   ")
+        lines += [f"{branch}{first}", *(f"{gap}{line}" for line in others)]
+    return lines
 
 
 def _kinds(kind: type[errors.LangoError]) -> list[type[errors.LangoError]]:

@@ -13,7 +13,7 @@ from lango.adk.agents.app_builder import own_app_name
 from lango.adk.run.agent_app import AgentApp
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.runtime_tools import read_full_result
-from lango.adk.run.schedule_access import access_to_schedules
+from lango.adk.run.schedule_tool import schedule
 from lango.config import Settings
 from lango.config.agent_files import Snapshot, agent_location, snapshot
 from lango.errors import ConfigError
@@ -221,7 +221,7 @@ def build_agent_app(
         settings.tools,
         protected=protected_files(settings),
         read_result=read_full_result if has_tools else None,
-        schedules=access_to_schedules,
+        schedule=schedule,
     )
     return AgentApp.build(settings, [*built_in, *tools], provider, root_agent)
 

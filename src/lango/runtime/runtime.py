@@ -26,10 +26,10 @@ from lango.runtime.execution.webhook_sender import WebhookSender
 from lango.runtime.playground import Playground
 from lango.runtime.schedules.schedule_runs import DueSchedules
 from lango.runtime.schedules.schedules import Schedules
+from lango.runtime.sessions.eval_sets import suggestions_for
 from lango.runtime.sessions.session_options import AllowedOptions
 from lango.runtime.sessions.sessions import Sessions
 from lango.runtime.submissions import Submissions
-from lango.runtime.suggestions import suggestions_for
 from lango.runtime.triggers import Triggers
 from lango.runtime.turns import Turns
 from lango.runtime.waits import DueWaits, Inbox

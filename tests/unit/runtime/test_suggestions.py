@@ -6,7 +6,7 @@ from typing import Any
 
 from lango import Settings
 from lango.config import AgentSettings
-from lango.runtime.suggestions import suggestions_for
+from lango.runtime.sessions.eval_sets import suggestions_for
 
 
 def case(number: int, text: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ A step has an identity that is the same in both runs. For a model call it is the
 agent's events came before. For a tool it is the id of its call. For a node of a workflow it is its path and run. Inside
 an agent that is called as a tool, the id of the outer call comes first. Where the second run asks for another step than
 the record has, `TurnDiverged` is raised: it is never continued wrongly. A step that the record does not have is not run
-while recorded ones before it are unused; see `lango.adk.run.record.divergence`.
+while recorded ones before it are unused; see `lango.adk.run.record.replay`.
 """
 
 from collections import deque

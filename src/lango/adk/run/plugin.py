@@ -7,6 +7,7 @@ belongs to. Without a turn, as in a user's own Runner, the plugin does nothing.
 import logging
 from typing import Any, cast
 
+from google.adk.agents import LlmAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.models import BaseLlm, Gemini
@@ -16,7 +17,7 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools import BaseTool, ToolContext
 from typing_extensions import override
 
-from lango.adk.agents.adk_internals import confirmation_of_tool_node, tool_node_path
+from lango.adk.agents.adk_internals import confirmation_of_tool_node, let_agent_answer, tool_node_path
 from lango.adk.agents.tools.adk_tool import time_limit_s
 from lango.adk.agents.tools.client_tools import ClientTool, add_client_tools, mark_client_calls
 from lango.adk.agents.transfers import TRANSFER_TOOL
@@ -27,11 +28,9 @@ from lango.adk.model.content import unwrap_signatures
 from lango.adk.model.provider_llm import ProviderLlm
 from lango.adk.model.quoted_memory import insert_memory
 from lango.adk.model.turn_options import append_client_instruction, apply_options, keep_first_call
-from lango.adk.run.agent_options import set_agent_options
 from lango.adk.run.input.user_message import prepare_user_message
 from lango.adk.run.pauses.approval_gate import check_approved_arguments, journal_intent, refusal_reason
 from lango.adk.run.recall import insert_recalled
-from lango.adk.run.record.divergence import require_used_up
 from lango.adk.run.record.journal_recorder import record_error, record_result
 from lango.adk.run.record.model_requests import keep_adk_request, store_requests
 from lango.adk.run.record.replay import (
@@ -41,10 +40,10 @@ from lango.adk.run.record.replay import (
     record_nested_response,
     replayed_response,
     replayed_result,
+    require_used_up,
     result_before_update,
     runs_agents,
 )
-from lango.adk.run.record.stored_failures import store_failures
 from lango.adk.run.runtime_tools import guard_tool
 from lango.adk.run.steering import show_recorded_messages, take_new_messages
 from lango.adk.run.turn_limits import (
@@ -57,7 +56,7 @@ from lango.adk.run.turn_limits import (
 )
 from lango.adk.services.stored_session import prepare_for_requests
 from lango.adk.turn.limits import call_fingerprint
-from lango.adk.turn.step import LoadSummary, current_step, enter_step, note_load
+from lango.adk.turn.step import LoadSummary, current_step, enter_step, note_load, note_model
 from lango.adk.turn.turn_run import TurnRun, current_turn
 from lango.errors import ClientToolRefused, ModelOptionsRefused, TurnLimit
 from lango.failures import log_failure
@@ -175,7 +174,7 @@ class RuntimePlugin(BasePlugin):
         if turn is None or not turn.record.is_running(call_id):
             enter_step("")
             return None
-        await store_failures(turn)  # of a tool of Lango's, which returns its error as its result
+        await turn.store_failures()  # of a tool of Lango's, which returns its error as its result
         try:
             refusal = refusal_reason(tool_context.tool_confirmation)
             return await record_result(turn, call_id, tool, tool_context, result, refusal)
@@ -194,7 +193,7 @@ class RuntimePlugin(BasePlugin):
         call_id = tool_context.function_call_id or ""
         if turn is not None:
             log_failure(f"tool {tool.name} failed in {turn.place}", error, call_id)
-            await store_failures(turn)
+            await turn.store_failures()
         if turn is None or not turn.record.is_running(call_id):
             return None
         try:
@@ -322,3 +321,17 @@ def _prepare_request_of_user_model(
     if load.left_out and not load.logged:
         log, in_all = turn.app.left_out_log, load.left_out + len(context.session.events)
         log.note(turn.session.id, load.left_out, in_all, load.limit, log.rules)
+
+
+def set_agent_options(turn: TurnRun, context: CallbackContext, request: LlmRequest) -> None:
+    """Set what the turn's options say about the agent that calls its model now."""
+    options = turn.input.options.agents.get(context.agent_name)
+    chosen = turn.tried_models.get(context.agent_name)
+    note_model(chosen)  # the model call follows in this task
+    if options is not None and options.system:
+        request.config.system_instruction = options.system
+    agent = context.get_invocation_context().agent
+    if chosen is not None and isinstance(agent, LlmAgent) and not isinstance(agent.canonical_model, ProviderLlm):
+        # a model object of the user's own: ADK asks the agent of the invocation for its model next
+        let_agent_answer(context, agent.model_copy(update={"model": chosen}))
+        request.model = chosen.model

@@ -3,13 +3,14 @@
 import time
 from asyncio import AbstractEventLoop
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
 
 from lango.adk.events.recorded_run import RecordedRun
 from lango.adk.turn.step import current_step
+from lango.config import TraceSettings
 from lango.pauses import Pause
 from lango.store import Store, Turn
 from lango.store.artifacts.artifacts import Saver
@@ -18,10 +19,12 @@ from lango.store.tool_calls import tool_journal
 from lango.store.tool_calls.tool_journal import ApprovalDecision, JournalEntry, JournalStatus
 from lango.store.turns.continuing import EarlierCall
 from lango.store.turns.event_log import read_earlier_nodes
+from lango.store.turns.model_requests import ModelRequest, add_requests, delete_oldest
 from lango.tools import Effect
 
 RECHECK_LEASE_AFTER_S = 2.0
 """Well before another process takes a turn without heartbeats over."""
+_UNCHECKED_SHARE = 0.05
 
 
 class Record(Struct, eq=False, kw_only=True):
@@ -175,3 +178,24 @@ class Record(Struct, eq=False, kw_only=True):
     async def add_finished(self, step_id: str, name: str, result: Any) -> None:
         """Journal a step that has no effects and is known only when it has ended."""
         await self.store.write(tool_journal.record_finished_step, self.lease, step_id, name, result, time.time())
+
+
+class KeptRequests:
+    """Stores the requests of all turns of a runtime, within the bounds of the settings."""
+
+    def __init__(self, store: Store, settings: TraceSettings) -> None:
+        self._store = store
+        self.settings = settings
+        self._unchecked: float = settings.max_total_bytes  # the first request finds what is there
+
+    async def add(self, lease: Turn, requests: Sequence[ModelRequest]) -> None:
+        """Store requests of a turn.
+
+        The bound of all sessions is checked after each twentieth of it, because all that is kept must be summed up.
+        """
+        bound = self.settings.max_total_bytes
+        self._unchecked += await self._store.write(add_requests, lease, requests, self.settings.max_session_bytes)
+        if self._unchecked >= bound * _UNCHECKED_SHARE:
+            self._unchecked = 0
+            while await self._store.write_long(delete_oldest, int(bound * (1 - _UNCHECKED_SHARE))):
+                pass

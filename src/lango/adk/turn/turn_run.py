@@ -1,5 +1,6 @@
 """Share one run of a turn between ADK's services, models and callbacks."""
 
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -12,20 +13,22 @@ from google.adk.tools import BaseTool, ToolContext
 from google.genai import types
 from msgspec import Struct, field
 
-from lango.adk.turn.kept_requests import KeptRequests
 from lango.adk.turn.left_out_log import LeftOutLog
 from lango.adk.turn.limits import Limits
 from lango.adk.turn.model_calls import ModelCallStats
 from lango.adk.turn.output import Output
-from lango.adk.turn.record import Record
+from lango.adk.turn.record import KeptRequests, Record
 from lango.adk.turn.waits import Waits
-from lango.errors import ConfigError
+from lango.errors import ConfigError, StoreError
 from lango.failures import CollectedFailures, failures_collected
 from lango.sessions import SessionId
 from lango.store.credentials.secret_box import SecretBox
+from lango.store.turns.failures import add_failures
 from lango.tools import Effect
 from lango.tools.approval_policy import Decision
 from lango.turns.turn_input import TurnInput
+
+_log = logging.getLogger("lango.runtime")
 
 
 class ContinuedHistory(Struct, frozen=True):
@@ -118,6 +121,16 @@ class TurnRun(Struct, eq=False, frozen=True, kw_only=True):
     def place(self) -> str:
         """Names the turn in the log."""
         return f"turn {self.record.lease.turn} of session {self.session.id}"
+
+    async def store_failures(self) -> None:
+        """Store what the user's own code raised since the last time, before readers hear of it."""
+        if not (new := self.failures.take()):
+            return
+        try:
+            await self.record.store.write(add_failures, self.record.lease, new)
+        except StoreError as error:  # they are stored the next time
+            self.failures.add(*new)
+            _log.warning("%s: %d failures could not be kept yet: %s", self.place, len(new), error)
 
     def has_session(self, context: CallbackContext | ToolContext) -> bool:
         """Whether code runs in the session of the turn; an agent that is called as a tool has its own."""

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from lango.adk.run.engine import AdkEngine
 from lango.adk.run.record.model_requests import store_last_requests
-from lango.adk.run.record.stored_failures import store_failures
 from lango.adk.turn.model_calls import merge_model_calls
 from lango.adk.turn.turn_run import TurnRun
 from lango.config import AgentSettings
@@ -258,7 +257,7 @@ class TurnRunner:
 async def _store_trace(turn: TurnRun) -> None:
     """Store what the trace keeps besides the messages: failures of the user's own code, and requests to models."""
     if turn.failures.are_any:
-        await finish_despite_cancel(store_failures(turn))
+        await finish_despite_cancel(turn.store_failures())
     if turn.app.kept_requests.settings.requests:
         await finish_despite_cancel(store_last_requests(turn))
 

@@ -1,13 +1,21 @@
-"""Find the files of test cases; import what reads and makes them when it is used: it takes a while."""
+"""Find the files of test cases, and what a user may say first: how these cases begin, or what the settings suggest.
 
+What reads and makes test cases is imported when it is used: it takes a while.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from lango.config import Settings
+from lango.errors import UsageError
 from lango.test_cases import Case
 from lango.threads import run_in_thread
 
 _FILES = ("*.evalset.json", "*/*.evalset.json")
+_MOST = 4
+_MAX_CHARACTERS = 200
 
 
 def case_folder(settings: Settings) -> Path:
@@ -39,3 +47,26 @@ async def session_cases() -> Any:
         return session_case
 
     return await run_in_thread(imported)
+
+
+def suggestions_for(settings: Settings) -> list[str]:
+    """Return the suggestions of the settings, or else the first messages of the test cases beside the agent's files.
+
+    It reads files: call it in a thread.
+    """
+    agent = settings.agent
+    if agent.suggestions or not agent.module:
+        return agent.suggestions
+    return list(islice(dict.fromkeys(_first_messages(case_files(settings))), _MOST))
+
+
+def _first_messages(files: list[Path]) -> Iterator[str]:
+    for file in files:
+        try:
+            cases = read_cases(file)
+        except UsageError:  # `lango eval` says why
+            continue
+        for case in cases:
+            text = case.exchanges[0].text.strip()
+            if text and len(text) <= _MAX_CHARACTERS:
+                yield text

@@ -14,7 +14,6 @@ from lango.config import ToolSettings
 from lango.errors import ConfigError, ToolError
 from lango.pauses import Sleep, sleep
 from lango.tools.builtin.files import file_tools
-from lango.tools.builtin.schedules import ScheduleAccess, schedule_tool
 from lango.tools.builtin.shell import shell_tool
 from lango.tools.builtin.workspace import Workspace
 from lango.tools.tool import Tool, tool
@@ -35,19 +34,19 @@ def builtin_tools(
     *,
     protected: Iterable[Path] = (),
     read_result: ReadResult | None = None,
-    schedules: ScheduleAccess | None = None,
+    schedule: Tool | None = None,
 ) -> list[Tool]:
     """Return the tools that `[tools] enabled` names, and the tool `read_result` if there is a function for it.
 
-    No tool reads or writes the `protected` files and folders; `schedule` needs `schedules`. Raises `ConfigError` for an
-    unknown tool, and for a workspace that is not a folder.
+    No tool reads or writes the `protected` files and folders. `schedule` is the tool of that name. Raise `ConfigError`
+    for an unknown tool, and for a workspace that is not a folder.
     """
     unknown = [name for name in settings.enabled if name not in BUILTIN_NAMES and name != "read_result"]
     if unknown:
         raise ConfigError(f"tools.enabled: there is no tool {', '.join(unknown)}; there are {', '.join(BUILTIN_NAMES)}")
     available = {tool.name: tool for tool in _make_tools(settings, protected)}
-    if schedules is not None and "schedule" in settings.enabled:
-        available["schedule"] = schedule_tool(schedules)
+    if schedule is not None:
+        available["schedule"] = schedule
     chosen = [available[name] for name in dict.fromkeys(settings.enabled) if name in available]
     return [*chosen, read_result_tool(read_result)] if read_result else chosen
 

@@ -9,7 +9,7 @@ import pytest
 from google.adk.auth import oauth2_credential_util
 
 from lango import open_runtime
-from lango.adk.agents import credential_exchange
+from lango.adk.agents import tool_credentials
 from lango.errors import CredentialTimeout
 from lango.messages import ToolCall
 from tests.agents.answers import submit_credential
@@ -38,7 +38,7 @@ CALLS = (ToolCall("c1", "account", {}), ToolCall("c2", "account", {}))
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no time limit but ours end the wait, however busy the machine is."""
     monkeypatch.setattr(oauth2_credential_util, "_TOKEN_REQUEST_TIMEOUT_SECONDS", TIMEOUT_S)
-    monkeypatch.setattr(credential_exchange, "LIMIT_S", TIMEOUT_S)
+    monkeypatch.setattr(tool_credentials, "LIMIT_S", TIMEOUT_S)
 
 
 async def until_asked(oauth: OAuthServer) -> None:
@@ -69,7 +69,7 @@ async def test_attack_22_others_are_served_while_a_token_server_hangs(
 async def test_attack_22_the_limit_ends_the_wait_for_a_token_server(
     store_url: str, oauth: OAuthServer, make: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(credential_exchange, "LIMIT_S", 0.2)
+    monkeypatch.setattr(tool_credentials, "LIMIT_S", 0.2)
     oauth.public = make is TOOLS["a function without a secret"]
     async with open_runtime(settings_for(store_url), root_agent=agent([make(oauth)])) as runtime:
         [request] = requests(await ask(runtime))
@@ -106,8 +106,8 @@ async def test_attack_22_open_exchanges_are_bounded(monkeypatch: pytest.MonkeyPa
         started.release()
         released.wait(TIMEOUT_S)
 
-    monkeypatch.setattr(credential_exchange, "_slots", threading.BoundedSemaphore(2))
-    run = vars(credential_exchange)["_exchange"]
+    monkeypatch.setattr(tool_credentials, "_slots", threading.BoundedSemaphore(2))
+    run = vars(tool_credentials)["_exchange"]
     tasks = [asyncio.create_task(run(exchange)) for _ in range(2)]
     for _ in tasks:
         assert await asyncio.to_thread(started.acquire, timeout=TIMEOUT_S)

@@ -14,7 +14,7 @@ from google.adk.agents.invocation_context import InvocationContext
 from google.adk.code_executors.code_execution_utils import CodeExecutionInput, CodeExecutionResult, File
 
 from lango.adk.agents.adk_internals import replace_code_execution
-from lango.adk.run.record.divergence import require_used_up
+from lango.adk.run.record.replay import require_used_up
 from lango.adk.turn.limits import call_fingerprint
 from lango.adk.turn.step import current_step
 from lango.adk.turn.turn_run import TurnRun, current_turn

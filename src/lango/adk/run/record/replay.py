@@ -1,8 +1,11 @@
 """Answer model calls and tools of a turn that is run again from what its earlier run stored.
 
-What is stored, and how a step is recognised, is in `lango.adk.events.recorded_run`.
+What is stored, and how a step is recognised, is in `lango.adk.events.recorded_run`. The record is used up in the order
+in which it was made: a new step before that shows that the code is not the same, although the app has the same shape.
+Nothing may run then: the turn continues from its stored history instead.
 """
 
+import asyncio
 import uuid
 from typing import Any, cast
 
@@ -31,6 +34,8 @@ PAUSE = "pause"
 CALLED_BEFORE_UPDATE = (
     "this call was made before the application was updated, and was not repeated; call it again if it must be repeated"
 )
+_PASSES = 20
+"""How often the event loop runs the tasks that begin together with a step: they ask for their own recorded steps."""
 
 
 def runs_agents(tool: BaseTool) -> bool:
@@ -165,3 +170,19 @@ async def _journaled_result(
     unknown = {"error": UNKNOWN_RESULT, "outcome": "unknown"}
     await turn.record.finish(call_id, unknown)
     return unknown
+
+
+async def require_used_up(turn: TurnRun, step: str, branch: str, *, is_tool: bool = False, node: str = "") -> None:
+    """Raise `TurnDiverged` if the record has steps that come before a new one, and that this run has not used.
+
+    `node` is the id of a new function node.
+    """
+    earlier, place = turn.record.earlier_run, (current_step().outer_calls, branch, node)
+    passes, uses = 0, earlier.uses
+    while unused := earlier.unused_before(*place, is_tool=is_tool):
+        if passes == _PASSES:
+            diverged = TurnDiverged(f"{step} was not run: the first run had {unused} before it: {WHY}")
+            turn.output.fail(diverged)  # even if the user's code or ADK replaces the exception
+            raise diverged
+        await asyncio.sleep(0)
+        passes, uses = (passes + 1 if earlier.uses == uses else 0), earlier.uses

@@ -2,7 +2,7 @@
 
 The decision is made before anything runs, and `lango deploy check` makes the same one. It looks at what the record
 names: agents, their branches and order, nodes of workflows, agents inside tools. What only the user's own code decides
-is noticed at the step where it differs; see `lango.adk.run.record.divergence`.
+is noticed at the step where it differs; see `lango.adk.run.record.replay`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

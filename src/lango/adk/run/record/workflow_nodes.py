@@ -24,8 +24,7 @@ from pydantic import TypeAdapter
 from lango.adk.agents.adk_internals import NodeRun, is_node_interrupt, journal_nodes, observe_nodes
 from lango.adk.agents.tools.effects import effect_of_node
 from lango.adk.agents.tree import node_at
-from lango.adk.run.record.divergence import require_used_up
-from lango.adk.run.record.stored_failures import store_failures
+from lango.adk.run.record.replay import require_used_up
 from lango.adk.services.credential_secrets import public_actions, requests_credential
 from lango.adk.turn.step import current_step, enter_step
 from lango.adk.turn.turn_run import TurnRun, current_turn
@@ -79,7 +78,7 @@ async def run_observed(
         else:
             if turn is not None:
                 log_failure(f"node {name} failed in {turn.place}", error, context.node_path)
-                await store_failures(turn)
+                await turn.store_failures()
             emit("failed", f"{type(error).__name__}: {error}")
         raise
     emit("waiting" if context.interrupt_ids else "ended")
