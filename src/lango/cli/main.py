@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from lango import __version__
-from lango.cli.commands.agent import evaluate, playground, run, serve
+from lango.cli.commands.agent import evaluate, mcp, playground, run, serve
 from lango.cli.commands.data import (
     artifacts,
     credentials,
@@ -40,6 +40,7 @@ app = typer.Typer(
 app.command()(serve.serve)
 app.command()(serve.chat)
 app.command()(run.run)
+app.command()(mcp.mcp)
 app.command()(init.init)
 app.command()(doctor.doctor)
 sessions.app.command("trace")(sessions_trace.trace)

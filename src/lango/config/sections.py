@@ -3,6 +3,8 @@
 The reference of the configuration is generated from the text below each setting.
 """
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -293,6 +295,36 @@ class A2aSettings(Section):
     signed."""
 
 
+class McpPromptSettings(Section):
+    """`[server.mcp.prompts.<name>]`: a prompt that MCP clients offer their users."""
+
+    template: Annotated[str, Field(min_length=1)]
+    """The message, with arguments in braces, such as `"Review this: {change}"`."""
+    description: str = ""
+    """What the prompt is for."""
+    arguments: dict[str, str] = {}
+    """The arguments, each with its description."""
+
+    @model_validator(mode="after")
+    def _uses_every_argument(self) -> Self:
+        unused = [name for name in self.arguments if f"{{{name}}}" not in self.template]
+        if unused:
+            raise ValueError(f"the template has no {{{unused[0]}}}")
+        return self
+
+    def fill(self, arguments: Mapping[str, str]) -> str:
+        """Return the message with the values of the arguments."""
+        names = "|".join(map(re.escape, self.arguments))
+        return re.sub(rf"\{{({names})\}}", lambda found: arguments[found[1]], self.template) if names else self.template
+
+
+class McpServerSettings(Section):
+    """`[server.mcp]`: what the MCP server offers besides the agents."""
+
+    prompts: dict[str, McpPromptSettings] = {}
+    """The tables `[server.mcp.prompts.<name>]`."""
+
+
 class ServerLimits(Section):
     """`[server.limits]`: how much clients may send, and how slowly."""
 
@@ -335,6 +367,8 @@ class ServerSettings(Section):
     """The table `[server.limits]`."""
     a2a: A2aSettings = A2aSettings()
     """The table `[server.a2a]`."""
+    mcp: McpServerSettings = McpServerSettings()
+    """The table `[server.mcp]`."""
     operators: list[str] = []
     """Users who may read and set `app:` state, which every user shares, and read the agent's instructions, over ADK's
     REST API. With `auth = "none"` the only user may."""

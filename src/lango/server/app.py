@@ -42,6 +42,7 @@ from lango.server.compat.a2a import a2a_routes
 from lango.server.compat.adk import adk_routes
 from lango.server.compat.adk import artifact_routes as adk_artifact_routes
 from lango.server.compat.agui import agui_routes
+from lango.server.compat.mcp import mcp_routes
 from lango.server.compat.openai import openai_routes
 from lango.server.compat.openai.completion import OpenAiErrorBody
 from lango.server.compat.openai.responses import response_routes, response_socket
@@ -95,6 +96,7 @@ _ROUTERS = (
     response_socket.router,
     agui_routes.router,
     a2a_routes.router,
+    mcp_routes.router,
     adk_routes.router,
     adk_artifact_routes.router,
 )
@@ -157,8 +159,11 @@ def create_app(settings: Settings, runtime: Runtime | OpenedAgents | None = None
             CORSMiddleware,
             allow_origins=settings.server.allowed_origins,
             allow_methods=["GET", "POST", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Session-Id"],
-            expose_headers=["Retry-After", "X-Session-Id", errors.REQUEST_ID],
+            allow_headers=[
+                *("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Session-Id"),
+                *("Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"),
+            ],
+            expose_headers=["Retry-After", "X-Session-Id", "Mcp-Session-Id", errors.REQUEST_ID],
         )
     if is_tracing() or traces_endpoint(settings.telemetry):
         app.add_middleware(TracingMiddleware)

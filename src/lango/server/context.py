@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, cast, get_args
 
 from fastapi import Depends
@@ -138,6 +138,15 @@ class AgentUser:
         self.turns.observe(running)
         return TurnRef(running.session, running.turn.turn)
 
+    async def stop(self, turn: TurnRef) -> None:
+        """Stop a turn of the user: withdraw it if it is queued, and close what it waits for if it is paused."""
+        row = await self.runtime.turns.read(turn.session, turn.turn)
+        status, session_id = row.status if row else "", turn.session.name.id
+        if status == "queued" and await self.runtime.withdraw(session_id, turn.turn, user_id=self.id):
+            return
+        only = turn.turn if status in ("queued", "running") else None
+        await self.runtime.cancel(session_id, user_id=self.id, turn=only)
+
 
 class ServedAgents:
     """The agents of a server, by name. The first one answers requests that name none."""
@@ -150,6 +159,7 @@ class ServedAgents:
         self.authenticator = Authenticator(settings.server, runtimes[0].keys)
         self.contexts = {runtime.app_name: ServerContext(settings, runtime, self) for runtime in runtimes}
         self.default = self.contexts[runtimes[0].app_name]
+        self._closers: list[Callable[[], Awaitable[None]]] = []
         self._check_triggers()
 
     def _check_triggers(self) -> None:
@@ -223,10 +233,15 @@ class ServedAgents:
             self.check_runs(found[0])
         return self.contexts[found[0]] if found else self.default
 
+    def call_when_drained(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Call a function once the turns are handed over: it closes what a protocol holds open."""
+        self._closers.append(close)
+
     async def drain(self, limit_s: float) -> None:
         """Refuse new messages, let the steps under way end, hand the turns over, and end every stream."""
         await asyncio.gather(*(context.evals.stop() for context in self.contexts.values()))
         await asyncio.gather(*(context.turns.drain(limit_s) for context in self.contexts.values()))
+        await asyncio.gather(*(close() for close in self._closers))
 
 
 async def get_context(connection: HTTPConnection) -> ServerContext:

@@ -13,25 +13,9 @@ from lango.errors import InvalidAnswer
 from lango.events import to_jsonable
 from lango.json_values import to_client_json
 from lango.messages import Attachment, make_attachment
-from lango.waits import (
-    Answer,
-    ApprovalWait,
-    Approve,
-    ClientResultWait,
-    Credential,
-    CredentialWait,
-    Decline,
-    InputWait,
-    LongRunningWait,
-    QuestionWait,
-    Refuse,
-    Result,
-    Value,
-    Wait,
-)
+from lango.server.compat.wait_answers import question_text, value_to_answer
+from lango.waits import Answer, ApprovalWait, Wait
 
-_YES = frozenset({"yes", "y", "approve", "approved", "ok", "allow"})
-_NO = frozenset({"no", "n", "refuse", "refused", "deny", "decline"})
 WAIT_ID = "wait_id"
 """The member of a message's metadata, and of a data part, that names the wait that the message answers."""
 
@@ -94,24 +78,9 @@ def agent_message(message_id: str, task_id: str, context_id: str, parts: Sequenc
 
 def wait_parts(wait: Wait) -> list[Part]:
     """Describe a wait: in words, and with the fields that an answer needs."""
-    return [text_part(_question(wait)), data_part(wait)]
-
-
-def _question(wait: Wait) -> str:
-    match wait:
-        case ApprovalWait():
-            arguments = json.encode(to_client_json(to_builtins(wait.arguments, enc_hook=to_jsonable))).decode()
-            hint = f" {wait.hint}" if wait.hint else ""
-            return f"May the tool {wait.tool} run with {arguments}?{hint} Answer yes or no."
-        case CredentialWait():
-            what = wait.message or "A tool needs access to one of your accounts."
-            return f"{what} {wait.auth_url}".strip()
-        case InputWait() | QuestionWait():
-            return wait.message or "The agent needs a value."
-        case ClientResultWait() | LongRunningWait():
-            return f"The tool {wait.tool} waits for its result."
-        case _:
-            return "The agent waits."
+    question = question_text(wait)
+    asked = f"{question} Answer yes or no." if isinstance(wait, ApprovalWait) else question
+    return [text_part(asked), data_part(wait)]
 
 
 def chosen_wait(waits: Sequence[Wait], message: Message) -> Wait:
@@ -130,20 +99,7 @@ def chosen_wait(waits: Sequence[Wait], message: Message) -> Wait:
 
 def to_answer(wait: Wait, message: Message) -> Answer:
     """Read the answer to a wait from a message. Raise `InvalidAnswer` if it does not say yes or no to an approval."""
-    value = _answer_value(message)
-    match wait:
-        case ApprovalWait():
-            return _approval(value)
-        case CredentialWait():
-            return Credential(value)
-        case InputWait():
-            return Value(value)
-        case QuestionWait():
-            return Decline() if value == {"declined": True} else Value(value)
-        case ClientResultWait() | LongRunningWait():
-            return Result(cast("dict[str, Any]", value) if isinstance(value, dict) else {"result": value})
-        case _:
-            raise InvalidAnswer(f"a message cannot answer a wait of kind {wait.kind}")
+    return value_to_answer(wait, _answer_value(message))
 
 
 def _answer_value(message: Message) -> Any:
@@ -160,23 +116,3 @@ def _answer_value(message: Message) -> Any:
                 return fields["value"] if fields.keys() == {"value"} else fields
             return value
     return to_text(message.parts)
-
-
-def _approval(value: Any) -> Approve | Refuse:
-    match value:
-        case True | {"approved": True}:
-            return Approve()
-        case {"approved": False, "reason": str(reason)}:
-            return Refuse(reason)
-        case False | {"approved": False}:
-            return Refuse()
-        case {"result": str(text)}:
-            return _approval(text)
-        case str(text) if text.strip().rstrip(".!").lower() in _YES:
-            return Approve()
-        case str(text) if text.strip().rstrip(".!").lower() in _NO:
-            return Refuse()
-        case _:
-            raise InvalidAnswer(
-                'the task waits for an approval: answer with the text yes or no, or with the data {"approved": true}'
-            )

@@ -23,8 +23,9 @@ from lango import events
 from lango.errors import TurnCancelled
 from lango.event_text import FinalText
 from lango.server.compat.a2a.parts import agent_message, data_part, metadata, text_part, wait_parts
+from lango.server.compat.wait_answers import asks_client
 from lango.text_order import TextOrder
-from lango.waits import CredentialWait, LongRunningWait, QuestionWait, Wait
+from lango.waits import CredentialWait, QuestionWait
 
 TERMINAL = frozenset(
     {
@@ -138,7 +139,7 @@ class TaskView:
             case "cancelled":
                 return self._change(TaskState.TASK_STATE_CANCELED)
             case _:
-                asked = [wait for wait in event.waits if _asks_client(wait)]
+                asked = [wait for wait in event.waits if asks_client(wait)]
                 if not asked:  # the result comes from elsewhere, and another turn brings it
                     return self._change(TaskState.TASK_STATE_WORKING)
                 needs_access = all(isinstance(wait, CredentialWait) for wait in asked)
@@ -158,11 +159,6 @@ class TaskView:
         )
         moment = datetime.now(UTC).timestamp() if at is None else at
         self.task.status.CopyFrom(TaskStatus(state=state, message=message, timestamp=_timestamp(moment)))
-
-
-def _asks_client(wait: Wait) -> bool:
-    """Whether the client of the task can answer a wait; the result of a long-running tool comes from elsewhere."""
-    return wait.kind not in ("timer", "event") and not isinstance(wait, LongRunningWait)
 
 
 def _timestamp(at: float) -> Timestamp:

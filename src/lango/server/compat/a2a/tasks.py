@@ -206,14 +206,7 @@ class Tasks:
 
     async def cancel(self, task: TaskTurns) -> TaskView:
         """Stop a task; return it as it ended."""
-        number = task.turns[-1][0]
-        runtime, session_id = self._user.runtime, task.context_id
-        if task.turns[-1][1].status == "queued":
-            await runtime.withdraw(session_id, number, user_id=self._user.id)
-        elif task.turns[-1][1].status == "running":
-            await runtime.cancel(session_id, user_id=self._user.id, turn=number)
-        else:
-            await runtime.cancel(session_id, user_id=self._user.id)
+        await self._user.stop(task.last)
         async with aclosing(self._user.turns.follow(task.last)) as stream:
             async for _ in stream:
                 pass

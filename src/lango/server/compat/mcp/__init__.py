@@ -1,0 +1,1 @@
+"""Serve the agents as tools of an MCP server."""

@@ -1,0 +1,88 @@
+"""Put waits into words, and read the answers that clients of agents send as plain values."""
+
+from typing import Any, cast
+
+from msgspec import json, to_builtins
+
+from lango.errors import InvalidAnswer
+from lango.events import to_jsonable
+from lango.json_values import to_client_json
+from lango.waits import (
+    Answer,
+    ApprovalWait,
+    Approve,
+    ClientResultWait,
+    Credential,
+    CredentialWait,
+    Decline,
+    InputWait,
+    LongRunningWait,
+    QuestionWait,
+    Refuse,
+    Result,
+    Value,
+    Wait,
+)
+
+_YES = frozenset({"yes", "y", "approve", "approved", "ok", "allow"})
+_NO = frozenset({"no", "n", "refuse", "refused", "deny", "decline"})
+
+
+def asks_client(wait: Wait) -> bool:
+    """Whether the client can answer a wait; results of long-running tools, times and events come from elsewhere."""
+    return wait.kind not in ("timer", "event") and not isinstance(wait, LongRunningWait)
+
+
+def question_text(wait: Wait) -> str:
+    """Describe in words what a wait is for."""
+    match wait:
+        case ApprovalWait():
+            arguments = json.encode(to_client_json(to_builtins(wait.arguments, enc_hook=to_jsonable))).decode()
+            hint = f" {wait.hint}" if wait.hint else ""
+            return f"May the tool {wait.tool} run with {arguments}?{hint}"
+        case CredentialWait():
+            what = wait.message or "A tool needs access to one of your accounts."
+            return f"{what} {wait.auth_url}".strip()
+        case InputWait() | QuestionWait():
+            return wait.message or "The agent needs a value."
+        case ClientResultWait() | LongRunningWait():
+            return f"The tool {wait.tool} waits for its result."
+        case _:
+            return "The agent waits."
+
+
+def value_to_answer(wait: Wait, value: Any) -> Answer:
+    """Read the answer to a wait. Raise `InvalidAnswer` if it does not say yes or no to an approval."""
+    match wait:
+        case ApprovalWait():
+            return _approval(value)
+        case CredentialWait():
+            return Credential(value)
+        case InputWait():
+            return Value(value)
+        case QuestionWait():
+            return Decline() if value == {"declined": True} else Value(value)
+        case ClientResultWait() | LongRunningWait():
+            return Result(cast("dict[str, Any]", value) if isinstance(value, dict) else {"result": value})
+        case _:
+            raise InvalidAnswer(f"a client cannot answer a wait of kind {wait.kind}")
+
+
+def _approval(value: Any) -> Approve | Refuse:
+    match value:
+        case True | {"approved": True}:
+            return Approve()
+        case {"approved": False, "reason": str(reason)}:
+            return Refuse(reason)
+        case False | {"approved": False}:
+            return Refuse()
+        case {"result": str(text)}:
+            return _approval(text)
+        case str(text) if text.strip().rstrip(".!").lower() in _YES:
+            return Approve()
+        case str(text) if text.strip().rstrip(".!").lower() in _NO:
+            return Refuse()
+        case _:
+            raise InvalidAnswer(
+                'the agent waits for an approval: answer with the text yes or no, or with the data {"approved": true}'
+            )
