@@ -12,6 +12,17 @@ from tests.reference.configuration import tables, variable
 EVERY = [(path, name, table) for path, table in tables("", Settings) if path for name in table.model_fields]
 ISSUER = '{"issuer": "https://one.example", "audience": ["lango"]}'
 OAUTH = '{"authorization_url": "https://one.example/a", "token_url": "https://one.example/t", "client_id": "c"}'
+NEEDED = {
+    "mcp.<name>.oauth": {"MCP__LAB__URL": "https://one.example/mcp", "MCP__LAB__OAUTH": OAUTH},
+    "triggers.<name>": {
+        "TRIGGERS__LAB__VERIFY": "hmac",
+        "TRIGGERS__LAB__HEADER": "X-Signature",
+        "TRIGGERS__LAB__SECRET_ENV": "SECRET",
+    },
+    "webhooks.<name>": {"WEBHOOKS__LAB__URL": "https://one.example/x", "WEBHOOKS__LAB__SECRET_ENV": "SECRET"},
+    "server.mcp.prompts.<name>": {"SERVER__MCP__PROMPTS__LAB__TEMPLATE": "{key}"},
+}
+"""The variables that those of a table go with."""
 OTHER_ISSUER = '{"issuer": "https://two.example", "audience": ["lango"]}'
 TRIED = [
     *(
@@ -28,6 +39,8 @@ TRIED = [
         OTHER_ISSUER,
         '{"max_attachments": 3}',
         '{"organization": "Acme"}',
+        '{"key": {"template": "some text"}}',
+        '{"prompts": {"key": {"template": "some text"}}}',
     ),
     *("https://two.example/x", OAUTH),
     *("refuse", "chat", "deny", "none", "keys", "oidc", "json", "stop", "hmac", "german"),
@@ -48,15 +61,8 @@ def test_a_variable_sets_its_setting(
     if path == "server.oidc" or name == "oidc":  # it goes with an issuer
         monkeypatch.setenv("LANGO_SERVER__AUTH", "oidc")
         monkeypatch.setenv("LANGO_SERVER__OIDC", ISSUER)
-    if path == "mcp.<name>.oauth":  # it goes with a server and its addresses
-        monkeypatch.setenv("LANGO_MCP__LAB__URL", "https://one.example/mcp")
-        monkeypatch.setenv("LANGO_MCP__LAB__OAUTH", OAUTH)
-    if path == "triggers.<name>":
-        for needed, value in {"VERIFY": "hmac", "HEADER": "X-Signature", "SECRET_ENV": "SECRET"}.items():
-            monkeypatch.setenv(f"LANGO_TRIGGERS__LAB__{needed}", value)
-    if path == "webhooks.<name>":
-        for needed, value in {"URL": "https://one.example/x", "SECRET_ENV": "SECRET"}.items():
-            monkeypatch.setenv(f"LANGO_WEBHOOKS__LAB__{needed}", value)
+    for needed, value in NEEDED.get(path, {}).items():
+        monkeypatch.setenv(f"LANGO_{needed}", value)
     before = table.model_fields[name].default if "<name>" in path else setting(path, name)
     named = variable(path, name).replace("<NAME>", "LAB")
     for value in TRIED:

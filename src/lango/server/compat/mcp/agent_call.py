@@ -22,7 +22,7 @@ from mcp_types import (
     InputResponses,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from msgspec import Struct, ValidationError, json
+from msgspec import DecodeError, Struct, ValidationError, json
 
 from lango.errors import InvalidAnswer, SessionNotFound, Stopping, WaitNotOpen
 from lango.events import TurnEvent, WaitClosed, WaitOpened
@@ -97,7 +97,8 @@ class AgentCall:
         """Return the result of the call, or what the client must ask its user first."""
         with anyio.CancelScope(shield=True):  # a turn that is stored must be known, so that it can be stopped
             self.turn = await self._begin()
-        assert (turn := self.turn) is not None
+        turn = self.turn
+        assert turn is not None
         try:
             while True:
                 view = await self._follow(turn)
@@ -143,7 +144,7 @@ class AgentCall:
         """Return the turn that the first attempt of a repeated call submitted."""
         try:
             known = json.decode(state, type=_State)
-        except ValidationError as error:
+        except DecodeError as error:
             raise InvalidAnswer("requestState: send that of the result that this call repeats") from error
         session = await self._user.get_session(known.session)
         if await self._user.runtime.turns.read(session, known.turn) is None:
@@ -167,14 +168,15 @@ class AgentCall:
         """Follow a turn to its end; report its progress, and ask what its tools ask."""
         view = CallView(turn)
         asked: dict[str, asyncio.Task[object]] = {}
-        report = ""
+        report = f"session {turn.session.name.id}"
         try:
             async with aclosing(self._user.turns.follow_answer(turn)) as events:
                 async for logged in events:
                     if logged is None:
                         await self._report(report)
                         continue
-                    if report := view.add(logged.event):
+                    if news := view.add(logged.event):
+                        report = news
                         await self._report(report)
                     await self._ask_while_running(turn, logged.event, asked)
         finally:
@@ -186,7 +188,7 @@ class AgentCall:
     async def _report(self, message: str) -> None:
         """Report progress, which also keeps the client waiting; it counts up, since the end is not known."""
         self._reports += 1
-        await self._context.session.report_progress(self._reports, message=message or "works")
+        await self._context.session.report_progress(self._reports, message=message)
 
     async def _ask_while_running(self, turn: TurnRef, event: TurnEvent, asked: dict[str, asyncio.Task[object]]) -> None:
         """Ask the user what a running tool asks, until the question is closed."""
@@ -212,6 +214,9 @@ class AgentCall:
         """Ask the user for what a turn waits for; return the turn that continues with the answer, or why none does."""
         open_ids = {wait.id for wait in await self._user.waits(turn.session.name.id)} if view.waits else set[str]()
         waits = [wait for wait in view.waits if wait.id in open_ids]
+        if view.waits and not waits:  # answered elsewhere since
+            number = await self._user.runtime.turns.next(turn.session, turn.turn)
+            return (None if number is None else TurnRef(turn.session, number)), ""
         if self._is_modern and not any(wait.id in self._responses for wait in waits):
             self._require(waits)
         for wait in waits:

@@ -1,6 +1,7 @@
 """Answer the requests of MCP clients: agents are tools, sessions and artifacts resources. Imports `mcp`."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -41,6 +42,8 @@ from lango.server.compat.mcp.resources import list_resources, list_templates, re
 from lango.server.context import AgentUser, ServedAgents
 from lango.server.errors import ApiError, to_api_error
 from lango.server.security.auth import Caller
+
+_log = logging.getLogger("lango.server")
 
 CLIENT_LEFT = "mcp_client_left"
 """Key in the state of an HTTP request: whether its client closed the connection."""
@@ -194,7 +197,11 @@ def _protocol_errors() -> Generator[None]:
     """Raise Lango's errors as those of MCP."""
     try:
         yield
-    except (LangoError, ApiError) as error:
+    except MCPError:
+        raise
+    except Exception as error:  # the SDK would send the text of any other one to older clients
         refused = to_api_error(error)
+        if refused.status == 500:
+            _log.exception("a request of an MCP client failed")
         code = INVALID_PARAMS if refused.status < 500 and refused.status != 429 else INTERNAL_ERROR
-        raise MCPError(code, str(error), {"error": refused.type}) from error
+        raise MCPError(code, str(refused), {"error": refused.type}) from error

@@ -10,6 +10,7 @@ from mcp_types import (
     ElicitRequestURLParams,
     ElicitResult,
 )
+from msgspec import json
 
 from lango.server.compat.wait_answers import question_text, value_to_answer
 from lango.waits import Answer, ApprovalWait, CredentialWait, Decline, InputWait, QuestionWait, Refuse, Wait
@@ -58,7 +59,7 @@ def to_answer(wait: Wait, result: ElicitResult) -> Answer | None:
             return None
         case "accept", InputWait() | QuestionWait():
             content = result.content or {}
-            return value_to_answer(wait, content if _is_form(wait.schema) else content.get(_VALUE))
+            return value_to_answer(wait, content.get(_VALUE) if _fields(wait.schema) is None else content)
         case "accept", _:
             return value_to_answer(wait, result.content)
         case "decline", ApprovalWait():
@@ -71,23 +72,26 @@ def to_answer(wait: Wait, result: ElicitResult) -> Answer | None:
 
 def _form(schema: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return a schema as a form can have it: an object of plain values; any other value is asked for in one field."""
-    if schema is not None and _is_form(schema):
-        return {"type": "object", "properties": schema.get("properties", {}), "required": schema.get("required", [])}
-    if schema is not None and _is_plain(schema):
-        field = dict(schema)
-    elif schema:
-        field = {"type": "string", "description": f"JSON that fits this schema: {dict(schema)}"}
-    else:
-        field = {"type": "string"}
+    fields = _fields(schema)
+    if schema is not None and fields is not None:
+        return {"type": "object", "properties": fields, "required": schema.get("required", [])}
+    field = _plain(schema) if schema else {"type": "string"}
+    if field is None:
+        field = {"type": "string", "description": f"JSON that fits {json.encode(schema).decode()}"}
     return {"type": "object", "properties": {_VALUE: field}, "required": [_VALUE]}
 
 
-def _is_form(schema: Mapping[str, Any] | None) -> bool:
-    """Whether a schema is an object of plain values."""
+def _fields(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the fields of a schema that is an object of plain values, or None."""
     if schema is None or schema.get("type") != "object":
-        return False
-    return all(map(_is_plain, schema.get("properties", {}).values()))
+        return None
+    fields = {name: _plain(field) for name, field in schema.get("properties", {}).items()}
+    return None if None in fields.values() else fields
 
 
-def _is_plain(schema: Mapping[str, Any]) -> bool:
-    return schema.get("type") in _PRIMITIVES
+def _plain(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the schema of a plain value as the protocol has it, or None for another one; forms know no null."""
+    choices = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
+    if len(choices) == 1:
+        schema = {name: one for name, one in schema.items() if name not in ("anyOf", "default")} | choices[0]
+    return dict(schema) if schema.get("type") in _PRIMITIVES else None

@@ -67,19 +67,21 @@ class McpEndpoint:
             await self._stopping.wait()
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request until the end, or until its caller loses access."""
+        """Answer a request until the end, until its caller loses access, or until the server stops."""
         manager = await asyncio.shield(self._manager)
         serving = asyncio.create_task(manager.handle_request(scope, receive, send))
         refused = asyncio.create_task(wait_until_refused(scope["state"].get(VERIFY_CALLER)))
+        stopping = asyncio.create_task(self._stopping.wait())
+        tasks = [serving, refused, stopping]
         if scope["method"] == "POST":
             self._posts.add(serving)
             serving.add_done_callback(self._posts.discard)
         try:
-            await asyncio.wait([serving, refused], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (serving, refused):
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait([serving, refused])
+            await asyncio.wait(tasks)
         if not serving.cancelled():
             serving.result()
 

@@ -16,7 +16,7 @@ from mcp_types import (
     ResourceTemplate,
     TextResourceContents,
 )
-from msgspec import ValidationError, json
+from msgspec import DecodeError, json
 
 from lango.runtime.artifacts import Artifact
 from lango.server.context import AgentUser
@@ -73,7 +73,7 @@ def _read_cursor(cursor: str | None) -> tuple[str, tuple[float, int] | None]:
         return "", None
     try:
         return json.decode(cursor, type=tuple[str, tuple[float, int] | None])
-    except ValidationError as error:
+    except DecodeError as error:
         raise MCPError(INVALID_PARAMS, "cursor: send the nextCursor of the previous page") from error
 
 
