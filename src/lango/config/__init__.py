@@ -12,17 +12,15 @@ from lango.config.sections import (
     McpOAuthSettings,
     McpSettings,
     MemorySettings,
-    OidcSettings,
     PriceSettings,
     ProviderSettings,
-    ServerLimits,
-    ServerSettings,
     StoreSettings,
     SubAgentSettings,
     TelemetrySettings,
     ToolSettings,
     TraceSettings,
 )
+from lango.config.server_sections import OidcSettings, ServerLimits, ServerSettings
 from lango.config.settings import Settings
 from lango.config.webhook_sections import TriggerSettings, WebhookSettings
 

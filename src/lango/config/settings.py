@@ -22,12 +22,12 @@ from lango.config.sections import (
     McpSettings,
     MemorySettings,
     ProviderSettings,
-    ServerSettings,
     StoreSettings,
     TelemetrySettings,
     ToolSettings,
     TraceSettings,
 )
+from lango.config.server_sections import ServerSettings
 from lango.config.setting_errors import invalid_json_variables, problem_message
 from lango.config.webhook_sections import TriggerSettings, WebhookSettings
 from lango.errors import ConfigError
