@@ -1,6 +1,7 @@
 """The agent of the terminals under test: it does what the user's message says, in a language of a few words.
 
 - `hold FILE`: a first word, then silence until the file is there
+- `look FILE`: a first word, and when the file is there a call of a safe tool, as time for another message
 - `markdown`: a heading, a table, a list and code, in small pieces
 - `long N`: a list of N lines
 - `evil`: an answer, and a call of a tool, full of what a terminal would obey
@@ -84,11 +85,16 @@ class CommandProvider:
                 while not Path(file).exists():
                     await asyncio.sleep(0.01)
                 yield TextDelta("ended")
-            case ["late", file]:
+            case [("late" | "look") as word, file]:
                 yield TextDelta("begun ")
                 while not Path(file).exists():
                     await asyncio.sleep(0.01)
-                for delta in deltas_of([ToolCall("call_late", "wipe", {"text": "disk4"}), UsageDelta(1000, 500)]):
+                for delta in deltas_of(
+                    [
+                        ToolCall("call_late", "wipe" if word == "late" else "note", {"text": "disk4"}),
+                        UsageDelta(1000, 500),
+                    ]
+                ):
                     yield delta
             case ["fail", once] if once.startswith("once "):
                 _, file, text = once.split(maxsplit=2)

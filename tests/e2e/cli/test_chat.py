@@ -218,8 +218,60 @@ def test_keys_typed_before_the_question_do_not_answer_it(chat: Terminal, folder:
     chat.wait_for("run exactly this?")
     chat.type("n")
     chat.wait_for('no: wipe(text="disk4")')
+    chat.wait_for(lambda: bool(re.search(r"> yyyy\n.* tokens", chat.shown)), "the keys at the prompt")
+    chat.type(CTRL_C)
     chat.wait_prompt()
     assert "'noted': 'disk4'" not in chat.text
+
+
+def test_a_message_typed_during_an_answer_goes_into_it(chat: Terminal, folder: Path) -> None:
+    chat.send(f"look {folder}/looked")
+    chat.wait_for("begun")
+    chat.type("at the sk")
+    chat.wait_for("> at the sk")
+    chat.wait_for("Enter sends it into this answer")
+    chat.type("\x7f\x7fsea" + ENTER)
+    chat.wait_for("sent: at the sea")
+    (folder / "looked").touch()
+    chat.wait_for("\n> at the sea\n")
+    chat.wait_for("\nat the sea\n")
+    chat.wait_prompt()
+    assert "> at the sk" not in chat.text, "the line is redrawn"
+    chat.ask("/usage", "steered", "all       2 turns, 2 model calls")
+
+
+def test_a_message_typed_during_an_answer_follows_it(chat: Terminal, folder: Path) -> None:
+    chat.send(f"hold {folder}/follow")
+    chat.wait_for("begun")
+    chat.send("/usage")
+    chat.wait_for("commands have to wait for the end of the answer")
+    chat.send("/next plums")
+    chat.wait_for("queued: plums")
+    chat.type("and a draft")
+    chat.wait_for("> and a draft")
+    (folder / "follow").touch()
+    chat.wait_for("begun ended")
+    chat.wait_for("\n> plums\n")
+    chat.wait_for("\nplums\n")
+    chat.wait_for(lambda: bool(re.search(r"> and a draft\n.* tokens", chat.shown)), "the draft at the prompt")
+    assert "the session is busy" not in chat.text
+    chat.type(CTRL_C)
+    chat.wait_prompt()
+    chat.ask("/usage", "all       2 turns")
+
+
+def test_a_message_typed_during_an_answer_replaces_it(chat: Terminal) -> None:
+    chat.send("hold never")
+    chat.wait_for("begun")
+    chat.send("/next not this")
+    chat.wait_for("queued: not this")
+    chat.send("/instead pears")
+    chat.wait_for("stopped and removed: your message takes its place")
+    chat.wait_for("not answered, as your later message took its place: not this")
+    chat.wait_for("\npears\n")
+    chat.wait_prompt()
+    shown = chat.ask(f"/resume {session_of(chat)}", "> pears")
+    assert "hold never" not in shown
 
 
 def test_ctrl_c_stops_the_turn_and_not_the_program(chat: Terminal) -> None:

@@ -2,25 +2,27 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from lango.cli.chat import resumed_session
 from lango.cli.chat.collapsed_sections import CollapsedSection, show_section_content
+from lango.cli.chat.sent_messages import SentMessages
 from lango.cli.chat.terminal.message_reader import InputInterrupted
 from lango.cli.chat.terminal.screen import Screen
+from lango.cli.chat.terminal.typed_line import TypedLine
 from lango.cli.chat.turn_view import TurnView
 from lango.cli.chat.wait_cards import ask_answer, has_form, show_wait
 from lango.cli.session_target import LOCAL_USER, SessionTarget
 from lango.cli.terminal_text import one_line
 from lango.config import Settings
 from lango.errors import InvalidAnswer, LangoError, StoreError, TurnCancelled, WaitNotOpen
-from lango.events import WaitOpened
+from lango.events import Accepted, WaitOpened
 from lango.runtime import RunningTurn
 from lango.runtime.opening import open_runtime
 from lango.runtime.runtime import Runtime
 from lango.runtime.sessions.session_usage import Window, window_rules_for
-from lango.sessions import SessionInfo
+from lango.sessions import SessionInfo, WhenBusy
 from lango.waits import Answer, ApprovalWait, ClientResultWait, Decline, InputWait, QuestionWait, ToolResultWait, Wait
 
 if TYPE_CHECKING:
@@ -192,25 +194,43 @@ class ChatSession:
         self.target, self.status_line = target, StatusLine()
 
     async def _show_turn(self, turn: RunningTurn) -> Sequence[Wait]:
-        """Show a turn to its end; return what the session waits for then."""
-        view = TurnView(self.screen, self.sections, self.runtime.root_name)
-        self._running = (turn, view)
-        try:
-            with self.reader.without_echo():
-                async for event in turn.follow():
-                    view.show(event)
-                    if isinstance(event, WaitOpened) and isinstance(event.wait, QuestionWait):
-                        view.pause()
-                        await self._answer_question(event.wait)
-                        view.go_on()
-        finally:
-            self._running = None
-            view.close()
-        if isinstance(turn.error, TurnCancelled):
-            self.screen.print_line("stopped; the answer so far is kept", "yellow")
+        """Show a turn and those of the messages that the user sends meanwhile; return what the session waits for."""
+        sent = SentMessages(self._submit, self.screen.print_line)
+        await self._show_one_turn(turn, sent)
+        while message := await sent.take_next():
+            self.screen.print_line(f"> {message.text}", "bold")
+            await self._show_one_turn(message.turn, sent, was_queued=True)
         await self.status_line.load(self.runtime, self.target.session_id)
         self._show_cut()
         return await self.open_waits()
+
+    async def _show_one_turn(self, turn: RunningTurn, sent: SentMessages, *, was_queued: bool = False) -> None:
+        view = TurnView(self.screen, self.sections, self.runtime.root_name)
+        line = TypedLine(self.draft, sent.send, view.show_typed)
+        self._running = (turn, view)
+        try:
+            with ExitStack() as keys:
+                keys.enter_context(self.reader.while_answering(line))
+                view.show_typed(line.text)
+                async for event in turn.follow():
+                    if not (was_queued and isinstance(event, Accepted)):
+                        view.show(event)
+                    if isinstance(event, WaitOpened) and isinstance(event.wait, QuestionWait):
+                        view.pause()
+                        keys.close()
+                        await self._answer_question(event.wait)
+                        keys.enter_context(self.reader.while_answering(line))
+                        view.go_on()
+        finally:
+            self._running = None
+            self.draft = line.text
+            view.close()
+        if isinstance(turn.error, TurnCancelled):
+            removed = "stopped and removed: your message takes its place"
+            self.screen.print_line(removed if sent.is_replaced else "stopped; the answer so far is kept", "yellow")
+
+    async def _submit(self, text: str, when_busy: WhenBusy) -> RunningTurn:
+        return await self.runtime.submit(self.target.session_id, text, user_id=LOCAL_USER, when_busy=when_busy)
 
     def _show_cut(self) -> None:
         """Say once per session that the model no longer sees its oldest messages."""

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from lango import __version__
 from lango.cli.chat.chat_session import ChatSession
 from lango.cli.chat.model_choice import next_step
-from lango.cli.chat.slash_commands import complete_command, is_command, run_command
+from lango.cli.chat.slash_commands import complete_command, run_command
 from lango.cli.chat.terminal.message_reader import InputInterrupted, LineReader
 from lango.cli.chat.terminal.screen import Screen
+from lango.cli.chat.terminal.typed_line import is_command
 from lango.cli.session_target import choose_session
 from lango.config import Settings
 from lango.errors import LangoError

@@ -9,6 +9,7 @@ from msgspec import Struct
 from lango.cli.chat import resumed_session
 from lango.cli.chat.chat_session import ChatSession
 from lango.cli.chat.model_choice import change_model, known_models
+from lango.cli.chat.terminal.typed_line import HINT
 from lango.cli.chat.wait_cards import has_form, show_wait
 from lango.cli.session_target import LOCAL_USER, SessionTarget, new_session, session_by_prefix
 from lango.cli.tables import grant_row, make_table, summary_lines, turn_row
@@ -39,12 +40,6 @@ class Command(Struct, frozen=True):
     arguments: str
     help: str
     run: CommandFunction
-
-
-def is_command(text: str) -> bool:
-    """Whether a message is a command, and not text that begins with a path."""
-    first = text.split(maxsplit=1)[0]
-    return text.startswith("/") and "/" not in first[1:] and "\n" not in text.strip()
 
 
 async def run_command(chat: ChatSession, text: str) -> bool:
@@ -83,6 +78,7 @@ async def _help(chat: ChatSession, _: str) -> None:
     chat.screen.print_line()
     chat.screen.print_line("Enter sends; Alt-Enter, or a backslash at the end of a line, begins a new line.")
     chat.screen.print_line("Ctrl-C stops an answer; Ctrl-O opens the newest collapsed line; Ctrl-D ends.")
+    chat.screen.print_line(f"While an answer runs: {HINT}.")
 
 
 async def _sessions(chat: ChatSession, _: str) -> None:

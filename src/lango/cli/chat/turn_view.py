@@ -17,6 +17,7 @@ from lango.cli.chat.collapsed_sections import (
     tool_call_section,
 )
 from lango.cli.chat.markdown_blocks import MarkdownBlocks, TerminalMarkdown
+from lango.cli.chat.terminal.typed_line import HINT
 from lango.cli.chat.wait_cards import show_wait
 from lango.cli.terminal_text import describe_progress, describe_resumption, one_line, printable
 from lango.event_text import is_withdrawn
@@ -54,6 +55,8 @@ class TurnView:
         self._began = time.monotonic()
         self._last_line_empty = False  # of the permanent lines
         self._stopping = False
+        self._typed = ""
+        """The message that the user types meanwhile."""
         self._next_frame = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._schedule_draw(_TICK_S)
@@ -94,6 +97,11 @@ class TurnView:
         else:
             self._end_text()
             self._calls[event.call_id] = (event, time.monotonic())
+
+    def show_typed(self, text: str) -> None:
+        """Show the message that the user types meanwhile below the answer."""
+        self._typed = text
+        self._schedule_draw(0.0)
 
     def show_stopping(self) -> None:
         """Show that the turn is being stopped."""
@@ -266,10 +274,11 @@ class TurnView:
         for title, at in running:
             line = f"{self._screen.symbol('▹', '>')} {title} {format_seconds(now - at)}"
             lines += self._screen.render_lines(Text(line, style="cyan", no_wrap=True, overflow="ellipsis"))
-        return [
-            *lines,
-            *self._screen.render_lines(Text(self._activity(now), style="dim", no_wrap=True, overflow="ellipsis")),
-        ]
+        lines += self._screen.render_lines(Text(self._activity(now), style="dim", no_wrap=True, overflow="ellipsis"))
+        if self._typed:
+            lines += self._screen.render_lines(Text(HINT, style="dim"))
+            lines += self._screen.render_lines(Text(f"> {printable(self._typed)}", style="bold"))
+        return lines
 
     def _activity(self, now: float) -> str:
         what = "thinking" if self._thought else "answering" if self._blocks.growing else "working"

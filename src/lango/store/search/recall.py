@@ -236,7 +236,11 @@ def _visible(session: SessionInfo, rows: Sequence[Row]) -> Operation[list[Memory
     ]
 
 
-def _within(places: Sequence[RowRange], table: str = "m") -> str:
+def _within(places: Sequence[RowRange], table: str) -> str:
+    """Return the condition that a message of `table` is at one of the places.
+
+    A plus before the table keeps SQLite from using an index for the condition, which would read the whole session.
+    """
     return " OR ".join(
         f"({table}.session_key = {key} AND {table}.seq BETWEEN {first} AND {last})" for key, first, last in places
     )
@@ -254,7 +258,7 @@ def _newest_matches(number: int, most: int) -> str:
 def _count_statement(
     dialect: Dialect, owner: str, wanted: Sequence[terms.Term], places: Sequence[RowRange], most: int
 ) -> Statement:
-    within = _within(places)
+    within = _within(places, "m" if dialect == "postgres" else "+m")
     parts: list[str] = []
     for number in range(len(wanted)):
         if dialect == "postgres":
@@ -270,7 +274,7 @@ def _find_statement(
     dialect: Dialect, owner: str, weighted: Sequence[tuple[terms.Term, float]], places: Sequence[RowRange], most: int
 ) -> Statement:
     """Select the messages whose words weigh most, of these the newest, and the messages beside them."""
-    within = _within(places)
+    within = _within(places, "m" if dialect == "postgres" else "+m")
     parts: list[str] = []
     for number, (_, weight) in enumerate(weighted, 1):
         if dialect == "postgres":
@@ -285,6 +289,6 @@ def _find_statement(
             ORDER BY SUM(weight) DESC, seq DESC LIMIT {most}
         ) h CROSS JOIN ({_BESIDE}) n
     ) w JOIN messages x ON x.session_key = w.session_key AND x.seq = w.seq
-    WHERE x.role IN ('user', 'assistant') AND x.content <> '' AND ({_within(places, "x")}) ORDER BY x.seq
+    WHERE x.role IN ('user', 'assistant') AND x.content <> '' AND ({_within(places, "+x")}) ORDER BY x.seq
     """  # noqa: S608 - constants
     return sql, tuple(match_keys(dialect, owner, [term for term, _ in weighted]))

@@ -1,6 +1,7 @@
 """Read messages from an interactive terminal with editing, history and completion."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
     from prompt_toolkit.history import History
 
     from lango.cli.chat.terminal.screen import Screen
+    from lango.cli.chat.terminal.typed_line import TypedLine
 
 Complete = Callable[[str], Iterable[tuple[str, str]]]
 """From the text before the cursor to its completions, each with a description."""
 
 _STYLE = Style.from_dict({"prompt": "bold", "status": "reverse", "question": "bold"})
 _MENU_ROWS = 6
+_READ_BYTES = 4096
 
 
 class KeyboardReader:
@@ -159,8 +162,8 @@ class KeyboardReader:
             app.exit(exception=KeyboardInterrupt())
 
     @contextmanager
-    def without_echo(self) -> Generator[None]:
-        """Do not echo keys into an answer; they stay in the input buffer."""
+    def while_answering(self, line: "TypedLine") -> Generator[None]:
+        """Pass keys to the line that is typed during an answer, and echo none of them into it."""
         try:
             import termios
 
@@ -171,9 +174,19 @@ class KeyboardReader:
             return
         quiet[3] &= ~(termios.ECHO | termios.ICANON)  # Ctrl-C stays a signal
         termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
+        loop = asyncio.get_running_loop()
+
+        def read() -> None:
+            data = os.read(descriptor, _READ_BYTES)
+            if not data:  # the terminal is gone
+                loop.remove_reader(descriptor)
+            line.feed(data)
+
+        loop.add_reader(descriptor, read)
         try:
             yield
         finally:
+            loop.remove_reader(descriptor)
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
     def _is_typing_command(self) -> bool:

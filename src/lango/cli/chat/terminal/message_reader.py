@@ -6,7 +6,10 @@ import threading
 from collections import deque
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from lango.cli.chat.terminal.typed_line import TypedLine
 
 Decision = Literal["yes", "no", "always", "reason", "edit"]
 DECISIONS: dict[str, Decision] = {"y": "yes", "n": "no", "a": "always", "r": "reason", "e": "edit"}
@@ -82,8 +85,9 @@ class LineReader:
             self._line_ready.set_exception(InputInterrupted(""))
 
     @contextmanager
-    def without_echo(self) -> Generator[None]:
-        """Do nothing: the terminal itself echoes lines."""
+    def while_answering(self, line: "TypedLine") -> Generator[None]:
+        """Do nothing: the terminal itself echoes lines, and each is the next message."""
+        del line
         yield
 
     async def _line(self) -> str | None:
