@@ -102,6 +102,25 @@ async def test_a_request_that_expires_is_closed_in_the_conversation(page: Page, 
     await expect(answer(page)).to_contain_text("not run")
 
 
+async def test_failed_turns_are_listed_and_run_again(page: Page, site: Site) -> None:
+    site.script.add(ValueError("boom"), ValueError("bang"), "and then it works")
+    async with httpx.AsyncClient(base_url=site.url, timeout=60) as client:
+        await client.post("/v1/sessions/broken/messages", json={"text": "first of all"})
+        await client.post("/v1/sessions/broken/messages", json={"text": "do it"})
+    await page.goto(site.url)
+    await page.get_by_role("button", name="Inbox").click()
+    failed = inbox(page).get_by_role("region", name="Failed turns").get_by_role("listitem")
+    await expect(failed).to_have_count(2)
+    await expect(failed.first).to_contain_text("do it")
+    await expect(failed.first).to_contain_text("bang")
+    await expect(failed.last.get_by_role("button")).to_have_count(0)
+    await check_accessibility(page)
+    await failed.first.get_by_role("button", name="Run again").click()
+    await expect(failed).to_have_count(1)
+    await inbox(page).get_by_role("link", name="first of all").click()
+    await expect(answer(page)).to_contain_text("and then it works")
+
+
 async def test_always_runs_later_calls_until_the_grant_is_revoked(page: Page, site: Site) -> None:
     await page.goto(site.url)
     site.script.add(ToolCall("g1", "erase", {"path": "tmp/a.txt"}), "erased one")

@@ -75,6 +75,7 @@ async def test_failed_turns_are_listed_and_run_again_over_http(tmp_path: Path) -
         [failed] = (await client.get("/v1/turns?state=failed")).json()["turns"]
         assert (failed["session_id"], failed["turn"], failed["can_retry"]) == ("s", 1, True)
         assert "boom" in failed["message"]
+        assert failed["first_words"] == "go"
         assert (await client.get("/v1/sessions/s/turns/1")).json()["status"] == "failed"
         assert (await client.post("/v1/sessions/s/turns/1/retry")).status_code == 202
         assert "event: done" in (await client.get("/v1/sessions/s/turns/1/stream")).text

@@ -12,16 +12,17 @@ DERIVED_TITLE_LENGTH = 80
 """How many characters of the first message are shown as a title."""
 
 _SEARCHED_MESSAGES = 20  # a session that the user did not start has no first words
-_READ_CHARACTERS = 400
+READ_CHARACTERS = 400
+"""How many characters of a message are read for its first words."""
 
 _SET = "UPDATE sessions SET title = $1 WHERE app_name = $2 AND user_id = $3 AND id = $4 RETURNING session_key"
 _FIRST = f"""
-SELECT SUBSTR(content, 1, {_READ_CHARACTERS}) FROM messages
+SELECT SUBSTR(content, 1, {READ_CHARACTERS}) FROM messages
 WHERE session_key = $1 AND seq >= $2 AND seq <= $3 AND role = 'user' AND content <> '' ORDER BY seq LIMIT 1
 """  # noqa: S608 - constants
 FIRST_WORDS_COLUMN = f"""
 CASE WHEN s.title IS NULL AND s.forked_from IS NULL AND s.rewinds IS NULL THEN
-    (SELECT SUBSTR(m.content, 1, {_READ_CHARACTERS}) FROM messages m
+    (SELECT SUBSTR(m.content, 1, {READ_CHARACTERS}) FROM messages m
      WHERE m.session_key = s.session_key AND m.seq <= {_SEARCHED_MESSAGES} AND m.role = 'user' AND m.content <> ''
      ORDER BY m.seq LIMIT 1) END
 """  # noqa: S608 - constants

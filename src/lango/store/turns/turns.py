@@ -16,6 +16,7 @@ from lango.store.codec.records import Turn
 from lango.store.codec.rows import MESSAGE_COLUMNS, STATE_COLUMNS, row_to_event, row_to_state_event
 from lango.store.engine.database import LARGEST, Operation
 from lango.store.sessions.lineage import is_live, live_ranges
+from lango.store.sessions.titles import READ_CHARACTERS, shorten_title
 from lango.store.turns.stored_request import StoredRequest, text_to_request
 from lango.store.turns.turn_result import TurnResult
 from lango.store.waits.waits import IS_OPEN
@@ -68,15 +69,19 @@ GROUP BY w.app_name, w.user_id, s.id, w.turn
 """  # noqa: S608 - constants
 
 
-_FAILED = """
+_FAILED = f"""
 SELECT s.app_name, s.user_id, s.id, t.turn, COALESCE(t.ended_at, t.created_at), t.status, t.extra, t.attempts,
     t.first_seq, s.last_seq, s.rewinds,
-    NOT EXISTS (SELECT 1 FROM turns n WHERE n.session_key = t.session_key AND n.turn > t.turn AND n.status <> 'steered')
+    NOT EXISTS (
+        SELECT 1 FROM turns n WHERE n.session_key = t.session_key AND n.turn > t.turn AND n.status <> 'steered'
+    ),
+    (SELECT SUBSTR(m.content, 1, {READ_CHARACTERS}) FROM messages m
+     WHERE m.session_key = t.session_key AND m.seq = t.first_seq AND m.role = 'user')
 FROM turns t JOIN sessions s ON s.session_key = t.session_key
 WHERE t.status IN ('failed', 'interrupted') AND t.first_seq IS NOT NULL
     AND (CAST($1 AS TEXT) IS NULL OR s.app_name = $1) AND (CAST($2 AS TEXT) IS NULL OR s.user_id = $2)
 ORDER BY COALESCE(t.ended_at, t.created_at) DESC LIMIT $3
-"""
+"""  # noqa: S608 - constants
 
 
 class StoredTurn(Struct, frozen=True):
@@ -157,6 +162,8 @@ class FailedTurn(Struct, frozen=True):
     """How often it was run again after a crash or a failure."""
     can_retry: bool
     """Whether it can be run again: no other turn followed it."""
+    first_words: str = ""
+    """Of the message that began it."""
 
 
 def read_paused_request(key: int, invocation_id: str) -> Operation[StoredRequest]:
@@ -235,13 +242,14 @@ def list_failed(app_name: str | None, user_id: str | None, limit: int) -> Operat
     They are those of one app and user, or of any if that is None.
     """
     found: list[FailedTurn] = []
-    for app, user, id_, turn, at, status, extra, attempts, first_seq, last_seq, rewinds, is_newest in (
+    for app, user, id_, turn, at, status, extra, attempts, first_seq, last_seq, rewinds, is_newest, text in (
         yield _FAILED, (app_name, user_id, limit)
     ):
         if is_live(first_seq, live_ranges(last_seq, loads(rewinds) if rewinds else ())):
             event = TurnResult.decode(extra).final_event(0, turn, status, has_run=True)
             error, message = (event.error, event.message) if isinstance(event, TurnError) else ("", "")
-            found.append(FailedTurn(SessionId(app, user, id_), turn, at, error, message, attempts, bool(is_newest)))
+            name, first_words = SessionId(app, user, id_), shorten_title(text)
+            found.append(FailedTurn(name, turn, at, error, message, attempts, bool(is_newest), first_words))
     return found
 
 

@@ -68,7 +68,7 @@ def _list_failed(chosen: SessionOptions, as_json: bool) -> None:
     def row(one: "FailedTurn") -> dict[str, object]:
         fields = _failed_json(one) | {"turn": str(one.turn), "failed": format_age(one.failed_at, now)}
         fields["retry"] = "yes" if one.can_retry else "no"
-        del fields["attempts"]
+        del fields["attempts"], fields["first_words"]
         return fields
 
     print_values(turns, _failed_json, row=row, as_json=as_json, empty="no turn has failed", cut=("session", "message"))
@@ -85,6 +85,7 @@ def _failed_json(one: "FailedTurn") -> dict[str, object]:
         "app": one.session.app_name,
         "user": one.session.user_id,
         "attempts": one.attempts,
+        "first_words": one.first_words,
     }
 
 

@@ -37,6 +37,8 @@ class ListedTurn(BaseModel):
     message: str | None = None
     can_retry: bool = False
     """Whether `/retry` runs it again: it failed, and no other turn followed it."""
+    first_words: str = ""
+    """Of the message that began it, if it failed."""
 
 
 class ListedTurns(BaseModel):
@@ -93,6 +95,7 @@ async def list_turns(
                 error=one.error,
                 message=one.message,
                 can_retry=one.can_retry,
+                first_words=one.first_words,
             )
             for one in await turns.failed(user.id, limit)
         ]

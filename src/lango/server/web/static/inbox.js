@@ -1,4 +1,4 @@
-/** Show what waits for the user in any conversation: a badge with its number, and a dialog to answer it. */
+/** Show what waits for the user in any conversation, with a badge, and the turns that failed; answer and retry them. */
 
 import { addressOf, api, ApiError, describeError, request, sessionPath } from "./base/api.js";
 import { WaitCard } from "./conversation/wait-card.js";
@@ -9,8 +9,11 @@ import { on, state } from "./base/state.js";
 /** @typedef {{title: string, agent: string, wait: import("./conversation/wait-card.js").Wait & {opened_at: string}}} Item */
 
 const MAX_SHOWN = 100;
+const MAX_FAILED = 20;
 const RETRY_MS = 2_000;
 const NOTHING = "Nothing is waiting for you.";
+
+/** @typedef {{session_id: string, turn: number, since: string, message: string | null, can_retry: boolean, first_words: string}} FailedTurn */
 
 let dialog = /** @type {any} */ (null);
 let reading = /** @type {AbortController | null} */ (null);
@@ -40,7 +43,7 @@ function open() {
   if (dialog) return;
   const list = el("ul", { class: "inbox-items", "aria-label": "Waiting for you" });
   dialog = el("dialog", { class: "dialog wide-dialog", "aria-labelledby": "inbox-title" },
-    el("h2", { id: "inbox-title", text: "Inbox" }), list,
+    el("h2", { id: "inbox-title", text: "Inbox" }), list, el("section", { class: "failed-turns", "aria-label": "Failed turns" }),
     el("div", { class: "dialog-end" }, el("button", { type: "button", click: () => dialog.close() }, "Close")));
   dialog.addEventListener("close", () => {
     dialog.remove();
@@ -52,6 +55,33 @@ function open() {
   dialog.showModal();
   drawItems();
   void refresh();
+  void showFailedTurns();
+}
+
+/** Show the newest turns that failed for good, of all agents; those that another turn followed cannot be run again. */
+async function showFailedTurns() {
+  /** @type {string[]} */ const agents = (state.about.agents ?? [state.about]).map((/** @type {{name: string}} */ one) => one.name);
+  const pages = await Promise.all(agents.map((agent) => api(`/v1/turns?state=failed&limit=${MAX_FAILED}&agent=${encodeURIComponent(agent)}`)
+    .then(({ turns }) => turns.map((/** @type {FailedTurn} */ turn) => ({ agent, turn })), () => []))); // a broken agent has no turns
+  const failed = pages.flat().sort((one, other) => other.turn.since.localeCompare(one.turn.since)).slice(0, MAX_FAILED);
+  dialog?.querySelector(".failed-turns").replaceChildren(...(failed.length ? [el("h3", { text: "Failed turns" }),
+    el("ul", { class: "inbox-items" }, ...failed.map(({ agent, turn }) => failedTurn(agent, turn)))] : []));
+}
+
+/** @param {string} agent @param {FailedTurn} turn */
+function failedTurn(agent, { session_id, turn, since, message, can_retry, first_words }) {
+  const retry = async () => {
+    await api(sessionPath(session_id, `/turns/${turn}/retry?agent=${encodeURIComponent(agent)}`), { method: "POST" })
+      .then(() => toast("It runs again."), (error) => toast(describeError(error), "error"));
+    await showFailedTurns();
+  };
+  return el("li", { class: "inbox-item" },
+    el("p", { class: "inbox-head" },
+      el("a", { href: addressOf(agent, session_id), click: () => dialog?.close() }, first_words || "Untitled conversation"),
+      state.about.agents?.length > 1 && el("span", { class: "note", text: agent }),
+      el("span", { class: "note", text: formatTime(since) }),
+      can_retry && el("button", { type: "button", click: retry }, "Run again")),
+    el("p", { class: "failed-message", text: message ?? "" }));
 }
 
 function drawItems() {
