@@ -1,7 +1,7 @@
 """Timers and events: a turn ends, no process waits, and any replica continues it once."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,7 +18,10 @@ from lango.errors import IdempotencyKeyReused, InvalidAnswer, TimedOut, UsageErr
 from lango.events import ToolEnd, TurnDone, WaitClosed, WaitOpened
 from lango.messages import ToolCall
 from lango.runtime import RunningTurn, Runtime
+from lango.runtime.deploy_check import judge_turns
+from lango.runtime.opening import build_agent_app
 from lango.server.app import create_app
+from lango.store import Store
 from lango.testing import ScriptedProvider
 from lango.waits import Approve, EventWait, Result, TimerWait, Wake
 from tests.agents.parts import TIMEOUT_S, Gate, collect, messages, results_in, rows, settings_for, statuses
@@ -351,3 +354,56 @@ def test_pauses_say_what_is_wrong_with_them() -> None:
     ):
         with pytest.raises(UsageError):
             wrong()
+
+
+def shop(name: str = "shop", **more: Any) -> LlmAgent:
+    return LlmAgent(name=name, **more)
+
+
+CHANGES: dict[str, Callable[[], tuple[dict[str, Any], LlmAgent]]] = {
+    "instruction": lambda: ({"tools": {"enabled": ["wait_until"]}}, shop(instruction="Be brief.")),
+    "the tool removed": lambda: ({}, shop()),
+    "the agent renamed": lambda: ({"tools": {"enabled": ["wait_until"]}}, shop("store")),
+    "a sub-agent added": lambda: ({"tools": {"enabled": ["wait_until"]}}, shop(sub_agents=[shop("clerk")])),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_timer_wakes_its_turn_in_a_changed_version(store_url: str, change: str) -> None:
+    old = settings_for(store_url, name="app", tools={"enabled": ["wait_until"]})
+    async with open_runtime(old, root_agent=shop(), provider=ScriptedProvider([wait_call()])) as runtime:
+        await runtime.run("s", "tell me when")
+    configured, agent = CHANGES[change]()
+    new = settings_for(store_url, name="app", **configured)
+    app = build_agent_app(new, agent)
+    async with Store(store_url) as store:
+        [verdict] = await judge_turns(store, app, 0)
+    await app.models.close()
+    assert (verdict.session, verdict.state) == ("s", "paused")
+    assert verdict.verdict != "cannot continue"
+    provider = ScriptedProvider(["the oven is hot"])
+    async with open_runtime(new, root_agent=CHANGES[change]()[1], provider=provider) as runtime:
+        await make_due(runtime)
+        assert await ended(runtime, 2) == ["done", "done"]
+        assert (await messages(runtime))[-1].content == "the oven is hot"
+        assert results_in(provider.requests[0])["c1"]["woken_by"] == "time"
+
+
+async def test_a_fork_has_its_own_timer_and_a_copy_none(store_url: str) -> None:
+    provider = ScriptedProvider([wait_call(), "hot", "hot", "well"])
+    async with open_runtime(with_timer(store_url), provider=provider) as runtime:
+        await runtime.run("s", "tell me when")
+        await runtime.sessions.fork("s", new_id="fork")
+        lines = [line async for line in runtime.sessions.export_lines("s")]
+        await runtime.sessions.import_lines(lines, session_id="copy")
+        assert isinstance(await wait_of(runtime, "fork"), TimerWait)
+        assert await runtime.waits("copy") == []
+        assert await runtime.run("copy", "and now?") == "hot"
+        assert "error" in results_in(provider.requests[1])["c1"], "it reads that nothing wakes it"
+        await make_due(runtime)
+        assert await ended(runtime, 5) == ["done"] * 5
+        for session in ("s", "fork"):
+            shown = await runtime.sessions.messages(session)
+            assert [one.message.content for one in shown if one.message][-1] in ("hot", "well")
+        woken = [results_in(request)["c1"].get("woken_by") for request in provider.requests[2:]]
+        assert woken == ["time", "time"]

@@ -171,3 +171,31 @@ async def test_a_message_replaces_a_turn_without_tools_and_leaves_no_note(sqlite
         assert await runtime.run("s", "right") == "instead"
         assert first.finished
         assert provider.requests[-1].messages == (Message("user", "right"),)
+
+
+async def test_a_steered_conversation_is_the_same_in_a_fork_and_a_copy(store_url: str) -> None:
+    gate = Gate()
+    provider = ScriptedProvider([ToolCall("c1", gate.tool.name, {}), "for both", "again", "again", "again", "again"])
+    async with open_runtime(settings_for(store_url), provider=provider, tools=[gate.tool]) as runtime:
+        first = await runtime.submit("s", "first")
+        await gate.wait()
+        await runtime.submit("s", "second", when_busy="steer", idempotency_key="k")
+        gate.may_end.set()
+        events = await collect(first.follow())
+        [taken] = [event for event in events if isinstance(event, Steered)]
+        await runtime.sessions.fork("s", new_id="fork")
+        await runtime.sessions.fork("s", at=taken.seq - 1, new_id="before")
+        lines = [line async for line in runtime.sessions.export_lines("s")]
+        await runtime.sessions.import_lines(lines, session_id="copy")
+        for session in ("s", "fork", "copy", "before"):
+            assert await runtime.run(session, "third") == "again"
+        of_original, of_fork, of_copy, of_earlier_fork = (texts_of(request) for request in provider.requests[2:])
+        assert of_original == of_fork == of_copy == ["first", "second", "third"]
+        assert of_earlier_fork == ["first", "third"], "the fork begins before the message was taken in"
+        assert all(broken_for(request) == [] for request in provider.requests)
+        names = [SessionId(runtime.app_name, "user", session) for session in ("s", "fork", "copy", "before")]
+        assert [await store_of(runtime).read(check_session, name) for name in names] == [[], [], [], []]
+        copied = await runtime.sessions.messages("copy")
+        assert [one.seq for one in copied if one.message and one.message.content == "second"] == [taken.seq]
+        await runtime.sessions.rewind("s", before=taken.seq)
+        assert await runtime.sessions.messages("s") == [], "with the turn that took it in"

@@ -1,13 +1,20 @@
 """Messages while a turn runs, and turns in the background, over HTTP."""
 
 import asyncio
+import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
+import pytest
+from websockets.asyncio.client import connect
 
 from lango.messages import ToolCall
 from lango.tools import tool
 from tests.browser.site import PAUSE, serving_script
+
+STEERING = {"X-When-Busy": "steer"}
 
 
 @tool(effect="none")
@@ -82,3 +89,73 @@ async def test_failed_turns_are_listed_and_run_again_over_http(tmp_path: Path) -
         shown = (await client.get("/v1/sessions/s/messages")).json()["messages"]
         assert shown[-1]["content"] == "At last."
         assert (await client.get("/v1/turns?state=failed")).json() == {"turns": []}
+
+
+Send = Callable[[httpx.AsyncClient, str], Awaitable[str]]
+"""Sends a steering message to a session, in a protocol; returns the text of the answer."""
+
+
+async def by_responses(client: httpx.AsyncClient, session: str) -> str:
+    body = {"model": "lango", "input": "two", "conversation": session}
+    answer = (await client.post("/v1/responses", json=body, headers=STEERING)).json()
+    return "".join(part["text"] for item in answer["output"] for part in item.get("content") or ())
+
+
+async def by_agui(client: httpx.AsyncClient, session: str) -> str:
+    message = {"id": "m", "role": "user", "content": "two"}
+    body: dict[str, Any] = {
+        "threadId": session,
+        "runId": "r",
+        "messages": [message],
+        "state": {},
+        "tools": [],
+        "context": [],
+        "forwardedProps": {},
+    }
+    answer = await client.post("/agui", json=body, headers=STEERING)
+    events = [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line]
+    assert (events[0]["type"], events[-1]["type"]) == ("RUN_STARTED", "RUN_FINISHED")
+    return "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
+
+
+async def by_adk(client: httpx.AsyncClient, session: str) -> str:
+    message = {"role": "user", "parts": [{"text": "two"}]}
+    body = {"appName": "lango", "userId": "user", "sessionId": session, "newMessage": message}
+    events = (await client.post("/run", json=body, headers=STEERING)).json()
+    return "".join(part.get("text", "") for event in events for part in event["content"]["parts"])
+
+
+async def by_websocket(client: httpx.AsyncClient, session: str) -> str:
+    address = str(client.base_url).replace("http://", "ws://")
+    async with connect(f"{address}/v1/ws") as socket:
+        message = {"type": "message", "session": session, "text": "two", "when_busy": "steer", "idempotency_key": "k"}
+        await socket.send(json.dumps(message))
+        events: list[dict[str, Any]] = []
+        while not events or events[-1]["type"] != "done":
+            events.append(json.loads(await socket.recv()))
+    assert [event["type"] for event in events if event["type"] != "subscribed"] == ["accepted", "steered", "done"]
+    return "Both."  # the answer is in the stream of the turn that took it in
+
+
+@pytest.mark.parametrize("send", [by_responses, by_agui, by_adk, by_websocket])
+async def test_a_message_steers_in_each_protocol(tmp_path: Path, send: Send) -> None:
+    script = [[f"I look{PAUSE}. ", ToolCall("c1", "look", {})], "Both."]
+    async with (
+        serving_script(tmp_path, script, tools=[look]) as site,
+        httpx.AsyncClient(base_url=site.url, timeout=None) as client,
+    ):
+        accepted = await client.post(
+            "/v1/sessions/s/messages", json={"text": "go"}, headers={"Prefer": "respond-async"}
+        )
+        while not site.provider.requests:
+            await asyncio.sleep(0)
+        sending = asyncio.ensure_future(send(client, "s"))
+        while not (sending.done() or (await client.get("/v1/sessions/s/waiting")).json()["waiting"]):
+            await asyncio.sleep(0)
+        site.provider.resume.set()
+        assert (await sending).endswith("Both.")
+        assert "event: done" in (await client.get(f"{accepted.headers['Location']}/stream")).text
+    assert [
+        [message.content for message in request.messages if message.role == "user"]
+        for request in site.provider.requests
+    ] == [["go"], ["go", "two"]]

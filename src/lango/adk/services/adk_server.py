@@ -133,13 +133,17 @@ class AdkRest:
         return found[1] if found else []
 
     async def events_of_turn(
-        self, session: SessionInfo, turn: int, known: Collection[str], *, with_app_state: bool
+        self, session: SessionInfo, turn: int, known: Collection[str], after_seq: int, *, with_app_state: bool
     ) -> list[Json]:
-        """Return the events of a turn whose ids are not known, without the user's message."""
+        """Return the events of a turn after a message whose ids are not known, without the user's messages."""
         row = await self._store.read(read_turn, session.key, turn)
         recent = await self.recent_events(session)
         invocations = {row.invocation_id, *row.result.invocations} if row else set[str]()
-        new = [event for event in recent if event.invocation_id in invocations and event.event_id not in known]
+        new = [
+            event
+            for event in recent
+            if event.invocation_id in invocations and event.event_id not in known and event.seq > after_seq
+        ]
         await self._store.load_files(new)
         new_ids = {event.event_id for event in new}
         shown = await run_in_thread(_stored_to_json, recent, self._app_name, with_app_state=with_app_state)

@@ -88,7 +88,7 @@ class TurnStreams:
     async def follow_answer(self, turn: TurnRef) -> AsyncGenerator[LoggedEvent | None, None]:
         """Yield the events of a turn to its end, as `follow` does, for clients that know of one turn only.
 
-        If a running turn takes the message in, what this turn does from then on follows.
+        If a running turn takes the message in, `Steered` and what that turn does from then on follow.
         """
         into: int | None = None
         async with aclosing(self.follow(turn)) as events:
@@ -106,7 +106,6 @@ class TurnStreams:
                 match logged and logged.event:
                     case Steered(turn=number) if number == turn.turn:
                         has_message = True
-                        continue
                     case ToolStart(call_id=call_id) if has_message:
                         started.add(call_id)
                     case ToolEnd(call_id=call_id) if call_id not in started:

@@ -11,6 +11,7 @@ from lango.server.context import AgentUser, Context, ServerContext
 from lango.server.errors import error_body, not_found
 from lango.server.schemas import SESSION_ID
 from lango.server.security.auth import Caller, CurrentCaller, route_with_error_body
+from lango.sessions import WhenBusy
 
 # ADK's clients read errors in `detail`
 AdkRoute = route_with_error_body(lambda refused: {"detail": str(refused)} | error_body(refused))
@@ -39,14 +40,16 @@ def check_may_set_state(user: AgentUser, state: Mapping[str, Any] | None) -> Non
         user.require_operator("set it", "app: state is shared by all users")
 
 
-def named_user(context: ServerContext, caller: Caller, app: str, user_id: str) -> AgentUser:
+def named_user(
+    context: ServerContext, caller: Caller, app: str, user_id: str, when_busy: WhenBusy | None = None
+) -> AgentUser:
     """Return the user whom a request names; raise `ApiError` unless that is the caller, or there are no keys."""
     check_app(context, app)
     if context.authenticator.is_single_user:
-        return AgentUser(context, Caller(user_id))
+        return AgentUser(context, Caller(user_id), when_busy=when_busy)
     if user_id != caller.user_id:
         raise not_found(f"there is no user {user_id!r}")
-    return AgentUser(context, caller)
+    return AgentUser(context, caller, when_busy=when_busy)
 
 
 async def path_user(app: str, user_id: IdPath, caller: CurrentCaller, context: Context) -> AgentUser:

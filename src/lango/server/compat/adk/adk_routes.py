@@ -289,7 +289,7 @@ async def _submit(user: AgentUser, request: RunRequest, key: str | None) -> RunE
     """Submit a message, answers to requests for approval, input or credentials, or results of calls."""
     agents, app = user.context.agents, request.app_name or user.runtime.app_name
     agents.check_runs(app)
-    user = named_user(agents.contexts.get(app, user.context), user.caller, app, request.user_id)
+    user = named_user(agents.contexts.get(app, user.context), user.caller, app, request.user_id, user.when_busy)
     try:
         message = user.runtime.adk_rest.read_message(request.new_message or {})
     except UsageError as error:

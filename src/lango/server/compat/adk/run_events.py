@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from lango.events import TextDelta, TextEnd, TextWithdrawn, ThoughtDelta, TurnError, TurnEvent, is_final
+from lango.events import Steered, TextDelta, TextEnd, TextWithdrawn, ThoughtDelta, TurnError, TurnEvent, is_final
 from lango.server.context import AgentUser
 from lango.server.streaming.turn_streams import TurnRef
 from lango.text_order import TextOrder
@@ -23,33 +23,40 @@ class RunEvents:
 
     async def events(self, *, streaming: bool) -> AsyncGenerator[AdkEvent | TurnError | None, None]:
         """Yield ADK's events; None whenever no event came for a heartbeat. A fatal `TurnError` comes last."""
-        for turn in self._turns:
-            record = await self._user.runtime.turns.read(turn.session, turn.turn)
-            invocation_id = record.invocation_id if record else ""
+        for submitted in self._turns:
+            turn = submitted
+            invocation_id, after_seq = await self._invocation_id(turn), 0
             order = _StreamedOrder() if streaming else None
-            async with aclosing(self._user.turns.follow_answer(turn)) as items:
+            async with aclosing(self._user.turns.follow_answer(submitted)) as items:
                 async for item in items:
                     event = item and item.event
                     if event is None:
                         yield None
                         continue
+                    if isinstance(event, Steered) and event.turn == submitted.turn:
+                        turn, after_seq = TurnRef(turn.session, event.into), event.seq
+                        invocation_id = await self._invocation_id(turn)
                     deltas = [] if order is None else [one for one in order.add(event) if isinstance(one, _DELTAS)]
                     for delta in deltas:
                         yield self._user.runtime.adk_rest.partial_event(
                             delta.text, delta.author, invocation_id, thought=isinstance(delta, ThoughtDelta)
                         )
                     if not isinstance(event, _DELTAS):  # no event is stored between two pieces of a text
-                        stored = await self._new_events(turn)
+                        stored = await self._new_events(turn, after_seq)
                         for one in stored if order is None else order.ready(stored, event):
                             yield one
                     if isinstance(event, TurnError) and event.fatal:
                         yield event
                         return
 
-    async def _new_events(self, turn: TurnRef) -> list[AdkEvent]:
+    async def _invocation_id(self, turn: TurnRef) -> str:
+        record = await self._user.runtime.turns.read(turn.session, turn.turn)
+        return record.invocation_id if record else ""
+
+    async def _new_events(self, turn: TurnRef, after_seq: int) -> list[AdkEvent]:
         """Return the events of a turn that were stored since the last call, without the user's message."""
         new = await self._user.runtime.adk_rest.events_of_turn(
-            turn.session, turn.turn, self._sent_ids, with_app_state=self._user.is_operator
+            turn.session, turn.turn, self._sent_ids, after_seq, with_app_state=self._user.is_operator
         )
         self._sent_ids |= {event["id"] for event in new}
         return new

@@ -52,7 +52,8 @@ async def _user_of_response(response_id: ResponseIdPath, user: CurrentUser) -> A
     session = None if key is None else await user.sessions.find_by_key(key)
     if session is None:
         return user
-    return AgentUser(user.context.agents.contexts.get(session.name.app_name, user.context), user.caller)
+    context = user.context.agents.contexts.get(session.name.app_name, user.context)
+    return AgentUser(context, user.caller, when_busy=user.when_busy)
 
 
 ResponseUser = Annotated[AgentUser, Depends(_user_of_response)]
