@@ -17,7 +17,7 @@ from lango.store.sessions.sessions import find_session
 from lango.store.webhooks import deliveries, webhooks
 from lango.store.webhooks.deliveries import DeadDelivery
 from lango.store.webhooks.webhooks import NewWebhook, StoredWebhook
-from lango.tools.builtin.web import parse_url
+from lango.tools.builtin.public_fetch import parse_url
 
 __all__ = ["AddedWebhook", "DeadDelivery", "StoredWebhook", "Webhooks", "store_configured_webhooks"]
 

@@ -33,7 +33,7 @@ from lango.store.webhooks.deliveries import (
     read_turn_waits,
 )
 from lango.tools.builtin.public_addresses import PublicNetworkBackend
-from lango.tools.builtin.web import parse_url
+from lango.tools.builtin.public_fetch import parse_url
 from lango.webhooks.signatures import sign, signing_key
 
 _TIMEOUT_S = 15.0
